@@ -1,0 +1,1 @@
+"""Tidemark: state consistency for PySpark Structured Streaming."""

@@ -1,0 +1,41 @@
+"""The file operations that the checkpoint store stands on, on any Hadoop file system."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class CheckpointFiles(Protocol):
+    """A directory on a durable file system. Paths are relative to it, with forward slashes.
+
+    `checkpoint/local_files.py` serves ``file:``, `runtime/hadoop_files.py` everything else.
+    """
+
+    @property
+    def uri(self) -> str:
+        """The directory, as a URI that Spark takes."""
+        ...
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create `path` with all of `data`, or raise FileExistsError and change nothing.
+
+        Exclusive among all processes and machines, atomic (a reader sees all of it or no file) and
+        durable on return. Parent directories are made.
+        """
+        ...
+
+    def read(self, path: str) -> bytes:
+        """Return the whole file; raises FileNotFoundError."""
+        ...
+
+    def exists(self, path: str) -> bool:
+        """Whether the file exists now."""
+        ...
+
+    def list(self, path: str) -> list[str]:
+        """Return the names in the directory, in no order; [] if there is none."""
+        ...
+
+    def delete(self, path: str) -> None:
+        """Delete a file, or a directory with all in it; a missing one is fine."""
+        ...

@@ -1,0 +1,65 @@
+"""Every error that Tidemark raises, as one tree.
+
+A message names the object, the value found and the remedy. `UserError` and what is below it are
+mistakes of the caller's: the command line shows them as one paragraph, without a traceback.
+"""
+
+from __future__ import annotations
+
+
+class TidemarkError(Exception):
+    """The root: `except TidemarkError` catches all that Tidemark raises on purpose."""
+
+
+class UserError(TidemarkError):
+    """Something that the caller can mend: a value, a file, a missing topic."""
+
+
+class ConfigurationError(UserError, ValueError):
+    """A value refused when the object is built; nothing has been started or touched."""
+
+
+class PreflightError(UserError):
+    """A real server, asked at start, does not meet what the job needs; nothing was written."""
+
+
+class MissingDependencyError(UserError):
+    """A driver, jar or program that the job needs is not installed; names the command to get it."""
+
+
+class FencedError(TidemarkError):
+    """A newer driver of the same job has taken over; this one has written nothing more."""
+
+
+class CheckpointError(TidemarkError):
+    """The checkpoint directory contradicts itself; going on could lose or double rows."""
+
+
+class CorruptRecordError(CheckpointError):
+    """A stored record is torn, altered or of an unknown version; names the file."""
+
+
+class DecisionMissingError(CheckpointError):
+    """An epoch was committed to its sinks, but Spark's commit log no longer holds its entry."""
+
+
+class DecisionVoidError(FencedError):
+    """A fenced driver decided an epoch whose transactions are aborted; a restart runs it again."""
+
+
+class CommitFailedError(TidemarkError):
+    """A decided epoch could not be committed within the deadline; it stays decided and the next
+    start of the job commits it again."""
+
+
+class LostTransactionError(CommitFailedError):
+    """A decided epoch's transaction is gone at the sink: its rows are not visible and cannot become
+    so. Names the epoch, the sink and the transaction; never downgraded to a log line."""
+
+
+class AbortFailedError(TidemarkError):
+    """A transaction could not be proved aborted, so nothing may be written for its epoch."""
+
+
+class WriteRefusedError(TidemarkError):
+    """The sink's system refused rows during pre-commit; the epoch fails and nothing is visible."""

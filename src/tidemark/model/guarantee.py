@@ -1,0 +1,25 @@
+"""Guarantee levels, end to end and per sink: the vocabulary of `explain`.
+
+The rule that combines them is `guarantees/end_to_end.py`.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+
+class Guarantee(Enum):
+    """What a reader of a sink sees of each input row after any failure, weakest first."""
+
+    AT_MOST_ONCE = "at-most-once"
+    AT_LEAST_ONCE = "at-least-once"
+    EXACTLY_ONCE = "exactly-once"
+
+
+class SinkWay(Enum):
+    """How a sink takes part in a checkpoint (DESIGN: guarantees, end to end)."""
+
+    NONE = "none"
+    WRITE_AHEAD_LOG = "write-ahead log"
+    IDEMPOTENT = "idempotent"
+    TWO_PHASE_COMMIT = "two-phase commit"
