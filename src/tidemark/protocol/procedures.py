@@ -21,6 +21,7 @@ from tidemark.model.errors import (
     DecisionMissingError,
     DecisionVoidError,
     FencedError,
+    LostTransactionError,
 )
 from tidemark.protocol.points import Point
 from tidemark.protocol.ports import EpochRecord, Records, Sinks
@@ -66,9 +67,15 @@ def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) 
             "committed; this driver stops, and the newer one runs the epoch again"
         )
     yield Point.SEALED
+    lost: LostTransactionError | None = None
     for uid in sinks.uids:
-        sinks.commit(uid, epoch, generation)
+        try:
+            sinks.commit(uid, epoch, generation)
+        except LostTransactionError as error:  # the other sinks' rows need not be missing too
+            lost = lost or error
         yield Point.SINK_COMMITTED
+    if lost is not None:
+        raise lost
     records.write_committed(epoch, generation)
     yield Point.COMMITTED
 

@@ -1,0 +1,101 @@
+"""A declared job: its sources, operators and sinks by uid, without Spark.
+
+`tidemark.job.Job` fills it; `guarantees` analyses it; `runtime/query.py` runs it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.api.config import CheckpointConfig
+from tidemark.contracts.sink import TwoPhaseCommitSink
+from tidemark.model.errors import ConfigurationError
+
+OUTPUT_MODES = ("append", "update", "complete")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True)
+class DeclaredSource:
+    """One source of a job. `bounded` is whether it ends by itself."""
+
+    uid: str
+    description: str
+    replayable: bool
+    bounded: bool
+
+
+@dataclass(frozen=True)
+class DeclaredOperator:
+    """A stateful operator that the user has named; `dataframe` is Spark's, opaque here."""
+
+    uid: str
+    dataframe: Any
+
+
+@dataclass(frozen=True)
+class DeclaredSink:
+    """One sink of a job, the DataFrame that goes into it and the SQL that makes its columns."""
+
+    uid: str
+    sink: TwoPhaseCommitSink[Any]
+    dataframe: Any
+    select_expressions: tuple[str, ...]
+
+
+@dataclass
+class JobDeclaration:
+    """All that is declared of one job. Raises ConfigurationError as soon as something is wrong."""
+
+    name: str
+    checkpoint: CheckpointConfig
+    output_mode: str = "append"
+    sources: dict[str, DeclaredSource] = field(default_factory=dict)
+    operators: dict[str, DeclaredOperator] = field(default_factory=dict)
+    sinks: dict[str, DeclaredSink] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "Job: name")
+        if not isinstance(self.checkpoint, CheckpointConfig):
+            raise ConfigurationError(
+                f"Job {self.name!r}: checkpoint is {self.checkpoint!r}; "
+                "give tm.CheckpointConfig(storage=…)"
+            )
+        if self.output_mode not in OUTPUT_MODES:
+            raise ConfigurationError(
+                f"Job {self.name!r}: output_mode is {self.output_mode!r}; "
+                f"allowed are {', '.join(map(repr, OUTPUT_MODES))}"
+            )
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the job ends by itself: it has sources and every one of them is bounded."""
+        return bool(self.sources) and all(s.bounded for s in self.sources.values())
+
+    def claim_uid(self, uid: object, what: str) -> str:
+        """Return `uid` if it is valid and no other part of this job has it."""
+        checked = check_name(uid, f"Job {self.name!r}: uid of {what}")
+        for kind, taken in (
+            ("source", self.sources),
+            ("operator", self.operators),
+            ("sink", self.sinks),
+        ):
+            if checked in taken:
+                raise ConfigurationError(
+                    f"Job {self.name!r}: uid {checked!r} is given to {what}, but a {kind} has it "
+                    "already; every source, operator and sink needs a uid of its own"
+                )
+        return checked
+
+
+def check_name(value: object, setting: str) -> str:
+    """Return `value` if it can name a job or a part of one: it becomes part of paths and ids."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "…"
+        raise ConfigurationError(
+            f"{setting} is {shown}; allowed are 1 to 128 letters, digits, '.', '_' and '-', "
+            "beginning with a letter or digit"
+        )
+    return value

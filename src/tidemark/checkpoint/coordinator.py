@@ -1,0 +1,346 @@
+"""The checkpoint coordinator of one driver: drives the protocol for one Spark query.
+
+Life: `start` (take over, preflight, recover) -> for each epoch, on Spark's stream thread,
+`begin_epoch` and `store_epoch` -> meanwhile the commit thread waits for the decision of each stored
+epoch and commits it -> `finish`, when Spark's query has ended.
+
+Invariants:
+- the commit thread, between `start` and `finish`, is the only caller of committers, but for
+  `abort_failed_attempts`, which holds the same lock;
+- an epoch is stored only when fewer than `max_concurrent` stored epochs are uncommitted;
+- once `failure` is set nothing more is stored or committed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tidemark.checkpoint.sink_commits import AttachedSink, SinkCommits
+from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from tidemark.contracts.sink import SinkContext, TwoPhaseCommitSink
+from tidemark.model import failpoints
+from tidemark.model.errors import DecisionVoidError, FencedError, TidemarkError
+from tidemark.protocol import procedures
+from tidemark.protocol.points import Point
+from tidemark.protocol.states import AttemptEvent, AttemptState, advance
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+FIRST_POLL_S = 0.002
+LONGEST_POLL_S = 0.05
+IDLE_CHECK_S = 5.0
+LINGERING_CHECK_S = 300.0
+
+
+@dataclass
+class EpochProgress:
+    """One epoch in this driver: its state, and monotonic times in seconds."""
+
+    epoch: int
+    rows: int
+    state: AttemptState
+    started_s: float
+    pre_committed_s: float = 0.0
+    stored_s: float = 0.0
+    returned_s: float = 0.0
+    commit_started_s: float = 0.0
+    committed_s: float = 0.0
+
+    def moved(self, event: AttemptEvent) -> None:
+        """Make one move of the protocol's table."""
+        self.state = advance(f"epoch {self.epoch}", self.state, event)
+
+
+class Coordinator:
+    """Everything between one Spark query and the sinks of its job."""
+
+    def __init__(
+        self,
+        name: str,
+        sinks: Mapping[str, TwoPhaseCommitSink[Any]],
+        store: CheckpointStore,
+        *,
+        interval_s: float,
+        visible_before_decision: bool = False,
+        max_concurrent: int = 1,
+        commit_deadline_s: float = 600.0,
+        on_failure: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._name = name
+        self._declared = sinks
+        self._store = store
+        self._interval_s = interval_s
+        self._early = visible_before_decision
+        self._max_concurrent = max_concurrent
+        self._commit_deadline_s = commit_deadline_s
+        self._on_failure = on_failure
+        self._changed = threading.Condition()
+        self._committing = threading.Lock()
+        self._uncommitted: deque[EpochProgress] = deque()
+        self._current: EpochProgress | None = None
+        self._ended = False
+        self._thread: threading.Thread | None = None
+        self._commits: SinkCommits | None = None
+        self.generation = 0
+        self.identity: JobIdentity | None = None
+        self.last_stored = -1
+        self.last_committed = -1
+        self.failure: BaseException | None = None
+        self.history: deque[EpochProgress] = deque(maxlen=1000)
+        """The last committed epochs of this driver, oldest first."""
+
+    # --- before Spark's query
+
+    def start(self) -> None:
+        """Take the job over and settle what older drivers left. Nothing is written before this
+        returns; afterwards Spark's query may start. Raises PreflightError, CheckpointError, …"""
+        self.identity = self._store.open(self._name)
+        contexts = {uid: self._context(uid, generation=0) for uid in self._declared}
+        for uid, sink in self._declared.items():
+            sink.check_transaction_scope(contexts[uid])
+        self.generation = _run(procedures.take_over(self._store))
+        self._commits = SinkCommits(
+            [
+                AttachedSink(uid, sink, sink.create_committer(self._context(uid, self.generation)))
+                for uid, sink in self._declared.items()
+            ],
+            self._store,
+            self._commit_deadline_s,
+        )
+        try:
+            self._commits.preflight()
+            decided = _run(procedures.recover(self.generation, self._store, self._commits))
+        except BaseException:
+            self._commits.close()
+            raise
+        self.last_stored = self.last_committed = decided
+        self._store.prune(decided)
+        log.info(
+            "job %s (%s): generation %d goes on after epoch %d",
+            self._name, self.identity.job_id, self.generation, decided,
+        )  # fmt: skip
+        self._thread = threading.Thread(target=self._commit_loop, name="tidemark-commit")
+        self._thread.start()
+
+    def _context(self, uid: str, generation: int) -> SinkContext:
+        assert self.identity is not None
+        return SinkContext(
+            job_id=self.identity.job_id,
+            job_name=self._name,
+            sink_uid=uid,
+            generation=generation,
+            checkpoint_interval_s=self._interval_s,
+        )
+
+    # --- on Spark's stream thread, once an epoch
+
+    def begin_epoch(self, epoch: int) -> int:
+        """Note that Spark has planned `epoch`; return the last epoch whose outcome is recorded."""
+        self._check()
+        failpoints.reached(Point.EPOCH_STARTED.value)
+        procedures.check_continuity(epoch, self.last_stored)
+        self._current = EpochProgress(epoch, 0, AttemptState.PENDING, time.monotonic())
+        return self.last_committed
+
+    def store_epoch(self, epoch: int, sinks: Mapping[str, SinkEpoch], *, retried: bool) -> None:
+        """Store the flushed transactions of all sinks, so that Spark may decide the epoch.
+
+        `retried`: a task of this epoch ran more than once, so a dead attempt may have left an open
+        transaction, which would hold up readers: it is aborted here, while no task runs.
+        Blocks while `max_concurrent` stored epochs are uncommitted.
+        """
+        progress = self._current
+        assert progress is not None and progress.epoch == epoch and self._commits is not None
+        progress.rows = sum(part.rows for part in sinks.values())
+        progress.moved(AttemptEvent.PRE_COMMIT)
+        progress.pre_committed_s = time.monotonic()
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self.failure or self._ended or len(self._uncommitted) < self._max_concurrent
+            )
+        self._check()
+        if self._early:
+            sinks = self._commit_early(epoch, sinks)
+        self._store.stage_prepared(epoch, self.generation, sinks)
+        self._commits.remember(epoch, self.generation, sinks)
+        _run(procedures.store_attempt(epoch, self.generation, self._store))
+        progress.moved(AttemptEvent.STORE)
+        self.last_stored = epoch
+        if retried:
+            self._abort_failed_attempts(epoch)
+        progress.stored_s = progress.returned_s = time.monotonic()
+        with self._changed:
+            self._uncommitted.append(progress)
+            self._current = None
+            self._changed.notify_all()
+
+    def _commit_early(self, epoch: int, sinks: Mapping[str, SinkEpoch]) -> Mapping[str, SinkEpoch]:
+        """At-least-once: make the rows visible now; the stored record has nothing to commit."""
+        assert self._commits is not None
+        self._commits.remember(epoch, self.generation, sinks)
+        with self._committing:
+            for uid in self._commits.uids:
+                self._commits.commit(uid, epoch, self.generation)
+        return {uid: SinkEpoch(part.rows, ()) for uid, part in sinks.items()}
+
+    def _abort_failed_attempts(self, epoch: int) -> None:
+        assert self._commits is not None
+        with self._committing:
+            keep = self._commits.handles(epoch, self.generation)
+            for waiting in self._uncommitted:
+                keep |= self._commits.handles(waiting.epoch, self.generation)
+            self._commits.abort_all_lingering(self.generation + 1, keep)
+
+    def _check(self) -> None:
+        if self.failure is not None:
+            raise FencedError("the checkpoint coordinator has stopped") from self.failure
+
+    # --- the commit thread
+
+    def _commit_loop(self) -> None:
+        lingering_at = time.monotonic() + LINGERING_CHECK_S
+        try:
+            while True:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._uncommitted or self._ended, IDLE_CHECK_S)
+                    if self._ended:
+                        return
+                    progress = self._uncommitted[0] if self._uncommitted else None
+                if progress is not None:
+                    if not self._await_decision(progress):
+                        return
+                    self._commit(progress)
+                else:
+                    self._check_foreign_decision()
+                if time.monotonic() > lingering_at:
+                    self._abort_older()
+                    lingering_at = time.monotonic() + LINGERING_CHECK_S
+        except BaseException as error:  # the thread's end must reach the caller of `run`
+            self.fail(error)
+
+    def _await_decision(self, progress: EpochProgress) -> bool:
+        """Wait for Spark's commit-log entry; False if the query has ended without it."""
+        pause_s = FIRST_POLL_S
+        while not self._store.is_decided(progress.epoch):
+            with self._changed:
+                if self._changed.wait_for(lambda: self._ended, pause_s):
+                    return False
+            pause_s = min(pause_s * 1.2, LONGEST_POLL_S)
+        return True
+
+    def _commit(self, progress: EpochProgress) -> None:
+        assert self._commits is not None
+        progress.moved(AttemptEvent.DECIDE)
+        steps = procedures.commit_attempt(
+            progress.epoch, self.generation, self._store, self._commits
+        )
+        with self._committing:
+            for point in steps:
+                failpoints.reached(point.value)
+                if point is Point.SEALED:
+                    progress.moved(AttemptEvent.SEAL)
+                    progress.commit_started_s = time.monotonic()
+        progress.moved(AttemptEvent.CONFIRM)
+        progress.committed_s = time.monotonic()
+        self._commits.forget(progress.epoch, self.generation)
+        with self._changed:
+            self.last_committed = progress.epoch
+            if self._uncommitted and self._uncommitted[0] is progress:
+                self._uncommitted.popleft()
+            self._changed.notify_all()
+        self.history.append(progress)
+        log.info(
+            "epoch %d committed: rows=%d pre_commit_ms=%.0f decision_ms=%.0f commit_ms=%.0f",
+            progress.epoch,
+            progress.rows,
+            (progress.stored_s - progress.started_s) * 1e3,
+            (progress.commit_started_s - progress.returned_s) * 1e3,
+            (progress.committed_s - progress.commit_started_s) * 1e3,
+        )
+        self._store.prune(progress.epoch)
+
+    def _check_foreign_decision(self) -> None:
+        """Find a decision that a fenced driver wrote while this one had nothing to do."""
+        latest = self._store.latest_decision()
+        if latest > self.last_stored:
+            raise DecisionVoidError(
+                f"epoch {latest} was decided by a driver that this one has fenced; that decision "
+                "is void. Start the job again, and the epoch runs again"
+            )
+
+    def _abort_older(self) -> None:
+        assert self._commits is not None
+        procedures.check_fence(self._store, self.generation)
+        with self._committing:
+            self._commits.abort_all_lingering(self.generation)
+
+    def fail(self, error: BaseException) -> None:
+        """Stop this run: nothing more is stored or committed, and `finish` raises `error`."""
+        with self._changed:
+            if self.failure is None:
+                self.failure = error
+            self._changed.notify_all()
+        log.error("job %s stops: %s", self._name, error)
+        self._on_failure()
+
+    # --- after Spark's query
+
+    def finish(self, quiesce_s: float = 0.0) -> None:
+        """Settle this driver's epochs; Spark's query must have ended (it decides no more).
+
+        Commits what is decided, aborts the rest and every open transaction of this driver, so that
+        no reader waits for one. `quiesce_s`: how long cancelled tasks may still write; an epoch cut
+        off in the middle is swept again after it. Raises the failure of the run, if there was one.
+        """
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join()
+        commits = self._commits
+        if commits is None:
+            return
+        try:
+            if self.failure is None:
+                stored = [p.epoch for p in self._uncommitted]
+                _run(procedures.settle_own(self.generation, stored, self._store, commits))
+                commits.abort_all_lingering(self.generation + 1)
+                if self._current is not None and quiesce_s:
+                    time.sleep(quiesce_s)
+                    commits.abort_all_lingering(self.generation + 1)
+        except TidemarkError as error:
+            self.failure = error
+        finally:
+            with contextlib.suppress(Exception):
+                commits.close()
+        if self.failure is not None:
+            raise self.failure
+
+
+def _run(steps: Generator[Point, None, T]) -> T:
+    """Drive a procedure to its end, dying at an armed failpoint; return what it returns."""
+    while True:
+        try:
+            point = next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        failpoints.reached(point.value)
+
+
+def sink_epochs(parts: Sequence[tuple[str, int, Sequence[bytes]]]) -> dict[str, SinkEpoch]:
+    """Add up what the tasks of an epoch returned: (sink uid, rows, dumped committables) each."""
+    rows: dict[str, int] = {}
+    committables: dict[str, list[bytes]] = {}
+    for uid, count, dumped in parts:
+        rows[uid] = rows.get(uid, 0) + count
+        committables.setdefault(uid, []).extend(dumped)
+    return {uid: SinkEpoch(rows[uid], tuple(committables[uid])) for uid in rows}

@@ -1,0 +1,90 @@
+"""`CheckpointFiles` on a local directory: exclusive create by hard link, durable by fsync.
+
+Hadoop's local file system renames over an existing file after a look, so two drivers could both
+believe that they have made a record; a hard link cannot (docs/adr/0004-exclusive-create.md).
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from tidemark.model.errors import PreflightError
+
+
+class LocalFiles:
+    """Records below one local directory, which is made if it is missing."""
+
+    def __init__(self, directory: str | Path) -> None:
+        self._root = Path(directory)
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PreflightError(
+                f"checkpoint directory {self._root}: cannot be made ({error.strerror}); "
+                "make it writable for this user or choose another storage"
+            ) from error
+
+    @property
+    def uri(self) -> str:
+        """The directory as a ``file:`` URI."""
+        return "file://" + str(self._root)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write a temporary file, sync it and link it to its name, unless that is taken."""
+        target = self._root / path
+        if not target.parent.is_dir():
+            self._make_directory(target.parent)
+        temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}.tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_directory(target.parent)
+
+    def read(self, path: str) -> bytes:
+        """Return the whole file."""
+        return (self._root / path).read_bytes()
+
+    def exists(self, path: str) -> bool:
+        """Whether the file exists now."""
+        return (self._root / path).exists()
+
+    def list(self, path: str) -> list[str]:
+        """Return the names in a directory, without unfinished temporary files."""
+        try:
+            names = [entry.name for entry in (self._root / path).iterdir()]
+        except FileNotFoundError:
+            return []
+        return [name for name in names if not name.startswith(".")]
+
+    def delete(self, path: str) -> None:
+        """Delete a file or a whole directory; a missing one is fine."""
+        target = self._root / path
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+        if target.parent.is_dir():
+            _sync_directory(target.parent)
+
+    def _make_directory(self, directory: Path) -> None:
+        if not directory.parent.is_dir():
+            self._make_directory(directory.parent)
+        directory.mkdir(exist_ok=True)
+        _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

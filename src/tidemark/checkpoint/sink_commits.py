@@ -1,0 +1,201 @@
+"""The protocol's `Sinks` on real committers: repeats a call until its outcome is proved.
+
+The deadline is Tidemark's, not the committer's: a committer answers RETRY, and here it is asked
+again with growing pauses. Nothing here decides anything; `protocol/procedures.py` does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeVar
+
+from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Committer, TwoPhaseCommitSink
+from tidemark.model.errors import (
+    AbortFailedError,
+    CheckpointError,
+    CommitFailedError,
+    LostTransactionError,
+)
+
+log = logging.getLogger(__name__)
+O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
+
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True)
+class AttachedSink:
+    """One sink of the running job with its committer."""
+
+    uid: str
+    sink: TwoPhaseCommitSink[Any]
+    committer: Committer[Any]
+
+
+class SinkCommits:
+    """Commits and aborts stored attempts. Used by one thread at a time."""
+
+    def __init__(
+        self, attached: Sequence[AttachedSink], store: CheckpointStore, deadline_s: float
+    ) -> None:
+        self._attached = {a.uid: a for a in attached}
+        self._store = store
+        self._deadline_s = deadline_s
+        self._staged: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
+        self.give_up = threading.Event()
+        """Set when the run is being ended at once: a RETRY is then not asked again."""
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The job's sinks, in the order of commit."""
+        return tuple(self._attached)
+
+    def preflight(self) -> None:
+        """Ask every real system whether the job can run on it."""
+        for attached in self._attached.values():
+            attached.committer.preflight()
+
+    def remember(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
+        """Spare the next commit of this attempt the reading of its record."""
+        self._staged[epoch, generation] = sinks
+
+    def commit(self, uid: str, epoch: int, generation: int) -> None:
+        """Commit one sink's part of a sealed attempt; returns when every outcome is proved."""
+        attached, committables = self._load(uid, epoch, generation)
+        outcomes = self._until_proved(
+            attached.committer.commit,
+            committables,
+            CommitOutcome.RETRY,
+            lambda open_: CommitFailedError(
+                f"sink {uid!r}: epoch {epoch} is decided, but {len(open_)} of its transactions "
+                f"({_some(open_)}) could not be committed within {self._deadline_s:g} s; the epoch "
+                "stays decided: start the job again when the system answers, and it is committed"
+            ),
+        )
+        lost = [c for c, o in zip(committables, outcomes, strict=True) if o is CommitOutcome.LOST]
+        if lost:
+            rows = self._parts(epoch, generation)[uid].rows
+            raise LostTransactionError(
+                f"sink {uid!r}: epoch {epoch} is decided, but {len(lost)} of its "
+                f"{len(committables)} transactions ({_some(lost)}) are gone: aborted or timed out "
+                f"before they were committed. The {rows} rows of epoch {epoch} are not all "
+                "visible, and running the job again will not write them. Re-read them from the "
+                "source into the sink, then see docs/operations/lost-transactions.md"
+            )
+
+    def abort(self, uid: str, epoch: int, generation: int) -> None:
+        """Abort one sink's part of an attempt whose seal says abort."""
+        attached, committables = self._load(uid, epoch, generation)
+        self._abort(attached, committables, f"epoch {epoch}")
+
+    def abort_lingering(
+        self, uid: str, below_generation: int, keep: Collection[str] = frozenset()
+    ) -> None:
+        """Abort what older generations left open, but for the handles in `keep`."""
+        attached = self._attached[uid]
+        left = [
+            found.committable
+            for found in attached.committer.list_lingering()
+            if found.generation < below_generation and found.committable.handle not in keep
+        ]
+        if left:
+            log.info("sink %s: aborting %d lingering transactions: %s", uid, len(left), _some(left))
+            self._abort(attached, left, "lingering")
+
+    def abort_all_lingering(
+        self, below_generation: int, keep: Collection[str] = frozenset()
+    ) -> None:
+        """`abort_lingering` at every sink."""
+        for uid in self.uids:
+            self.abort_lingering(uid, below_generation, keep)
+
+    def handles(self, epoch: int, generation: int) -> set[str]:
+        """Return the transaction handles of one stored attempt, of all sinks."""
+        return {
+            attached.sink.load(data).handle
+            for uid, attached in self._attached.items()
+            for data in self._parts(epoch, generation).get(uid, _NOTHING).committables
+        }
+
+    def forget(self, epoch: int, generation: int) -> None:
+        """Drop what `remember` kept."""
+        self._staged.pop((epoch, generation), None)
+
+    def close(self) -> None:
+        """Close every committer."""
+        for attached in self._attached.values():
+            attached.committer.close()
+
+    def _abort(self, attached: AttachedSink, committables: Sequence[Any], what: str) -> None:
+        uid = attached.uid
+        outcomes = self._until_proved(
+            attached.committer.abort,
+            committables,
+            AbortOutcome.RETRY,
+            lambda open_: AbortFailedError(
+                f"sink {uid!r}: {len(open_)} transactions of {what} ({_some(open_)}) could not be "
+                f"proved aborted within {self._deadline_s:g} s; nothing is written before they "
+                "are. Start the job again when the system answers"
+            ),
+        )
+        found = [
+            c for c, o in zip(committables, outcomes, strict=True) if o is AbortOutcome.COMMITTED
+        ]
+        if found:
+            raise AbortFailedError(
+                f"sink {uid!r}: transactions of {what} that must be aborted ({_some(found)}) are "
+                "committed already, and not by a driver of this job: something else ended them. "
+                "Their rows are visible and would be written again; find out who committed them"
+            )
+
+    def _parts(self, epoch: int, generation: int) -> Mapping[str, SinkEpoch]:
+        staged = self._staged.get((epoch, generation))
+        return staged if staged is not None else self._store.read_prepared(epoch, generation)
+
+    def _load(self, uid: str, epoch: int, generation: int) -> tuple[AttachedSink, list[Any]]:
+        parts = self._parts(epoch, generation)
+        if strangers := {u for u, p in parts.items() if p.committables} - set(self._attached):
+            raise CheckpointError(
+                f"epoch {epoch} holds transactions of sink {sorted(strangers)[0]!r}, which this "
+                "program does not declare; declare it with that uid once more, let the job commit "
+                "them, then remove it"
+            )
+        attached = self._attached[uid]
+        return attached, [attached.sink.load(d) for d in parts.get(uid, _NOTHING).committables]
+
+    def _until_proved(
+        self,
+        call: Callable[[Sequence[Any]], Sequence[O]],
+        committables: Sequence[Any],
+        retry: O,
+        failure: Callable[[list[Any]], Exception],
+    ) -> list[O]:
+        outcomes: list[O] = [retry] * len(committables)
+        deadline = time.monotonic() + self._deadline_s
+        pause_s = FIRST_PAUSE_S
+        while open_ := [i for i, outcome in enumerate(outcomes) if outcome is retry]:
+            answers = call([committables[i] for i in open_])
+            for i, outcome in zip(open_, answers, strict=True):
+                outcomes[i] = outcome
+            still = [committables[i] for i in open_ if outcomes[i] is retry]
+            if still:
+                if time.monotonic() > deadline or self.give_up.is_set():
+                    raise failure(still)
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        return outcomes
+
+
+_NOTHING = SinkEpoch(rows=0, committables=())
+
+
+def _some(committables: Sequence[Any]) -> str:
+    shown = ", ".join(c.handle for c in committables[:3])
+    return shown if len(committables) <= 3 else f"{shown}, … {len(committables) - 3} more"

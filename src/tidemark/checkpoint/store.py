@@ -1,0 +1,245 @@
+"""The checkpoint store: one job's directory, as the protocol's `Records`.
+
+    job.json  lease/<generation>.json  spark/commits/<epoch>
+    epochs/<epoch>/prepared.<generation>.json  sealed.<generation>.json  committed.json
+
+Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
+(`prune`, `forget_generations`). Spark's files are read, never written, but for `void_decision`.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import re
+import socket
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from tidemark.checkpoint.envelope import open_envelope, seal_envelope
+from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model.errors import CheckpointError, CorruptRecordError, FencedError
+from tidemark.protocol.ports import EpochRecord
+from tidemark.protocol.states import Seal
+
+_RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
+EPOCHS_RETAINED = 100
+"""Records of this many committed epochs are kept: as many as Spark keeps batches by default."""
+
+
+@dataclass(frozen=True)
+class JobIdentity:
+    """Who this job is, for ever: written once, when its directory is first used.
+
+    `first_epoch` is 0, or the epoch after the last that an adopted Spark checkpoint location held.
+    """
+
+    job_id: str
+    lineage_id: str
+    name: str
+    first_epoch: int
+    created_at: float
+
+
+@dataclass(frozen=True)
+class SinkEpoch:
+    """One sink's part of one prepared epoch: the rows it was given and its dumped committables."""
+
+    rows: int
+    committables: tuple[bytes, ...]
+
+
+class CheckpointStore:
+    """The records of one job below `files`, and Spark's commit log below `spark_commits`.
+
+    `files` is the job's directory; `spark_commits` the path of Spark's ``commits`` directory as
+    `commit_log` files sees it (they differ when a query's own checkpoint location is adopted).
+    """
+
+    def __init__(
+        self, files: CheckpointFiles, commit_log: CheckpointFiles, spark_commits: str
+    ) -> None:
+        self._files = files
+        self._commit_log = commit_log
+        self._commits = spark_commits
+        self._to_store: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
+        self._identity: JobIdentity | None = None
+
+    @property
+    def uri(self) -> str:
+        """The job's directory."""
+        return self._files.uri
+
+    # --- the job
+
+    def open(self, name: str) -> JobIdentity:
+        """Read the job's identity, or write it if this directory is new."""
+        try:
+            self._identity = self._read_identity()
+        except FileNotFoundError:
+            identity = JobIdentity(
+                job_id=uuid.uuid4().hex,
+                lineage_id=uuid.uuid4().hex,
+                name=name,
+                first_epoch=self.latest_decision() + 1,
+                created_at=time.time(),
+            )
+            try:
+                self._files.create("job.json", seal_envelope("job", asdict(identity)))
+            except FileExistsError:  # another driver was first
+                identity = self._read_identity()
+            self._identity = identity
+        if self._identity.name != name:
+            raise CheckpointError(
+                f"{self.uri} holds the checkpoints of job {self._identity.name!r}, not of "
+                f"{name!r}; use that name, or another storage"
+            )
+        return self._identity
+
+    def _read_identity(self) -> JobIdentity:
+        body = self._open("job", "job.json")
+        try:
+            return JobIdentity(**body)
+        except TypeError as error:
+            raise CorruptRecordError(f"{self.uri}/job.json: {error}") from None
+
+    # --- protocol.ports.Records
+
+    def generations(self) -> list[int]:
+        """Return the generations whose lease stands, ascending."""
+        names = self._files.list("lease")
+        return sorted(int(n[:-5]) for n in names if n.endswith(".json") and n[:-5].isdigit())
+
+    def claim_generation(self, generation: int) -> bool:
+        """Create the lease; False if another driver has it."""
+        holder = {
+            "generation": generation,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "started_at": time.time(),
+        }
+        return self._create("lease", f"lease/{generation}.json", holder)
+
+    def forget_generations(self, generations: list[int]) -> None:
+        """Delete the leases of settled generations."""
+        for generation in generations:
+            self._files.delete(f"lease/{generation}.json")
+
+    def latest_decision(self) -> int:
+        """Return the highest entry of Spark's commit log, or -1."""
+        names = self._commit_log.list(self._commits)
+        return max((int(n) for n in names if n.isdigit()), default=-1)
+
+    def is_decided(self, epoch: int) -> bool:
+        """Whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
+        return self._commit_log.exists(f"{self._commits}/{epoch}")
+
+    def void_decision(self, epoch: int) -> None:
+        """Delete the epoch's entry from Spark's commit log, with Hadoop's checksum beside it."""
+        self._commit_log.delete(f"{self._commits}/.{epoch}.crc")
+        self._commit_log.delete(f"{self._commits}/{epoch}")
+
+    def epochs(self) -> dict[int, EpochRecord]:
+        """Return every epoch that has a record, with the checksums of those that matter proved."""
+        return {int(n): self._epoch(int(n)) for n in self._files.list("epochs") if n.isdigit()}
+
+    def first_epoch(self) -> int:
+        """Return the first epoch that the job's checkpoints cover."""
+        if self._identity is None:
+            raise CheckpointError(f"{self.uri}: the store was used before `open`")
+        return self._identity.first_epoch
+
+    def write_prepared(self, epoch: int, generation: int) -> None:
+        """Store what `stage_prepared` was given for this attempt."""
+        sinks = self._to_store.pop((epoch, generation))
+        body = {
+            "epoch": epoch,
+            "generation": generation,
+            "sinks": {
+                uid: {
+                    "rows": part.rows,
+                    "committables": [base64.b64encode(c).decode() for c in part.committables],
+                }
+                for uid, part in sinks.items()
+            },
+        }
+        if not self._create("prepared", _prepared(epoch, generation), body):
+            raise FencedError(
+                f"epoch {epoch} was prepared already by a driver of generation {generation}: "
+                "two drivers hold the same lease; this one stops"
+            )
+
+    def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
+        """Create the attempt's seal if there is none; return the one that stands."""
+        path = f"epochs/{epoch}/sealed.{generation}.json"
+        body = {"epoch": epoch, "generation": generation, "seal": seal.value}
+        if self._create("sealed", path, body):
+            return seal
+        return Seal(self._open("sealed", path)["seal"])
+
+    def write_committed(self, epoch: int, generation: int) -> None:
+        """Record that every sink has committed the epoch."""
+        body = {"epoch": epoch, "generation": generation, "committed_at": time.time()}
+        self._create("committed", f"epochs/{epoch}/committed.json", body)
+
+    # --- what the coordinator needs beside the protocol
+
+    def stage_prepared(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
+        """Hand over what the next `write_prepared` of this attempt is to store."""
+        self._to_store[epoch, generation] = dict(sinks)
+
+    def read_prepared(self, epoch: int, generation: int) -> dict[str, SinkEpoch]:
+        """Return a stored attempt's committables by sink uid."""
+        path = _prepared(epoch, generation)
+        body = self._open("prepared", path)
+        try:
+            return {
+                uid: SinkEpoch(
+                    rows=part["rows"],
+                    committables=tuple(base64.b64decode(c) for c in part["committables"]),
+                )
+                for uid, part in body["sinks"].items()
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptRecordError(f"{self.uri}/{path}: {error!r}") from None
+
+    def prune(self, committed_epoch: int) -> None:
+        """Delete the records of epochs that `EPOCHS_RETAINED` later ones have subsumed."""
+        for name in self._files.list("epochs"):
+            if name.isdigit() and int(name) <= committed_epoch - EPOCHS_RETAINED:
+                self._files.delete(f"epochs/{name}")
+
+    def _epoch(self, epoch: int) -> EpochRecord:
+        names: Sequence[str] = self._files.list(f"epochs/{epoch}")
+        found = {"prepared": set[int](), "sealed": set[int]()}
+        for name in names:
+            if match := _RECORD.fullmatch(name):
+                found[match[1]].add(int(match[2]))
+        committed = None
+        if "committed.json" in names:
+            committed = int(self._open("committed", f"epochs/{epoch}/committed.json")["generation"])
+        return EpochRecord(
+            prepared=frozenset(found["prepared"]),
+            seals={
+                g: Seal(self._open("sealed", f"epochs/{epoch}/sealed.{g}.json")["seal"])
+                for g in found["sealed"]
+            },
+            committed=committed,
+        )
+
+    def _create(self, kind: str, path: str, body: dict[str, Any]) -> bool:
+        try:
+            self._files.create(path, seal_envelope(kind, body))
+        except FileExistsError:
+            return False
+        return True
+
+    def _open(self, kind: str, path: str) -> dict[str, Any]:
+        return open_envelope(kind, self._files.read(path), f"{self.uri}/{path}")
+
+
+def _prepared(epoch: int, generation: int) -> str:
+    return f"epochs/{epoch}/prepared.{generation}.json"

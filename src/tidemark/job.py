@@ -1,0 +1,251 @@
+"""`Job`, the front of Tidemark: what a user declares, over Spark's own DataFrames, and runs.
+
+The declaration itself is `api/declarations.py`; the run is `runtime/query.py`.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from collections.abc import Mapping
+from types import FrameType
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import StreamingQuery
+
+from tidemark.api.config import CheckpointConfig, CheckpointMode, storage_uri
+from tidemark.api.declarations import (
+    DeclaredOperator,
+    DeclaredSink,
+    DeclaredSource,
+    JobDeclaration,
+)
+from tidemark.contracts.sink import TwoPhaseCommitSink
+from tidemark.contracts.source import Source
+from tidemark.guarantees.end_to_end import (
+    GuaranteeReport,
+    OperatorPart,
+    SinkPart,
+    SourcePart,
+    analyse,
+)
+from tidemark.model.durations import seconds
+from tidemark.model.errors import ConfigurationError
+from tidemark.model.schema import Column
+from tidemark.runtime.query import StreamRun
+from tidemark.runtime.session import require_format, spark_schema, spark_session
+
+STOP_PATIENCE_S = 25.0
+
+
+class Job:
+    """One streaming job: one Spark query, one checkpoint, one or several sinks.
+
+    name: letters, digits, ``.``, ``_``, ``-``; the job's directory in the storage has this name. A
+        job that is run again under the same name and storage goes on after its last decided epoch.
+    output_mode: Spark's, for all sinks: ``"append"``, ``"update"`` or ``"complete"``.
+
+    Raises ConfigurationError, here and in every method, as soon as a value is wrong.
+    """
+
+    def __init__(
+        self, name: str, checkpoint: CheckpointConfig, output_mode: str = "append"
+    ) -> None:
+        self.declaration = JobDeclaration(name, checkpoint, output_mode)
+        self._run: StreamRun | None = None
+
+    # --- declare
+
+    def source(
+        self, source: Source | DataFrame, uid: str, *, replayable: bool | None = None
+    ) -> DataFrame:
+        """Add a source and return its streaming DataFrame.
+
+        `source` is one of Tidemark's, or any streaming DataFrame of Spark's; for the latter say
+        whether it is `replayable`: whether Spark can read the same rows again after a failure.
+        """
+        declared = self.declaration
+        uid = declared.claim_uid(uid, "a source")
+        if isinstance(source, DataFrame):
+            if not source.isStreaming:
+                raise ConfigurationError(
+                    f"source {uid!r}: this DataFrame is not streaming; read it with "
+                    "spark.readStream, or join it to a stream without declaring it as a source"
+                )
+            if replayable is None:
+                raise ConfigurationError(
+                    f"source {uid!r}: say whether the stream can be read again after a failure: "
+                    "replayable=True or replayable=False"
+                )
+            declared.sources[uid] = DeclaredSource(uid, "Spark stream", replayable, bounded=False)
+            return source
+        if not hasattr(source, "reader"):
+            raise ConfigurationError(
+                f"source {uid!r} is {type(source).__name__}; give a tm.…Source or a streaming "
+                "DataFrame"
+            )
+        if replayable is not None:
+            raise ConfigurationError(
+                f"source {uid!r}: replayable= is for plain DataFrames; "
+                f"{type(source).__name__} knows it itself"
+            )
+        spark = spark_session(declared.name)
+        reader = source.reader()
+        require_format(spark, reader.format)
+        stream = spark.readStream.format(reader.format).options(**reader.options)
+        if reader.schema is not None:
+            stream = stream.schema(reader.schema)
+        frame = stream.load()
+        declared.sources[uid] = DeclaredSource(
+            uid, source.describe(), source.replayable, source.bounded
+        )
+        return frame
+
+    def uid(self, dataframe: DataFrame, uid: str) -> DataFrame:
+        """Name a stateful operator (the last one in `dataframe`'s plan), so that its state can be
+        found again in another program. Returns the same DataFrame."""
+        uid = self.declaration.claim_uid(uid, "an operator")
+        if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
+            raise ConfigurationError(f"operator {uid!r}: give the streaming DataFrame it makes")
+        self.declaration.operators[uid] = DeclaredOperator(uid, dataframe)
+        return dataframe
+
+    def sink(self, dataframe: DataFrame, sink: TwoPhaseCommitSink[Any], uid: str) -> None:
+        """Add a sink for `dataframe`. Sinks that are given the same DataFrame object share its
+        computation. The columns that a sink takes are in its own documentation."""
+        uid = self.declaration.claim_uid(uid, "a sink")
+        self.declaration.sinks[uid] = _declare_sink(dataframe, sink, uid)
+
+    # --- look
+
+    def explain(self) -> GuaranteeReport:
+        """Return each part's guarantee, the weakest of them and why; ``print`` shows it as text.
+        Touches nothing outside."""
+        declared = self.declaration
+        return analyse(
+            [SourcePart(s.uid, s.description, s.replayable) for s in declared.sources.values()],
+            [
+                OperatorPart(o.uid, "stateful operator", deterministic=True)
+                for o in declared.operators.values()
+            ],
+            [SinkPart(s.uid, s.sink.describe(), s.sink.way) for s in declared.sinks.values()],
+            CheckpointMode(declared.checkpoint.mode).value,
+        )
+
+    # --- run
+
+    def run(self) -> None:
+        """Run until the sources end, or SIGINT or SIGTERM comes; then settle everything.
+
+        Goes on after the last decided epoch of an earlier run. Returns when all that was decided is
+        committed and no transaction of this driver is open. Raises PreflightError before anything
+        is written; LostTransactionError, CommitFailedError, FencedError, or Spark's
+        StreamingQueryException when the run fails.
+        """
+        declared = self.declaration
+        if not declared.sinks:
+            raise ConfigurationError(
+                f"Job {declared.name!r} has no sink; add one with job.sink(dataframe, sink, uid=…)"
+            )
+        if not declared.sources:
+            raise ConfigurationError(
+                f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
+            )
+        checkpoint = declared.checkpoint
+        trigger: Mapping[str, Any] = (
+            {"availableNow": True}
+            if declared.bounded
+            else {"processingTime": f"{round(checkpoint.interval_s * 1000)} milliseconds"}
+        )
+        directory = f"{checkpoint.storage}/{declared.name}"
+        self._run = StreamRun(
+            spark_session(declared.name),
+            declared.name,
+            list(declared.sinks.values()),
+            records_uri=directory,
+            spark_location=f"{directory}/spark",
+            output_mode=declared.output_mode,
+            trigger=trigger,
+            interval_s=checkpoint.interval_s,
+            visible_before_decision=checkpoint.mode is CheckpointMode.AT_LEAST_ONCE,
+        )
+        with _StopSignals() as stop:
+            self._run.start()
+            while not self._run.wait(0.2):
+                if stop.is_set():
+                    self._run.stop()
+                    self._run.wait(STOP_PATIENCE_S)
+                    return
+
+
+class _StopSignals:
+    """SIGINT and SIGTERM as an event, while a job runs in the main thread."""
+
+    def __enter__(self) -> threading.Event:
+        self._event = threading.Event()
+        self._before: dict[signal.Signals, Any] = {}
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._stop)
+        return self._event
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        self._event.set()
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def write_stream(
+    dataframe: DataFrame,
+    sink: TwoPhaseCommitSink[Any],
+    *,
+    checkpoint_location: str,
+    trigger: Mapping[str, Any] | None = None,
+    output_mode: str = "append",
+    query_name: str = "tidemark",
+) -> StreamingQuery:
+    """Write a streaming DataFrame into `sink` exactly as ``df.writeStream`` would, and return
+    Spark's own query; the sink's guarantee comes from Tidemark's records, which lie in
+    ``<checkpoint_location>/tidemark``.
+
+    `trigger` holds the keyword arguments of ``DataStreamWriter.trigger``, e.g.
+    ``{"processingTime": "5 seconds"}`` or ``{"availableNow": True}``. An existing Spark checkpoint
+    location is adopted: epochs go on after its last committed batch. After ``query.stop()``, or at
+    the end of the program, what was decided is committed and the rest aborted.
+    """
+    location = storage_uri(checkpoint_location, "write_stream: checkpoint_location")
+    spark = spark_session(query_name)
+    trigger = dict(trigger or {"processingTime": "0 seconds"})
+    run = StreamRun(
+        spark,
+        query_name,
+        [_declare_sink(dataframe, sink, query_name)],
+        records_uri=f"{location}/tidemark",
+        spark_location=location,
+        output_mode=output_mode,
+        trigger=trigger,
+        interval_s=_interval_s(trigger),
+    )
+    return run.start()
+
+
+def _interval_s(trigger: Mapping[str, Any]) -> float:
+    text = str(trigger.get("processingTime", "0 s"))
+    return seconds(re.sub(r"^interval ", "", text), "write_stream: trigger processingTime")
+
+
+def _declare_sink(dataframe: Any, sink: Any, uid: str) -> DeclaredSink:
+    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
+        raise ConfigurationError(
+            f"sink {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"
+        )
+    if not hasattr(sink, "create_committer"):
+        raise ConfigurationError(
+            f"sink {uid!r} is {type(sink).__name__}; give a tm.…Sink or your own TwoPhaseCommitSink"
+        )
+    schema = tuple(Column(name, type_) for name, type_ in spark_schema(dataframe))
+    return DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)))

@@ -1,0 +1,171 @@
+"""One run of a job as one Spark query: from the declared sinks to the query's end.
+
+`StreamRun.start` recovers and starts Spark's query, whose `foreachBatch` calls pre-commit each
+epoch; `wait` returns when the query has ended and everything is settled.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tidemark.api.declarations import DeclaredSink
+from tidemark.checkpoint.coordinator import Coordinator, sink_epochs
+from tidemark.checkpoint.store import CheckpointStore
+from tidemark.runtime.branches import unite
+from tidemark.runtime.hadoop_files import open_files
+from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit
+from tidemark.runtime.session import prefer_renaming_file_manager
+
+log = logging.getLogger(__name__)
+
+TASK_KILL_S = 2.5
+"""How long a cancelled task's Python worker may go on (spark.python.task.killTimeout is 2 s)."""
+
+
+class StreamRun:
+    """One Spark query under one coordinator. Used once.
+
+    `records_uri` is the directory of Tidemark's records, `spark_location` Spark's checkpoint
+    location. `trigger` is what goes into ``DataStreamWriter.trigger``.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        sinks: Sequence[DeclaredSink],
+        *,
+        records_uri: str,
+        spark_location: str,
+        output_mode: str,
+        trigger: Mapping[str, Any],
+        interval_s: float,
+        visible_before_decision: bool = False,
+    ) -> None:
+        prefer_renaming_file_manager(spark, spark_location)
+        self._name = name
+        self._sinks = {s.uid: s.sink for s in sinks}
+        self._stream, self._layout = unite(sinks)
+        self._spark_location = spark_location
+        self._output_mode = output_mode
+        self._trigger = dict(trigger)
+        store = CheckpointStore(
+            open_files(spark, records_uri), open_files(spark, spark_location), "commits"
+        )
+        self.coordinator = Coordinator(
+            name,
+            self._sinks,
+            store,
+            interval_s=interval_s,
+            visible_before_decision=visible_before_decision,
+            on_failure=self._stop_soon,
+        )
+        self.query: StreamingQuery | None = None
+        self._settled = threading.Event()
+        self._error: BaseException | None = None
+
+    def start(self) -> StreamingQuery:
+        """Settle older drivers' epochs, then start Spark's query and return it."""
+        self.coordinator.start()
+        try:
+            self.query = (
+                self._stream.writeStream.queryName(self._name)
+                .outputMode(self._output_mode)
+                .option("checkpointLocation", self._spark_location)
+                .trigger(**self._trigger)
+                .foreachBatch(self._run_epoch)
+                .start()
+            )
+        except BaseException as error:
+            self.coordinator.fail(error)
+            self.coordinator.finish()
+            raise
+        threading.Thread(target=self._settle_at_end, name="tidemark-run").start()
+        return self.query
+
+    def stop(self) -> None:
+        """End the query now; the epoch under way is aborted. `wait` then returns."""
+        if self.query is not None:
+            self.query.stop()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the query has ended and every epoch is settled; False at the timeout.
+
+        Raises what ended the run: a TidemarkError, or Spark's StreamingQueryException.
+        """
+        if not self._settled.wait(timeout_s):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    # --- on Spark's stream thread
+
+    def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
+        coordinator = self.coordinator
+        try:
+            settled = coordinator.begin_epoch(epoch)
+        except BaseException as error:
+            coordinator.fail(error)
+            raise
+        assert coordinator.identity is not None
+        task = pre_commit(
+            self._layout,
+            self._sinks,
+            job_id=coordinator.identity.job_id,
+            generation=coordinator.generation,
+            epoch=epoch,
+            settled_epoch=settled,
+        )
+        results = frame.mapInArrow(task, RESULT_SCHEMA).collect()
+        try:
+            coordinator.store_epoch(
+                epoch,
+                sink_epochs([(r["sink"], r["rows"], r["committables"]) for r in results]),
+                retried=any(r["attempt"] for r in results),
+            )
+        except BaseException as error:
+            coordinator.fail(error)
+            raise
+
+    # --- the end
+
+    def _settle_at_end(self) -> None:
+        """Wait for the query's end, then settle. Not a daemon: the interpreter waits for it, so the
+        last epoch of a bounded query is committed even if the program just ends."""
+        query = self.query
+        assert query is not None
+        try:
+            while query.isActive:
+                if query.awaitTermination(1):
+                    break
+                if not threading.main_thread().is_alive():
+                    query.stop()  # the program ended without waiting, as if it had called stop
+        except BaseException as error:  # StreamingQueryException: the query failed
+            self._error = error
+        try:
+            self.coordinator.finish(quiesce_s=TASK_KILL_S)
+        except BaseException as error:
+            self._error = error
+        self._settled.set()
+
+    def _stop_soon(self) -> None:
+        """Stop the query from the commit thread, which Spark's stop must not wait for."""
+
+        def stop() -> None:
+            deadline = time.monotonic() + 30
+            while self.query is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            try:
+                self.stop()
+            except Exception as error:
+                log.warning("stopping the query: %s", error)
+
+        threading.Thread(target=stop, name="tidemark-stop", daemon=True).start()
