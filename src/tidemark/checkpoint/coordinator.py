@@ -164,7 +164,7 @@ class Coordinator:
         progress.pre_committed_s = time.monotonic()
         with self._changed:
             self._changed.wait_for(
-                lambda: self.failure or self._ended or len(self._uncommitted) < self._max_concurrent
+                lambda: self._over or len(self._uncommitted) < self._max_concurrent
             )
         self._check()
         if self._early:
@@ -199,6 +199,10 @@ class Coordinator:
                 keep |= self._commits.handles(waiting.epoch, self.generation)
             self._commits.abort_all_lingering(self.generation + 1, keep)
 
+    @property
+    def _over(self) -> bool:
+        return self._ended or self.failure is not None
+
     def _check(self) -> None:
         if self.failure is not None:
             raise FencedError("the checkpoint coordinator has stopped") from self.failure
@@ -210,8 +214,8 @@ class Coordinator:
         try:
             while True:
                 with self._changed:
-                    self._changed.wait_for(lambda: self._uncommitted or self._ended, IDLE_CHECK_S)
-                    if self._ended:
+                    self._changed.wait_for(lambda: self._uncommitted or self._over, IDLE_CHECK_S)
+                    if self._over:
                         return
                     progress = self._uncommitted[0] if self._uncommitted else None
                 if progress is not None:
@@ -227,11 +231,11 @@ class Coordinator:
             self.fail(error)
 
     def _await_decision(self, progress: EpochProgress) -> bool:
-        """Wait for Spark's commit-log entry; False if the query has ended without it."""
+        """Wait for Spark's commit-log entry; False if the run is over before it is seen."""
         pause_s = FIRST_POLL_S
         while not self._store.is_decided(progress.epoch):
             with self._changed:
-                if self._changed.wait_for(lambda: self._ended, pause_s):
+                if self._changed.wait_for(lambda: self._over, pause_s):
                     return False
             pause_s = min(pause_s * 1.2, LONGEST_POLL_S)
         return True

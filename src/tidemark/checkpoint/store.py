@@ -4,7 +4,8 @@
     epochs/<epoch>/prepared.<generation>.json  sealed.<generation>.json  committed.json
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
-(`prune`, `forget_generations`). Spark's files are read, never written, but for `void_decision`.
+(`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
+`void_plan` delete entries that a fenced driver left.
 """
 
 from __future__ import annotations
@@ -53,18 +54,11 @@ class SinkEpoch:
 
 
 class CheckpointStore:
-    """The records of one job below `files`, and Spark's commit log below `spark_commits`.
+    """One job's records below `files`; `spark` is its Spark checkpoint location."""
 
-    `files` is the job's directory; `spark_commits` the path of Spark's ``commits`` directory as
-    `commit_log` files sees it (they differ when a query's own checkpoint location is adopted).
-    """
-
-    def __init__(
-        self, files: CheckpointFiles, commit_log: CheckpointFiles, spark_commits: str
-    ) -> None:
+    def __init__(self, files: CheckpointFiles, spark: CheckpointFiles) -> None:
         self._files = files
-        self._commit_log = commit_log
-        self._commits = spark_commits
+        self._spark = spark
         self._to_store: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
         self._identity: JobIdentity | None = None
 
@@ -130,17 +124,30 @@ class CheckpointStore:
 
     def latest_decision(self) -> int:
         """Return the highest entry of Spark's commit log, or -1."""
-        names = self._commit_log.list(self._commits)
-        return max((int(n) for n in names if n.isdigit()), default=-1)
+        return self._latest_batch("commits")
 
     def is_decided(self, epoch: int) -> bool:
         """Whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
-        return self._commit_log.exists(f"{self._commits}/{epoch}")
+        return self._spark.exists(f"commits/{epoch}")
 
     def void_decision(self, epoch: int) -> None:
-        """Delete the epoch's entry from Spark's commit log, with Hadoop's checksum beside it."""
-        self._commit_log.delete(f"{self._commits}/.{epoch}.crc")
-        self._commit_log.delete(f"{self._commits}/{epoch}")
+        """Delete the epoch's entry from Spark's commit log."""
+        self._delete_batch("commits", epoch)
+
+    def latest_plan(self) -> int:
+        """Return the highest entry of Spark's offset log, or -1."""
+        return self._latest_batch("offsets")
+
+    def void_plan(self, epoch: int) -> None:
+        """Delete the epoch's entry from Spark's offset log."""
+        self._delete_batch("offsets", epoch)
+
+    def _latest_batch(self, log: str) -> int:
+        return max((int(n) for n in self._spark.list(log) if n.isdigit()), default=-1)
+
+    def _delete_batch(self, log: str, epoch: int) -> None:
+        self._spark.delete(f"{log}/.{epoch}.crc")  # Hadoop's checksum, on a local file system
+        self._spark.delete(f"{log}/{epoch}")
 
     def epochs(self) -> dict[int, EpochRecord]:
         """Return every epoch that has a record, with the checksums of those that matter proved."""

@@ -56,9 +56,7 @@ class StreamRun:
         self._spark_location = spark_location
         self._output_mode = output_mode
         self._trigger = dict(trigger)
-        store = CheckpointStore(
-            open_files(spark, records_uri), open_files(spark, spark_location), "commits"
-        )
+        store = CheckpointStore(open_files(spark, records_uri), open_files(spark, spark_location))
         self.coordinator = Coordinator(
             name,
             self._sinks,

@@ -1,0 +1,89 @@
+"""A two-phase-commit sink in memory for the coordinator's own tests; it misbehaves when told to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    Committer,
+    Lingering,
+    SinkContext,
+    WriterContext,
+)
+from tidemark.model.guarantee import SinkWay
+from tidemark.model.schema import Schema
+
+
+@dataclass(frozen=True)
+class Transaction:
+    handle: str
+    generation: int
+
+
+@dataclass
+class MemorySink:
+    """`open` holds flushed transactions, `visible` committed ones; `answers` come first."""
+
+    open: dict[str, Transaction] = field(default_factory=dict)
+    visible: list[str] = field(default_factory=list)
+    answers: list[CommitOutcome] = field(default_factory=list)
+    closed: int = 0
+    way: SinkWay = SinkWay.TWO_PHASE_COMMIT
+
+    def flush(self, handle: str, generation: int) -> bytes:
+        self.open[handle] = Transaction(handle, generation)
+        return self.dump(self.open[handle])
+
+    def describe(self) -> str:
+        return "memory"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        return [column.name for column in schema]
+
+    def check_transaction_scope(self, context: SinkContext) -> None: ...
+
+    def create_writer(self, context: WriterContext) -> Any:
+        raise NotImplementedError
+
+    def create_committer(self, context: SinkContext) -> Committer[Transaction]:
+        return self
+
+    def dump(self, committable: Transaction) -> bytes:
+        return f"{committable.generation}:{committable.handle}".encode()
+
+    def load(self, data: bytes) -> Transaction:
+        generation, _, handle = data.decode().partition(":")
+        return Transaction(handle, int(generation))
+
+    def preflight(self) -> None: ...
+
+    def commit(self, committables: Sequence[Transaction]) -> Sequence[CommitOutcome]:
+        return [self._commit(c) for c in committables]
+
+    def _commit(self, committable: Transaction) -> CommitOutcome:
+        if self.answers:
+            return self.answers.pop(0)
+        if committable.handle in self.visible:
+            return CommitOutcome.ALREADY_COMMITTED
+        if self.open.pop(committable.handle, None) is None:
+            return CommitOutcome.LOST
+        self.visible.append(committable.handle)
+        return CommitOutcome.COMMITTED
+
+    def abort(self, committables: Sequence[Transaction]) -> Sequence[AbortOutcome]:
+        outcomes = []
+        for committable in committables:
+            self.open.pop(committable.handle, None)
+            visible = committable.handle in self.visible
+            outcomes.append(AbortOutcome.COMMITTED if visible else AbortOutcome.ABORTED)
+        return outcomes
+
+    def list_lingering(self) -> Iterable[Lingering[Transaction]]:
+        return [Lingering(t, t.generation) for t in self.open.values()]
+
+    def close(self) -> None:
+        self.closed += 1

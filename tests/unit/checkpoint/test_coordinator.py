@@ -1,0 +1,268 @@
+"""How: a real coordinator on a real directory, a sink in memory, and a commit log written by hand.
+
+Spark is played by `decide`: it makes commits/<epoch>, as Spark does after foreachBatch returns.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.checkpoint.memory_sink import MemorySink
+from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
+from tidemark.contracts.sink import CommitOutcome
+from tidemark.model.errors import (
+    CheckpointError,
+    CommitFailedError,
+    CorruptRecordError,
+    DecisionMissingError,
+    DecisionVoidError,
+    FencedError,
+    LostTransactionError,
+)
+
+
+class World:
+    """One job's directory, its sinks, and drivers that come and go."""
+
+    def __init__(self, directory: Path, **sinks: MemorySink) -> None:
+        self.directory = directory
+        self.sinks = sinks or {"orders": MemorySink()}
+        self.drivers: list[Coordinator] = []
+
+    def driver(self, **settings: float | bool) -> Coordinator:
+        store = CheckpointStore(LocalFiles(self.directory), LocalFiles(self.directory / "spark"))
+        driver = Coordinator("job", self.sinks, store, interval_s=1.0, **settings)  # type: ignore[arg-type]
+        self.drivers.append(driver)
+        driver.start()
+        return driver
+
+    def flush(self, driver: Coordinator, epoch: int) -> dict[str, SinkEpoch]:
+        return {
+            uid: SinkEpoch(10, (sink.flush(f"{epoch}.{driver.generation}", driver.generation),))
+            for uid, sink in self.sinks.items()
+        }
+
+    def epoch(self, driver: Coordinator, epoch: int, *, retried: bool = False) -> None:
+        driver.begin_epoch(epoch)
+        driver.store_epoch(epoch, self.flush(driver, epoch), retried=retried)
+
+    def plan(self, epoch: int) -> None:
+        (self.directory / "spark/offsets").mkdir(parents=True, exist_ok=True)
+        (self.directory / f"spark/offsets/{epoch}").write_text("v1\n{}")
+
+    def decide(self, epoch: int) -> None:
+        commits = self.directory / "spark" / "commits"
+        commits.mkdir(parents=True, exist_ok=True)
+        (commits / str(epoch)).write_text("v1\n{}")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    for driver in world.drivers:
+        driver.failure = driver.failure or RuntimeError("the test has ended")
+        with pytest.raises(Exception):  # noqa: B017 - whatever it was
+            driver.finish()
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen within 10 s"
+        time.sleep(0.005)
+
+
+def test_an_epoch_becomes_visible_after_its_decision_and_not_before(world: World) -> None:
+    driver = world.driver()
+    world.epoch(driver, 0)
+    time.sleep(0.3)
+    assert world.sinks["orders"].visible == []
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    assert world.sinks["orders"].visible == ["0.1"]
+    assert (world.directory / "epochs/0/committed.json").exists()
+
+
+def test_the_next_epoch_is_stored_only_when_this_one_is_committed(world: World) -> None:
+    driver = world.driver()
+    world.epoch(driver, 0)
+    second = threading.Thread(target=world.epoch, args=(driver, 1))
+    second.start()
+    time.sleep(0.3)
+    assert not (world.directory / "epochs/1").exists()
+    world.decide(0)
+    second.join(10)
+    assert (world.directory / "epochs/1/prepared.1.json").exists()
+
+
+def test_recovery_commits_the_decided_and_aborts_the_undecided(world: World) -> None:
+    first = world.driver()
+    world.epoch(first, 0)
+    first.failure = RuntimeError("as if killed")  # its commit thread does nothing more
+    with pytest.raises(RuntimeError):
+        first.finish()
+    world.decide(0)
+    second = world.driver()
+    assert world.sinks["orders"].visible == ["0.1"]
+    assert second.last_committed == 0
+    world.epoch(second, 1)
+    second.failure = RuntimeError("as if killed")
+    with pytest.raises(RuntimeError):
+        second.finish()
+    third = world.driver()
+    assert third.last_committed == 0
+    assert world.sinks["orders"].open == {}
+    assert world.sinks["orders"].visible == ["0.1"]
+
+
+def test_a_fenced_driver_stores_nothing(world: World) -> None:
+    first = world.driver()
+    second = world.driver()
+    assert (first.generation, second.generation) == (1, 2)
+    with pytest.raises(FencedError, match="superseded by generation 2"):
+        world.epoch(first, 0)
+    assert not (world.directory / "epochs/0/prepared.1.json").exists()
+
+
+def test_a_fenced_driver_that_decides_late_commits_nothing(world: World) -> None:
+    first = world.driver()
+    world.epoch(first, 0)
+    second = world.driver()  # seals and aborts epoch 0 of generation 1
+    world.decide(0)  # the old driver's Spark wakes up
+    until(lambda: first.failure is not None)
+    assert isinstance(first.failure, FencedError)
+    assert world.sinks["orders"].visible == []
+    with pytest.raises(DecisionVoidError, match="epoch 0"):
+        second.begin_epoch(1)  # Spark would go on after the void decision
+    world.plan(1)  # the old driver's Spark planned on, before it met its fence
+    third = world.driver()
+    assert not (world.directory / "spark/commits/0").exists()
+    assert not (world.directory / "spark/offsets/1").exists()
+    world.epoch(third, 0)
+    world.decide(0)
+    until(lambda: third.last_committed == 0)
+    assert world.sinks["orders"].visible == ["0.3"]
+
+
+def test_a_deleted_decision_stops_the_next_start(world: World) -> None:
+    driver = world.driver()
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    (world.directory / "spark/commits/0").unlink()
+    with pytest.raises(DecisionMissingError, match="commits/0 is missing"):
+        world.driver()
+
+
+def test_a_decided_epoch_without_its_record_stops_the_next_start(world: World) -> None:
+    world.driver()
+    world.decide(0)
+    with pytest.raises(CheckpointError, match="no prepared record"):
+        world.driver()
+
+
+def test_a_damaged_record_is_named(world: World) -> None:
+    first = world.driver()
+    world.epoch(first, 0)
+    first.fail(RuntimeError("as if killed"))
+    world.decide(0)
+    (world.directory / "epochs/0/prepared.1.json").write_bytes(b"")
+    with pytest.raises(CorruptRecordError, match=r"epochs/0/prepared\.1\.json.*empty"):
+        world.driver()
+
+
+def test_retry_is_asked_again_and_lost_is_loud(world: World) -> None:
+    sink = world.sinks["orders"]
+    sink.answers = [CommitOutcome.RETRY, CommitOutcome.RETRY]
+    driver = world.driver()
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    sink.answers = [CommitOutcome.LOST]
+    world.epoch(driver, 1)
+    world.decide(1)
+    until(lambda: driver.failure is not None)
+    assert isinstance(driver.failure, LostTransactionError)
+    assert "epoch 1" in str(driver.failure)
+    assert "'orders'" in str(driver.failure)
+    assert "1.1" in str(driver.failure)
+    assert not (world.directory / "epochs/1/committed.json").exists()
+
+
+def test_one_lost_sink_does_not_hide_the_other_sinks_rows(tmp_path: Path) -> None:
+    a, b = MemorySink(), MemorySink()
+    world = World(tmp_path, a=a, b=b)
+    driver = world.driver()
+    world.epoch(driver, 0)
+    a.answers = [CommitOutcome.LOST]
+    world.decide(0)
+    until(lambda: driver.failure is not None)
+    assert b.visible == ["0.1"]
+    with pytest.raises(LostTransactionError):
+        driver.finish()
+    assert (a.closed, b.closed) == (1, 1)
+
+
+def test_a_commit_that_cannot_be_done_in_time_stays_decided(world: World) -> None:
+    world.sinks["orders"].answers = [CommitOutcome.RETRY] * 1000
+    driver = world.driver(commit_deadline_s=0.2)
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.failure is not None)
+    assert isinstance(driver.failure, CommitFailedError)
+    world.sinks["orders"].answers = []
+    assert world.driver().last_committed == 0
+    assert world.sinks["orders"].visible == ["0.1"]
+
+
+def test_a_dead_attempts_transaction_is_aborted_when_a_task_was_retried(world: World) -> None:
+    driver = world.driver()
+    sink = world.sinks["orders"]
+    driver.begin_epoch(0)
+    sink.flush("dead attempt", driver.generation)
+    driver.store_epoch(0, world.flush(driver, 0), retried=True)
+    assert list(sink.open) == ["0.1"]
+
+
+def test_finish_commits_the_decided_and_leaves_nothing_open(world: World) -> None:
+    driver = world.driver()
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    world.epoch(driver, 1)
+    driver.finish()
+    assert world.sinks["orders"].visible == ["0.1"]
+    assert world.sinks["orders"].open == {}
+    world.drivers.remove(driver)
+    assert world.driver().last_committed == 0
+
+
+def test_at_least_once_is_visible_before_the_decision(world: World) -> None:
+    driver = world.driver(visible_before_decision=True)
+    world.epoch(driver, 0)
+    assert world.sinks["orders"].visible == ["0.1"]
+    driver.fail(RuntimeError("as if killed"))
+    again = world.driver(visible_before_decision=True)
+    world.epoch(again, 0)
+    assert world.sinks["orders"].visible == ["0.1", "0.2"]  # a replay duplicates
+
+
+def test_old_records_are_pruned(world: World) -> None:
+    driver = world.driver()
+    for epoch in range(103):
+        world.epoch(driver, epoch)
+        world.decide(epoch)
+        until(lambda: driver.last_committed == epoch)  # noqa: B023
+    until(lambda: len(list((world.directory / "epochs").iterdir())) == 100)
+    assert not (world.directory / "epochs/2").exists()
+    driver.finish()
+    world.drivers.remove(driver)
+    assert world.driver().last_committed == 102
