@@ -1,0 +1,366 @@
+"""Real Kafka brokers on this machine, for development and tests: one node or a cluster of three.
+
+Combined KRaft nodes (broker and controller) run from the jars of `runtime/jars.py`, on 127.0.0.1
+only. Invariants:
+
+- A broker never outlives the process that started it, however that process ends: see `_Node`.
+- A node keeps its port and its data for as long as its directory lives: `kill` and `restart` look
+  to a client like a machine that died and came back.
+- `start`, `restart` and `resume` return when the broker itself answers a client's question.
+
+`tidemark dev kafka` (`operations/dev_kafka.py`) and the tests' fixtures are built on this.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+import uuid
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Literal
+
+from tidemark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
+from tidemark.runtime.jars import find_java, kafka_broker_jars
+
+START_TIMEOUT_S = 90
+STOP_TIMEOUT_S = 15
+
+# The kernel gives a client's socket a port from 32768 upwards. Were a broker's port among those,
+# a client that keeps on trying to reach a killed broker could be given that very port, connect to
+# itself, and so keep the broker from coming back.
+_PORTS = range(20_000, 32_000)
+
+# The shell becomes the JVM (same process id), after leaving behind a watcher that reads from a pipe
+# whose other end only our process holds. However we die, the pipe then ends and the watcher kills
+# the JVM; a line in the pipe lets it go. (PR_SET_PDEATHSIG would fire when the *thread* that
+# started the broker ends, and its preexec_fn is not safe in a process with threads.)
+_DIES_WITH_US = (
+    'exec 3<&0 </dev/null; { read -r _ <&3 || kill -KILL $$; } >/dev/null 2>&1 & exec "$@" 3<&-'
+)
+
+
+class LocalKafka:
+    """A Kafka cluster of 1 or 3 brokers, as a context manager or by `start` and `stop`.
+
+    - `directory`: where the data lie; kept at `stop`, and used again, with the same ports, by a
+      later `LocalKafka` on it. None is a temporary directory that `stop` removes.
+    - `heap`: each JVM's `-Xmx`; None is 512m for one broker, 300m for three.
+    - `overrides`: broker settings that replace those below.
+
+    Node numbers go from 1 to `brokers`.
+
+    Raises `ConfigurationError` for another number of brokers, or for a directory that holds a
+    cluster of another size.
+    """
+
+    def __init__(
+        self,
+        brokers: Literal[1, 3] = 1,
+        directory: str | Path | None = None,
+        heap: str | None = None,
+        overrides: Mapping[str, str] | None = None,
+    ) -> None:
+        if brokers not in (1, 3):
+            raise ConfigurationError(f"LocalKafka: brokers is {brokers!r}; give 1 or 3")
+        self.brokers = brokers
+        self._heap = heap or ("512m" if brokers == 1 else "300m")
+        self._overrides = dict(overrides or {})
+        self._temporary = directory is None
+        self._directory = Path(directory or tempfile.mkdtemp(prefix="tidemark-kafka-")).absolute()
+        self._nodes: dict[int, _Node] = {}
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All brokers' addresses, `127.0.0.1:port,…`; known once `start` has been called."""
+        return ",".join(f"127.0.0.1:{node.port}" for node in self._nodes.values())
+
+    @property
+    def directory(self) -> Path:
+        """Where the cluster's data and each broker's log (`node-<i>/broker.log`) lie."""
+        return self._directory
+
+    def pid(self, broker: int) -> int:
+        """Return the process id of `broker`'s JVM, dead or alive."""
+        return self._node(broker).pid
+
+    def start(self) -> None:
+        """Start every broker and return when all of them are in the cluster and answer.
+
+        The first start on a machine fetches the jars. Raises `PreflightError` with the end of a
+        broker's log when one does not come up (nothing is left running), `MissingDependencyError`
+        when Java, the jars or the Kafka client cannot be had.
+        """
+        _admin_client_class()  # before the servers, or its absence would look like theirs
+        java, jars = find_java(), kafka_broker_jars()
+        cluster_id, ports = self._identity()
+        controllers = ",".join(f"{i}@127.0.0.1:{ports[2 * i - 1]}" for i in self._numbers())
+        for i in self._numbers():
+            self._nodes[i] = _Node(i, self._directory / f"node-{i}", ports[2 * i - 2], java, jars)
+            settings = self._settings(i, ports[2 * i - 2], ports[2 * i - 1], controllers)
+            self._nodes[i].write_settings(settings)
+        try:
+            formatting = [node.format(cluster_id) for node in self._nodes.values()]
+            for process in formatting:
+                process.wait()
+            for node in self._nodes.values():
+                node.start(self._heap)
+            for node in self._nodes.values():
+                node.wait_until_ready(set(self._nodes))
+        except BaseException:
+            self.stop()
+            raise
+
+    def kill(self, broker: int) -> None:
+        """End `broker` with SIGKILL, as a machine that dies; its data stay. `restart` follows."""
+        self._node(broker).kill()
+
+    def pause(self, broker: int) -> None:
+        """Freeze `broker` (SIGSTOP): its sockets stay open and nothing answers, until `resume`."""
+        self._node(broker).send(signal.SIGSTOP)
+
+    def resume(self, broker: int) -> None:
+        """Let a paused `broker` run on; returns when it answers."""
+        self._node(broker).send(signal.SIGCONT)
+        self._node(broker).wait_until_ready({broker})
+
+    def restart(self, broker: int) -> None:
+        """Start `broker` on its old data and port, killing it first if it runs.
+
+        Returns when it answers and is in the cluster, which needs two of three brokers alive.
+        """
+        node = self._node(broker)
+        node.kill()
+        node.start(self._heap)
+        node.wait_until_ready({broker})
+
+    def stop(self) -> None:
+        """Stop every broker; remove the directory if it is temporary. Twice is as good as once.
+
+        Brokers whose data are kept are asked to shut down, and killed when they do not within
+        STOP_TIMEOUT_S: with most controllers gone, the last of three often cannot finish.
+        """
+        nodes = list(self._nodes.values())
+        if not self._temporary:
+            for node in nodes:
+                node.send(signal.SIGCONT)
+                node.send(signal.SIGTERM)
+            deadline = time.monotonic() + STOP_TIMEOUT_S
+            while any(node.alive() for node in nodes) and time.monotonic() < deadline:
+                time.sleep(0.05)
+        for node in nodes:
+            node.kill()
+        if self._temporary:
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+    def __enter__(self) -> LocalKafka:
+        self.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def _numbers(self) -> range:
+        return range(1, self.brokers + 1)
+
+    def _node(self, broker: int) -> _Node:
+        if broker not in self._nodes:
+            raise ConfigurationError(
+                f"LocalKafka: no broker {broker!r}; started are {sorted(self._nodes) or 'none'}"
+            )
+        return self._nodes[broker]
+
+    def _identity(self) -> tuple[str, list[int]]:
+        """Return cluster id and ports (client, controller, per node): new, or the directory's."""
+        path = self._directory / "cluster.json"
+        if not path.exists():
+            # Kafka's own form of an id: 16 bytes in URL-safe Base64, which must not begin with "-".
+            cluster_id = "T" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
+            self._directory.mkdir(parents=True, exist_ok=True)
+            record = {"cluster_id": cluster_id, "ports": _free_ports(2 * self.brokers)}
+            path.write_text(json.dumps(record))
+        record = json.loads(path.read_text())
+        if len(record["ports"]) != 2 * self.brokers:
+            raise ConfigurationError(
+                f"{self._directory} holds a cluster of {len(record['ports']) // 2} brokers, not "
+                f"{self.brokers}; ask for as many, or name another directory"
+            )
+        return record["cluster_id"], record["ports"]
+
+    def _settings(self, number: int, port: int, controller: int, voters: str) -> dict[str, str]:
+        replicas, in_sync = ("3", "2") if self.brokers == 3 else ("1", "1")
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(number),
+            "controller.quorum.voters": voters,
+            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "controller.listener.names": "CONTROLLER",
+            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "log.dirs": str(self._directory / f"node-{number}" / "data"),
+            "default.replication.factor": replicas,
+            "min.insync.replicas": in_sync,
+            "offsets.topic.replication.factor": replicas,
+            "offsets.topic.num.partitions": "4",
+            "transaction.state.log.replication.factor": replicas,
+            "transaction.state.log.min.isr": in_sync,
+            "transaction.state.log.num.partitions": "4",
+            "transaction.max.timeout.ms": "900000",
+            "group.initial.rebalance.delay.ms": "0",
+            **self._overrides,
+        }
+
+
+class _Node:
+    """One broker: its directory, its port, and its JVM, which dies with this process."""
+
+    def __init__(
+        self, number: int, directory: Path, port: int, java: Path, jars: list[Path]
+    ) -> None:
+        self.number = number
+        self.port = port
+        self._directory = directory
+        self._java = str(java)
+        self._class_path = ":".join(map(str, jars))
+        self._log = directory / "broker.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise ConfigurationError(f"LocalKafka: broker {self.number} was never started")
+        return self._process.pid
+
+    def write_settings(self, settings: Mapping[str, str]) -> None:
+        self._directory.mkdir(parents=True, exist_ok=True)
+        lines = [f"{key}={value}\n" for key, value in settings.items()]
+        (self._directory / "server.properties").write_text("".join(lines))
+
+    def format(self, cluster_id: str) -> subprocess.Popen[bytes]:
+        """Begin to give the data directory its identity; one that has it is left alone."""
+        return self._run(
+            *("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
+            *("-cp", self._class_path, "kafka.tools.StorageTool", "format", "--ignore-formatted"),
+            *("-t", cluster_id, "-c", str(self._directory / "server.properties")),
+        )
+
+    def start(self, heap: str) -> None:
+        self._process = self._run(
+            *(f"-Xmx{heap}", "-XX:+UseSerialGC"),
+            "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+            "-Dorg.slf4j.simpleLogger.showDateTime=true",
+            "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+            *("-cp", self._class_path, "kafka.Kafka", str(self._directory / "server.properties")),
+        )
+
+    def wait_until_ready(self, expected: set[int]) -> None:
+        """Return when this broker answers and names all of `expected` as members."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            if not self.alive():
+                raise PreflightError(f"Kafka broker {self.number} ended at start: {self._tail()}")
+            if expected <= self._members():
+                return
+            if time.monotonic() > deadline:
+                raise PreflightError(
+                    f"Kafka broker {self.number} did not answer on 127.0.0.1:{self.port} within "
+                    f"{START_TIMEOUT_S} s: {self._tail()}"
+                )
+            time.sleep(0.05)
+
+    def alive(self) -> bool:
+        if self._process is None:
+            return False
+        if self._process.poll() is None:
+            return True
+        self._release_watcher(self._process)
+        return False
+
+    def send(self, number: signal.Signals) -> None:
+        if self.alive() and self._process is not None:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        self.send(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+            self._release_watcher(self._process)
+
+    def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Run Java, with what it says in the node's log, so that it dies with this process."""
+        with self._log.open("ab") as log:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", _DIES_WITH_US, "sh", self._java, *arguments],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C in a terminal is for us, who then stop it
+            )
+
+    @staticmethod
+    def _release_watcher(process: subprocess.Popen[bytes]) -> None:
+        """Let the watcher of a dead JVM go, lest it kill a later process of the same id."""
+        if process.stdin is not None and not process.stdin.closed:
+            try:
+                process.stdin.write(b"\n")
+                process.stdin.close()
+            except BrokenPipeError:
+                pass  # the watcher is gone too
+
+    def _members(self) -> set[int]:
+        """Ask this broker who is in the cluster; nobody, when it does not answer."""
+        with socket.socket() as probe:  # cheaper and quieter than a client that is refused
+            if probe.connect_ex(("127.0.0.1", self.port)) != 0:
+                return set()
+        from confluent_kafka import KafkaException
+
+        client = _admin_client_class()(
+            {"bootstrap.servers": f"127.0.0.1:{self.port}", "log_level": 0}
+        )
+        try:
+            return set(client.list_topics(timeout=2).brokers)
+        except KafkaException:
+            return set()
+
+    def _tail(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()[-25:]
+        return "\n".join([f"the end of {self._log} is", *lines])
+
+
+def _admin_client_class() -> type:
+    try:
+        from confluent_kafka.admin import AdminClient
+    except ImportError as error:
+        raise MissingDependencyError(
+            "the Kafka client is not installed; pip install 'tidemark[kafka]'"
+        ) from error
+    return AdminClient  # type: ignore[no-any-return]
+
+
+def _free_ports(count: int) -> list[int]:
+    """Return `count` loopback ports that nothing listens on now."""
+    ports: list[int] = []
+    for port in random.sample(_PORTS, 1000):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise PreflightError(f"no {count} free ports from {_PORTS.start} to {_PORTS.stop}")
