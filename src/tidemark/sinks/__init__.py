@@ -1,1 +1,7 @@
-"""sinks"""
+"""The sinks, one package per system: `sqlite`, `files`, `kafka`.
+
+Each has `sink.py` (the configuration that a user writes), `writer.py` (runs in executor tasks) and
+`committer.py` (runs in the driver), after `contracts/sink.py`. Drivers of systems are imported
+inside functions, so that a job needs only those it uses. `internal/` is what file-based sinks
+share.
+"""

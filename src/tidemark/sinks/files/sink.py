@@ -1,0 +1,108 @@
+"""`FileSink`: what a user writes, and which columns the files get."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tidemark.contracts.sink import SinkContext, WriterContext
+from tidemark.model.errors import ConfigurationError
+from tidemark.model.guarantee import SinkWay
+from tidemark.model.schema import Schema, quoted
+from tidemark.sinks.files.committer import FileCommitter
+from tidemark.sinks.files.formats import FORMATS
+from tidemark.sinks.files.writer import FileWriter
+from tidemark.sinks.internal import staged_files
+from tidemark.sinks.internal.columns import check_columns, is_nested, refused
+from tidemark.sinks.internal.local_paths import local_path
+from tidemark.sinks.internal.staged_files import StagedFile
+
+
+@dataclass(frozen=True)
+class FileSink:
+    """Add files to a directory, each row exactly once.
+
+    path: a directory on a local file system that the driver and all executors share, as a path or a
+        ``file:`` URI; made when it is missing. It may hold other files, but not those of Spark's
+        own streaming file sink.
+    format: ``"parquet"``, ``"json"`` (one object per line) or ``"csv"``.
+
+    Each task of an epoch adds one file, ``part-<epoch>-<partition>-<unique>.<format>``, by a rename
+    once the epoch is decided. Undecided files lie in ``<path>/_tidemark/pending``; readers that
+    list a directory (Spark, pyarrow, pandas) skip names that begin with ``_``. Do not delete or
+    move a file before the epoch after it is committed: its name is the proof of its commit.
+
+    Parquet: Spark's types as they are; timestamp in microseconds, UTC. JSON: Spark's ``to_json``,
+    which leaves null fields out and writes a timestamp in the session's time zone with its offset.
+    CSV: a header line, RFC 4180 quoting (in Spark read it with ``header=True, escape='"',
+    multiLine=True``), null as nothing and an empty string as ``""``, dates and times in UTC as in
+    SQLite's text, arrays, maps and structs as ``to_json``; binary is refused.
+
+    Raises ConfigurationError.
+    """
+
+    path: str
+    format: str = "parquet"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", local_path(self.path, "FileSink: path"))
+        if self.format not in FORMATS:
+            raise ConfigurationError(
+                f"FileSink {self.path}: format is {self.format!r}; "
+                f"allowed are {', '.join(map(repr, FORMATS))}"
+            )
+
+    @property
+    def way(self) -> SinkWay:
+        """Two-phase commit: a pending file becomes visible by one rename."""
+        return SinkWay.TWO_PHASE_COMMIT
+
+    def describe(self) -> str:
+        """Return the format and the directory."""
+        return f"{self.format} files in {self.path}"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """Return the columns as they are for Parquet, one text column for JSON, text for CSV.
+
+        Raises ConfigurationError for intervals, variants and the like, for doubled names, and for
+        binary in CSV.
+        """
+        check_columns(schema, self.describe())
+        if self.format == "json":
+            # One text column, so that the writer adds nothing but the line ends.
+            return [f"to_json(struct({', '.join(quoted(c.name) for c in schema)})) AS value"]
+        if self.format == "parquet":
+            return [quoted(c.name) for c in schema]
+        expressions = []
+        for column in schema:
+            name = quoted(column.name)
+            if column.type == "binary":
+                raise refused(self.describe(), column, "binary (in CSV, write base64 of it)")
+            if is_nested(column):
+                expressions.append(f"to_json({name}) AS {name}")
+            elif column.type.startswith("decimal"):
+                # Spark writes plain digits where Arrow would write 1E-7.
+                expressions.append(f"CAST({name} AS STRING) AS {name}")
+            else:
+                expressions.append(name)
+        return expressions
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Nothing to check: a pending file has no time-out, and its path holds job and sink."""
+
+    def create_writer(self, context: WriterContext) -> FileWriter:
+        """Return a writer of one pending file; it touches nothing before the first row."""
+        return FileWriter(Path(self.path), self.format, context)
+
+    def create_committer(self, context: SinkContext) -> FileCommitter:
+        """Return the committer; it holds no open file."""
+        return FileCommitter(Path(self.path), context)
+
+    def dump(self, committable: StagedFile) -> bytes:
+        """Serialise, with a version and a checksum."""
+        return staged_files.dump(committable)
+
+    def load(self, data: bytes) -> StagedFile:
+        """Read what `dump` wrote; raises CorruptRecordError."""
+        return staged_files.load(data)

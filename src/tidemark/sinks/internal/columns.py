@@ -1,0 +1,68 @@
+"""Columns: the checks when a job is built, and the one conversion that text targets need."""
+
+from __future__ import annotations
+
+import re
+
+import pyarrow as pa
+
+from tidemark.model.errors import ConfigurationError
+from tidemark.model.schema import Column, Schema
+
+# A type that Arrow cannot carry from Spark, or no target can hold, wherever it is nested. A field
+# name inside struct<…> is followed by a colon, so it never matches.
+_REFUSED = re.compile(
+    r"(?:^|[<,:])"
+    r"((?:void|variant|udt|interval(?: [a-z ]+)?|time\(\d+\)|geo(?:metry|graphy)\([^)]*\)))"
+    r"(?=$|[,>])"
+)
+
+
+def check_columns(schema: Schema, sink: str) -> None:
+    """Raise ConfigurationError for a schema that no file or table can hold.
+
+    `sink` is the sink's description, for the message.
+    """
+    if not schema:
+        raise ConfigurationError(f"{sink}: the DataFrame has no columns; select at least one")
+    seen: dict[str, str] = {}
+    for column in schema:
+        # Readers (Spark, SQLite) take names that differ in case alone for one.
+        if column.name.lower() in seen:
+            raise ConfigurationError(
+                f"{sink}: columns {seen[column.name.lower()]!r} and {column.name!r} have the same "
+                "name, or differ in case alone; rename one with withColumnRenamed"
+            )
+        seen[column.name.lower()] = column.name
+        if found := _REFUSED.search(column.type):
+            within = "" if found[1] == column.type else f" (within {column.type})"
+            raise refused(sink, column, f"{found[1]}{within}")
+
+
+def refused(sink: str, column: Column, found: str) -> ConfigurationError:
+    """Return the error for a column whose type the sink cannot store."""
+    return ConfigurationError(
+        f"{sink}: column {column.name!r} has type {found}, which it cannot store; allowed are "
+        "boolean, integer and floating-point types, decimal, string, binary, date, timestamp, "
+        "and arrays, maps and structs of them. Drop the column or convert it, e.g. "
+        f"CAST(`{column.name}` AS STRING)"
+    )
+
+
+def is_nested(column: Column) -> bool:
+    """Whether the column is an array, a map or a struct."""
+    return column.type.startswith(("array<", "map<", "struct<"))
+
+
+def datetimes_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn dates and timestamps into text of a fixed width, whose order is that of time; whole
+    columns at once. In UTC, so that it does not depend on Spark's session time zone."""
+    columns = []
+    for column in batch.columns:
+        if pa.types.is_timestamp(column.type):
+            zone = None if column.type.tz is None else "UTC"
+            column = column.cast(pa.timestamp("us", zone)).cast(pa.string())
+        elif pa.types.is_date(column.type):
+            column = column.cast(pa.string())
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

@@ -1,0 +1,128 @@
+"""One task attempt's rows as one file in a staging area: its name, its value, its listing.
+
+The staging area of a sink is ``<root>/<job>/<sink>/``, and a file's name in it says which attempt
+wrote it: ``g<generation>-e<epoch>-p<partition>-a<attempt>-<uuid>.<extension>``. The path below
+`root` is the transaction handle. A file counts only once a committable names it, and a committable
+exists only after the file's fsync: a torn file is lingering, never committed.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import json
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tidemark.contracts.sink import WriterContext
+from tidemark.model.errors import CorruptRecordError
+
+VERSION = 1
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_NAME = re.compile(r"g(\d+)-e(\d+)-p(\d+)-a(\d+)-([0-9a-f]{32})\.(\w+)")
+_FIELDS = {
+    "handle": str, "job_id": str, "sink_uid": str, "generation": int, "epoch": int,
+    "rows": int, "size_bytes": int,
+}  # fmt: skip
+UNKNOWN_ROWS = -1
+
+
+@dataclass(frozen=True)
+class StagedFile:
+    """A committable: one durable file of rows that no reader sees yet.
+
+    `rows` is `UNKNOWN_ROWS` for one that was found by listing.
+    """
+
+    handle: str
+    job_id: str
+    sink_uid: str
+    generation: int
+    epoch: int
+    rows: int
+    size_bytes: int
+
+    @property
+    def final_name(self) -> str:
+        """The name to publish the file under: sorts by epoch, and no other file ever has it."""
+        _, epoch, partition, _, unique, extension = _parse(self.handle)
+        return f"part-{int(epoch):08d}-{int(partition):05d}-{unique}.{extension}"
+
+
+def staging_directory(root: Path, job_id: str, sink_uid: str) -> Path:
+    """Return where the files of one sink of one job are staged, below `root`."""
+    return root / _token(job_id) / _token(sink_uid)
+
+
+def new_handle(context: WriterContext, extension: str) -> str:
+    """Return a handle for this attempt that no other attempt has, nor this one a second time."""
+    name = (
+        f"g{context.generation}-e{context.epoch}-p{context.partition_id}-a{context.attempt}"
+        f"-{uuid.uuid4().hex}.{extension}"
+    )
+    return f"{_token(context.job_id)}/{_token(context.sink_uid)}/{name}"
+
+
+def list_staged(root: Path, job_id: str, sink_uid: str) -> Iterator[StagedFile]:
+    """Yield every file that any attempt of this job and sink has staged, whole or torn."""
+    directory = staging_directory(root, job_id, sink_uid)
+    if not directory.is_dir():
+        return
+    for path in sorted(directory.iterdir()):
+        found = _NAME.fullmatch(path.name)
+        if found is None:
+            continue
+        try:
+            size = path.stat().st_size
+        except FileNotFoundError:  # committed or aborted since it was listed
+            continue
+        handle = path.relative_to(root).as_posix()
+        yield StagedFile(handle, job_id, sink_uid, int(found[1]), int(found[2]), UNKNOWN_ROWS, size)
+
+
+def dump(committable: StagedFile) -> bytes:
+    """Serialise as ``<version> <CRC-32 in hex> <JSON>``."""
+    body = json.dumps(asdict(committable), separators=(",", ":"), sort_keys=True).encode()
+    return b"%d %08x %s" % (VERSION, binascii.crc32(body), body)
+
+
+def load(data: bytes) -> StagedFile:
+    """Read what `dump` wrote; raises CorruptRecordError."""
+    version, _, rest = bytes(data).partition(b" ")
+    checksum, _, body = rest.partition(b" ")
+    if version != b"%d" % VERSION:
+        raise CorruptRecordError(
+            f"committable of a staged file: version {version[:20]!r}, this Tidemark reads "
+            f"{VERSION}; it is damaged or from a newer Tidemark"
+        )
+    if checksum != b"%08x" % binascii.crc32(body):
+        raise CorruptRecordError(
+            f"committable of a staged file: checksum {checksum[:20]!r} does not match its "
+            f"{len(body)} bytes; the record is damaged"
+        )
+    fields = json.loads(body)
+    if {k: type(v) for k, v in fields.items()} != _FIELDS:
+        raise CorruptRecordError(f"committable of a staged file: unexpected fields {fields!r}")
+    committable = StagedFile(**fields)
+    _parse(committable.handle)
+    return committable
+
+
+def _parse(handle: str) -> tuple[str, ...]:
+    """Return the parts of the file name; a handle must not lead out of the staging area."""
+    job, _, rest = handle.partition("/")
+    sink, _, name = rest.partition("/")
+    found = _NAME.fullmatch(name)
+    if found is None or not _PLAIN.fullmatch(job) or not _PLAIN.fullmatch(sink):
+        raise CorruptRecordError(f"{handle!r} is not the handle of a staged file")
+    return found.groups()
+
+
+def _token(text: str) -> str:
+    """Return `text` if it can be a directory's name, else a digest of it."""
+    if _PLAIN.fullmatch(text):
+        return text
+    return "sha256-" + hashlib.sha256(text.encode()).hexdigest()[:40]

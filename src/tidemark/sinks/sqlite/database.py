@@ -1,0 +1,148 @@
+"""The database: connections, the ledger, and every SQL statement of this sink.
+
+The ledger, `_tidemark_ledger`, holds one row per transaction that was ended: ``committed``, written
+in the SQLite transaction that inserted its rows and so the proof that they are visible, or
+``aborted``, a tombstone that makes a late commit fail. The primary key lets only one of them stand.
+
+All access goes through one copy of SQLite, the ADBC driver's: two copies in one process break each
+other's POSIX locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from tidemark.model.errors import MissingDependencyError
+from tidemark.sinks.internal.staged_files import StagedFile
+
+BUSY_TIMEOUT_MS = 2000
+LEDGER_EPOCHS = 1000
+"""How many epochs of a job's sink the ledger keeps behind the one being committed. Far more than
+the coordinator ever leaves unsettled; a forgotten tombstone's file has been deleted long before."""
+
+_LEDGER = """
+CREATE TABLE IF NOT EXISTS _tidemark_ledger (
+    handle TEXT NOT NULL PRIMARY KEY, job_id TEXT NOT NULL, sink_uid TEXT NOT NULL,
+    generation INTEGER NOT NULL, epoch INTEGER NOT NULL, rows INTEGER NOT NULL,
+    outcome TEXT NOT NULL CHECK (outcome IN ('committed', 'aborted'))
+) WITHOUT ROWID
+"""
+_LEDGER_INDEX = """
+CREATE INDEX IF NOT EXISTS _tidemark_ledger_by_epoch ON _tidemark_ledger (job_id, sink_uid, epoch)
+"""
+
+
+def driver() -> Any:
+    """Return the driver's module, or raise MissingDependencyError."""
+    try:
+        import adbc_driver_sqlite.dbapi as dbapi
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"SQLiteSink needs the SQLite driver ({error}): pip install 'tidemark[sqlite]'"
+        ) from None
+    return dbapi
+
+
+def driver_errors() -> Any:
+    """Return the base class of the driver's errors."""
+    return driver().Error
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether another connection holds the lock: the driver has no code of its own for it."""
+    return "is locked" in str(error)
+
+
+@contextlib.contextmanager
+def connect(path: str) -> Iterator[Any]:
+    """Yield a cursor outside of any transaction; usable in the calling thread."""
+    with driver().connect(path, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        yield cursor
+
+
+@contextlib.contextmanager
+def transaction(path: str) -> Iterator[Any]:
+    """Yield a cursor inside a write transaction; commit, durably, at the end."""
+    with connect(path) as cursor:
+        # A commit must survive a power failure: staged files are deleted right after it.
+        cursor.execute("PRAGMA synchronous=FULL")
+        # Immediate: reading the ledger and writing it later in one transaction is never refused.
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            yield cursor
+            cursor.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(driver_errors()):
+                cursor.execute("ROLLBACK")
+            raise
+
+
+def prepare(path: str) -> None:
+    """Make the database and the ledger, if missing, and turn WAL mode on."""
+    with connect(path) as cursor:
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.fetchall()
+        cursor.execute("SELECT count(*) FROM pragma_table_info('_tidemark_ledger')")
+        if cursor.fetchone()[0] == 0:
+            cursor.execute(_LEDGER)
+            cursor.execute(_LEDGER_INDEX)
+
+
+def table_columns(path: str, table: str) -> list[str] | None:
+    """Return the names of the table's columns; None if there is no such table."""
+    if not Path(path).exists():
+        return None
+    with connect(path) as cursor:
+        # Generated columns are hidden here, and cannot be inserted into.
+        cursor.execute("SELECT name FROM pragma_table_info(?)", (table,))
+        return [row[0] for row in cursor.fetchall()] or None
+
+
+def outcome(cursor: Any, handle: str) -> str | None:
+    """Return how the transaction ended, None if it has not."""
+    cursor.execute("SELECT outcome FROM _tidemark_ledger WHERE handle = ?", (handle,))
+    row = cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
+def record(cursor: Any, committable: StagedFile, how: str) -> None:
+    """Write the transaction's ledger row."""
+    cursor.execute(
+        "INSERT INTO _tidemark_ledger VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            committable.handle,
+            committable.job_id,
+            committable.sink_uid,
+            committable.generation,
+            committable.epoch,
+            committable.rows,
+            how,
+        ),
+    )
+
+
+def ended(path: str, job_id: str, sink_uid: str) -> set[str]:
+    """Return the handles of one job's sink that have a ledger row."""
+    with connect(path) as cursor:
+        cursor.execute(
+            "SELECT handle FROM _tidemark_ledger WHERE job_id = ? AND sink_uid = ?",
+            (job_id, sink_uid),
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
+def prune(cursor: Any, committables: Sequence[StagedFile]) -> None:
+    """Forget ledger rows that no driver can ask for any more."""
+    newest: dict[tuple[str, str], int] = {}
+    for committable in committables:
+        key = committable.job_id, committable.sink_uid
+        newest[key] = max(committable.epoch, newest.get(key, 0))
+    for (job_id, sink_uid), epoch in newest.items():
+        cursor.execute(
+            "DELETE FROM _tidemark_ledger WHERE job_id = ? AND sink_uid = ? AND epoch < ?",
+            (job_id, sink_uid, epoch - LEDGER_EPOCHS),
+        )
