@@ -120,9 +120,13 @@ class Job:
 
     # --- look
 
-    def explain(self) -> GuaranteeReport:
-        """Return each part's guarantee, the weakest of them and why; ``print`` shows it as text.
+    def explain(self) -> None:
+        """Print each source, operator and sink with its guarantee, the weakest of them and why.
         Touches nothing outside."""
+        print(self.report())  # noqa: T201 - as DataFrame.explain does
+
+    def report(self) -> GuaranteeReport:
+        """Return what `explain` prints."""
         declared = self.declaration
         return analyse(
             [SourcePart(s.uid, s.description, s.replayable) for s in declared.sources.values()],

@@ -1,0 +1,216 @@
+"""Kafka -> Spark -> Kafka: Tidemark's sink beside Spark's own, in one process, alternating.
+
+    python -m benchmarks.kafka_sink [--rows 5000000] [--rounds 3] [--epochs 5000000,1000000,...]
+
+Each variant copies the same topic (records of 100 bytes, 4 partitions) with `Trigger.AvailableNow`
+and `maxOffsetsPerTrigger` = rows an epoch. A first round warms up and is not counted. Small epochs
+copy fewer rows: at most EPOCHS_AT_MOST epochs. Time runs from the first trigger's start to the last
+row's being visible; CPU is that of the driver's whole process tree, without the broker.
+
+"overhead" is the median epoch's duration less that of the same query into Spark's noop sink.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from rich.console import Console
+from rich.table import Table
+
+import tidemark as tm
+from benchmarks.process_tree import cpu_s
+from tidemark.dev.kafka import LocalKafka
+from tidemark.runtime.session import spark_session
+
+EPOCHS_AT_MOST = 60
+PARTITIONS = 4
+TUNED = {"kafka.linger.ms": "20", "kafka.batch.size": "500000", "kafka.buffer.memory": "268435456"}
+
+
+@dataclass
+class Figures:
+    """What one variant gave at one epoch size, a value a round."""
+
+    rows_per_s: list[float] = field(default_factory=list)
+    cpu_us_per_row: list[float] = field(default_factory=list)
+    epoch_ms: list[float] = field(default_factory=list)
+
+    @property
+    def worst_to_median(self) -> float:
+        return max(self.epoch_ms) / statistics.median(self.epoch_ms)
+
+
+Start = Callable[[DataFrame, str], StreamingQuery]
+
+
+def variants(servers: str) -> dict[str, Start]:
+    def tidemark(guarantee: str) -> Start:
+        def start(frame: DataFrame, location: str) -> StreamingQuery:
+            sink = tm.KafkaSink(
+                servers,
+                topic="out-tidemark",
+                delivery_guarantee=guarantee,
+                transactional_id_prefix=f"bench-{uuid.uuid4().hex[:8]}"
+                if guarantee == "exactly-once"
+                else None,
+            )
+            return tm.write_stream(
+                frame, sink, checkpoint_location=location, trigger={"availableNow": True}
+            )
+
+        return start
+
+    def spark(options: dict[str, str]) -> Start:
+        def start(frame: DataFrame, location: str) -> StreamingQuery:
+            writer = frame.writeStream.format("kafka").option("kafka.bootstrap.servers", servers)
+            return (
+                writer.option("topic", "out-spark")
+                .options(**options)
+                .option("checkpointLocation", location)
+                .trigger(availableNow=True)
+                .start()
+            )
+
+        return start
+
+    def noop(frame: DataFrame, location: str) -> StreamingQuery:
+        return (
+            frame.writeStream.format("noop")
+            .option("checkpointLocation", location)
+            .trigger(availableNow=True)
+            .start()
+        )
+
+    return {
+        "tidemark exactly-once": tidemark("exactly-once"),
+        "tidemark at-least-once": tidemark("at-least-once"),
+        "spark default": spark({}),
+        "spark tuned": spark(TUNED),
+        "noop": noop,
+    }
+
+
+def fill(servers: str, topic: str, rows: int) -> None:
+    producer = Producer(
+        {"bootstrap.servers": servers, "linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
+    )
+    for first in range(0, rows, 10_000):
+        batch = [
+            {"key": str(i % 1000), "value": b"%010d|" % i + b"x" * 89}
+            for i in range(first, min(rows, first + 10_000))
+        ]
+        while batch:
+            producer.produce_batch(topic, batch)
+            batch = [m for m in batch if m.pop("_error", None)]
+            producer.poll(0.01 if batch else 0)
+    producer.flush()
+
+
+def measure(
+    spark: SparkSession, servers: str, topic: str, rows: int, epoch: int, start: Start, out: Figures
+) -> None:
+    frame = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", servers)
+        .option("subscribe", topic)
+        .option("startingOffsets", "earliest")
+        .option("maxOffsetsPerTrigger", epoch)
+        .load()
+        .select("key", "value")
+    )
+    with tempfile.TemporaryDirectory() as location:
+        cpu = cpu_s(BROKERS)
+        query = start(frame, "file://" + location)
+        query.awaitTermination()
+        settled = [t for t in threading.enumerate() if t.name == "tidemark-run"]
+        for thread in settled:
+            thread.join()
+        end = time.time()
+        cpu = cpu_s(BROKERS) - cpu
+        progress = [p for p in query.recentProgress if p["numInputRows"]]
+    assert sum(p["numInputRows"] for p in progress) == rows, "the run did not copy every row"
+    begin = datetime.fromisoformat(progress[0]["timestamp"].replace("Z", "+00:00")).timestamp()
+    out.rows_per_s.append(rows / (end - begin))
+    out.cpu_us_per_row.append(cpu / rows * 1e6)
+    out.epoch_ms += [p["durationMs"]["triggerExecution"] for p in progress]
+
+
+BROKERS: frozenset[int] = frozenset()
+
+
+@contextlib.contextmanager
+def broker() -> Iterator[str]:
+    global BROKERS
+    import psutil
+
+    with LocalKafka() as kafka:
+        BROKERS = frozenset(p.pid for p in psutil.Process().children(recursive=True))
+        yield kafka.bootstrap_servers
+
+
+def table(epoch: int, rows: int, figures: dict[str, Figures]) -> Table:
+    shown = Table(title=f"{rows:,} rows, {epoch:,} an epoch")
+    for column in ("variant", "rows/s", "x default", "x tuned", "CPU us/row", "x tuned", "epoch ms",
+                   "worst/median", "overhead ms"):  # fmt: skip
+        shown.add_column(column, justify="right" if column != "variant" else "left")
+    rate = {name: statistics.median(f.rows_per_s) for name, f in figures.items()}
+    cpu = {name: statistics.median(f.cpu_us_per_row) for name, f in figures.items()}
+    length = {name: statistics.median(f.epoch_ms) for name, f in figures.items()}
+    for name, found in figures.items():
+        shown.add_row(
+            name,
+            f"{rate[name]:,.0f}",
+            f"{rate[name] / rate['spark default']:.2f}",
+            f"{rate[name] / rate['spark tuned']:.2f}",
+            f"{cpu[name]:.2f}",
+            f"{cpu[name] / cpu['spark tuned']:.2f}",
+            f"{length[name]:.0f}",
+            f"{found.worst_to_median:.2f}",
+            f"{length[name] - length['noop']:.0f}",
+        )
+    return shown
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--rows", type=int, default=5_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--epochs", default="5000000,1000000,100000,10000")
+    arguments = parser.parse_args()
+    console = Console(width=140)
+    with broker() as servers:
+        admin = AdminClient({"bootstrap.servers": servers})
+        sizes = [int(e) for e in arguments.epochs.split(",")]
+        topics = [*(f"in-{e}" for e in sizes), "out-tidemark", "out-spark"]
+        for created in admin.create_topics([NewTopic(t, PARTITIONS, 1) for t in topics]).values():
+            created.result()
+        spark = spark_session("benchmark")
+        spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
+        for epoch in sizes:
+            rows = min(arguments.rows, epoch * EPOCHS_AT_MOST)
+            fill(servers, f"in-{epoch}", rows)
+            figures = {name: Figures() for name in variants(servers)}
+            for round_ in range(arguments.rounds + 1):
+                for name, start in variants(servers).items():
+                    counted = figures[name] if round_ else Figures()
+                    measure(spark, servers, f"in-{epoch}", rows, epoch, start, counted)
+            console.print(table(epoch, rows, figures))
+
+
+if __name__ == "__main__":
+    main()
