@@ -27,4 +27,5 @@ class Point(Enum):
     DECISION_VOIDED = "decision-voided"
     RECOVERY_COMMITTED = "recovery-committed"
     SINK_ABORTED = "sink-aborted"
+    PLAN_VOIDED = "plan-voided"
     RECOVERED = "recovered"

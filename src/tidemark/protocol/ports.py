@@ -45,6 +45,14 @@ class Records(Protocol):
         """Delete the epoch's entry from Spark's commit log, so that Spark runs it again."""
         ...
 
+    def latest_plan(self) -> int:
+        """Return the highest epoch in Spark's offset log; -1 if it is empty."""
+        ...
+
+    def void_plan(self, epoch: int) -> None:
+        """Delete the epoch's entry from Spark's offset log, so that Spark plans it again."""
+        ...
+
     def epochs(self) -> Mapping[int, EpochRecord]:
         """Return every epoch that has a record."""
         ...

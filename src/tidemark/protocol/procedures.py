@@ -89,6 +89,7 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
     for epoch, record in sorted(records.epochs().items()):
         begun = record.committed is not None or Seal.COMMIT in record.seals.values()
         if epoch > latest and begun:
+            check_fence(records, generation)  # a newer driver may have decided it since
             raise DecisionMissingError(
                 f"epoch {epoch} was committed to its sinks, but Spark's commit log ends at "
                 f"{latest}: commits/{epoch} is missing from the Spark checkpoint location. Running "
@@ -116,6 +117,12 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
     for uid in sinks.uids:
         sinks.abort_lingering(uid, generation)
         yield Point.SINK_ABORTED
+    while (planned := records.latest_plan()) > latest + 1:
+        # A fenced driver's Spark took its void decision for good and planned on. Spark starts at
+        # its newest plan, so it would step over epoch `latest + 1`, at every start.
+        check_fence(records, generation)
+        records.void_plan(planned)
+        yield Point.PLAN_VOIDED
     # A lease forgotten is a generation never sealed again: only now is each of them settled.
     check_fence(records, generation)
     records.forget_generations(older)
