@@ -1,1 +1,1 @@
-"""cli"""
+"""The `tidemark` command: argument parsing only. Start with `main.py`; work is in `operations`."""

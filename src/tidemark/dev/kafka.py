@@ -26,7 +26,6 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Literal
 
 from tidemark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
 from tidemark.runtime.jars import find_java, kafka_broker_jars
@@ -64,7 +63,7 @@ class LocalKafka:
 
     def __init__(
         self,
-        brokers: Literal[1, 3] = 1,
+        brokers: int = 1,
         directory: str | Path | None = None,
         heap: str | None = None,
         overrides: Mapping[str, str] | None = None,
@@ -141,6 +140,15 @@ class LocalKafka:
         node.kill()
         node.start(self._heap)
         node.wait_until_ready({broker})
+
+    def check(self) -> None:
+        """Raise `PreflightError`, with the end of its log, if a broker has ended by itself.
+
+        A broker ended by `kill` counts too: for those who want all of them to run.
+        """
+        for node in self._nodes.values():
+            if not node.alive():
+                raise node.ended()
 
     def stop(self) -> None:
         """Stop every broker; remove the directory if it is temporary. Twice is as good as once.
@@ -219,6 +227,9 @@ class LocalKafka:
             "transaction.state.log.min.isr": in_sync,
             "transaction.state.log.num.partitions": "4",
             "transaction.max.timeout.ms": "900000",
+            # A killed broker may come back only when its session has ended; 9 s is the default.
+            "broker.session.timeout.ms": "4000",
+            "broker.heartbeat.interval.ms": "500",
             "group.initial.rebalance.delay.ms": "0",
             **self._overrides,
         }
@@ -271,13 +282,13 @@ class _Node:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             if not self.alive():
-                raise PreflightError(f"Kafka broker {self.number} ended at start: {self._tail()}")
+                raise self.ended()
             if expected <= self._members():
                 return
             if time.monotonic() > deadline:
                 raise PreflightError(
                     f"Kafka broker {self.number} did not answer on 127.0.0.1:{self.port} within "
-                    f"{START_TIMEOUT_S} s: {self._tail()}"
+                    f"{START_TIMEOUT_S} s; {self._tail()}"
                 )
             time.sleep(0.05)
 
@@ -288,6 +299,10 @@ class _Node:
             return True
         self._release_watcher(self._process)
         return False
+
+    def ended(self) -> PreflightError:
+        """Return the error that says that this broker has ended, and why as far as it said."""
+        return PreflightError(f"Kafka broker {self.number} has ended; {self._tail()}")
 
     def send(self, number: signal.Signals) -> None:
         if self.alive() and self._process is not None:
@@ -337,7 +352,7 @@ class _Node:
 
     def _tail(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines()[-25:]
-        return "\n".join([f"the end of {self._log} is", *lines])
+        return "\n".join([f"its log ({self._log}) ends:", *lines])
 
 
 def _admin_client_class() -> type:

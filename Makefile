@@ -1,0 +1,61 @@
+# One command per task; each sets up what it needs. `make setup PYTHON=python3.12` picks a Python.
+
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
+BIN := .venv/bin
+READY := .venv/setup-done
+
+.PHONY: setup lint format test chaos soak demo demo-kafka bench clean
+
+## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/tidemark)
+setup: $(READY)
+
+$(READY): pyproject.toml
+	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
+		{ echo "tidemark: no Python 3.10 or later found; install one, or give its path: make setup PYTHON=..." >&2; exit 1; }
+	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
+		found=$$("$$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p'); \
+		[ "$${found:-0}" -ge 17 ] || \
+		{ echo "tidemark: Java 17 or later is needed, found $${found:-none}; install one, or set JAVA_HOME to it" >&2; exit 1; }
+	@# A Python without ensurepip (Debian's, without python3-venv) gets its pip from outside.
+	@[ -x $(BIN)/pip ] || $(PYTHON) -m venv .venv >/dev/null 2>&1 || { \
+		$(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python .venv install --quiet pip; }
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m tidemark.runtime.jars
+	@touch $@
+
+## lint: style, formatting, types, and who may import whom
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+## test: all tests that CI runs, on a real broker
+test: setup
+	$(BIN)/python -m pytest -m 'not chaos' $(ARGS)
+
+## chaos: the whole matrix of kills
+chaos: setup
+	$(BIN)/python -m pytest -m chaos $(ARGS)
+
+## soak: half an hour of random kills; prints the seed that repeats it
+soak: setup
+	$(BIN)/python -m tests.chaos.soak $(ARGS)
+
+## demo, demo-kafka: the main job, killed twice on the way
+demo: setup
+	$(BIN)/python -m examples.demo $(ARGS)
+
+demo-kafka: setup
+	$(BIN)/python -m examples.demo --kafka $(ARGS)
+
+bench: setup
+	$(BIN)/python benchmarks/kafka_sink.py $(ARGS)
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

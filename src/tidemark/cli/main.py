@@ -1,0 +1,76 @@
+"""The `tidemark` command line: names, options and help; what they do is in `operations/`.
+
+Whatever is slow to import is imported inside the command that needs it, so that `--help` is quick.
+
+Exit codes: 0 done; 1 an error of Tidemark's own, with a traceback; 2 a mistake that the caller can
+mend (any `UserError`, or a wrong option), said in one paragraph on stderr.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tidemark.model.errors import UserError
+
+if TYPE_CHECKING:
+    from tidemark.dev.kafka import LocalKafka
+
+
+class _Commands(TyperGroup):
+    """The root of all commands: the one place where a `UserError` becomes a paragraph."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except UserError as error:
+            typer.echo(f"tidemark: {error}", err=True)
+            raise typer.Exit(2) from None
+
+
+app = typer.Typer(
+    name="tidemark",
+    cls=_Commands,
+    help="State consistency for PySpark Structured Streaming.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+dev = typer.Typer(help="Real servers on this machine, for development.", no_args_is_help=True)
+app.add_typer(dev, name="dev")
+
+
+@dev.command("kafka")
+def dev_kafka(
+    brokers: Annotated[int, typer.Option(help="1, or a cluster of 3.")] = 1,
+    directory: Annotated[
+        Path | None,
+        typer.Option(
+            file_okay=False,
+            help="Keep the data (and the ports) here for the next time; default: keep nothing.",
+        ),
+    ] = None,
+) -> None:
+    """Start Kafka on 127.0.0.1, print its bootstrap address, and stop it at Ctrl-C.
+
+    The first start fetches the brokers' jars from Maven (45 MB). Only the address goes to stdout.
+    """
+    import logging
+
+    from tidemark.operations.dev_kafka import run_local_kafka
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")  # what is being fetched, to where
+    run_local_kafka(brokers, directory, _announce)
+
+
+def _announce(kafka: LocalKafka) -> None:
+    typer.echo(f"Kafka: {kafka.brokers} broker(s), data in {kafka.directory}", err=True)
+    typer.echo("bootstrap servers (Ctrl-C stops them):", err=True)
+    typer.echo(kafka.bootstrap_servers)
+
+
+if __name__ == "__main__":
+    app()
