@@ -53,7 +53,7 @@ class FileCommitter:
             ) from error
 
     def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
-        """Rename each pending file; LOST if it is neither pending nor published."""
+        """Rename each pending file; LOST if it is neither pending nor published, or torn."""
         outcomes = [self._publish(committable) for committable in committables]
         return outcomes if self._sync(committables) else [CommitOutcome.RETRY] * len(outcomes)
 
@@ -71,13 +71,20 @@ class FileCommitter:
         """Nothing is open between calls."""
 
     def _publish(self, committable: StagedFile) -> CommitOutcome:
+        pending = self._root / committable.handle
         final = self._directory / committable.final_name
         try:
-            (self._root / committable.handle).rename(final)
+            if (size := pending.stat().st_size) != committable.size_bytes:
+                log.error(
+                    "%s: pending file %s is damaged: it has %d bytes, %d were written",
+                    self._name, pending, size, committable.size_bytes,
+                )  # fmt: skip
+                return CommitOutcome.LOST
+            pending.rename(final)
         except FileNotFoundError:
             if final.exists():
                 return CommitOutcome.ALREADY_COMMITTED
-            log.error("%s: pending file %s is gone", self._name, committable.handle)
+            log.error("%s: pending file %s is gone", self._name, pending)
             return CommitOutcome.LOST
         except OSError as error:
             log.warning("%s: %s; trying again", self._name, error)

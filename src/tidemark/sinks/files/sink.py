@@ -14,7 +14,7 @@ from tidemark.sinks.files.committer import FileCommitter
 from tidemark.sinks.files.formats import FORMATS
 from tidemark.sinks.files.writer import FileWriter
 from tidemark.sinks.internal import staged_files
-from tidemark.sinks.internal.columns import check_columns, is_nested, refused
+from tidemark.sinks.internal.columns import check_columns, refused, text_expression, to_json
 from tidemark.sinks.internal.local_paths import local_path
 from tidemark.sinks.internal.staged_files import StagedFile
 
@@ -33,11 +33,12 @@ class FileSink:
     list a directory (Spark, pyarrow, pandas) skip names that begin with ``_``. Do not delete or
     move a file before the epoch after it is committed: its name is the proof of its commit.
 
-    Parquet: Spark's types as they are; timestamp in microseconds, UTC. JSON: Spark's ``to_json``,
-    which leaves null fields out and writes a timestamp in the session's time zone with its offset.
-    CSV: a header line, RFC 4180 quoting (in Spark read it with ``header=True, escape='"',
-    multiLine=True``), null as nothing and an empty string as ``""``, dates and times in UTC as in
-    SQLite's text, arrays, maps and structs as ``to_json``; binary is refused.
+    Parquet: Spark's types as they are; timestamp in microseconds, UTC. JSON: as Spark's ``to_json``
+    writes it: null fields left out, binary in base64, and timestamps ISO 8601 with microseconds, in
+    UTC. CSV: a header line, RFC 4180 quoting (in Spark read it with ``header=True, escape='"',
+    multiLine=True``), null as nothing and an empty string as ``""``, timestamps as text
+    ``YYYY-MM-DD HH:MM:SS.ffffffZ``, always in UTC, timestamp_ntz without the ``Z``; arrays, maps
+    and structs as in JSON; binary is refused.
 
     Raises ConfigurationError.
     """
@@ -69,24 +70,17 @@ class FileSink:
         binary in CSV.
         """
         check_columns(schema, self.describe())
+        names = [quoted(column.name) for column in schema]
+        if self.format == "parquet":
+            return names
         if self.format == "json":
             # One text column, so that the writer adds nothing but the line ends.
-            return [f"to_json(struct({', '.join(quoted(c.name) for c in schema)})) AS value"]
-        if self.format == "parquet":
-            return [quoted(c.name) for c in schema]
-        expressions = []
+            return [to_json(f"struct({', '.join(names)})") + " AS value"]
         for column in schema:
-            name = quoted(column.name)
             if column.type == "binary":
                 raise refused(self.describe(), column, "binary (in CSV, write base64 of it)")
-            if is_nested(column):
-                expressions.append(f"to_json({name}) AS {name}")
-            elif column.type.startswith("decimal"):
-                # Spark writes plain digits where Arrow would write 1E-7.
-                expressions.append(f"CAST({name} AS STRING) AS {name}")
-            else:
-                expressions.append(name)
-        return expressions
+        # Spark writes what its own CSV reader takes: plain digits, NaN, Infinity.
+        return [text_expression(column, ("decimal", "float", "double")) for column in schema]
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Nothing to check: a pending file has no time-out, and its path holds job and sink."""

@@ -7,7 +7,7 @@ import re
 import pyarrow as pa
 
 from tidemark.model.errors import ConfigurationError
-from tidemark.model.schema import Column, Schema
+from tidemark.model.schema import Column, Schema, quoted
 
 # A type that Arrow cannot carry from Spark, or no target can hold, wherever it is nested. A field
 # name inside struct<…> is followed by a colon, so it never matches.
@@ -49,9 +49,28 @@ def refused(sink: str, column: Column, found: str) -> ConfigurationError:
     )
 
 
-def is_nested(column: Column) -> bool:
-    """Whether the column is an array, a map or a struct."""
-    return column.type.startswith(("array<", "map<", "struct<"))
+def to_json(expression: str) -> str:
+    """Return Spark SQL that makes JSON text of a struct, an array or a map.
+
+    By default Spark cuts microseconds off and writes the session's time zone; here they stay, and
+    it is UTC.
+    """
+    return (
+        f"to_json({expression}, map('timeZone', 'UTC', "
+        r"'timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX', "
+        r"'timestampNTZFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSS'))"
+    )
+
+
+def text_expression(column: Column, as_string: tuple[str, ...]) -> str:
+    """Return Spark SQL for a column whose target knows scalars alone: nested values as JSON, types
+    that begin with one of `as_string` as Spark's own text, the rest as it is."""
+    name = quoted(column.name)
+    if column.type.startswith(("array<", "map<", "struct<")):
+        return f"{to_json(name)} AS {name}"
+    if column.type.startswith(as_string):
+        return f"CAST({name} AS STRING) AS {name}"
+    return name
 
 
 def datetimes_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:

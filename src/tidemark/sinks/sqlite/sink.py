@@ -9,9 +9,9 @@ from pathlib import Path
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Schema, quoted
+from tidemark.model.schema import Schema
 from tidemark.sinks.internal import staged_files
-from tidemark.sinks.internal.columns import check_columns, is_nested
+from tidemark.sinks.internal.columns import check_columns, text_expression
 from tidemark.sinks.internal.local_paths import local_path
 from tidemark.sinks.internal.staged_files import StagedFile
 from tidemark.sinks.sqlite.committer import SQLiteCommitter
@@ -32,8 +32,9 @@ class SQLiteSink:
     Spark types become: boolean 0/1; integers INTEGER; float and double REAL (NaN becomes NULL, as
     SQLite has none); string TEXT; binary BLOB; decimal TEXT in plain digits; date TEXT
     ``YYYY-MM-DD``; timestamp TEXT ``YYYY-MM-DD HH:MM:SS.ffffffZ``, always in UTC; timestamp_ntz the
-    same without the ``Z``; arrays, maps and structs, a window among them, TEXT as Spark's
-    ``to_json`` (select ``window.start`` and ``window.end`` for columns of their own).
+    same without the ``Z``; arrays, maps and structs, a window among them, JSON text as Spark's
+    ``to_json`` writes it, timestamps in UTC (select ``window.start`` and ``window.end`` for columns
+    of their own).
 
     The database is put into WAL mode. A program that commits through this sink must not open the
     same database in the same process by Python's ``sqlite3``: two copies of SQLite in one process
@@ -83,17 +84,8 @@ class SQLiteSink:
         Raises ConfigurationError for intervals, variants and the like, and for doubled names.
         """
         check_columns(schema, self.describe())
-        expressions = []
-        for column in schema:
-            name = quoted(column.name)
-            if is_nested(column):
-                expressions.append(f"to_json({name}) AS {name}")
-            elif column.type.startswith("decimal"):
-                # Spark writes plain digits where Arrow would write 1E-7.
-                expressions.append(f"CAST({name} AS STRING) AS {name}")
-            else:
-                expressions.append(name)
-        return expressions
+        # Spark writes a decimal in plain digits where Arrow would write 1E-7.
+        return [text_expression(column, ("decimal",)) for column in schema]
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Nothing to check: a staged file has no time-out, and its name holds job and sink."""
