@@ -5,6 +5,8 @@ The declaration itself is `api/declarations.py`; the run is `runtime/query.py`.
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import re
 import signal
 import threading
@@ -37,7 +39,8 @@ from tidemark.model.schema import Column
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.session import require_format, spark_schema, spark_session
 
-STOP_PATIENCE_S = 25.0
+DRAIN_PATIENCE_S = 10.0
+"""How long a stopping job waits for the epoch under way; 30 s are promised for all of it."""
 
 
 class Job:
@@ -164,8 +167,9 @@ class Job:
             else {"processingTime": f"{round(checkpoint.interval_s * 1000)} milliseconds"}
         )
         directory = f"{checkpoint.storage}/{declared.name}"
+        spark = spark_session(declared.name)
         self._run = StreamRun(
-            spark_session(declared.name),
+            spark,
             declared.name,
             list(declared.sinks.values()),
             records_uri=directory,
@@ -179,9 +183,11 @@ class Job:
             self._run.start()
             while not self._run.wait(0.2):
                 if stop.is_set():
-                    self._run.stop()
-                    self._run.wait(STOP_PATIENCE_S)
-                    return
+                    # What Spark and py4j log of a query that is cut off is no error.
+                    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+                    with contextlib.suppress(Exception):  # the JVM may have got the signal too
+                        spark.sparkContext.setLogLevel("OFF")
+                    self._run.stop(DRAIN_PATIENCE_S)
 
 
 class _StopSignals:

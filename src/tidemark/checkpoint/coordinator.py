@@ -26,7 +26,7 @@ from tidemark.checkpoint.sink_commits import AttachedSink, SinkCommits
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.contracts.sink import SinkContext, TwoPhaseCommitSink
 from tidemark.model import failpoints
-from tidemark.model.errors import DecisionVoidError, FencedError, TidemarkError
+from tidemark.model.errors import DecisionVoidError, FencedError, StoppedError, TidemarkError
 from tidemark.protocol import procedures
 from tidemark.protocol.points import Point
 from tidemark.protocol.states import AttemptEvent, AttemptState, advance
@@ -87,6 +87,8 @@ class Coordinator:
         self._uncommitted: deque[EpochProgress] = deque()
         self._current: EpochProgress | None = None
         self._ended = False
+        self._draining = False
+        self._turned_away = threading.Event()
         self._thread: threading.Thread | None = None
         self._commits: SinkCommits | None = None
         self.generation = 0
@@ -145,6 +147,9 @@ class Coordinator:
     def begin_epoch(self, epoch: int) -> int:
         """Note that Spark has planned `epoch`; return the last epoch whose outcome is recorded."""
         self._check()
+        if self._draining:
+            self._turned_away.wait()
+            raise StoppedError(f"the job is stopping; epoch {epoch} runs at the next start")
         failpoints.reached(Point.EPOCH_STARTED.value)
         procedures.check_continuity(epoch, self.last_stored)
         self._current = EpochProgress(epoch, 0, AttemptState.PENDING, time.monotonic())
@@ -294,6 +299,21 @@ class Coordinator:
             self._changed.notify_all()
         log.error("job %s stops: %s", self._name, error)
         self._on_failure()
+
+    # --- a stop from outside
+
+    def drain(self, patience_s: float) -> None:
+        """Let the epoch under way be committed and hold back the next one; return then, or after
+        `patience_s`. The caller stops Spark's query and calls `turn_away`."""
+        self._draining = True
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._over or (self._current is None and not self._uncommitted), patience_s
+            )
+
+    def turn_away(self) -> None:
+        """End the epoch that `drain` has held back; Spark's query must be told to stop already."""
+        self._turned_away.set()
 
     # --- after Spark's query
 

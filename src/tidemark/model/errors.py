@@ -27,6 +27,14 @@ class MissingDependencyError(UserError):
     """A driver, jar or program that the job needs is not installed; names the command to get it."""
 
 
+class StoppedError(TidemarkError):
+    """The job was told to stop; nothing is lost, and the next start goes on."""
+
+
+class SparkDiedError(TidemarkError):
+    """The Spark JVM of this driver has ended; what was decided is committed, the rest aborted."""
+
+
 class FencedError(TidemarkError):
     """A newer driver of the same job has taken over; this one has written nothing more."""
 

@@ -12,12 +12,14 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tidemark.api.declarations import DeclaredSink
 from tidemark.checkpoint.coordinator import Coordinator, sink_epochs
 from tidemark.checkpoint.store import CheckpointStore
+from tidemark.model.errors import SparkDiedError
 from tidemark.runtime.branches import unite
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit
@@ -67,6 +69,7 @@ class StreamRun:
         )
         self.query: StreamingQuery | None = None
         self._settled = threading.Event()
+        self._stopping = False
         self._error: BaseException | None = None
 
     def start(self) -> StreamingQuery:
@@ -88,10 +91,18 @@ class StreamRun:
         threading.Thread(target=self._settle_at_end, name="tidemark-run").start()
         return self.query
 
-    def stop(self) -> None:
-        """End the query now; the epoch under way is aborted. `wait` then returns."""
-        if self.query is not None:
-            self.query.stop()
+    def stop(self, patience_s: float = 0.0) -> None:
+        """End the query: the epoch under way has `patience_s` to be committed, then it is aborted.
+        Returns when Spark's query has ended; `wait` then returns without an error."""
+        if self.query is None:
+            return
+        self._stopping = True
+        self.coordinator.drain(patience_s)
+        stopping = threading.Thread(target=self._stop_query, name="tidemark-stop")
+        stopping.start()
+        stopping.join(0.2)  # Spark must know of the stop before the epoch held back is turned away
+        self.coordinator.turn_away()
+        stopping.join()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the query has ended and every epoch is settled; False at the timeout.
@@ -146,13 +157,27 @@ class StreamRun:
                     break
                 if not threading.main_thread().is_alive():
                     query.stop()  # the program ended without waiting, as if it had called stop
+        except (Py4JNetworkError, OSError) as error:
+            self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
         except BaseException as error:  # StreamingQueryException: the query failed
-            self._error = error
+            self._failed(error)
         try:
             self.coordinator.finish(quiesce_s=TASK_KILL_S)
         except BaseException as error:
             self._error = error
         self._settled.set()
+
+    def _failed(self, error: BaseException, cause: BaseException | None = None) -> None:
+        if not self._stopping:
+            error.__cause__ = cause or error.__cause__
+            self._error = error
+
+    def _stop_query(self) -> None:
+        try:
+            if self.query is not None:
+                self.query.stop()
+        except Exception as error:  # the JVM is gone, or Spark's own stop timed out
+            log.info("stopping Spark's query: %s", error)
 
     def _stop_soon(self) -> None:
         """Stop the query from the commit thread, which Spark's stop must not wait for."""
@@ -161,9 +186,6 @@ class StreamRun:
             deadline = time.monotonic() + 30
             while self.query is None and time.monotonic() < deadline:
                 time.sleep(0.05)
-            try:
-                self.stop()
-            except Exception as error:
-                log.warning("stopping the query: %s", error)
+            self._stop_query()
 
         threading.Thread(target=stop, name="tidemark-stop", daemon=True).start()
