@@ -55,7 +55,7 @@ demo-kafka: setup
 	$(BIN)/python -m examples.demo --kafka $(ARGS)
 
 bench: setup
-	$(BIN)/python benchmarks/kafka_sink.py $(ARGS)
+	$(BIN)/python -m benchmarks.kafka_sink $(ARGS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

@@ -43,6 +43,24 @@ dev = typer.Typer(help="Real servers on this machine, for development.", no_args
 app.add_typer(dev, name="dev")
 
 
+@app.command()
+def explain(
+    app_path: Annotated[
+        Path, typer.Argument(metavar="APP.PY", help="A program that declares a job.")
+    ],
+) -> None:
+    """Print the end-to-end guarantee of a program's jobs, the weakest link and the remedy.
+
+    The program is loaded but its job is not run: it must be declared at the top level, and run
+    under `if __name__ == "__main__":`.
+    """
+    from tidemark.operations.explain import explain as explain_app
+
+    for name, report in explain_app(app_path).items():
+        typer.echo(f"job {name}")
+        typer.echo(str(report))
+
+
 @dev.command("kafka")
 def dev_kafka(
     brokers: Annotated[int, typer.Option(help="1, or a cluster of 3.")] = 1,
