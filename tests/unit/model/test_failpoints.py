@@ -1,0 +1,62 @@
+"""Failpoints: child processes that pass points with and without one armed; who dies, and when."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PASS_THREE = """
+from tidemark.model import failpoints
+for n in (1, 2, 3):
+    print(n, flush=True)
+    failpoints.reached("here")
+    failpoints.reached("elsewhere")
+print("end", flush=True)
+"""
+
+
+def run(program: str, armed: str | None) -> subprocess.CompletedProcess[str]:
+    env = {k: v for k, v in os.environ.items() if k != "TIDEMARK_FAILPOINT"}
+    if armed is not None:
+        env["TIDEMARK_FAILPOINT"] = armed
+    return subprocess.run(
+        [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize(
+    ("armed", "printed"),
+    [("here", ["1"]), ("here:1", ["1"]), ("here:3", ["1", "2", "3"]), ("elsewhere:2", ["1", "2"])],
+)
+def test_it_dies_at_the_nth_time(armed: str, printed: list[str]) -> None:
+    done = run(PASS_THREE, armed)
+    assert done.returncode == -signal.SIGKILL
+    assert done.stdout.split() == printed
+
+
+@pytest.mark.parametrize("armed", [None, "", "nowhere", "here:4"])
+def test_it_lives_when_the_point_is_not_reached(armed: str | None) -> None:
+    done = run(PASS_THREE, armed)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["1", "2", "3", "end"]
+
+
+def test_companions_die_with_it() -> None:
+    program = """
+import subprocess, sys
+from tidemark.model import failpoints
+child = subprocess.Popen([sys.executable, "-c", "import time; print('up', flush=True); "
+                          "time.sleep(600)"], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+failpoints.companions.append(child.pid)
+failpoints.reached("here")
+"""
+    # `run` returns only when the companion has let go of the inherited stderr: when it is dead.
+    done = run(program, "here")
+    assert done.returncode == -signal.SIGKILL
+    assert int(done.stdout) > 0

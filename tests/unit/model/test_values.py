@@ -1,0 +1,60 @@
+"""Durations, identifiers and the error tree, by examples."""
+
+from __future__ import annotations
+
+import inspect
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidemark.model import errors
+from tidemark.model.durations import seconds
+from tidemark.model.guarantee import Guarantee
+from tidemark.model.schema import quoted
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("500ms", 0.5), ("5s", 5), ("5 seconds", 5), (" 1.5 MIN ", 90), ("10min", 600),
+        ("2m", 120), ("1h", 3600), ("1d", 86400), (3, 3), (0, 0), (0.25, 0.25),
+        (timedelta(minutes=1), 60), (timedelta(0), 0),
+    ],
+)  # fmt: skip
+def test_durations(value, expected: float) -> None:
+    assert seconds(value, "x") == expected
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "5", "s", "5 parsecs", "-5s", "5s 5s", "1e3s", -1, -0.1, float("inf"), float("nan"),
+     True, None, [], timedelta(seconds=-1)],
+)  # fmt: skip
+def test_what_is_no_duration_is_refused_by_name(value) -> None:
+    with pytest.raises(errors.ConfigurationError, match="CheckpointConfig: interval") as refused:
+        seconds(value, "CheckpointConfig: interval")
+    assert repr(value) in str(refused.value)
+    assert isinstance(refused.value, ValueError)
+
+
+@given(st.text())
+def test_a_quoted_name_reads_back(name: str) -> None:
+    text = quoted(name)
+    assert text[0] == text[-1] == "`"
+    assert text[1:-1].replace("``", "\0").count("`") == 0
+    assert text[1:-1].replace("``", "`") == name
+
+
+def test_guarantees_are_listed_weakest_first() -> None:
+    # guarantees/end_to_end.py ranks them by this order.
+    assert [g.value for g in Guarantee] == ["at-most-once", "at-least-once", "exactly-once"]
+
+
+def test_every_error_is_in_the_tree_and_says_what_it_is() -> None:
+    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
+    assert errors.LostTransactionError in classes
+    for found in classes:
+        assert issubclass(found, errors.TidemarkError)
+        assert found.__doc__

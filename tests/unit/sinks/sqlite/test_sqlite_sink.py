@@ -1,0 +1,369 @@
+"""SQLiteSink beyond the conformance suite: types, locks, tombstones, tables of the user's own.
+
+How: writers and committers on a real database. Other programs are other processes with Python's
+`sqlite3`: two copies of SQLite in one process break each other's locks.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.conformance.suite import DONE, REPO
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome, SinkContext, WriterContext
+from tidemark.model.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    PreflightError,
+    WriteRefusedError,
+)
+from tidemark.model.schema import Column
+from tidemark.sinks.internal.staged_files import StagedFile
+from tidemark.sinks.sqlite import SQLiteSink, database
+from tidemark.sinks.sqlite.committer import SQLiteCommitter
+
+DRIVER = SinkContext("job", "job", "out", 1, 5.0)
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> SQLiteSink:
+    return SQLiteSink(tmp_path / "a.db", table="t")
+
+
+@pytest.fixture
+def committer(sink: SQLiteSink) -> SQLiteCommitter:
+    made = sink.create_committer(DRIVER)
+    made.preflight()
+    return made
+
+
+def stage(sink: SQLiteSink, data: dict[str, Any], epoch: int = 0, partition: int = 0) -> StagedFile:
+    writer = sink.create_writer(WriterContext("job", "out", 1, epoch, partition, 0, epoch - 1))
+    writer.write(pa.record_batch(data))
+    (committable,) = writer.prepare_commit()
+    return committable
+
+
+def elsewhere(sink: SQLiteSink, *statements: str) -> list[Any]:
+    """Run statements in another process, as another program would; return the last one's rows."""
+    program = """
+import json, sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+for statement in sys.argv[2:]:
+    rows = db.execute(statement).fetchall()
+db.commit()
+print(json.dumps(rows))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, sink.path, *statements],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+# --- configuration
+
+
+@pytest.mark.parametrize("path", [":memory:", "file::memory:?cache=shared", ""])
+def test_a_database_in_memory_is_refused(path: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"SQLiteSink: path.*give a file"):
+        SQLiteSink(path, table="t")
+
+
+@pytest.mark.parametrize("table", ["", None, 7, "a\0b", "sqlite_x", "_tidemark_ledger"])
+def test_table_names_that_cannot_be_are_refused(table: Any) -> None:
+    with pytest.raises(ConfigurationError, match=r"SQLiteSink /x\.db: table is"):
+        SQLiteSink("/x.db", table=table)
+
+
+def test_expressions(sink: SQLiteSink) -> None:
+    schema = (
+        Column("n", "bigint"),
+        Column("price", "decimal(10,2)"),
+        Column("at", "timestamp"),
+        Column("window", "struct<start:timestamp,end:timestamp>"),
+        Column("a`b", "array<int>"),
+    )
+    found = sink.select_expressions(schema)
+    assert found[:3] == ["`n`", "CAST(`price` AS STRING) AS `price`", "`at`"]
+    assert found[3].startswith("to_json(`window`, map('timeZone', 'UTC',")
+    assert found[3].endswith(" AS `window`")
+    assert found[4].startswith("to_json(`a``b`, ")
+    with pytest.raises(
+        ConfigurationError, match=r"SQLite table t in .*column 'd' has type interval"
+    ):
+        sink.select_expressions((Column("d", "interval day"),))
+
+
+@pytest.mark.parametrize(
+    ("place", "says"),
+    [("missing/a.db", "directory .*/missing does not exist"), ("text.db", "cannot be used")],
+)
+def test_preflight_refuses_what_cannot_be_a_database(tmp_path: Path, place: str, says: str) -> None:
+    (tmp_path / "text.db").write_text("no database\n" * 1000)
+    committer = SQLiteSink(tmp_path / place, table="t").create_committer(DRIVER)
+    with pytest.raises(PreflightError, match=f"sink 'out': SQLite database .*{says}"):
+        committer.preflight()
+
+
+def test_a_missing_driver_is_named_with_its_command(tmp_path: Path) -> None:
+    program = """
+import sys
+sys.modules["adbc_driver_sqlite"] = None  # as if it were not installed
+import tidemark as tm
+from tidemark.contracts.sink import SinkContext
+sink = tm.SQLiteSink(sys.argv[1], table="t")
+sink.create_committer(SinkContext("j", "j", "s", 1, 5.0)).preflight()
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "a.db")],
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert "MissingDependencyError" in done.stderr
+    assert "pip install 'tidemark[sqlite]'" in done.stderr
+
+
+# --- rows
+
+
+def test_values_as_another_program_reads_them(sink: SQLiteSink, committer: SQLiteCommitter) -> None:
+    instant = 1_782_921_600_123_456  # 2026-07-01T16:00:00.123456Z
+    committable = stage(
+        sink,
+        {
+            "tiny": pa.array([1, None], pa.int8()),
+            "big": pa.array([2**63 - 1, -(2**63)], pa.int64()),
+            "real": pa.array([1.5, float("nan")], pa.float32()),
+            "flag": pa.array([True, False]),
+            "text": ["a'\"\0ü🙂", ""],
+            "day": pa.array([0, None], pa.date32()),
+            "at": pa.array([instant, None], pa.timestamp("us", "America/New_York")),
+            "local": pa.array([instant, None], pa.timestamp("us")),
+            'odd "`name': ["x", None],
+        },
+    )
+    assert committer.commit([committable]) == [CommitOutcome.COMMITTED]
+    first, second = elsewhere(sink, "SELECT * FROM t")
+    assert first == [1, 2**63 - 1, 1.5, 1, "a'\"\0ü🙂", "1970-01-01",
+                     "2026-07-01 16:00:00.123456Z", "2026-07-01 16:00:00.123456", "x"]  # fmt: skip
+    assert second == [None, -(2**63), None, 0, "", None, None, None, None]
+    assert elsewhere(sink, 'SELECT "odd ""`name", typeof(flag), typeof(big) FROM t')[0] == [
+        "x", "integer", "integer",
+    ]  # fmt: skip
+    assert elsewhere(sink, "SELECT datetime(at) FROM t")[0] == ["2026-07-01 16:00:00"]
+
+
+def test_a_table_of_the_users_own_keeps_its_shape(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    elsewhere(
+        sink,
+        "CREATE TABLE t (id INTEGER PRIMARY KEY, B TEXT, a INTEGER, c TEXT DEFAULT 'd')",
+        "INSERT INTO t (a, B) VALUES (0, 'own')",
+    )
+    assert committer.commit([stage(sink, {"a": [1, 2], "b": ["x", "y"]})]) == [
+        CommitOutcome.COMMITTED
+    ]
+    assert elsewhere(sink, "SELECT * FROM t ORDER BY id") == [
+        [1, "own", 0, "d"],
+        [2, "x", 1, "d"],
+        [3, "y", 2, "d"],
+    ]
+
+
+def test_a_table_without_the_column_is_found_before_the_decision(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    elsewhere(sink, "CREATE TABLE t (a INTEGER)")
+    with pytest.raises(WriteRefusedError, match=r"has no column 'b' \(it has a\).*ALTER TABLE"):
+        stage(sink, {"a": [1], "b": ["x"]})
+    assert list(committer.list_lingering()) == []
+
+
+def test_rows_that_the_table_refuses_stop_the_job_and_none_is_visible(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    elsewhere(sink, "CREATE TABLE t (a INTEGER UNIQUE)")
+    parts = [stage(sink, {"a": [1, 2]}, partition=0), stage(sink, {"a": [2, 3]}, partition=1)]
+    with pytest.raises(CommitFailedError, match=r"table t.*epoch 0.*UNIQUE constraint failed"):
+        committer.commit(parts)
+    assert elsewhere(sink, "SELECT * FROM t") == []
+    elsewhere(sink, "DROP TABLE t")
+    assert committer.commit(parts) == [CommitOutcome.COMMITTED] * 2
+    assert sorted(elsewhere(sink, "SELECT a FROM t")) == [[1], [2], [2], [3]]
+
+
+def test_two_sinks_share_a_database(tmp_path: Path) -> None:
+    for uid, table in (("one", "t1"), ("two", "t2")):
+        sink = SQLiteSink(tmp_path / "a.db", table=table)
+        context = SinkContext("job", "job", uid, 1, 5.0)
+        committer = sink.create_committer(context)
+        committer.preflight()
+        writer = sink.create_writer(WriterContext("job", uid, 1, 0, 0, 0, -1))
+        writer.write(pa.record_batch({"uid": [uid]}))
+        committables = writer.prepare_commit()
+        assert [f.committable.handle for f in committer.list_lingering()] == [
+            c.handle for c in committables
+        ]
+        committer.commit(committables)
+        assert elsewhere(sink, f"SELECT * FROM {table}") == [[uid]]
+
+
+# --- locks
+
+
+def test_a_locked_database_answers_retry_within_seconds(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    lost, kept = stage(sink, {"a": [1]}), stage(sink, {"a": [2]}, partition=1)
+    program = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN IMMEDIATE")
+print("locked", flush=True)
+sys.stdin.readline()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, sink.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        started = time.monotonic()
+        assert committer.commit([kept]) == [CommitOutcome.RETRY]
+        assert committer.abort([lost]) == [AbortOutcome.RETRY]
+        assert len(list(committer.list_lingering())) == 2  # reading goes on
+        assert time.monotonic() - started < 10
+        other.communicate(b"\n", timeout=30)
+    assert committer.commit([kept]) == [CommitOutcome.COMMITTED]
+    assert committer.abort([lost]) == [AbortOutcome.ABORTED]
+    assert elsewhere(sink, "SELECT * FROM t") == [[2]]
+
+
+def test_a_reader_in_the_middle_of_reading_does_not_stop_a_commit(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    committer.commit([stage(sink, {"a": [1]})])
+    program = """
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("BEGIN")
+print(db.execute("SELECT count(*) FROM t").fetchone()[0], flush=True)
+sys.stdin.readline()
+print(db.execute("SELECT count(*) FROM t").fetchone()[0], flush=True)
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", program, sink.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as reader:
+        assert reader.stdout is not None
+        assert reader.stdout.readline() == b"1\n"
+        assert committer.commit([stage(sink, {"a": [2]}, epoch=1)]) == [CommitOutcome.COMMITTED]
+        assert reader.communicate(b"\n", timeout=30)[0] == b"1\n"
+    assert elsewhere(sink, "SELECT count(*) FROM t") == [[2]]
+
+
+# --- staged files and the ledger
+
+
+def staged(sink: SQLiteSink, committable: StagedFile) -> Path:
+    return sink.staging_root / committable.handle
+
+
+def test_a_tombstone_refuses_a_commit_even_if_the_rows_are_still_there(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    committable = stage(sink, {"a": [1]})
+    data = staged(sink, committable).read_bytes()
+    assert committer.abort([committable]) == [AbortOutcome.ABORTED]
+    staged(sink, committable).write_bytes(data)  # as after a deletion that a power failure undid
+    assert committer.commit([committable]) == [CommitOutcome.LOST]
+    assert list(committer.list_lingering()) == []
+    assert not staged(sink, committable).exists()
+
+
+def test_files_of_ended_transactions_are_cleaned_up_and_not_listed(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    committable = stage(sink, {"a": [1]})
+    data = staged(sink, committable).read_bytes()
+    committer.commit([committable])
+    staged(sink, committable).write_bytes(data)  # as after a crash between commit and deletion
+    assert list(committer.list_lingering()) == []
+    assert not staged(sink, committable).exists()
+    assert elsewhere(sink, "SELECT * FROM t") == [[1]]
+
+
+@pytest.mark.parametrize("damage", ["missing", "torn", "empty", "another"])
+def test_rows_that_are_gone_are_lost_and_the_others_still_visible(
+    sink: SQLiteSink, committer: SQLiteCommitter, damage: str
+) -> None:
+    bad, good = stage(sink, {"a": [1, 2]}), stage(sink, {"a": [3]}, partition=1)
+    path = staged(sink, bad)
+    if damage == "missing":
+        path.unlink()
+    else:
+        whole = path.read_bytes()
+        other = staged(sink, good).read_bytes()
+        path.write_bytes({"torn": whole[:-9], "empty": b"", "another": other}[damage])
+    assert committer.commit([bad, good]) == [CommitOutcome.LOST, CommitOutcome.COMMITTED]
+    assert elsewhere(sink, "SELECT * FROM t") == [[3]]
+    assert committer.commit([bad, good]) == [CommitOutcome.LOST, CommitOutcome.ALREADY_COMMITTED]
+
+
+def test_the_ledger_forgets_epochs_that_are_long_settled(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    parts = [stage(sink, {"a": [epoch]}, epoch=epoch) for epoch in (0, 1, 500)]
+    committer.commit(parts)
+    committer.commit([stage(sink, {"a": [9]}, epoch=database.LEDGER_EPOCHS + 1)])
+    ledger = elsewhere(sink, "SELECT epoch, rows, outcome FROM _tidemark_ledger ORDER BY epoch")
+    assert ledger == [[1, 1, "committed"], [500, 1, "committed"], [1001, 1, "committed"]]
+    assert committer.commit(parts[1:]) == [CommitOutcome.ALREADY_COMMITTED] * 2
+
+
+def test_a_commit_killed_at_any_moment_is_ended_by_the_next(
+    sink: SQLiteSink, committer: SQLiteCommitter
+) -> None:
+    # 60,000 rows take some 100 ms to insert; the child says when it starts.
+    program = """
+import pickle, sys
+sink, context, committables = pickle.load(sys.stdin.buffer)
+committer = sink.create_committer(context)
+committer.list_lingering()
+print("start", flush=True)
+committer.commit(committables)
+print("done", flush=True)
+"""
+    moments = random.Random(11)
+    expected, cut = 0, 0
+    for epoch in range(8):
+        rows = {"a": list(range(20_000)), "s": ["x" * 80] * 20_000}
+        parts = [stage(sink, rows, epoch=epoch, partition=p) for p in range(3)]
+        with subprocess.Popen(
+            [sys.executable, "-c", program],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=REPO,
+        ) as child:  # fmt: skip
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(pickle.dumps((sink, DRIVER, parts)))
+            child.stdin.close()
+            assert child.stdout.readline() == b"start\n"
+            time.sleep(moments.uniform(0, 0.15))
+            child.send_signal(signal.SIGKILL)
+            cut += child.stdout.read() == b""
+        assert set(committer.commit(parts)) <= DONE
+        expected += 60_000
+        assert elsewhere(sink, "SELECT count(*) FROM t") == [[expected]]
+    assert cut > 0, "every child ended before it was killed: shorten the pauses"
+    assert list(committer.list_lingering()) == []
+    assert elsewhere(sink, "PRAGMA integrity_check") == [["ok"]]
