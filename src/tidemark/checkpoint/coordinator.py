@@ -334,8 +334,7 @@ class Coordinator:
             return
         try:
             if self.failure is None:
-                stored = [p.epoch for p in self._uncommitted]
-                _run(procedures.settle_own(self.generation, stored, self._store, commits))
+                _run(procedures.settle_own(self.generation, self._store, commits))
                 commits.abort_all_lingering(self.generation + 1)
                 if self._current is not None and quiesce_s:
                     time.sleep(quiesce_s)

@@ -74,7 +74,9 @@ def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) 
         except LostTransactionError as error:  # the other sinks' rows need not be missing too
             lost = lost or error
         yield Point.SINK_COMMITTED
-    if lost is not None:
+    # A sink may have forgotten what became of a transaction whose id is in use again; ids are used
+    # again once the committed record exists, so then another driver has ended this very commit.
+    if lost is not None and records.epochs()[epoch].committed is None:
         raise lost
     records.write_committed(epoch, generation)
     yield Point.COMMITTED
@@ -148,14 +150,21 @@ def abort_attempt(epoch: int, generation: int, sinks: Sinks) -> Steps:
         yield Point.SINK_ABORTED
 
 
-def settle_own(generation: int, epochs: list[int], records: Records, sinks: Sinks) -> Steps:
+def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
     """At the end of a run, when this driver's Spark query writes no more decisions: commit its
-    stored epochs that are decided, abort those that are not."""
+    stored epochs that are decided, seal and abort what is not, also an attempt whose record was
+    written without this driver's knowing it, or is still on its way. Afterwards all that is open at
+    the sinks from this generation and older ones is lingering."""
     latest = records.latest_decision()
-    for epoch in epochs:
-        if epoch <= latest:
+    stored = {e for e, record in records.epochs().items() if generation in record.prepared}
+    unsettled = _unconfirmed(latest, records)
+    for epoch in [*unsettled, *range(latest + 1, max([latest + 1, *stored]) + 1)]:
+        mine = epoch in stored
+        if (mine and epoch <= latest) or records.seal(epoch, generation, Seal.ABORT) is Seal.COMMIT:
+            # Undecided, and sealed COMMIT: a fenced driver's decision has decided this attempt
+            # since, and a successor is committing it.
             yield from commit_attempt(epoch, generation, records, sinks)
-        elif records.seal(epoch, generation, Seal.ABORT) is Seal.ABORT:
+        elif mine:
             yield from abort_attempt(epoch, generation, sinks)
 
 
