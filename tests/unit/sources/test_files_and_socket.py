@@ -1,0 +1,99 @@
+"""FileSource and SocketSource: mistakes are refused by name, and settings become Spark's options.
+
+No Spark: its StructType is stood in for by the two attributes that are read of it here;
+tests/spark/test_datagen.py reads files with the real one.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from tidemark.model.errors import ConfigurationError
+from tidemark.sources.files import FileSource
+from tidemark.sources.socket import SocketSource
+
+
+def test_a_file_source_is_sparks_reader_with_its_schema() -> None:
+    source = FileSource(
+        Path("/data/clicks"),
+        format="json",
+        schema="user STRING, at TIMESTAMP",
+        options={"maxFilesPerTrigger": 2, "multiLine": False},
+    )
+    reader = source.reader()
+    assert reader.format == "json"
+    assert reader.schema == "user STRING, at TIMESTAMP"
+    assert reader.options == {
+        "path": "/data/clicks", "maxFilesPerTrigger": "2", "multiLine": "false",
+    }  # fmt: skip
+    assert source.replayable
+    assert not source.bounded
+    assert source.describe() == "json files in /data/clicks"
+    assert FileSource("/data", "json", "a INT", ending="latest").bounded
+
+
+def test_text_files_need_no_schema() -> None:
+    assert FileSource("/data", format="text").reader().schema is None
+
+
+def test_a_struct_type_becomes_ddl_with_quoted_names() -> None:
+    columns = [
+        SimpleNamespace(name="user", dataType=SimpleNamespace(simpleString=lambda: "string")),
+        SimpleNamespace(name="a`b c", dataType=SimpleNamespace(simpleString=lambda: "array<int>")),
+    ]
+    source = FileSource("/data", "parquet", schema=SimpleNamespace(fields=columns))
+    assert source.reader().schema == "`user` string, `a``b c` array<int>"
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"path": ""}, ["path is ''", "directory"]),
+        ({"path": None}, ["path is None"]),
+        ({"format": "avrò"}, ["FileSource /data: format is 'avrò'", "'parquet'", "job.source"]),
+        ({"schema": None}, ["schema is None", "json", "user STRING"]),
+        ({"schema": " "}, ["schema is ' '"]),
+        ({"schema": 7}, ["schema is 7", "StructType"]),
+        ({"schema": SimpleNamespace(fields=[1])}, ["schema is", "StructType"]),
+        ({"ending": None}, ["ending is None", "'never'"]),
+        ({"options": [("a", "b")]}, ["options", "list", "dict"]),
+        ({"options": {"Path": "/x"}}, ["'Path'", "first argument"]),
+        ({"options": {"a": None}}, ["option 'a'", "NoneType"]),
+    ],
+)
+def test_a_mistake_in_a_file_source_is_named(settings: dict[str, Any], named: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        FileSource(**{"path": "/data", "format": "json", "schema": "a INT", **settings})
+    assert str(error.value).startswith("FileSource")
+    for part in named:
+        assert part in str(error.value)
+
+
+def test_a_socket_is_not_replayable_and_never_ends() -> None:
+    source = SocketSource("localhost", 9999)
+    assert source.reader().format == "socket"
+    assert source.reader().options == {"host": "localhost", "port": "9999"}
+    assert not source.replayable
+    assert not source.bounded
+    assert source.describe() == "socket localhost:9999"
+
+
+@pytest.mark.parametrize(
+    ("host", "port", "named"),
+    [
+        ("", 1, "host is ''"),
+        (None, 1, "host is None"),
+        ("a", "80", "port is '80'"),
+        ("a", True, "port is True"),
+        ("a", 0, "port is 0; give 1 to 65535"),
+        ("a", 65536, "port is 65536"),
+    ],
+)
+def test_a_mistake_in_a_socket_source_is_named(host: Any, port: Any, named: str) -> None:
+    with pytest.raises(ConfigurationError, match="SocketSource") as error:
+        SocketSource(host, port)
+    assert named in str(error.value)
