@@ -3,7 +3,8 @@
 Combined KRaft nodes (broker and controller) run from the jars of `runtime/jars.py`, on 127.0.0.1
 only. Invariants:
 
-- A broker never outlives the process that started it, however that process ends: see `_Node`.
+- A broker never outlives the process that started it, however that process ends
+  (`runtime/child_jvm.py`).
 - A node keeps its port and its data for as long as its directory lives: `kill` and `restart` look
   to a client like a machine that died and came back.
 - `start`, `restart` and `resume` return when the broker itself answers a client's question.
@@ -28,6 +29,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tidemark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
+from tidemark.runtime.child_jvm import release, start_jvm
 from tidemark.runtime.jars import find_java, kafka_broker_jars
 
 START_TIMEOUT_S = 90
@@ -37,14 +39,6 @@ STOP_TIMEOUT_S = 15
 # a client that keeps on trying to reach a killed broker could be given that very port, connect to
 # itself, and so keep the broker from coming back.
 _PORTS = range(20_000, 32_000)
-
-# The shell becomes the JVM (same process id), after leaving behind a watcher that reads from a pipe
-# whose other end only our process holds. However we die, the pipe then ends and the watcher kills
-# the JVM; a line in the pipe lets it go. (PR_SET_PDEATHSIG would fire when the *thread* that
-# started the broker ends, and its preexec_fn is not safe in a process with threads.)
-_DIES_WITH_US = (
-    'exec 3<&0 </dev/null; { read -r _ <&3 || kill -KILL $$; } >/dev/null 2>&1 & exec "$@" 3<&-'
-)
 
 
 class LocalKafka:
@@ -110,6 +104,7 @@ class LocalKafka:
             formatting = [node.format(cluster_id) for node in self._nodes.values()]
             for process in formatting:
                 process.wait()
+                release(process)
             for node in self._nodes.values():
                 node.start(self._heap)
             for node in self._nodes.values():
@@ -244,7 +239,7 @@ class _Node:
         self.number = number
         self.port = port
         self._directory = directory
-        self._java = str(java)
+        self._java = java
         self._class_path = ":".join(map(str, jars))
         self._log = directory / "broker.log"
         self._process: subprocess.Popen[bytes] | None = None
@@ -297,7 +292,7 @@ class _Node:
             return False
         if self._process.poll() is None:
             return True
-        self._release_watcher(self._process)
+        release(self._process)
         return False
 
     def ended(self) -> PreflightError:
@@ -312,28 +307,12 @@ class _Node:
         self.send(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
-            self._release_watcher(self._process)
+            release(self._process)
 
     def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Run Java, with what it says in the node's log, so that it dies with this process."""
+        """Run Java, with what it says in the node's log, so that it dies with us."""
         with self._log.open("ab") as log:
-            return subprocess.Popen(
-                ["/bin/sh", "-c", _DIES_WITH_US, "sh", self._java, *arguments],
-                stdin=subprocess.PIPE,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C in a terminal is for us, who then stop it
-            )
-
-    @staticmethod
-    def _release_watcher(process: subprocess.Popen[bytes]) -> None:
-        """Let the watcher of a dead JVM go, lest it kill a later process of the same id."""
-        if process.stdin is not None and not process.stdin.closed:
-            try:
-                process.stdin.write(b"\n")
-                process.stdin.close()
-            except BrokenPipeError:
-                pass  # the watcher is gone too
+            return start_jvm(self._java, arguments, log)
 
     def _members(self) -> set[int]:
         """Ask this broker who is in the cluster; nobody, when it does not answer."""

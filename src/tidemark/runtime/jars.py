@@ -32,6 +32,7 @@ from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
 from tidemark.model.errors import MissingDependencyError
+from tidemark.runtime.child_jvm import release, start_jvm
 
 KAFKA_VERSION = "4.3.0"
 MINIMUM_JAVA = 17
@@ -172,7 +173,6 @@ def _fetch(target: Path, requests: Sequence[Request]) -> list[Path]:
     for left_over in target.parent.glob(f"{target.name}.partial-*"):
         shutil.rmtree(left_over, ignore_errors=True)
     for request in requests:
-        # A new directory each time: an Ivy that outlived its killed parent may still write there.
         partial = Path(tempfile.mkdtemp(prefix=f"{target.name}.partial-", dir=target.parent))
         try:
             _log.info("fetching %s (once; kept in %s)", ", ".join(request.artifacts), target)
@@ -211,35 +211,33 @@ def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
         f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
     settings = os.environ.get("TIDEMARK_IVY_SETTINGS")
-    command = [
-        str(java),
+    arguments = [
         *("-cp", f"{ivy}/*", "org.apache.ivy.Main"),
         *(("-settings", settings) if settings else ()),
         *("-ivy", str(scratch / "ivy.xml"), "-cache", str(scratch / "cache"), "-confs", "default"),
         *("-retrieve", f"{directory}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=_IVY_TIMEOUT_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return f"Ivy did not end within {_IVY_TIMEOUT_S} s"
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-    if done.returncode == 0 and any(directory.glob("*.jar")):
+    with (directory / "ivy.log").open("w+b") as log:
+        process = start_jvm(java, arguments, log)
+        try:
+            code = process.wait(_IVY_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return f"Ivy did not end within {_IVY_TIMEOUT_S} s"
+        finally:
+            process.kill()
+            process.wait()
+            release(process)
+            shutil.rmtree(scratch, ignore_errors=True)
+        log.seek(0)
+        report = log.read().decode(errors="replace")
+    if code == 0 and any(directory.glob("*.jar")):
         return ""
     # Of Ivy's long report the lines that carry the cause: what is missing, or why no server.
     causes = re.findall(
-        r"^\W*(\S+#\S+;\S+: .+|\[FAILED +\].+|.*(?:Exception|error).*)$", done.stdout, re.MULTILINE
+        r"^\W*(\S+#\S+;\S+: .+|\[FAILED +\].+|.*(?:Exception|error).*)$", report, re.MULTILINE
     )
-    lines = [cause.strip() for cause in causes] or done.stdout.strip().splitlines()[-1:]
-    return "; ".join(dict.fromkeys(lines[-3:])) or f"Ivy ended with code {done.returncode}"
+    lines = [cause.strip() for cause in causes] or report.strip().splitlines()[-1:]
+    return "; ".join(dict.fromkeys(lines[-3:])) or f"Ivy ended with code {code}"
 
 
 def _complete(directory: Path) -> list[Path] | None:

@@ -1,0 +1,46 @@
+"""A Java program as a child that never outlives this process, however this process ends.
+
+Used for the brokers (`dev/kafka.py`) and for Ivy (`jars.py`), which would otherwise go on writing
+into a directory that a later process believes to be its own.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO
+
+# The shell becomes the JVM (same process id), after leaving behind a watcher that reads from a pipe
+# whose other end only our process holds. However we die, the pipe then ends and the watcher kills
+# the JVM; a line in the pipe lets it go. (PR_SET_PDEATHSIG would fire when the *thread* that
+# started the JVM ends, and its preexec_fn is not safe in a process with threads.)
+_DIES_WITH_US = (
+    'exec 3<&0 </dev/null; { read -r _ <&3 || kill -KILL $$; } >/dev/null 2>&1 & exec "$@" 3<&-'
+)
+
+
+def start_jvm(java: Path, arguments: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start `java` with `arguments`; what it says, on both streams, goes to the file `output`.
+
+    The process has a session of its own: a Ctrl-C in the terminal is for the caller alone, who
+    then ends the child. Call `release` once it has ended.
+    """
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _DIES_WITH_US, "sh", str(java), *arguments],
+        stdin=subprocess.PIPE,
+        stdout=output,
+        stderr=output,
+        start_new_session=True,
+    )
+
+
+def release(process: subprocess.Popen[bytes]) -> None:
+    """Let the watcher of an ended JVM go, lest it kill a later process of the same id."""
+    if process.stdin is not None and not process.stdin.closed:
+        with suppress(BrokenPipeError):  # the watcher is gone too
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+        with suppress(BrokenPipeError):
+            process.stdin.close()
