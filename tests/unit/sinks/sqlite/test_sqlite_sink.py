@@ -303,6 +303,13 @@ def test_files_of_ended_transactions_are_cleaned_up_and_not_listed(
     assert elsewhere(sink, "SELECT * FROM t") == [[1]]
 
 
+def test_no_staged_file_outlives_its_end(sink: SQLiteSink, committer: SQLiteCommitter) -> None:
+    kept, dropped = stage(sink, {"a": [1]}), stage(sink, {"a": [2]}, partition=1)
+    committer.commit([kept])
+    committer.abort([dropped])
+    assert [p for p in sink.staging_root.rglob("*") if p.is_file()] == []
+
+
 @pytest.mark.parametrize("damage", ["missing", "torn", "empty", "another"])
 def test_rows_that_are_gone_are_lost_and_the_others_still_visible(
     sink: SQLiteSink, committer: SQLiteCommitter, damage: str
