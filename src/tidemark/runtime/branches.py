@@ -14,7 +14,7 @@ from functools import reduce
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F  # noqa: N812 - as everyone imports it
+from pyspark.sql import functions as F
 
 from tidemark.api.declarations import DeclaredSink
 

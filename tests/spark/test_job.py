@@ -1,0 +1,190 @@
+"""How: a real session and real sinks; a mistake in every argument, then bounded runs whose sinks
+are read with plain SQL and Spark's own reader."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import tidemark as tm
+from tidemark.model.errors import CheckpointError, ConfigurationError
+
+
+def config(tmp_path: Path, **settings: Any) -> tm.CheckpointConfig:
+    return tm.CheckpointConfig(storage=str(tmp_path / "store"), interval="100ms", **settings)
+
+
+def clicks(tmp_path: Path, rows: int, first: int = 0) -> str:
+    directory = tmp_path / "in"
+    directory.mkdir(exist_ok=True)
+    lines = [json.dumps({"id": i, "page": f"p{i % 3}"}) for i in range(first, first + rows)]
+    (directory / f"{first}.json").write_text("\n".join(lines))
+    return str(directory)
+
+
+def read(path: Path, sql: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(path) as connection:
+        return connection.execute(sql).fetchall()
+
+
+# --- mistakes
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"storage": ""}, "storage is ''"),
+        ({"storage": None}, "storage is None"),
+        ({"storage": "file://var/lib"}, "file:///var/lib"),
+        ({"storage": "/s", "interval": "5 parsecs"}, "interval: '5 parsecs' is not a duration"),
+        ({"storage": "/s", "interval": -1}, "interval: -1"),
+        ({"storage": "/s", "mode": "twice"}, "mode is 'twice'; allowed are 'exactly-once'"),
+    ],
+)
+def test_a_bad_checkpoint_setting_is_named(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message.replace("(", r"\(")):
+        tm.CheckpointConfig(**settings)
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "-a", "a" * 129, "ü", None, 7])
+def test_a_bad_job_name_is_refused(tmp_path: Path, name: Any) -> None:
+    with pytest.raises(ConfigurationError, match="Job: name is"):
+        tm.Job(name, config(tmp_path))
+
+
+def test_mistakes_in_a_declaration(tmp_path: Path, spark: SparkSession, rate: DataFrame) -> None:
+    with pytest.raises(ConfigurationError, match="output_mode is 'upsert'"):
+        tm.Job("j", config(tmp_path), output_mode="upsert")
+    with pytest.raises(ConfigurationError, match="checkpoint is None"):
+        tm.Job("j", None)  # type: ignore[arg-type]
+    job = tm.Job("j", config(tmp_path))
+    sink = tm.FileSink(str(tmp_path / "out"))
+    with pytest.raises(ConfigurationError, match="say whether the stream can be read again"):
+        job.source(rate, "r")
+    with pytest.raises(ConfigurationError, match="not streaming"):
+        job.source(spark.range(3), "r", replayable=True)
+    with pytest.raises(ConfigurationError, match=r"give a tm\.…Source"):
+        job.source("topic", "r")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="streaming DataFrame, found str"):
+        job.sink("rows", sink, "s")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match=r"give a tm\.…Sink"):
+        job.sink(rate, "orders", "s")  # type: ignore[arg-type]
+    with pytest.raises(ConfigurationError, match="has no sink"):
+        job.run()
+    job.sink(rate, sink, "s")
+    with pytest.raises(ConfigurationError, match="uid 's' is given to an operator, but a sink"):
+        job.uid(rate, "s")
+    with pytest.raises(ConfigurationError, match="has no source"):
+        job.run()
+    assert not (tmp_path / "store").exists(), "nothing may be touched before the job is whole"
+
+
+def test_a_directory_of_another_job_is_refused(tmp_path: Path) -> None:
+    source = tm.FileSource(
+        clicks(tmp_path, 5), format="json", schema="id BIGINT, page STRING", ending="latest"
+    )
+    job = tm.Job("first", config(tmp_path))
+    job.sink(job.source(source, "in"), tm.FileSink(str(tmp_path / "out")), "out")
+    job.run()
+    (tmp_path / "store" / "first").rename(tmp_path / "store" / "second")
+    other = tm.Job("second", config(tmp_path))
+    other.sink(other.source(source, "in"), tm.FileSink(str(tmp_path / "out")), "out")
+    with pytest.raises(CheckpointError, match="of job 'first', not of 'second'"):
+        other.run()
+
+
+# --- runs
+
+
+def bounded_job(tmp_path: Path, **settings: Any) -> tm.Job:
+    """Three sinks: two share a DataFrame, the third has an aggregation of its own."""
+    job = tm.Job("clicks", config(tmp_path, **settings), output_mode="update")
+    source = tm.FileSource(
+        str(tmp_path / "in"),
+        format="json",
+        schema="id BIGINT, page STRING",
+        ending="latest",
+        options={"maxFilesPerTrigger": "1"},
+    )
+    rows = job.source(source, "in")
+    counts = rows.groupBy("page").count()
+    job.sink(rows, tm.SQLiteSink(str(tmp_path / "out.db"), table="raw"), "raw")
+    job.sink(rows, tm.FileSink(str(tmp_path / "out")), "files")
+    job.sink(counts, tm.SQLiteSink(str(tmp_path / "out.db"), table="counts"), "counts")
+    return job
+
+
+def test_a_bounded_job_ends_by_itself_with_everything_committed(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    for part in range(3):
+        clicks(tmp_path, 100, first=part * 100)
+    bounded_job(tmp_path).run()
+    assert read(tmp_path / "out.db", "SELECT count(*), count(DISTINCT id) FROM raw") == [(300, 300)]
+    files = spark.read.parquet(str(tmp_path / "out"))
+    assert sorted(r.id for r in files.collect()) == list(range(300))
+    final = read(tmp_path / "out.db", "SELECT page, max(count) FROM counts GROUP BY page")
+    assert sorted(final) == [("p0", 100), ("p1", 100), ("p2", 100)]
+
+
+def test_a_job_run_again_goes_on_after_its_last_epoch(tmp_path: Path) -> None:
+    clicks(tmp_path, 100)
+    bounded_job(tmp_path).run()
+    bounded_job(tmp_path).run()
+    clicks(tmp_path, 50, first=100)
+    bounded_job(tmp_path).run()
+    assert read(tmp_path / "out.db", "SELECT count(*), count(DISTINCT id) FROM raw") == [(150, 150)]
+    generations = [p.name for p in (tmp_path / "store/clicks/lease").iterdir()]
+    assert generations == ["3.json"]
+
+
+def test_a_job_that_fails_tells_what_sparks_query_met(tmp_path: Path) -> None:
+    clicks(tmp_path, 10)
+    job = tm.Job("fails", config(tmp_path))
+    source = tm.FileSource(
+        str(tmp_path / "in"), format="json", schema="id BIGINT, page STRING", ending="latest"
+    )
+    rows = job.source(source, "in").withColumn("bad", F.expr("string(raise_error('gone'))"))
+    job.sink(rows, tm.SQLiteSink(str(tmp_path / "out.db"), table="raw"), "raw")
+    with pytest.raises(Exception, match="gone"):
+        job.run()
+    stage = tmp_path / "out.db.tidemark"
+    assert not [p for p in stage.rglob("*") if p.is_file()], "a failed epoch left a stage file"
+
+
+# --- write_stream
+
+
+def test_write_stream_returns_sparks_query_and_adopts_its_checkpoint(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    directory = clicks(tmp_path, 40)
+    location = str(tmp_path / "checkpoint")
+
+    def frame() -> DataFrame:
+        return spark.readStream.schema("id BIGINT, page STRING").json(directory)
+
+    plain = frame().writeStream.format("noop").option("checkpointLocation", location)
+    plain.trigger(availableNow=True).start().awaitTermination()
+    clicks(tmp_path, 60, first=40)
+    query = tm.write_stream(
+        frame(),
+        tm.SQLiteSink(str(tmp_path / "out.db"), table="raw"),
+        checkpoint_location=location,
+        trigger={"availableNow": True},
+    )
+    assert type(query).__name__ == "StreamingQuery"
+    query.awaitTermination()
+    for thread in threading.enumerate():
+        if thread.name == "tidemark-run":
+            thread.join(30)
+    assert read(tmp_path / "out.db", "SELECT min(id), count(*) FROM raw") == [(40, 60)]
+    identity = json.loads((tmp_path / "checkpoint/tidemark/job.json").read_bytes())
+    assert identity["body"]["first_epoch"] == 1
