@@ -27,13 +27,13 @@ $(READY): pyproject.toml
 ## lint: style, formatting, types, and who may import whom
 lint: setup
 	$(BIN)/ruff check
-	$(BIN)/ruff format --check
+	$(BIN)/ruff format --check --exclude '*.md'
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 format: setup
 	$(BIN)/ruff check --fix
-	$(BIN)/ruff format
+	$(BIN)/ruff format --exclude '*.md'
 
 ## test: all tests that CI runs, on a real broker
 test: setup
