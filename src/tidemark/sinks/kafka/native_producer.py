@@ -1,0 +1,286 @@
+"""The fast producer: whole Arrow columns go to librdkafka in one C call, no Python object per row.
+
+Delivery reports come as events, one per answer of the broker and with a count, so that every row's
+acknowledgement is counted at no cost per row. Queue-full keeps the order: ``produce_batch`` refuses
+all messages after the first for which the queue had no room, so the rest is sent again from there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tidemark.model.errors import TidemarkError, WriteRefusedError
+from tidemark.sinks.kafka import native_library as c
+from tidemark.sinks.kafka.producer import (
+    TOO_LARGE_REMEDY,
+    ProducerConfig,
+    ProducerIdentity,
+    Progress,
+    Rows,
+    refused,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_EMPTY = ctypes.create_string_buffer(1)
+_EMPTY_ADDRESS = ctypes.addressof(_EMPTY)
+"""Where an empty value points to: a null pointer would be a tombstone."""
+
+_TOO_LARGE = 10
+
+
+class NativeProducer:
+    """See `producer.Producer`. Takes the columns key, value and, optionally, partition."""
+
+    def __init__(self, library: Any, config: ProducerConfig) -> None:
+        if config.topic is None:
+            raise ValueError("the native producer writes to one topic")
+        self._library = library
+        self._config = config
+        self.sent = 0
+        self.acknowledged = 0
+        self.rows: Rows = {}
+        self._by_partition: dict[int, int] = {}
+        self._failure: tuple[int, int] | None = None  # rows, first error code
+        self._identity: ProducerIdentity | None = None
+        self._messages = np.zeros(0, c.MESSAGE)
+        self._client = self._new_client()
+        self._queue = library.queue_get_main(self._client)
+        # Asks for the topic's metadata at once: the first row finds its leader known.
+        self._topic = library.topic_new(self._client, config.topic.encode(), None)
+
+    def _new_client(self) -> int:
+        error = ctypes.create_string_buffer(1024)
+        conf = self._library.conf_new()
+        for name, value in self._config.settings:
+            if self._library.conf_set(conf, name.encode(), value.encode(), error, len(error)):
+                self._library.conf_destroy(conf)
+                raise TidemarkError(f"{self._config.sink}: {error.value.decode()}")
+        self._library.conf_set_events(conf, c.EVENT_DELIVERY | c.EVENT_ERROR | c.EVENT_STATISTICS)
+        client = self._library.new(c.PRODUCER, conf, error, len(error))
+        if not client:
+            self._library.conf_destroy(conf)
+            raise TidemarkError(f"{self._config.sink}: {error.value.decode()}")
+        return int(client)
+
+    def init_transactions(self, timeout_s: float) -> ProducerIdentity:
+        """See `producer.Producer`."""
+        deadline = time.monotonic() + timeout_s
+        self._connect(timeout_s)
+        self._check(self._library.init_transactions(self._client, int(timeout_s * 1000)))
+        while self._identity is None:
+            self._serve(wait_ms=10)
+            if time.monotonic() > deadline:
+                raise WriteRefusedError(f"{self._config.sink}: no producer id in {timeout_s:g} s")
+        return self._identity
+
+    def _connect(self, timeout_s: float) -> None:
+        """Wait for a connection: init_transactions sleeps 500 ms if there is none yet.
+
+        The first question is answered over the bootstrap connection, which is then let go; the
+        second one needs a connection that stays.
+        """
+        for _ in range(2):
+            metadata = ctypes.c_void_p()
+            code = self._library.metadata(
+                self._client, 0, self._topic, ctypes.byref(metadata), int(timeout_s * 1000)
+            )
+            if code:
+                raise WriteRefusedError(
+                    f"{self._config.sink}: no broker has answered within {timeout_s:g} s: "
+                    f"{self._text(code)}"
+                )
+            self._library.metadata_destroy(metadata)
+
+    def begin(self) -> None:
+        """See `producer.Producer`."""
+        self.serve(0)
+        self.sent = self.acknowledged = 0
+        self._by_partition = {}
+        self.rows = {self._topic_name: self._by_partition}
+        if self._identity is not None:
+            self._check(self._library.begin_transaction(self._client))
+
+    @property
+    def _topic_name(self) -> str:
+        assert self._config.topic is not None
+        return self._config.topic
+
+    def produce(self, batch: pa.RecordBatch) -> None:
+        """See `producer.Producer`."""
+        count = batch.num_rows
+        if len(self._messages) < count:
+            self._messages = np.zeros(count, c.MESSAGE)
+        messages = self._messages[:count]
+        # Holds the arrays whose buffers the messages point into, until they are copied.
+        columns = [
+            _point_into(batch.column(0), messages, "key"),
+            _point_into(batch.column(1), messages, "value"),
+        ]
+        flags = c.COPY
+        if batch.num_columns > 2:
+            messages["partition"] = self._partitions(batch.column(2))
+            flags |= c.MESSAGE_PARTITION
+        start, progress = 0, Progress(self, self._config)
+        while True:
+            left = count - start
+            address = messages.ctypes.data + start * c.MESSAGE.itemsize
+            accepted = self._library.produce_batch(self._topic, c.UNASSIGNED, flags, address, left)
+            self.sent += accepted
+            if accepted == left:
+                break
+            self._check_refused(messages[start:], accepted)
+            start += accepted
+            self._serve(wait_ms=5)
+            self._raise_failure()
+            progress.check()
+        del columns
+        self.serve(0)
+
+    def _partitions(self, column: pa.Array) -> Any:
+        partitions = column.fill_null(c.UNASSIGNED).to_numpy(zero_copy_only=False)
+        bad = (partitions < 0) & column.is_valid().to_numpy(zero_copy_only=False)
+        if bad.any():
+            value = int(partitions[bad][0])
+            raise refused(
+                self._config, None, int(bad.sum()),
+                f"the column `partition` is {value}; give a partition from 0, or null to have it "
+                "chosen by the key",
+            )  # fmt: skip
+        return partitions
+
+    def _check_refused(self, messages: Any, accepted: int) -> None:
+        """Return if all from `accepted` on were refused because the queue is full."""
+        errors = messages["err"]
+        other = np.flatnonzero((errors != 0) & (errors != c.QUEUE_FULL))
+        if len(other):
+            first = messages[other[0]]
+            why = self._text(int(first["err"]))
+            if first["err"] == _TOO_LARGE:
+                size = int(first["value_len"]) + int(first["key_len"])
+                why += f" (key and value have {size} bytes); {TOO_LARGE_REMEDY}"
+            raise refused(self._config, None, len(other), why)
+        if errors[:accepted].any() or not errors[accepted:].all():
+            raise WriteRefusedError(
+                f"{self._config.sink}: librdkafka accepted rows after one that it refused, so "
+                "their order is lost; report this with the version of confluent-kafka"
+            )
+
+    def serve(self, flush_s: float) -> None:
+        """See `producer.Producer`."""
+        if flush_s > 0:
+            self._library.flush(self._client, max(1, int(flush_s * 1000)))
+        self._serve(wait_ms=0)
+        self._raise_failure()
+
+    def _serve(self, wait_ms: int) -> None:
+        library = self._library
+        while event := library.queue_poll(self._queue, wait_ms):
+            match library.event_type(event):
+                case c.EVENT_DELIVERY:
+                    self._count(event)
+                case c.EVENT_STATISTICS if self._identity is None:
+                    found = json.loads(library.event_stats(event)).get("eos", {})
+                    if found.get("producer_id", -1) >= 0:
+                        self._identity = ProducerIdentity(
+                            found["producer_id"], found["producer_epoch"]
+                        )
+            library.event_destroy(event)
+            wait_ms = 0
+
+    def _count(self, event: int) -> None:
+        """Count one report: its messages share one partition, if they were delivered, and one
+        error, if they were not."""
+        library = self._library
+        count = library.event_message_count(event)
+        error = library.event_error(event)
+        if error:
+            rows, code = self._failure or (0, error)
+            self._failure = (rows + count, code)
+        elif count:
+            partition = int(c.message_at(library.event_message_next(event))["partition"])
+            self._by_partition[partition] = self._by_partition.get(partition, 0) + count
+            self.acknowledged += count
+
+    def _raise_failure(self) -> None:
+        fatal = ctypes.create_string_buffer(512)
+        if self._failure is not None:
+            rows, code = self._failure
+            why = self._text(code)
+            if self._library.fatal_error(self._client, fatal, len(fatal)):
+                why += f" ({fatal.value.decode()})"
+            if code == _TOO_LARGE:
+                why += f"; {TOO_LARGE_REMEDY}"
+            raise refused(self._config, None, rows, why)
+        if self._library.fatal_error(self._client, fatal, len(fatal)):
+            raise WriteRefusedError(
+                f"{self._config.sink}: the producer cannot go on: {fatal.value.decode()}"
+            )
+
+    def abort(self, timeout_s: float) -> None:
+        """See `producer.Producer`."""
+        deadline = time.monotonic() + timeout_s
+        self._library.purge(self._client, c.PURGE_QUEUE | c.PURGE_IN_FLIGHT)
+        if self._identity is None:
+            return
+        # abort_transaction waits for reports that it does not serve itself: take them in first.
+        while self._library.outq_len(self._client) and time.monotonic() < deadline:
+            self._serve(wait_ms=5)
+        left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+        error = self._library.abort_transaction(self._client, left_ms)
+        if error:
+            self._library.error_destroy(error)
+
+    def close(self) -> None:
+        """See `producer.Producer`."""
+        client, self._client = self._client, 0
+        if client:
+            self._library.topic_destroy(self._topic)
+            self._library.queue_destroy(self._queue)
+            self._library.destroy(client)
+
+    def _text(self, code: int) -> str:
+        return str(self._library.err2str(code).decode())
+
+    def _check(self, error: int | None) -> None:
+        if error:
+            text = self._library.error_string(error).decode()
+            self._library.error_destroy(error)
+            raise WriteRefusedError(f"{self._config.sink}: {text}")
+
+
+def _point_into(column: pa.Array, messages: Any, field: str) -> pa.Array:
+    """Set each message's `field` and its length to where the row's bytes lie in the Arrow buffers.
+
+    Returns the array that owns them. A null gets a null pointer, an empty value another one.
+    """
+    import pyarrow as pa
+
+    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
+        column = column.cast(pa.large_binary() if "large" in str(column.type) else pa.binary())
+    wide = pa.types.is_large_binary(column.type)
+    _, offsets_buffer, data = column.buffers()
+    count = len(column)
+    if offsets_buffer is None or count == 0:
+        offsets = np.zeros(count + 1, np.int64)
+    else:
+        offsets = np.frombuffer(
+            offsets_buffer,
+            dtype=np.int64 if wide else np.int32,
+            count=count + 1,
+            offset=column.offset * (8 if wide else 4),
+        )
+    address = data.address if data is not None and data.address else _EMPTY_ADDRESS
+    np.add(offsets[:-1], np.int64(address), out=messages[field], casting="unsafe")
+    np.subtract(offsets[1:], offsets[:-1], out=messages[f"{field}_len"], casting="unsafe")
+    if column.null_count:
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        messages[field][null] = 0
+        messages[f"{field}_len"][null] = 0
+    return column

@@ -1,0 +1,115 @@
+"""What is asked of the real brokers before anything is written; each failure has its own error."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from tidemark.contracts.sink import SinkContext
+from tidemark.model.errors import MissingDependencyError, PreflightError
+from tidemark.sinks.kafka import options
+from tidemark.sinks.kafka.broker import BrokerConnection, UnreachableError
+
+if TYPE_CHECKING:
+    from tidemark.sinks.kafka.sink import KafkaSink
+
+_log = logging.getLogger(__name__)
+
+_LIMIT = "transaction.max.timeout.ms"
+
+
+def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> None:
+    """Raise PreflightError for the first thing that does not hold; creates and changes nothing."""
+    name = f"sink `{context.sink_uid}`"
+    texts = {key: str(value) for key, value in sink.producer_options.items()}
+    _check_options(sink, name, texts)
+    try:
+        broker.admin()
+    except UnreachableError as error:
+        raise PreflightError(
+            f"{name}: no broker answers at {sink.bootstrap_servers} "
+            f"({options.redacted(str(error), texts)}); see that the address is right and reachable "
+            "from here, and that security.protocol and the sasl.* or ssl.* settings in "
+            "producer_options are those of the broker's listener"
+        ) from error
+    if sink.topic is not None:
+        _check_topic(sink.topic, name, sink, broker)
+    if sink.exactly_once:
+        _check_timeout(sink, name, broker)
+
+
+def _check_options(sink: KafkaSink, name: str, texts: dict[str, str]) -> None:
+    """Have librdkafka judge the settings: it names an unknown one."""
+    try:
+        import confluent_kafka
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{name} needs confluent-kafka and kafka-python: pip install 'tidemark[kafka]'"
+        ) from error
+    settings = dict(sink.producer_settings(name).settings)
+    if sink.exactly_once:
+        settings["transactional.id"] = "tidemark-preflight"  # never initialised
+    try:
+        confluent_kafka.Producer(settings)
+    except (confluent_kafka.KafkaException, ValueError, TypeError) as error:
+        cause = error.args[0] if error.args else error
+        text = cause.str() if hasattr(cause, "str") else str(cause)
+        raise PreflightError(
+            f"{name}: producer_options are refused by librdkafka: {options.redacted(text, texts)}"
+        ) from None
+
+
+def _check_topic(topic: str, name: str, sink: KafkaSink, broker: BrokerConnection) -> None:
+    found: Any = _ask(name, sink, broker, lambda admin: admin.describe_topics([topic]))
+    code = found[0]["error_code"]
+    if code == 3:
+        raise PreflightError(
+            f"{name}: topic {topic!r} does not exist at {sink.bootstrap_servers}; create it with "
+            f"kafka-topics.sh --bootstrap-server {sink.bootstrap_servers} --create "
+            f"--topic {topic} --partitions <n> --replication-factor <n>"
+        )
+    if code == 29:
+        raise PreflightError(
+            f"{name}: not authorised for topic {topic!r}; grant DESCRIBE and WRITE on it"
+        )
+    if code:
+        raise PreflightError(f"{name}: the broker answers {code} when asked for topic {topic!r}")
+
+
+def _check_timeout(sink: KafkaSink, name: str, broker: BrokerConnection) -> None:
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    timeout_ms = int(sink.transaction_timeout_s * 1000)
+
+    def limits(admin: Any) -> Any:
+        nodes = [str(b.node_id) for b in admin._manager.cluster.brokers()]
+        asked = [ConfigResource(ConfigResourceType.BROKER, node, [_LIMIT]) for node in nodes]
+        return admin.describe_configs(asked, config_filter="all")
+
+    from kafka.errors import KafkaError
+
+    try:
+        found = broker.run(limits)
+    except (KafkaError, UnreachableError) as error:
+        # Many clusters do not let a job read their settings. The first task meets the limit then.
+        _log.warning("%s: %s could not be read (%s)", name, _LIMIT, error)
+        return
+    for node in found["broker"].values():
+        limit_ms = int(node[_LIMIT]["value"])
+        if timeout_ms > limit_ms:
+            raise PreflightError(
+                f"{name}: transaction timeout {timeout_ms / 1000:g}s is above the broker's "
+                f"{_LIMIT} of {limit_ms / 1000:g}s; lower transaction_timeout to at most "
+                f"{limit_ms / 1000:g}s, or raise {_LIMIT} at the broker"
+            )
+
+
+def _ask(name: str, sink: KafkaSink, broker: BrokerConnection, call: Any) -> Any:
+    from kafka.errors import KafkaError
+
+    try:
+        return broker.run(call)
+    except (KafkaError, UnreachableError) as error:
+        raise PreflightError(
+            f"{name}: the brokers at {sink.bootstrap_servers} do not answer: {error}"
+        ) from error

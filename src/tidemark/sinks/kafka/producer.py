@@ -1,0 +1,132 @@
+"""What both producers do (`native_producer.py`, `row_producer.py`), and where a flush is proved.
+
+Invariants of a producer, between `begin` and `close`:
+- `sent` rows were handed to librdkafka, in the order in which they came;
+- `rows` counts those among them that the broker has acknowledged, by topic and partition: one
+  delivery report each, none of them sampled or assumed;
+- the first report of a failure makes every later call raise.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from tidemark.model.errors import WriteRefusedError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows = dict[str, dict[int, int]]
+
+_SLICE_S = 0.001
+
+
+@dataclass(frozen=True)
+class ProducerConfig:
+    """All that a producer is made from. `sink` names the sink in errors; `topic` is None where
+    each row names its own."""
+
+    sink: str
+    topic: str | None
+    settings: tuple[tuple[str, str], ...] = field(repr=False)  # with the secrets
+    stall_timeout_s: float
+
+
+@dataclass(frozen=True)
+class ProducerIdentity:
+    """Who the broker thinks wrote: valid from `init_transactions` to the transaction's end."""
+
+    producer_id: int
+    epoch: int
+
+
+class Producer(Protocol):
+    """One librdkafka client, used by one thread at a time."""
+
+    sent: int
+    acknowledged: int
+    rows: Rows
+
+    def init_transactions(self, timeout_s: float) -> ProducerIdentity:
+        """Fence what had this transactional id, and return the identity given by the broker."""
+        ...
+
+    def begin(self) -> None:
+        """Forget the counts, and begin a transaction if there is a transactional id."""
+        ...
+
+    def produce(self, batch: pa.RecordBatch) -> None:
+        """Hand over every row, in order; waits while the queue is full. Raises WriteRefusedError
+        for a row that is refused, or after `stall_timeout_s` without progress."""
+        ...
+
+    def serve(self, flush_s: float) -> None:
+        """Take in what librdkafka reports; with `flush_s` > 0, press on with sending for so long,
+        regardless of linger.ms. Raises WriteRefusedError if a delivery has failed."""
+        ...
+
+    def abort(self, timeout_s: float) -> None:
+        """Drop what is queued and try to abort the transaction; raises nothing."""
+        ...
+
+    def close(self) -> None:
+        """Free everything. Does not end an open transaction. May take a while; raises nothing."""
+        ...
+
+
+class Progress:
+    """Raises WriteRefusedError when nothing was acknowledged for too long."""
+
+    def __init__(self, producer: Producer, config: ProducerConfig) -> None:
+        self._producer = producer
+        self._config = config
+        self._acknowledged = -1
+        self._deadline = 0.0
+
+    def check(self) -> None:
+        """Call again and again while waiting."""
+        now = time.monotonic()
+        if self._producer.acknowledged != self._acknowledged:
+            self._acknowledged = self._producer.acknowledged
+            self._deadline = now + self._config.stall_timeout_s
+        elif now > self._deadline:
+            waiting = self._producer.sent - self._acknowledged
+            raise WriteRefusedError(
+                f"{self._config.sink}: the broker acknowledged nothing for "
+                f"{self._config.stall_timeout_s:g} s while {waiting} rows of this task were "
+                "waiting; see whether the partitions' leaders are up"
+            )
+
+
+def flush(producer: Producer, config: ProducerConfig, acknowledged: Callable[[], None]) -> None:
+    """Return when every row that was sent is acknowledged; calls `acknowledged` now and then.
+
+    Raises WriteRefusedError if a delivery has failed, or nothing moves.
+    """
+    progress = Progress(producer, config)
+    while producer.acknowledged < producer.sent:
+        producer.serve(_SLICE_S)
+        acknowledged()
+        progress.check()
+    if producer.acknowledged != producer.sent:
+        raise WriteRefusedError(
+            f"{config.sink}: {producer.sent} rows were sent, but {producer.acknowledged} "
+            "acknowledged: a row may have been written twice, so the epoch is not prepared"
+        )
+
+
+def refused(config: ProducerConfig, topic: str | None, count: int, why: str) -> WriteRefusedError:
+    """Return the error for rows that were not taken."""
+    rows = "1 row was" if count == 1 else f"{count} rows were"
+    return WriteRefusedError(
+        f"{config.sink}: {rows} refused by topic {topic or config.topic!r}: {why}"
+    )
+
+
+TOO_LARGE_REMEDY = (
+    "raise message.max.bytes in producer_options and max.message.bytes of the topic, "
+    "or write smaller rows"
+)

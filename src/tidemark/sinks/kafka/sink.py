@@ -1,0 +1,247 @@
+"""`KafkaSink`: the configuration that a user writes, checked when it is built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from tidemark.contracts.sink import SinkContext, WriterContext
+from tidemark.model.durations import Duration, seconds
+from tidemark.model.errors import ConfigurationError
+from tidemark.model.guarantee import SinkWay
+from tidemark.model.schema import Column, Schema, quoted
+from tidemark.sinks.kafka import options
+from tidemark.sinks.kafka.committable import KafkaCommittable, dump, load
+from tidemark.sinks.kafka.producer import ProducerConfig
+from tidemark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
+from tidemark.sinks.kafka.transactional_id import capped, owner
+from tidemark.sinks.kafka.writer import KafkaWriter
+
+if TYPE_CHECKING:
+    from tidemark.sinks.kafka.committer import KafkaCommitter
+
+_BYTES = ("string", "binary")
+_COLUMNS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    # column: (types that it may have, how it is handed to the writer)
+    "key": (_BYTES, "CAST({} AS BINARY) AS key"),
+    "value": (_BYTES, "CAST({} AS BINARY) AS value"),
+    "topic": (("string",), "{} AS topic"),
+    "partition": (("int",), "{} AS partition"),
+    "headers": (("array<struct<key:string,value:binary>>",), "{} AS headers"),
+}
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
+
+
+@dataclass(frozen=True, repr=False)
+class KafkaSink:
+    """Writes rows to Kafka, exactly-once by two-phase commit, or at-least-once.
+
+    Takes the columns that Spark's own Kafka sink takes: `value` (string or binary), and optionally
+    `key` (the same), `topic` (string; needed if the sink has no `topic=`, which wins otherwise),
+    `partition` (int) and `headers`.
+
+    `transactional_id_prefix`: needed for exactly-once; one job's own, on a cluster. Transactions
+    that nobody has ended yet are found and ended by it.
+    `transaction_timeout`: the broker aborts a transaction that is open for so long, and the rows of
+    an epoch that is decided by then are lost: longer than a checkpoint interval plus the longest
+    time that the job may be down; the broker's `transaction.max.timeout.ms` is its limit.
+    `producer_options`: settings of librdkafka's, e.g. ``{"compression.type": "zstd"}``, and the
+    credentials (never shown).
+    """
+
+    bootstrap_servers: str
+    topic: str | None = None
+    delivery_guarantee: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    transactional_id_prefix: str | None = None
+    transaction_timeout: Duration = "15min"
+    producer_options: Mapping[str, object] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        name = self._name
+        servers = self.bootstrap_servers
+        if not isinstance(servers, str) or not all(s.strip() for s in servers.split(",")):
+            raise ConfigurationError(
+                f"{name}: bootstrap_servers is {servers!r}; give at least one broker, "
+                'e.g. "localhost:9092"'
+            )
+        if self.topic is not None and (
+            not isinstance(self.topic, str)
+            or not _TOPIC.fullmatch(self.topic)
+            or self.topic in (".", "..")
+        ):
+            raise ConfigurationError(
+                f"{name}: topic is {self.topic!r}, which is no name of a Kafka topic: use letters, "
+                "digits, '.', '_' and '-', at most 249 of them"
+            )
+        if self.delivery_guarantee not in ("exactly-once", "at-least-once"):
+            raise ConfigurationError(
+                f"{name}: delivery_guarantee is {self.delivery_guarantee!r}; "
+                "give 'exactly-once' or 'at-least-once'"
+            )
+        if self.delivery_guarantee == "exactly-once":
+            prefix = self.transactional_id_prefix
+            if not isinstance(prefix, str) or not prefix.strip():
+                raise ConfigurationError(
+                    f"{name}: delivery_guarantee is 'exactly-once' but transactional_id_prefix is "
+                    f"{prefix!r}; give a prefix that no other job on this cluster uses, or take "
+                    "delivery_guarantee='at-least-once'"
+                )
+        timeout_s = seconds(self.transaction_timeout, f"{name}: transaction_timeout")
+        if not 1 <= timeout_s <= _LONGEST_TIMEOUT_S:
+            raise ConfigurationError(
+                f"{name}: transaction_timeout is {self.transaction_timeout!r}; give at least 1s "
+                "and at most the broker's transaction.max.timeout.ms (15min by default)"
+            )
+        # A copy: what the caller does to its dictionary later changes nothing here.
+        texts = options.checked(self.producer_options, name)
+        object.__setattr__(self, "producer_options", texts)
+
+    @property
+    def _name(self) -> str:
+        return f"KafkaSink {self.topic!r}" if self.topic else "KafkaSink"
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return {name: str(value) for name, value in self.producer_options.items()}
+
+    @property
+    def transaction_timeout_s(self) -> float:
+        """The transaction timeout in seconds."""
+        return seconds(self.transaction_timeout, f"{self._name}: transaction_timeout")
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether rows go through transactions."""
+        return self.delivery_guarantee == "exactly-once"
+
+    def __repr__(self) -> str:
+        shown = {name: options.shown(name, value) for name, value in self._options.items()}
+        return (
+            f"KafkaSink(bootstrap_servers={self.bootstrap_servers!r}, topic={self.topic!r}, "
+            f"delivery_guarantee={self.delivery_guarantee!r}, "
+            f"transactional_id_prefix={self.transactional_id_prefix!r}, "
+            f"transaction_timeout={self.transaction_timeout!r}, producer_options={shown!r})"
+        )
+
+    @property
+    def way(self) -> SinkWay:
+        """See `TwoPhaseCommitSink`."""
+        return SinkWay.TWO_PHASE_COMMIT if self.exactly_once else SinkWay.NONE
+
+    def describe(self) -> str:
+        """See `TwoPhaseCommitSink`."""
+        return f"Kafka topic {self.topic}" if self.topic else "Kafka, the topic of each row"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`. Key and value come first, then what is there of the rest."""
+        found = {self._checked(column): column for column in schema}
+        if len(found) < len(schema):
+            raise ConfigurationError(
+                f"{self._name}: two columns differ in upper and lower case only: "
+                f"{', '.join(column.name for column in schema)}; drop one"
+            )
+        needed = ["value"] if self.topic else ["value", "topic"]
+        for name in needed:
+            if name not in found:
+                why = " because the sink has no topic=" if name == "topic" else ""
+                raise ConfigurationError(
+                    f"{self._name}: the column `{name}` is missing{why}; the columns are "
+                    f"{', '.join(column.name for column in schema) or 'none'}. Select it, e.g. "
+                    f'df.selectExpr("... AS {name}")'
+                )
+        expressions = [
+            "CAST(NULL AS BINARY) AS key"
+            if "key" not in found
+            else _COLUMNS["key"][1].format(quoted(found["key"].name)),
+            _COLUMNS["value"][1].format(quoted(found["value"].name)),
+        ]
+        for name in ("topic", "partition", "headers"):
+            # As in Spark's own sink, the sink's topic wins over the rows'.
+            if name in found and not (name == "topic" and self.topic):
+                expressions.append(_COLUMNS[name][1].format(quoted(found[name].name)))
+        return expressions
+
+    def _checked(self, column: Column) -> str:
+        """Return the name as the table has it, for a column of a type that is allowed."""
+        name = column.name.lower()
+        if name not in _COLUMNS:
+            raise ConfigurationError(
+                f"{self._name}: the column `{column.name}` ({column.type}) is none of those that a "
+                f"Kafka sink takes ({', '.join(_COLUMNS)}); drop it, or put it into `value`, e.g. "
+                'df.selectExpr("to_json(struct(*)) AS value")'
+            )
+        allowed = _COLUMNS[name][0]
+        base = column.type.split(" collate ")[0]
+        if base not in allowed and not (name == "key" and base == "void"):
+            cast = "to_json(...)" if name in ("key", "value") else f"CAST(... AS {allowed[0]})"
+            raise ConfigurationError(
+                f"{self._name}: the column `{column.name}` has the type {column.type}, and allowed "
+                f"is {' or '.join(allowed)}; convert it, e.g. with {cast}"
+            )
+        return name
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """See `TwoPhaseCommitSink`: a transaction must outlive a checkpoint interval."""
+        timeout_s, interval_s = self.transaction_timeout_s, context.checkpoint_interval_s
+        if self.exactly_once and timeout_s <= interval_s:
+            raise ConfigurationError(
+                f"sink `{context.sink_uid}`: transaction timeout {timeout_s:g}s is not above "
+                f"checkpoint interval {interval_s:g}s; raise transaction_timeout above "
+                f"{interval_s:g}s"
+            )
+
+    def create_writer(self, context: WriterContext) -> KafkaWriter:
+        """See `TwoPhaseCommitSink`. Cheap: the first row takes a producer."""
+        config = self.producer_settings(f"sink `{context.sink_uid}`")
+
+        def pool(by_row: bool) -> ProducerPool:
+            prefix = self.transactional_id_prefix if self.exactly_once else None
+            return pool_for(
+                PoolKey(
+                    config=config,
+                    prefix=capped(prefix) if prefix is not None else None,
+                    owner=owner(context.job_id, context.sink_uid),
+                    generation=context.generation,
+                    by_row=by_row,
+                )
+            )
+
+        return KafkaWriter(context, config, pool)
+
+    def producer_settings(self, name: str) -> ProducerConfig:
+        """Return what every producer of this sink is made from; `name` names it in errors."""
+        settings = options.producer_settings(self.bootstrap_servers, self._options)
+        settings.setdefault("client.id", "tidemark")
+        timeout = settings.get("message.timeout.ms") or settings["delivery.timeout.ms"]
+        # librdkafka gives a row up by itself before that.
+        stall_timeout_s = int(timeout) / 1000 + 10 if timeout.isdigit() else 130.0
+        if self.exactly_once:
+            limit_ms = int(self.transaction_timeout_s * 1000)
+            settings["transaction.timeout.ms"] = str(limit_ms)
+            # The statistics are the only place where librdkafka tells the producer id.
+            settings["statistics.interval.ms"] = "50"
+            if timeout.isdigit() and "message.timeout.ms" in settings:
+                settings["message.timeout.ms"] = str(min(int(timeout), limit_ms))
+        return ProducerConfig(
+            sink=name,
+            topic=self.topic,
+            settings=tuple(sorted(settings.items())),
+            stall_timeout_s=stall_timeout_s,
+        )
+
+    def create_committer(self, context: SinkContext) -> KafkaCommitter:
+        """See `TwoPhaseCommitSink`."""
+        from tidemark.sinks.kafka.committer import KafkaCommitter
+
+        return KafkaCommitter(self, context)
+
+    def dump(self, committable: KafkaCommittable) -> bytes:
+        """See `TwoPhaseCommitSink`."""
+        return dump(committable)
+
+    def load(self, data: bytes) -> KafkaCommittable:
+        """See `TwoPhaseCommitSink`."""
+        return load(data)

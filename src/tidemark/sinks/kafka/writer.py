@@ -1,0 +1,90 @@
+"""One attempt of one task: Arrow batches into one transaction, flushed and left open.
+
+The failpoints here: `transaction-begun` (the broker holds some rows of an open transaction) and
+`transaction-flushed` (it holds them all, and nobody has been told).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from tidemark.contracts.sink import WriterContext
+from tidemark.model import failpoints
+from tidemark.sinks.kafka.committable import KafkaCommittable
+from tidemark.sinks.kafka.producer import ProducerConfig, flush
+from tidemark.sinks.kafka.producer_pool import Lease, ProducerPool
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ABORT_TIMEOUT_S = 2.0
+
+
+class KafkaWriter:
+    """See `CommittingWriter`. Without rows it takes no producer and begins no transaction: the end
+    of an empty transaction is an error at the broker."""
+
+    def __init__(
+        self,
+        context: WriterContext,
+        config: ProducerConfig,
+        pool: Callable[[bool], ProducerPool],
+    ) -> None:
+        self._context = context
+        self._config = config
+        self._pool_for = pool
+        self._pool: ProducerPool | None = None
+        self._lease: Lease | None = None
+        self._open_at_broker = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `CommittingWriter`."""
+        if batch.num_rows == 0:
+            return
+        if self._lease is None:
+            names = set(batch.schema.names)
+            self._pool = self._pool_for(bool(names & {"topic", "headers"}))
+            self._lease = self._pool.take(self._context.epoch, self._context.settled_epoch)
+            self._lease.producer.begin()
+        self._lease.producer.produce(batch)
+        self._acknowledged()
+
+    def prepare_commit(self) -> Sequence[KafkaCommittable]:
+        """See `CommittingWriter`."""
+        lease, pool = self._lease, self._pool
+        if lease is None or pool is None:
+            return []
+        flush(lease.producer, self._config, self._acknowledged)
+        rows = {topic: dict(counts) for topic, counts in lease.producer.rows.items() if counts}
+        self._lease = None
+        if lease.identity is None:
+            pool.give_back(lease)
+            failpoints.reached("transaction-flushed")
+            return []
+        pool.discard(lease, self._context.settled_epoch)
+        failpoints.reached("transaction-flushed")
+        return [
+            KafkaCommittable(
+                transactional_id=lease.transactional_id,
+                producer_id=lease.identity.producer_id,
+                producer_epoch=lease.identity.epoch,
+                rows=rows,
+            )
+        ]
+
+    def abort(self) -> None:
+        """See `CommittingWriter`. After `prepare_commit` the transaction stays open: the driver
+        finds it by its id and aborts it."""
+        lease, self._lease = self._lease, None
+        if lease is None or self._pool is None:
+            return
+        with contextlib.suppress(Exception):
+            lease.producer.abort(_ABORT_TIMEOUT_S)
+        self._pool.discard(lease, self._context.settled_epoch)
+
+    def _acknowledged(self) -> None:
+        if not self._open_at_broker and self._lease and self._lease.producer.acknowledged:
+            self._open_at_broker = True
+            failpoints.reached("transaction-begun")
