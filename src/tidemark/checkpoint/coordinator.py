@@ -288,8 +288,11 @@ class Coordinator:
     def _abort_older(self) -> None:
         assert self._commits is not None
         procedures.check_fence(self._store, self.generation)
-        with self._committing:
-            self._commits.abort_all_lingering(self.generation)
+        try:
+            with self._committing:
+                self._commits.abort_all_lingering(self.generation)
+        except TidemarkError as error:  # a system is away: nothing depends on this round
+            log.warning("lingering transactions could not be aborted, will try again: %s", error)
 
     def fail(self, error: BaseException) -> None:
         """Stop this run: nothing more is stored or committed, and `finish` raises `error`."""
