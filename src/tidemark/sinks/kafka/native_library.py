@@ -157,6 +157,46 @@ def _self_test(library: Any) -> None:
         library.destroy(client)
 
 
+class _Partition(ctypes.Structure):
+    _fields_ = [
+        ("id", ctypes.c_int32),
+        ("err", _I),
+        ("leader", ctypes.c_int32),
+        ("replica_count", _I),
+        ("replicas", _P),
+        ("in_sync_count", _I),
+        ("in_sync", _P),
+    ]
+
+
+class _Topic(ctypes.Structure):
+    _fields_ = [
+        ("name", _S),
+        ("partition_count", _I),
+        ("partitions", ctypes.POINTER(_Partition)),
+        ("err", _I),
+    ]
+
+
+class _Metadata(ctypes.Structure):
+    _fields_ = [
+        ("broker_count", _I),
+        ("brokers", _P),
+        ("topic_count", _I),
+        ("topics", ctypes.POINTER(_Topic)),
+    ]
+
+
+def leaders(metadata: int | None) -> dict[int, int]:
+    """Return the leader (-1: none) of each partition of the one topic in an
+    ``rd_kafka_metadata``; {} if the topic is not known."""
+    found = _Metadata.from_address(metadata) if metadata else None
+    if found is None or found.topic_count != 1 or found.topics[0].err:
+        return {}
+    topic = found.topics[0]
+    return {p.id: p.leader for p in topic.partitions[: topic.partition_count]}
+
+
 def message_at(pointer: int) -> Any:
     """Return the ``rd_kafka_message_t`` at an address, as a record that is valid with its event."""
     memory: Any = (ctypes.c_char * MESSAGE.itemsize).from_address(pointer)

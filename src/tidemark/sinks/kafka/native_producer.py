@@ -1,7 +1,8 @@
 """The fast producer: whole Arrow columns go to librdkafka in one C call, no Python object per row.
 
 Delivery reports come as events, one per answer of the broker and with a count, so that every row's
-acknowledgement is counted at no cost per row. Queue-full keeps the order: ``produce_batch`` refuses
+acknowledgement is counted at no cost per row. Rows are grouped by partition first
+(`partitioner.py`). Queue-full keeps the order: ``produce_batch`` refuses
 all messages after the first for which the queue had no room, so the rest is sent again from there.
 """
 
@@ -16,6 +17,7 @@ import numpy as np
 
 from tidemark.model.errors import TidemarkError, WriteRefusedError
 from tidemark.sinks.kafka import native_library as c
+from tidemark.sinks.kafka.partitioner import Partitioner, layout
 from tidemark.sinks.kafka.producer import (
     TOO_LARGE_REMEDY,
     ProducerConfig,
@@ -50,6 +52,7 @@ class NativeProducer:
         self._failure: tuple[int, int] | None = None  # rows, first error code
         self._identity: ProducerIdentity | None = None
         self._messages = np.zeros(0, c.MESSAGE)
+        self._partitioner: Partitioner | None = None
         self._client = self._new_client()
         self._queue = library.queue_get_main(self._client)
         # Asks for the topic's metadata at once: the first row finds its leader known.
@@ -72,7 +75,6 @@ class NativeProducer:
     def init_transactions(self, timeout_s: float) -> ProducerIdentity:
         """See `producer.Producer`."""
         deadline = time.monotonic() + timeout_s
-        self._connect(timeout_s)
         self._check(self._library.init_transactions(self._client, int(timeout_s * 1000)))
         while self._identity is None:
             self._serve(wait_ms=10)
@@ -80,8 +82,8 @@ class NativeProducer:
                 raise WriteRefusedError(f"{self._config.sink}: no producer id in {timeout_s:g} s")
         return self._identity
 
-    def _connect(self, timeout_s: float) -> None:
-        """Wait for a connection: init_transactions sleeps 500 ms if there is none yet.
+    def connect(self, timeout_s: float) -> None:
+        """See `producer.Producer`. init_transactions would sleep 500 ms without a connection.
 
         The first question is answered over the bootstrap connection, which is then let go; the
         second one needs a connection that stays.
@@ -96,7 +98,12 @@ class NativeProducer:
                     f"{self._config.sink}: no broker has answered within {timeout_s:g} s: "
                     f"{self._text(code)}"
                 )
+            leaders = c.leaders(metadata.value)
             self._library.metadata_destroy(metadata)
+        # Another partitioner in producer_options is left to librdkafka, and so is an unknown topic.
+        if leaders and dict(self._config.settings).get("partitioner") == "murmur2_random":
+            available = [partition for partition, leader in leaders.items() if leader >= 0]
+            self._partitioner = Partitioner(len(leaders), available)
 
     def begin(self) -> None:
         """See `producer.Producer`."""
@@ -114,46 +121,53 @@ class NativeProducer:
 
     def produce(self, batch: pa.RecordBatch) -> None:
         """See `producer.Producer`."""
-        count = batch.num_rows
-        if len(self._messages) < count:
-            self._messages = np.zeros(count, c.MESSAGE)
-        messages = self._messages[:count]
-        # Holds the arrays whose buffers the messages point into, until they are copied.
-        columns = [
-            _point_into(batch.column(0), messages, "key"),
-            _point_into(batch.column(1), messages, "value"),
-        ]
-        flags = c.COPY
-        if batch.num_columns > 2:
-            messages["partition"] = self._partitions(batch.column(2))
-            flags |= c.MESSAGE_PARTITION
-        start, progress = 0, Progress(self, self._config)
+        key, value = _binary(batch.column(0)), _binary(batch.column(1))
+        partitions = self._partitions(key, batch.column(2) if batch.num_columns > 2 else None)
+        order, groups = _grouped(partitions)
+        if len(self._messages) < batch.num_rows:
+            self._messages = np.zeros(batch.num_rows, c.MESSAGE)
+        messages = self._messages[: batch.num_rows]
+        _point_into(key, messages, "key", order)
+        _point_into(value, messages, "value", order)
+        # `key` and `value` own the bytes that the messages point to, until librdkafka has a copy.
+        for partition, start, end in groups:
+            self._enqueue(partition, messages[start:end])
+        self.serve(0)
+
+    def _enqueue(self, partition: int, messages: Any) -> None:
+        """Hand over messages for one partition, or `c.UNASSIGNED`, in order."""
+        progress = Progress(self, self._config)
         while True:
-            left = count - start
-            address = messages.ctypes.data + start * c.MESSAGE.itemsize
-            accepted = self._library.produce_batch(self._topic, c.UNASSIGNED, flags, address, left)
+            accepted = self._library.produce_batch(
+                self._topic, partition, c.COPY, messages.ctypes.data, len(messages)
+            )
             self.sent += accepted
-            if accepted == left:
-                break
-            self._check_refused(messages[start:], accepted)
-            start += accepted
+            if accepted == len(messages):
+                return
+            self._check_refused(messages, accepted)
+            messages = messages[accepted:]
             self._serve(wait_ms=5)
             self._raise_failure()
             progress.check()
-        del columns
-        self.serve(0)
 
-    def _partitions(self, column: pa.Array) -> Any:
-        partitions = column.fill_null(c.UNASSIGNED).to_numpy(zero_copy_only=False)
-        bad = (partitions < 0) & column.is_valid().to_numpy(zero_copy_only=False)
+    def _partitions(self, key: pa.Array, column: pa.Array | None) -> Any:
+        """Return each row's partition: the column's, else by the key; `c.UNASSIGNED` leaves it to
+        librdkafka."""
+        chosen = self._partitioner.of(key) if self._partitioner else None
+        if chosen is None:
+            chosen = np.full(len(key), c.UNASSIGNED, np.int32)
+        if column is None:
+            return chosen
+        given = column.fill_null(0).to_numpy(zero_copy_only=False)
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        bad = (given < 0) & valid
         if bad.any():
-            value = int(partitions[bad][0])
             raise refused(
                 self._config, None, int(bad.sum()),
-                f"the column `partition` is {value}; give a partition from 0, or null to have it "
-                "chosen by the key",
+                f"the column `partition` is {int(given[bad][0])}; give a partition from 0, or null "
+                "to have it chosen by the key",
             )  # fmt: skip
-        return partitions
+        return np.where(valid, given, chosen)
 
     def _check_refused(self, messages: Any, accepted: int) -> None:
         """Return if all from `accepted` on were refused because the queue is full."""
@@ -255,32 +269,39 @@ class NativeProducer:
             raise WriteRefusedError(f"{self._config.sink}: {text}")
 
 
-def _point_into(column: pa.Array, messages: Any, field: str) -> pa.Array:
-    """Set each message's `field` and its length to where the row's bytes lie in the Arrow buffers.
-
-    Returns the array that owns them. A null gets a null pointer, an empty value another one.
-    """
+def _binary(column: pa.Array) -> pa.Array:
     import pyarrow as pa
 
-    if not (pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)):
-        column = column.cast(pa.large_binary() if "large" in str(column.type) else pa.binary())
-    wide = pa.types.is_large_binary(column.type)
-    _, offsets_buffer, data = column.buffers()
-    count = len(column)
-    if offsets_buffer is None or count == 0:
-        offsets = np.zeros(count + 1, np.int64)
-    else:
-        offsets = np.frombuffer(
-            offsets_buffer,
-            dtype=np.int64 if wide else np.int32,
-            count=count + 1,
-            offset=column.offset * (8 if wide else 4),
-        )
-    address = data.address if data is not None and data.address else _EMPTY_ADDRESS
-    np.add(offsets[:-1], np.int64(address), out=messages[field], casting="unsafe")
-    np.subtract(offsets[1:], offsets[:-1], out=messages[f"{field}_len"], casting="unsafe")
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return column
+    return column.cast(pa.large_binary() if "large" in str(column.type) else pa.binary())
+
+
+def _grouped(partitions: Any) -> tuple[Any | None, list[tuple[int, int, int]]]:
+    """Return the order that brings each partition's rows together and keeps them in turn (None: as
+    they are), and (partition, start, end) of each group in that order."""
+    count = len(partitions)
+    if (partitions == partitions[0]).all():
+        return None, [(int(partitions[0]), 0, count)]
+    if partitions.max() < 2**15:
+        partitions = partitions.astype(np.int16)  # sorted by radix
+    order = np.argsort(partitions, kind="stable")
+    ordered = partitions[order]
+    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()]
+    ends = [*starts[1:], count]
+    return order, [(int(ordered[s]), s, e) for s, e in zip(starts, ends, strict=True)]
+
+
+def _point_into(column: pa.Array, messages: Any, field: str, order: Any | None) -> None:
+    """Set each message's `field` and its length to where the row's bytes lie in the Arrow buffers.
+
+    A null gets a null pointer, an empty value another one.
+    """
+    starts, lengths, data = layout(column)
+    addresses = starts + (data.ctypes.data if len(data) else _EMPTY_ADDRESS)
     if column.null_count:
         null = column.is_null().to_numpy(zero_copy_only=False)
-        messages[field][null] = 0
-        messages[f"{field}_len"][null] = 0
-    return column
+        addresses[null] = 0
+        lengths[null] = 0
+    messages[field] = addresses if order is None else addresses[order]
+    messages[f"{field}_len"] = lengths if order is None else lengths[order]

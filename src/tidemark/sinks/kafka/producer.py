@@ -50,6 +50,10 @@ class Producer(Protocol):
     acknowledged: int
     rows: Rows
 
+    def connect(self, timeout_s: float) -> None:
+        """Find the brokers and the topic's partitions; raises WriteRefusedError if none answers."""
+        ...
+
     def init_transactions(self, timeout_s: float) -> ProducerIdentity:
         """Fence what had this transactional id, and return the identity given by the broker."""
         ...

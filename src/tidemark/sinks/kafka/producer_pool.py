@@ -141,10 +141,17 @@ class ProducerPool:
 
     def _make(self, settled_epoch: int) -> Lease:
         if self._key.prefix is None:
-            return Lease(_producer(self._key, None))
+            producer = _producer(self._key, None)
+            try:
+                producer.connect(INIT_TIMEOUT_S)
+            except BaseException:
+                self._do(producer.close)
+                raise
+            return Lease(producer)
         slot = self._settled_slot(settled_epoch)
         producer = _producer(self._key, slot.transactional_id)
         try:
+            producer.connect(INIT_TIMEOUT_S)
             identity = producer.init_transactions(INIT_TIMEOUT_S)
         except BaseException:
             self._do(producer.close)

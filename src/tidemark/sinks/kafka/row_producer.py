@@ -44,12 +44,15 @@ class RowProducer:
         except confluent_kafka.KafkaException as error:
             raise TidemarkError(f"{config.sink}: {error.args[0].str()}") from error
 
-    def init_transactions(self, timeout_s: float) -> ProducerIdentity:
+    def connect(self, timeout_s: float) -> None:
         """See `producer.Producer`."""
-        deadline = time.monotonic() + timeout_s
         # Twice, as in the native producer: without a lasting connection, init_transactions sleeps.
         for _ in range(2):
             self._call(self._client.list_topics, self._config.topic, timeout_s)
+
+    def init_transactions(self, timeout_s: float) -> ProducerIdentity:
+        """See `producer.Producer`."""
+        deadline = time.monotonic() + timeout_s
         self._call(self._client.init_transactions, timeout_s)
         while self._identity is None:
             self._client.poll(0.01)
