@@ -1,0 +1,214 @@
+"""What the demo feeds a job, what must come out of it, and readers of what did.
+
+The expectation owes nothing to the job: the generator's pure function gives the rows, pandas counts
+them, and a rule of its own says which windows are closed. Times are whole seconds since 1970.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import tempfile
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+
+import tidemark as tm
+from tidemark.runtime.datagen import rows
+
+WINDOW_S = 10
+WATERMARK_DELAY_S = 10
+SECONDS_PER_EPOCH = 20
+PARTITIONS = 4
+
+Count = tuple[int, str, int]
+"""One row that a job writes: window's start, user, clicks."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One sink, from a reader's side. `visible` is quick, for a progress bar; `read` reads all."""
+
+    name: str
+    visible: Callable[[], int]
+    read: Callable[[], Counter[Count]]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A job, its program and environment, its outputs, and the rows that each of them must hold."""
+
+    job: str
+    program: Path
+    environment: dict[str, str]
+    outputs: list[Output]
+    expected: Counter[Count]
+    clicks: int
+    close: Callable[[], None] = field(default=lambda: None)
+
+
+def embedded(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
+    """Write the input of `clicks_embedded.py`; one file and as many generated rows an epoch."""
+    logged = _clicks(epochs, rows_per_epoch, seed=1)
+    generated = _clicks(epochs, rows_per_epoch, seed=0)  # the program's own source, row by row
+    for epoch in range(epochs):
+        _write_file(directory, epoch, logged.slice(epoch * rows_per_epoch, rows_per_epoch))
+    database, files = directory / "clicks.db", directory / "per-user"
+    return Workload(
+        "clicks",
+        Path(__file__).with_name("clicks_embedded.py"),
+        {
+            "CLICKS_DIRECTORY": str(directory),
+            "CLICKS_EPOCHS": str(epochs),
+            "CLICKS_ROWS_PER_EPOCH": str(rows_per_epoch),
+        },
+        [
+            Output("SQLite", lambda: _sqlite_visible(database), lambda: _sqlite_read(database)),
+            Output("Parquet files", lambda: _files_visible(files), lambda: _files_read(files)),
+        ],
+        _expected([logged, generated]),
+        2 * epochs * rows_per_epoch,
+    )
+
+
+def kafka(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
+    """Start a broker, and fill the input topic of `clicks_kafka.py`; `close` stops the broker."""
+    from examples.kafka_topics import CommittedReader, make_topics, produce_clicks
+    from tidemark.dev.kafka import LocalKafka
+
+    clicks = _clicks(epochs, rows_per_epoch, seed=0)
+    broker = LocalKafka()
+    broker.start()
+    try:
+        servers = broker.bootstrap_servers
+        make_topics(servers, ["clicks", "clicks-per-user"], PARTITIONS)
+        produce_clicks(servers, "clicks", clicks, PARTITIONS)
+        reader = CommittedReader(servers, "clicks-per-user", PARTITIONS)
+    except BaseException:
+        broker.stop()
+        raise
+
+    def close() -> None:
+        reader.close()
+        broker.stop()
+
+    def read() -> Counter[Count]:
+        with closing(CommittedReader(servers, "clicks-per-user", PARTITIONS)) as fresh:
+            return Counter(
+                (_seconds(json.loads(value)["start"]), key.decode(), json.loads(value)["count"])
+                for key, value in fresh.read_all()
+            )
+
+    return Workload(
+        "clicks-kafka",
+        Path(__file__).with_name("clicks_kafka.py"),
+        {
+            "CLICKS_DIRECTORY": str(directory),
+            "CLICKS_SERVERS": servers,
+            "CLICKS_ENDING": "latest",
+            "CLICKS_ROWS_PER_EPOCH": str(rows_per_epoch),
+        },
+        [Output("Kafka topic", reader.visible, read)],
+        _expected([clicks]),
+        epochs * rows_per_epoch,
+        close,
+    )
+
+
+def _clicks(epochs: int, rows_per_epoch: int, seed: int) -> pa.RecordBatch:
+    source = tm.DatagenSource(rows_per_second=rows_per_epoch // SECONDS_PER_EPOCH, seed=seed)
+    return rows(source.reader().options, 0, epochs * rows_per_epoch)
+
+
+def _write_file(directory: Path, epoch: int, clicks: pa.RecordBatch) -> None:
+    """Write one JSON file, whole from the start, and older than the next: Spark takes the oldest.
+
+    One epoch takes one file, so that both sources last until the end of the run.
+    """
+    (directory / "input").mkdir(parents=True, exist_ok=True)
+    text = pc.strftime(clicks.column("timestamp"), format="%Y-%m-%dT%H:%M:%SZ")
+    lines = [
+        json.dumps({"timestamp": at, "user": user, "page": page}) + "\n"
+        for at, user, page in zip(
+            text.to_pylist(),
+            clicks.column("user").to_pylist(),
+            clicks.column("page").to_pylist(),
+            strict=True,
+        )
+    ]
+    path = directory / "input" / f"clicks-{epoch:05d}.json"
+    with tempfile.NamedTemporaryFile("w", dir=directory, delete=False) as file:
+        file.writelines(lines)
+    written = 1_700_000_000 + epoch
+    os.utime(file.name, (written, written))
+    Path(file.name).rename(path)
+
+
+def _expected(streams: list[pa.RecordBatch]) -> Counter[Count]:
+    """Count clicks per window and user, in the windows that the end of the input closes.
+
+    A window's counts appear when the watermark has passed its end: the latest timestamp less the
+    delay, of the slowest stream. So the input goes on beyond the last window that counts here.
+    """
+    frames = [stream.select(["timestamp", "user"]).to_pandas() for stream in streams]
+    watermark = min(f["timestamp"].max().timestamp() for f in frames) - WATERMARK_DELAY_S
+    counts: Counter[Count] = Counter()
+    both: dict[tuple[int, str], int] = {}
+    for frame in frames:
+        start = frame["timestamp"].dt.floor(f"{WINDOW_S}s")
+        for (window, user), clicks in frame.groupby([start, "user"]).size().items():
+            key = (int(window.timestamp()), user)
+            both[key] = both.get(key, 0) + int(clicks)
+    for (window, user), clicks in both.items():
+        if window + WINDOW_S <= watermark:
+            counts[window, user, clicks] += 1
+    return counts
+
+
+# --- reading the outputs
+
+
+def _sqlite(database: Path, query: str) -> list[Any]:
+    if not database.exists():
+        return []
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=30)) as connection:
+        try:
+            return connection.execute(query).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return []
+            raise
+
+
+def _sqlite_visible(database: Path) -> int:
+    found = _sqlite(database, "SELECT count(*) FROM per_user")
+    return int(found[0][0]) if found else 0
+
+
+def _sqlite_read(database: Path) -> Counter[Count]:
+    query = "SELECT CAST(strftime('%s', substr(window_start, 1, 19)) AS INT), user, count"
+    return Counter(_sqlite(database, f"{query} FROM per_user"))
+
+
+def _files_visible(directory: Path) -> int:
+    return int(ds.dataset(directory).count_rows()) if directory.exists() else 0
+
+
+def _files_read(directory: Path) -> Counter[Count]:
+    table = ds.dataset(directory).to_table()
+    starts = [int(at.timestamp()) for at in table.column("window_start").to_pylist()]
+    users, counts = table.column("user").to_pylist(), table.column("count").to_pylist()
+    return Counter(zip(starts, users, counts, strict=True))
+
+
+def _seconds(iso: str) -> int:
+    return int(datetime.fromisoformat(iso.replace("Z", "+00:00")).timestamp())

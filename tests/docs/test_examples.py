@@ -1,0 +1,96 @@
+"""The demo, small, as a user starts it: real jobs, real kills, and its table read from its output.
+
+Then its sinks are damaged by hand, to see that the table and the exit code do not always say 0.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from examples import demo, workload
+
+from tidemark.model.guarantee import Guarantee
+from tidemark.operations.explain import explain
+
+ROOT = Path(demo.__file__).parents[1]
+EPOCHS, ROWS_PER_EPOCH = 8, 400
+
+
+def run_demo(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "examples.demo", "--directory", str(directory)),
+            *("--epochs", str(EPOCHS), "--rows-per-epoch", str(ROWS_PER_EPOCH), *arguments),
+        ],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=540,
+    )
+
+
+def table(output: str) -> dict[str, list[int]]:
+    """Return sink -> expected, visible, lost, duplicated, clicks."""
+    rows = [line.strip("│ ").split("│") for line in output.splitlines() if line.startswith("│")]
+    return {row[0].strip(): [int(cell.replace(",", "")) for cell in row[1:]] for row in rows}
+
+
+def test_the_embedded_demo_loses_and_doubles_nothing_and_would_say_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = tmp_path / "demo"
+    finished = run_demo(directory)
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    found = table(finished.stdout)
+    assert list(found) == ["SQLite", "Parquet files"]
+    expected, visible, lost, duplicated, clicks = found["SQLite"]
+    assert found["Parquet files"] == found["SQLite"]
+    assert visible == expected
+    assert (lost, duplicated) == (0, 0)
+    # All but the last few windows: each stream has 20 s an epoch, two windows and the delay less.
+    all_clicks = 2 * EPOCHS * ROWS_PER_EPOCH
+    assert all_clicks * 0.75 < clicks < all_clicks
+    assert expected > 1000
+    assert finished.stdout.count("kill -9 of driver") == 2
+    checkpoint = directory / "checkpoints" / "clicks"
+    assert str(checkpoint) in finished.stdout
+    assert (checkpoint / "spark" / "commits").is_dir()
+
+    # Take a row from one sink and add a copy of a file to the other; the demo's own report tells.
+    with sqlite3.connect(directory / "clicks.db") as database:
+        database.execute("DELETE FROM per_user WHERE rowid = (SELECT max(rowid) FROM per_user)")
+    database.close()
+    file = max((directory / "per-user").glob("part-*.parquet"), key=lambda p: p.stat().st_size)
+    shutil.copy(file, file.with_name("part-again.parquet"))
+    again = workload.embedded(directory, EPOCHS, ROWS_PER_EPOCH)
+    capsys.readouterr()
+    demo.console.width = 200
+    assert demo.report(again, directory, 2) == 1
+    damaged = table(capsys.readouterr().out)
+    assert damaged["SQLite"][:4] == [expected, expected - 1, 1, 0]
+    _, visible, lost, duplicated, _ = damaged["Parquet files"]
+    assert lost == 0
+    assert duplicated == visible - expected > 0
+
+
+def test_the_demo_refuses_a_directory_that_is_in_use(tmp_path: Path) -> None:
+    (tmp_path / "something").touch()
+    finished = run_demo(tmp_path)
+    assert finished.returncode == 2
+    assert "not empty" in finished.stdout
+
+
+def test_both_examples_are_exactly_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLICKS_DIRECTORY", str(tmp_path))
+    for program in ("clicks_embedded.py", "clicks_kafka.py"):
+        reports = explain(ROOT / "examples" / program)
+        assert reports
+        for report in reports.values():
+            assert report.guarantee is Guarantee.EXACTLY_ONCE, str(report)
