@@ -1,0 +1,311 @@
+"""One driver's life: its Spark query, its commit thread, its sweeper and its end.
+
+The protocol's steps are those of `tidemark.protocol.procedures`, run by `replay.stepwise`; what the
+coordinator does around them (who waits for what, what happens at the end) is told here once more in
+small. Threads are generators: they yield before each step that the outside could see, `None` when
+they can go on and a predicate when they wait for it. Python, JVM and tasks die and sleep together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidemark.model.errors import CommitFailedError, TidemarkError
+from tidemark.protocol import procedures
+from tidemark.protocol.points import Point
+
+from .replay import Call, stepwise
+from .world import SparkFailedError, Transaction, World
+
+WRITES = {
+    "claim_generation", "forget_generations", "seal", "write_prepared", "write_committed",
+    "void_decision", "void_plan",
+}  # fmt: skip
+Wait = Callable[[], bool] | None
+Steps = Generator[Wait, None, Any]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """The parts of the protocol that `planted_bugs.py` can replace; the defaults are the real ones.
+
+    `reusable(last_used, settled)`: may an id last used in epoch `last_used` be used again;
+    `is_decided(world, epoch)`: what the commit thread takes for the decision;
+    `settle_own` is also given the epochs that the driver knows to be stored and uncommitted;
+    `seen_before(world, uid, epoch)`: whether a task leaves out an epoch as written already;
+    `execute`: replaces the execution of a port call, if it returns not None.
+    """
+
+    take_over: Callable[..., Any] = procedures.take_over
+    recover: Callable[..., Any] = procedures.recover
+    store_attempt: Callable[..., Any] = procedures.store_attempt
+    commit_attempt: Callable[..., Any] = procedures.commit_attempt
+    settle_own: Callable[..., Any] = lambda own, known, r, s: procedures.settle_own(own, r, s)
+    check_continuity: Callable[[int, int], None] = procedures.check_continuity
+    reusable: Callable[[int, int], bool] = lambda last_used, settled: last_used <= settled
+    is_decided: Callable[[World, int], bool] = lambda world, epoch: epoch in world.commits
+    seen_before: Callable[[World, str, int], bool] = lambda world, uid, epoch: False
+    execute: Callable[[World, Call], Any] = lambda world, call: None
+
+
+@dataclass(eq=False)
+class Thread:
+    """One thread of a driver; `at` holds the points it has passed since its last step."""
+
+    name: str
+    steps: Steps
+    waiting: Wait = None
+    done: bool = False
+    at: set[Point] = field(default_factory=set)
+
+    def ready(self) -> bool:
+        return not self.done and (self.waiting is None or self.waiting())
+
+
+class Driver:
+    """See the module's docstring. `reply` and `fail_task` are faults that the scheduler arms."""
+
+    def __init__(self, name: str, world: World, protocol: Protocol) -> None:
+        self.name = name
+        self.world = world
+        self.protocol = protocol
+        self.generation = 0
+        self.last_stored = self.last_committed = -1
+        self.uncommitted: list[int] = []
+        self.staged: dict[int, dict[str, list[Transaction]]] = {}
+        self.ids: dict[str, int] = {}
+        self.entered = -1
+        self.storing = False
+        self.ended = False
+        self.failure: Exception | None = None
+        self.stopped_by: Exception | None = None
+        self.finished = False
+        self.paused = False
+        self.calls: list[str] = []
+        self.reply: str | None = None
+        self.fail_task = False
+        self.stream = Thread("stream", self._stream())
+        self.committer: Thread | None = None
+        self.threads = [self.stream]
+
+    @property
+    def alive(self) -> bool:
+        return not self.finished
+
+    def step(self, thread: Thread) -> None:
+        """Let one thread take one step; an error ends the driver as it does in production."""
+        thread.at.clear()
+        self._now = thread
+        self.world.caller = self
+        try:
+            thread.waiting = next(thread.steps)
+        except StopIteration:
+            thread.done = True
+        except (TidemarkError, SparkFailedError) as error:
+            thread.done = True
+            self.world.check_stop(self, error)
+            self.stopped_by = self.stopped_by or error
+            if thread is not self.stream:
+                self.failure = error
+            self.stop()
+
+    def crash(self) -> set[Point]:
+        """kill -9 of everything; return the points it died at."""
+        self.finished = True
+        return {point for thread in self.threads for point in thread.at}
+
+    def stop(self) -> None:
+        """Begin the end: asked for, or because a thread has failed."""
+        if not any(t.name == "finish" for t in self.threads):
+            self.threads.append(Thread("finish", self._finish()))
+
+    def sweep(self) -> None:
+        """Let the periodic look for lingering transactions begin."""
+        if self.committer is not None and not any(t.name == "sweep" for t in self.threads):
+            self.threads.append(Thread("sweep", self._sweep()))
+
+    def _run(self, procedure: Callable[[Any, Any], Any]) -> Steps:
+        return stepwise(procedure, self.world.uids, self._execute, self._passed)
+
+    def _passed(self, point: Point) -> None:
+        self._now.at.add(point)
+
+    # --- the calls, with lost replies
+
+    def _execute(self, call: Call) -> Steps:
+        reply, self.reply = self.reply, None
+        self.calls.append(call.name)
+        replaced = self.protocol.execute(self.world, call)
+        if replaced is not None:
+            answer = replaced() if callable(replaced) else replaced
+        elif call.name in ("commit", "abort", "abort_lingering"):
+            answer = None
+            yield from self._execute_at_sink(call)
+            if reply == "repeat":
+                yield
+                yield from self._execute_at_sink(call)
+        elif reply == "late" and call.name in WRITES:
+            self.world.late.append((self, call))
+            raise CommitFailedError(f"{call} was given up, and will still arrive")
+        else:
+            answer = getattr(self.world, call.name)(*call.args)
+        if reply == "lost":
+            raise CommitFailedError(f"{call} was done, but its reply never came")
+        return answer
+
+    def _execute_at_sink(self, call: Call) -> Steps:
+        uid, *rest = call.args
+        sink = self.world.sinks[uid]
+        if call.name == "abort_lingering":
+            below, keep = rest[0], rest[1] if len(rest) > 1 else ()
+            targets = [t for t in sink.open() if t.generation < below and t not in keep]
+            act = self.world.abort
+        else:
+            targets = self.world.committables(uid, *rest)
+            act = self.world.commit if call.name == "commit" else self.world.abort
+        for i, transaction in enumerate(targets):
+            if i:
+                yield
+            self.world.caller = self
+            act(uid, transaction)
+
+    # --- the threads
+
+    def _stream(self) -> Steps:
+        """Spark's stream thread, after what `Coordinator.start` does before the query."""
+        p = self.protocol
+        yield
+        self.generation = yield from self._run(lambda records, _: p.take_over(records))
+        yield
+        decided = yield from self._run(lambda r, s: p.recover(self.generation, r, s))
+        self.last_stored = self.last_committed = decided
+        self.committer = Thread("commit", self._commit_loop())
+        self.threads.insert(0, self.committer)
+
+        world = self.world
+        yield
+        planned = max(world.offsets, default=-1)
+        yield
+        committed = world.latest_decision()
+        again = planned not in (committed, -1)  # it cannot tell that its newest plan is decided
+        epoch = planned if again else planned + 1
+        if epoch - 1 not in world.offsets and epoch > 0:
+            raise SparkFailedError(f"offsets/{epoch - 1} does not exist")
+        start = world.offsets.get(epoch - 1, 0)
+        end = world.offsets.get(epoch) if again else None
+        while True:
+            if end is None:
+                yield lambda start=start: world.available > start  # type: ignore[misc]
+                end = world.plan(epoch, start)
+            yield
+            yield from self._foreach_batch(epoch, tuple(range(start, end)))
+            yield
+            world.decide(epoch)
+            start, end, epoch = end, None, epoch + 1
+
+    def _foreach_batch(self, epoch: int, rows: tuple[int, ...]) -> Steps:
+        world, p = self.world, self.protocol
+        self.entered = epoch
+        self._passed(Point.EPOCH_STARTED)
+        p.check_continuity(epoch, self.last_stored)
+        settled = self.last_committed
+        self.staged[epoch] = {}
+        retried = False
+        for uid, sink in world.sinks.items():
+            written = self.staged[epoch][uid] = []
+            # Another attempt may split the rows another way: the plan is not deterministic.
+            parts = [rows[t :: world.setup.tasks] for t in range(world.setup.tasks)]
+            for part in parts if self.generation % 2 else [r[::-1] for r in reversed(parts)]:
+                if not part:
+                    continue
+                yield
+                if p.seen_before(world, uid, epoch):
+                    continue
+                if self.fail_task:
+                    self.fail_task, retried = False, True
+                    dead = sink.begin(self._take_id(uid, epoch, settled), epoch, self.generation)
+                    sink.write(dead, part)
+                    yield
+                transaction = sink.begin(self._take_id(uid, epoch, settled), epoch, self.generation)
+                yield
+                sink.write(transaction, part)
+                written.append(transaction)
+        yield lambda: bool(self.failure) or len(self.uncommitted) < world.setup.max_concurrent
+        if self.failure:
+            raise SparkFailedError("the coordinator has stopped")
+        self.storing = True
+        try:
+            yield from self._run(
+                lambda records, _: p.store_attempt(epoch, self.generation, records)
+            )
+            self.last_stored = epoch
+            if retried:
+                keep = tuple(
+                    t
+                    for e in (*self.uncommitted, epoch)
+                    for w in self.staged[e].values()
+                    for t in w
+                )
+                yield from self._run(lambda _, s: self._abort_lingering(s, keep))
+            self.uncommitted.append(epoch)
+        finally:
+            self.storing = False
+
+    def _take_id(self, uid: str, epoch: int, settled: int) -> str:
+        for id_, last_used in self.ids.items():
+            if (
+                id_.startswith(uid)
+                and last_used < epoch
+                and self.protocol.reusable(last_used, settled)
+            ):
+                break
+        else:
+            id_ = f"{uid}-{self.name}-{self.generation}-{len(self.ids)}"
+        self.ids[id_] = epoch
+        return id_
+
+    def _commit_loop(self) -> Steps:
+        while True:
+            yield lambda: bool(self.uncommitted) or self.ended
+            if not self.uncommitted:
+                return
+            epoch = self.uncommitted[0]
+            yield lambda epoch=epoch: self._decided(epoch) or self.ended  # type: ignore[misc]
+            if not self._decided(epoch):
+                return
+            yield from self._run(
+                lambda r, s, epoch=epoch: self.protocol.commit_attempt(epoch, self.generation, r, s)
+            )
+            self.last_committed = epoch
+            self.uncommitted.remove(epoch)
+
+    def _decided(self, epoch: int) -> bool:
+        return self.protocol.is_decided(self.world, epoch) or self.entered > epoch
+
+    def _sweep(self) -> Steps:
+        yield
+        yield from self._run(lambda r, _: procedures.check_fence(r, self.generation))
+        yield from self._run(lambda _, s: [s.abort_lingering(u, self.generation) for u in s.uids])
+        self.threads = [t for t in self.threads if t.name != "sweep"]
+
+    def _abort_lingering(self, sinks: Any, keep: tuple[Transaction, ...]) -> None:
+        for uid in sinks.uids:
+            sinks.abort_lingering(uid, self.generation + 1, keep)
+
+    def _finish(self) -> Steps:
+        """Spark's query ends first (Python code in it runs to its end), then what is left is
+        settled: not after a failure of the commit thread, where the next driver does it."""
+        yield lambda: not self.storing
+        self.stream.done = True
+        self.ended = True
+        if self.committer is not None:
+            yield lambda: self.committer is None or self.committer.done
+            if self.failure is None:
+                known = tuple(self.uncommitted)
+                yield from self._run(
+                    lambda r, s: self.protocol.settle_own(self.generation, known, r, s)
+                )
+                yield from self._run(lambda _, s: self._abort_lingering(s, ()))
+        self.finished = True

@@ -1,0 +1,173 @@
+"""Wrong protocols, each one small step from the real one. The checker must reject every one.
+
+A bug is a `Protocol` with one part replaced: a procedure, a rule of the sink's pool, or the
+execution of one call (`execute` returns a function to run in the call's place, None for "as is").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from types import FunctionType
+from typing import Any
+
+from tidemark.protocol import procedures
+from tidemark.protocol.points import Point
+from tidemark.protocol.states import Seal
+
+from .driver import Protocol
+from .replay import Call
+from .world import World
+
+RIGHT = Protocol()
+
+
+def _is_stored(world: World, epoch: int) -> bool:
+    return any(e == epoch for e, _ in world.stored)
+
+
+def _recover_aborting_the_last_decided(generation: int, records: Any, sinks: Any) -> Any:
+    """Takes the last epoch for undecided when no committed record says otherwise."""
+    latest = records.latest_decision()
+    record = records.epochs().get(latest)
+    if record is not None and record.committed is None:
+        for attempt in sorted(record.prepared):
+            yield from procedures.abort_attempt(latest, attempt, sinks)
+    return (yield from procedures.recover(generation, records, sinks))
+
+
+class _AllButLast:
+    def __init__(self, sinks: Any) -> None:
+        self._sinks = sinks
+        self.uids = sinks.uids[:-1]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sinks, name)
+
+
+def _commit_forgetting_a_sink(epoch: int, generation: int, records: Any, sinks: Any) -> Any:
+    return procedures.commit_attempt(epoch, generation, records, _AllButLast(sinks))
+
+
+def _commit_oldest_attempt(world: World, call: Call) -> Callable[[], None] | None:
+    """Commits the first stored attempt at the epoch, whoever's decision it was."""
+    if call.name != "commit":
+        return None
+    uid, epoch, _ = call.args
+    oldest = min(g for e, g in world.stored if e == epoch)
+
+    def commit() -> None:
+        for transaction in world.committables(uid, epoch, oldest):
+            world.commit(uid, transaction)
+
+    return commit
+
+
+def _no_seal(world: World, call: Call) -> Callable[[], Seal] | None:
+    return (lambda: call.args[2]) if call.name == "seal" else None
+
+
+def _commit_lingering(world: World, call: Call) -> Callable[[], None] | None:
+    if call.name != "abort_lingering":
+        return None
+
+    def commit() -> None:
+        for transaction in world.sinks[call.args[0]].open():
+            if transaction.generation < call.args[1]:
+                world.commit(call.args[0], transaction)
+
+    return commit
+
+
+def _recover_without_abort(generation: int, records: Any, sinks: Any) -> Any:
+    """Commits what is decided, and leaves what is not to the sweep that comes later."""
+    latest = records.latest_decision()
+    for epoch in procedures._unconfirmed(latest, records):
+        winner = procedures._winner(records.epochs()[epoch])
+        if winner is not None:
+            yield from procedures.commit_attempt(epoch, winner, records, sinks)
+    yield Point.RECOVERED
+    return latest
+
+
+def _store_unfenced(epoch: int, generation: int, records: Any) -> Any:
+    yield Point.PRE_COMMITTED
+    records.write_prepared(epoch, generation)
+    yield Point.PREPARED
+
+
+def _plans_kept(world: World, call: Call) -> Callable[[], int] | None:
+    return (lambda: -1) if call.name == "latest_plan" else None
+
+
+def _settle(epochs: Iterable[int], generation: int, records: Any, sinks: Any) -> Any:
+    """`settle_own` as it was first written: a COMMIT that it finds is left to others."""
+    latest = records.latest_decision()
+    for epoch in epochs:
+        if epoch <= latest:
+            yield from procedures.commit_attempt(epoch, generation, records, sinks)
+        elif records.seal(epoch, generation, Seal.ABORT) is Seal.ABORT:
+            yield from procedures.abort_attempt(epoch, generation, sinks)
+
+
+def _settle_known(generation: int, known: tuple[int, ...], records: Any, sinks: Any) -> Any:
+    return _settle(known, generation, records, sinks)
+
+
+def _settle_stored(generation: int, known: tuple[int, ...], records: Any, sinks: Any) -> Any:
+    stored = [
+        epoch
+        for epoch, record in records.epochs().items()
+        if generation in record.prepared and record.committed is None
+    ]
+    return _settle(stored, generation, records, sinks)
+
+
+def _commit_without_proof(epoch: int, generation: int, records: Any, sinks: Any) -> Any:
+    """`commit_attempt` as it was first written: believes a sink that has forgotten."""
+    yield Point.DECIDED
+    if records.seal(epoch, generation, Seal.COMMIT) is Seal.ABORT:
+        raise procedures.FencedError("aborted")
+    yield Point.SEALED
+    for uid in sinks.uids:
+        sinks.commit(uid, epoch, generation)
+        yield Point.SINK_COMMITTED
+    records.write_committed(epoch, generation)
+    yield Point.COMMITTED
+
+
+def _committing_by(commit_attempt: Callable[..., Any]) -> Protocol:
+    """The real protocol, also in its recovery, with another `commit_attempt`."""
+    names = {**vars(procedures), "commit_attempt": commit_attempt}
+    recover = FunctionType(procedures.recover.__code__, names)
+    return replace(RIGHT, commit_attempt=commit_attempt, recover=recover)
+
+
+PLANTED: dict[str, Protocol] = {
+    "commit before the decision": replace(RIGHT, is_decided=_is_stored),
+    "abort what was decided": replace(RIGHT, recover=_recover_aborting_the_last_decided),
+    "forget a sink": _committing_by(_commit_forgetting_a_sink),
+    "trust a batch id as a token after restart": replace(
+        RIGHT,
+        seen_before=lambda world, uid, epoch: any(
+            t.epoch == epoch and t.rows and (epoch, t.generation) in world.stored
+            for t in world.sinks[uid].transactions
+        ),
+    ),
+    "reuse an id while its outcome is open": replace(RIGHT, reusable=lambda used, settled: True),
+    "commit another generation's transactions": replace(RIGHT, execute=_commit_oldest_attempt),
+    "no seal": replace(RIGHT, execute=_no_seal),
+    "skip check_continuity": replace(RIGHT, check_continuity=lambda epoch, last: None),
+    "commit lingering transactions": replace(RIGHT, execute=_commit_lingering),
+    "write before recovery has aborted": replace(RIGHT, recover=_recover_without_abort),
+    "store without a look at the fence": replace(RIGHT, store_attempt=_store_unfenced),
+}
+"""Protocols that nobody wrote, but somebody could."""
+
+FIRST_VERSIONS: dict[str, Protocol] = {
+    "keep the plans beyond a void decision": replace(RIGHT, execute=_plans_kept),
+    "sweep at the end what a successor commits": replace(RIGHT, settle_own=_settle_stored),
+    "settle at the end only what the driver knows": replace(RIGHT, settle_own=_settle_known),
+    "believe a sink that has forgotten": _committing_by(_commit_without_proof),
+}
+"""Protocols that stood in `procedures.py` until the checker found them."""

@@ -1,0 +1,188 @@
+"""Every step of one driver times every step of the next: crashes in pairs, and the zombie.
+
+How: drivers are stepped one at a time on a small world (two sinks, one epoch of input, and more in
+the finale). A driver can be stopped before each call that it makes to records, Spark's logs or
+sinks, and before each transaction within a call, so between any two points of the protocol. The
+`void` start is a world that two drivers have left with a decision, and a plan, to be taken back.
+The chaos tests add pairs on the void start, another order of threads, and three drivers at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tidemark.protocol.points import Point
+
+from .scheduler import MAX_STEPS, Run
+from .world import ROWS_PER_EPOCH, Setup
+
+SETUP = Setup(sinks=2, tasks=1)
+
+
+class Coverage:
+    """What a test has seen; printed with `pytest -s`."""
+
+    def __init__(self) -> None:
+        self.histories: set[int] = set()
+        self.crashed_at: set[Point] = set()
+        self.paused_at: set[Point] = set()
+
+    def add(self, run: Run) -> None:
+        self.histories.add(hash(tuple(run.history)))
+        self.crashed_at |= run.crashed_at
+        self.paused_at |= run.paused_at
+
+    def __str__(self) -> str:
+        return (
+            f"{len(self.histories)} distinct histories; crashed at {len(self.crashed_at)} and "
+            f"paused at {len(self.paused_at)} of {len(Point)} points"
+        )
+
+
+def clean_start() -> Run:
+    run = Run(SETUP)
+    run.world.available = ROWS_PER_EPOCH
+    return run
+
+
+def void_start() -> Run:
+    """Driver 0 decides epoch 0 after driver 1 has recovered, whose Spark then starts at epoch 1."""
+    run = clean_start()
+    old = run.start()
+    assert run.advance_to(old, Point.PREPARED)
+    run.pause(old)
+    new = run.start()
+    assert run.advance_to(new, Point.RECOVERED)
+    run.wake(old)
+    run.advance(old, 1, prefer="stream")
+    run.crash(old)
+    run.world.available += ROWS_PER_EPOCH
+    run.advance(new, MAX_STEPS)
+    assert new.finished and run.world.commits == {0} and run.world.offsets.keys() == {0, 1}
+    return run
+
+
+def moments(begin: Callable[[], Run], life: Callable[[Run, int], bool]) -> Iterator[Run]:
+    """Yield a history for each step count, from 0 to where the driver has come to rest."""
+    for steps in range(MAX_STEPS):
+        run = begin()
+        more = life(run, steps)
+        yield run
+        if not more:
+            return
+
+
+def crashing(prefer: str = "commit") -> Callable[[Run, int], bool]:
+    def life(run: Run, steps: int) -> bool:
+        driver = run.start()
+        taken = run.advance(driver, steps, prefer=prefer)
+        run.crash(driver)
+        return taken == steps
+
+    return life
+
+
+def sleeping(prefer: str = "commit") -> Callable[[Run, int], bool]:
+    def life(run: Run, steps: int) -> bool:
+        driver = run.start()
+        taken = run.advance(driver, steps, prefer=prefer)
+        run.pause(driver)
+        return taken == steps
+
+    return life
+
+
+def nested(
+    begin: Callable[[], Run],
+    outer: Callable[[Run, int], bool],
+    inner: Callable[[Run, int], bool],
+) -> Iterator[Run]:
+    """Yield a history for every pair of steps of two drivers, one after the other."""
+    for first in range(MAX_STEPS):
+        more = True
+
+        def begin_again(first: int = first) -> Run:
+            nonlocal more
+            run = begin()
+            more = outer(run, first)
+            return run
+
+        yield from moments(begin_again, inner)
+        if not more:
+            return
+
+
+def wake_in_turn(run: Run) -> None:
+    """Let all that sleep wake up and run to their end, the oldest first."""
+    for driver in run.drivers:
+        if driver.alive:
+            run.wake(driver)
+            run.advance(driver, MAX_STEPS)
+
+
+def test_a_crash_at_every_step_and_its_successor_crashed_at_every_step() -> None:
+    seen = Coverage()
+    for run in nested(clean_start, crashing(), crashing()):
+        run.finale()
+        seen.add(run)
+    for run in moments(void_start, crashing()):
+        run.finale()
+        seen.add(run)
+    print(seen)
+    assert seen.crashed_at == set(Point)
+
+
+def test_a_driver_asleep_at_every_step_wakes_at_every_step_of_its_successor() -> None:
+    seen = Coverage()
+    for run in nested(clean_start, sleeping(), sleeping()):
+        wake_in_turn(run)
+        run.finale()
+        seen.add(run)
+    for run in moments(void_start, sleeping()):
+        run.finale()  # a further driver takes over and finishes while this one sleeps
+        seen.add(run)
+    print(seen)
+    assert seen.paused_at == set(Point)
+
+
+def test_a_crash_at_every_step_of_the_end_of_a_run() -> None:
+    def ending(run: Run, steps: int) -> bool:
+        driver = run.start()
+        run.advance_to(driver, Point.PREPARED)
+        driver.stop()
+        taken = run.advance(driver, steps, prefer="finish")
+        run.crash(driver)
+        return taken == steps
+
+    for run in nested(clean_start, sleeping(), ending):
+        wake_in_turn(run)
+        run.finale()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("order", ["commit", "stream"])
+@pytest.mark.parametrize("begin", [clean_start, void_start])
+def test_pairs_from_every_start_in_both_orders(begin: Callable[[], Run], order: str) -> None:
+    for first, second in [
+        (crashing(order), crashing(order)),
+        (sleeping(order), sleeping(order)),
+        (sleeping(order), crashing(order)),
+        (crashing(order), sleeping(order)),
+    ]:
+        for run in nested(begin, first, second):
+            wake_in_turn(run)
+            run.finale()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+def test_three_drivers_asleep() -> None:
+    """Every step of the first two; the third runs to its end before they wake, oldest first."""
+    for run in nested(clean_start, sleeping("stream"), sleeping()):
+        third = run.start()
+        run.advance(third, MAX_STEPS)
+        wake_in_turn(run)
+        run.finale()

@@ -1,0 +1,211 @@
+"""Histories by hand: bugs that the checker found, each with the version that had it; and the stops
+that the protocol allows.
+
+How: drivers on one world of `world.py` are stepped to exactly the moment that matters, then left
+to run; the finale judges. Each bug's history must pass now, and must fail on the first version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tidemark.model.errors import DecisionMissingError
+from tidemark.protocol.points import Point
+
+from .driver import Driver, Protocol
+from .planted_bugs import FIRST_VERSIONS, RIGHT
+from .scheduler import MAX_STEPS, Run
+from .world import ROWS_PER_EPOCH, Setup, Violation
+
+
+def until(run: Run, driver: Driver, point: Point, *, prefer: str = "commit") -> None:
+    assert run.advance_to(driver, point, prefer=prefer), f"{driver.name} never reached {point}"
+
+
+def until_called(run: Run, driver: Driver, call: str, nth: int = 1) -> None:
+    """Step `driver` until it has just made a call for the `nth` time, counted from now."""
+    before = driver.calls.count(call)
+    while driver.calls.count(call) < before + nth:
+        assert run.advance(driver, 1, prefer="finish"), f"{driver.name} never called {call}"
+
+
+def decide_and_die(run: Run, driver: Driver) -> None:
+    """Wake a driver that sleeps with a stored epoch: its Spark writes the decision."""
+    run.wake(driver)
+    run.advance(driver, 1, prefer="stream")
+    assert driver.entered in run.world.commits
+    run.crash(driver)
+
+
+def plan_beyond_a_void_decision(protocol: Protocol) -> Run:
+    """Driver 1's Spark starts where a void decision stands, and plans the epoch after it."""
+    run = Run(Setup(), protocol)
+    old = run.start()
+    until(run, old, Point.PREPARED)
+    run.pause(old)
+    new = run.start()
+    until(run, new, Point.RECOVERED)
+    decide_and_die(run, old)
+    run.advance(new, MAX_STEPS)
+    assert run.world.offsets.keys() == {0, 1}
+    return run
+
+
+def stop_while_another_decides(protocol: Protocol) -> Run:
+    """The end of a run seals ABORT, finds COMMIT, and must then commit before it sweeps."""
+    run = Run(Setup(), protocol)
+    old = run.start()
+    until(run, old, Point.PREPARED)
+    run.pause(old)
+    stopping = run.start()
+    until(run, stopping, Point.PREPARED)
+    stopping.stop()
+    until_called(run, stopping, "latest_decision")
+    run.pause(stopping)
+    decide_and_die(run, old)
+    recovering = run.start()
+    until(run, recovering, Point.SINK_COMMITTED)
+    run.pause(recovering)
+    run.wake(stopping)
+    run.advance(stopping, MAX_STEPS, prefer="finish")
+    run.wake(recovering)
+    run.advance(recovering, MAX_STEPS)
+    return run
+
+
+def attempt_stored_unknown_to_its_driver(protocol: Protocol, reply: str) -> Run:
+    """The reply to write_prepared is lost, or the write itself is late: the driver ends."""
+    run = Run(Setup(), protocol)
+    old = run.start()
+    until(run, old, Point.PREPARED)
+    run.pause(old)
+    unsure = run.start()
+    until(run, unsure, Point.FENCE_CHECKED)
+    unsure.reply = reply
+    run.advance(unsure, MAX_STEPS)
+    assert unsure.finished and unsure.stopped_by is not None
+    if reply == "late":
+        run.world.land_late_call()
+    decide_and_die(run, old)
+    return run
+
+
+def commit_ended_by_another(protocol: Protocol) -> Run:
+    """Driver 1 sleeps before it commits epoch 0; driver 0 commits it and uses its ids again."""
+    run = Run(Setup(forgetful=True), protocol)
+    old = run.start()
+    until(run, old, Point.DECIDED)
+    run.pause(old)
+    new = run.start()
+    until(run, new, Point.SEALED)
+    run.pause(new)
+    run.wake(old)
+    until(run, old, Point.COMMITTED)
+    until(run, old, Point.PRE_COMMITTED)
+    assert {t.id for t in run.world.sinks["alpha"].transactions} == {"alpha-d0-1-0"}
+    run.wake(new)
+    run.advance(new, MAX_STEPS)
+    return run
+
+
+BUGS: dict[str, tuple[Callable[[Protocol], Run], str]] = {
+    "plan": (plan_beyond_a_void_decision, "keep the plans beyond a void decision"),
+    "stop": (stop_while_another_decides, "sweep at the end what a successor commits"),
+    "lost reply": (
+        lambda protocol: attempt_stored_unknown_to_its_driver(protocol, "lost"),
+        "settle at the end only what the driver knows",
+    ),
+    "late write": (
+        lambda protocol: attempt_stored_unknown_to_its_driver(protocol, "late"),
+        "sweep at the end what a successor commits",
+    ),
+    "forgotten": (commit_ended_by_another, "believe a sink that has forgotten"),
+}
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_bug_that_was_found_is_mended(bug: str) -> None:
+    history, _ = BUGS[bug]
+    history(RIGHT).finale()
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_its_history_fails_on_the_first_version(bug: str) -> None:
+    history, version = BUGS[bug]
+    with pytest.raises(Violation, match=r"LostTransactionError|DecisionVoidError"):
+        history(FIRST_VERSIONS[version]).finale()
+
+
+# --- the stops that are allowed
+
+
+def late_void(run: Run) -> Driver:
+    """Make a driver sleep between its check of the fence and void_decision; return it."""
+    sleeper = run.start()
+    until_called(run, sleeper, "generations", nth=3)  # take over, recover, check_fence
+    run.pause(sleeper)
+    assert run.world.commits == {0}
+    return sleeper
+
+
+def test_a_good_decision_taken_back_by_a_late_driver_stops_the_job_and_loses_nothing() -> None:
+    run = plan_beyond_a_void_decision(RIGHT)
+    sleeper = late_void(run)
+    good = run.start()
+    until(run, good, Point.RECOVERED)
+    until(run, good, Point.COMMITTED)
+    run.crash(good)
+    seen = {uid: set(rows) for uid, rows in run.world.visible.items()}
+    assert all(rows == set(range(ROWS_PER_EPOCH)) for rows in seen.values())
+    run.wake(sleeper)
+    run.advance(sleeper, MAX_STEPS)
+    assert run.world.commits == set()  # taken back too late
+    stopped = run.start()
+    run.advance(stopped, MAX_STEPS)
+    assert isinstance(stopped.stopped_by, DecisionMissingError)
+    assert run.world.visible == seen
+    run.finale()  # puts the file back, as the error says, and every row is there once
+
+
+def test_a_late_driver_cannot_take_back_what_a_later_decision_covers() -> None:
+    run = plan_beyond_a_void_decision(RIGHT)
+    sleeper = late_void(run)
+    good = run.start()
+    run.advance(good, MAX_STEPS)
+    assert run.world.commits == {0, 1}
+    run.wake(sleeper)
+    run.advance(sleeper, MAX_STEPS)
+    assert run.world.commits == {1}
+    run.finale()
+    assert not any(isinstance(d.stopped_by, DecisionMissingError) for d in run.drivers)
+
+
+def test_a_decision_deleted_by_hand_stops_the_job_before_anything_is_written() -> None:
+    run = Run(Setup())
+    first = run.start()
+    until(run, first, Point.COMMITTED)
+    run.crash(first)
+    run.world.commits.remove(0)
+    begun = len(run.world.sinks["alpha"].transactions)
+    with pytest.raises(Violation, match="DecisionMissingError"):
+        run.advance(run.start(), MAX_STEPS)
+    assert len(run.world.sinks["alpha"].transactions) == begun
+    run.world.commits.add(0)
+    run.finale()
+
+
+def test_a_transaction_that_timed_out_stops_every_driver_and_spares_the_other_sinks() -> None:
+    run = Run(Setup())
+    first = run.start()
+    until(run, first, Point.DECIDED)
+    run.crash(first)
+    [lost] = run.world.sinks["alpha"].transactions
+    lost.state = "aborted"  # as a broker does after transaction.timeout.ms
+    for _ in range(2):
+        with pytest.raises(Violation, match="LostTransactionError"):
+            run.advance(run.start(), MAX_STEPS)
+    assert run.world.visible["alpha"] == set()
+    assert run.world.visible["beta"] == set(range(ROWS_PER_EPOCH))
+    assert run.world.confirmed == {}

@@ -1,0 +1,67 @@
+"""Random histories of drivers that crash, sleep and wake; and wrong protocols that they unmask.
+
+How: Hypothesis makes a world's shape and 150 bytes, `scheduler.random_run` makes a history of them
+(which driver and thread goes on, which fault comes) and raises `Violation` if a promise is broken.
+A planted bug must be found within the examples that its test is given; the seeds are fixed.
+"""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import HealthCheck, Phase, event, given, settings
+from hypothesis import strategies as st
+
+from .driver import Protocol
+from .planted_bugs import PLANTED, RIGHT
+from .scheduler import random_run
+from .world import Setup, Violation
+
+setups = st.builds(
+    Setup,
+    sinks=st.integers(1, 3),
+    tasks=st.integers(1, 2),
+    max_concurrent=st.integers(1, 2),
+    forgetful=st.booleans(),
+    first_epoch=st.sampled_from([0, 2]),
+)
+choices = st.binary(min_size=150, max_size=150)
+quick = settings(
+    derandomize=True,
+    database=None,
+    deadline=None,
+    max_examples=2000,
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def check(setup: Setup, data: bytes, protocol: Protocol = RIGHT) -> None:
+    run = random_run(setup, data, protocol)
+    awake = max(1, sum(driver.generation > 0 for driver in run.drivers))
+    event(f"drivers that took over: {awake}")
+    for stop in {type(d.stopped_by).__name__ for d in run.drivers if d.stopped_by}:
+        event(f"a driver stopped by {stop}")
+
+
+@settings(quick)
+@given(setups, choices)
+def test_exactly_once_in_random_histories(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@settings(quick, max_examples=50_000)
+@given(setups, choices)
+def test_exactly_once_in_very_many_random_histories(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
+@pytest.mark.parametrize("bug", PLANTED)
+def test_a_planted_bug_is_found(bug: str) -> None:
+    @settings(quick, max_examples=1500, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(setups, choices)
+    def look(setup: Setup, data: bytes) -> None:
+        check(setup, data, PLANTED[bug])
+
+    with pytest.raises(Violation):
+        look()

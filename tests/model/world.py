@@ -1,0 +1,302 @@
+"""What outlives a driver: the records, Spark's two logs, the sinks; and the invariants on them.
+
+Spark's part follows what Spark 4.2 was seen to do: a query starts at the *latest entry of the
+offset log*, and at the epoch after it only if the commit log's latest entry is the same; both logs
+take entries by exclusive create. Sinks follow Kafka: one open transaction per transactional id, and
+beginning one on an id aborts what was open on it.
+
+Invariants, checked at the moment a transaction becomes visible (`_check_visible`), whenever a
+driver stops (`check_stop`) and at the end (`check_exactly_once`):
+- only stored transactions of a decided epoch become visible, and no row twice in a sink;
+- an epoch's rows come from one generation in all sinks;
+- no driver ever stops for a lost transaction, an abort that found a commit, or records that
+  contradict each other, but for the two narrow cases that `allowed_missing` holds;
+- in the end every input row is visible exactly once in every sink, and no transaction is open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark.model.errors import (
+    AbortFailedError,
+    CheckpointError,
+    CommitFailedError,
+    DecisionMissingError,
+    DecisionVoidError,
+    FencedError,
+    LostTransactionError,
+    TidemarkError,
+    WriteRefusedError,
+)
+from tidemark.protocol.ports import EpochRecord
+from tidemark.protocol.states import Seal
+
+if TYPE_CHECKING:
+    from .driver import Driver
+    from .replay import Call
+
+ROWS_PER_EPOCH = 2
+
+
+class Violation(AssertionError):  # noqa: N818 - it is what the checker looks for
+    """The protocol broke its promise in this world."""
+
+
+class SparkFailedError(Exception):
+    """Spark ended the query with an error, e.g. because a log entry exists already."""
+
+
+@dataclass(eq=False)
+class Transaction:
+    """One transaction at a sink; `rows` are input rows, as the attempt that read them wrote."""
+
+    id: str
+    epoch: int
+    generation: int
+    rows: tuple[int, ...] = ()
+    state: str = "open"
+
+
+@dataclass
+class Sink:
+    """A transactional system. A `forgetful` one cannot tell what became of a transaction whose id
+    has been used again (Kafka's INVALID_PRODUCER_EPOCH comes after a commit too)."""
+
+    uid: str
+    forgetful: bool
+    newest: dict[str, Transaction] = field(default_factory=dict)
+    transactions: list[Transaction] = field(default_factory=list)
+
+    def begin(self, id_: str, epoch: int, generation: int) -> Transaction:
+        before = self.newest.get(id_)
+        if before is not None and before.state == "open":
+            before.state = "aborted"
+        transaction = self.newest[id_] = Transaction(id_, epoch, generation)
+        self.transactions.append(transaction)
+        return transaction
+
+    def write(self, transaction: Transaction, rows: tuple[int, ...]) -> None:
+        if transaction.state != "open":
+            raise SparkFailedError(f"task failed: {transaction.id} is fenced")
+        transaction.rows += rows
+
+    def unknown(self, transaction: Transaction) -> bool:
+        return self.forgetful and self.newest[transaction.id] is not transaction
+
+    def open(self) -> list[Transaction]:
+        return [t for t in self.transactions if t.state == "open"]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """The shape of one world."""
+
+    sinks: int = 2
+    tasks: int = 1
+    max_concurrent: int = 1
+    forgetful: bool = False
+    first_epoch: int = 0
+
+
+class World:
+    """All that is durable. Methods named as in `ports.Records` are called through the journal."""
+
+    def __init__(self, setup: Setup) -> None:
+        self.setup = setup
+        self.available = 2 * ROWS_PER_EPOCH
+        self.leases: set[int] = set()
+        self.newest_ever = 0
+        self.commits: set[int] = set()
+        self.offsets: dict[int, int] = {}
+        if setup.first_epoch:
+            self.commits.add(setup.first_epoch - 1)
+            self.offsets[setup.first_epoch - 1] = 0
+        self.stored: dict[tuple[int, int], dict[str, list[Transaction]]] = {}
+        self.seals: dict[tuple[int, int], Seal] = {}
+        self.confirmed: dict[int, int] = {}
+        self.sinks = {
+            uid: Sink(uid, setup.forgetful) for uid in ("alpha", "beta", "gamma")[: setup.sinks]
+        }
+        self.ever_decided: set[int] = set()
+        self.visible: dict[str, set[int]] = {uid: set() for uid in self.sinks}
+        self.visible_generation: dict[int, int] = {}
+        self.allowed_missing: set[int] = set()
+        self.taken_plans: dict[int, int] = {}
+        self.caller: Driver | None = None
+        self.late: list[tuple[Driver, Call]] = []
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        return tuple(self.sinks)
+
+    # --- Records
+
+    def generations(self) -> list[int]:
+        return sorted(self.leases)
+
+    def claim_generation(self, generation: int) -> bool:
+        if generation in self.leases:
+            return False
+        self.leases.add(generation)
+        self.newest_ever = max(self.newest_ever, generation)
+        return True
+
+    def forget_generations(self, generations: list[int]) -> None:
+        self.leases -= set(generations)
+        if self.newest_ever not in self.leases:
+            raise Violation("the newest generation was forgotten")
+
+    def latest_decision(self) -> int:
+        return max(self.commits, default=-1)
+
+    def void_decision(self, epoch: int) -> None:
+        # A driver that slept since it checked its generation takes back what may be a good
+        # decision by now: the one way in which commits/n may be missing (see `check_stop`).
+        if self._caller_is_fenced() and epoch in self.commits:
+            self.allowed_missing.add(epoch)
+        self.commits.discard(epoch)
+
+    def latest_plan(self) -> int:
+        return max(self.offsets, default=-1)
+
+    def void_plan(self, epoch: int) -> None:
+        if self._caller_is_fenced() and epoch in self.offsets:
+            self.allowed_missing.add(epoch)
+            self.taken_plans[epoch] = self.offsets[epoch]
+        self.offsets.pop(epoch, None)
+
+    def epochs(self) -> dict[int, EpochRecord]:
+        known = {e for e, _ in self.stored} | {e for e, _ in self.seals} | set(self.confirmed)
+        return {
+            epoch: EpochRecord(
+                prepared=frozenset(g for e, g in self.stored if e == epoch),
+                seals={g: seal for (e, g), seal in self.seals.items() if e == epoch},
+                committed=self.confirmed.get(epoch),
+            )
+            for epoch in known
+        }
+
+    def first_epoch(self) -> int:
+        return self.setup.first_epoch
+
+    def write_prepared(self, epoch: int, generation: int) -> None:
+        assert self.caller is not None
+        if (epoch, generation) in self.stored:
+            raise FencedError(f"epoch {epoch} of generation {generation} is stored already")
+        self.stored[epoch, generation] = self.caller.staged[epoch]
+
+    def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
+        return self.seals.setdefault((epoch, generation), seal)
+
+    def write_committed(self, epoch: int, generation: int) -> None:
+        self.confirmed.setdefault(epoch, generation)
+
+    def _caller_is_fenced(self) -> bool:
+        return self.caller is not None and self.caller.generation < self.newest_ever
+
+    def land_late_call(self) -> None:
+        """Let the oldest call arrive whose caller has given it up."""
+        self.caller, call = self.late.pop(0)
+        with contextlib.suppress(TidemarkError):
+            getattr(self, call.name)(*call.args)
+
+    # --- Spark's two logs
+
+    def plan(self, epoch: int, start: int) -> int:
+        """Write offsets/<epoch> exclusively; return where the epoch ends."""
+        if epoch in self.offsets:
+            raise SparkFailedError(f"concurrent update: offsets/{epoch} exists")
+        self.offsets[epoch] = min(self.available, start + ROWS_PER_EPOCH)
+        return self.offsets[epoch]
+
+    def decide(self, epoch: int) -> None:
+        """Write commits/<epoch> exclusively."""
+        if epoch in self.commits:
+            raise SparkFailedError(f"concurrent update: commits/{epoch} exists")
+        self.commits.add(epoch)
+        self.ever_decided.add(epoch)
+
+    # --- Sinks, one transaction at a time
+
+    def committables(self, uid: str, epoch: int, generation: int) -> list[Transaction]:
+        if (epoch, generation) not in self.stored:
+            raise Violation(f"epoch {epoch} of generation {generation} was never stored")
+        return self.stored[epoch, generation][uid]
+
+    def commit(self, uid: str, transaction: Transaction) -> None:
+        if self.sinks[uid].unknown(transaction) or transaction.state == "aborted":
+            raise LostTransactionError(f"{uid}: {transaction} is gone")
+        if transaction.state == "open":
+            transaction.state = "committed"
+            self._check_visible(uid, transaction)
+
+    def abort(self, uid: str, transaction: Transaction) -> None:
+        if transaction.state == "committed" and not self.sinks[uid].unknown(transaction):
+            raise AbortFailedError(f"{uid}: {transaction} is committed")
+        if transaction.state == "open":
+            transaction.state = "aborted"
+
+    # --- the invariants
+
+    def _check_visible(self, uid: str, new: Transaction) -> None:
+        if new.epoch not in self.ever_decided:
+            raise Violation(f"{uid}: rows of the undecided epoch {new.epoch} are visible: {new}")
+        if new not in self.stored.get((new.epoch, new.generation), {}).get(uid, []):
+            raise Violation(f"{uid}: rows of a dead attempt are visible: {new}")
+        if self.visible_generation.setdefault(new.epoch, new.generation) != new.generation:
+            raise Violation(
+                f"{uid}: epoch {new.epoch} is visible from generations "
+                f"{self.visible_generation[new.epoch]} and {new.generation}"
+            )
+        if doubled := self.visible[uid] & set(new.rows):
+            raise Violation(f"{uid}: rows {sorted(doubled)} are visible twice")
+        self.visible[uid] |= set(new.rows)
+
+    def check_stop(self, driver: Driver, error: Exception) -> None:
+        """Fail unless `error` is one that the protocol allows a driver to stop with."""
+        match error:
+            case DecisionMissingError():
+                allowed = self.newest_missing() is not None
+            case DecisionVoidError():
+                allowed = True
+            case FencedError():
+                allowed = driver.generation < self.newest_ever
+            case LostTransactionError() | AbortFailedError() | CheckpointError():
+                allowed = False
+            case CommitFailedError() | WriteRefusedError() | SparkFailedError():
+                allowed = True
+            case _:
+                allowed = isinstance(error, TidemarkError)
+        if not allowed:
+            raise Violation(f"{driver.name} stopped: {type(error).__name__}: {error}") from error
+
+    def newest_missing(self) -> int | None:
+        """The newest entry that a fenced driver took out of Spark's logs after its time, if it is
+        still missing: then, and only then, may the job stop and ask for it."""
+        gone = [
+            e
+            for e in self.allowed_missing
+            if (e in self.ever_decided and e not in self.commits) or e not in self.offsets
+        ]
+        return max(gone, default=None)
+
+    def repair(self) -> bool:
+        """Do what the error asks for: put the missing file back. False if none is missing."""
+        if self.newest_missing() is None:
+            return False
+        for epoch in sorted(self.allowed_missing):
+            if epoch in self.confirmed:
+                self.commits.add(epoch)
+            if epoch in self.commits and epoch in self.taken_plans:
+                self.offsets.setdefault(epoch, self.taken_plans[epoch])
+        self.allowed_missing.clear()
+        return True
+
+    def check_exactly_once(self) -> None:
+        for uid, sink in self.sinks.items():
+            seen = sorted(r for t in sink.transactions if t.state == "committed" for r in t.rows)
+            if seen != list(range(self.available)):
+                raise Violation(f"{uid}: rows 0 to {self.available - 1} went in, visible: {seen}")
