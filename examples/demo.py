@@ -108,7 +108,9 @@ def run(workload: Workload, directory: Path, kills: int) -> None:
                 wait(driver, log, visible, target)
                 if target is not None:
                     # Not right after a commit, but anywhere in an epoch.
-                    time.sleep(chance.uniform(0, 0.7))
+                    time.sleep(chance.uniform(0, 0.5))
+                    if driver.poll() is not None:
+                        raise DemoError("the job ended before it was to be killed; add --epochs")
                     count = kill_tree(driver.pid)
                     progress.console.print(
                         f"[red]kill -9[/red] of driver {attempt + 1}: {count} processes, "

@@ -19,7 +19,7 @@ from tidemark.model.guarantee import Guarantee
 from tidemark.operations.explain import explain
 
 ROOT = Path(demo.__file__).parents[1]
-EPOCHS, ROWS_PER_EPOCH = 8, 400
+EPOCHS, ROWS_PER_EPOCH = 12, 400
 
 
 def run_demo(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -78,6 +78,18 @@ def test_the_embedded_demo_loses_and_doubles_nothing_and_would_say_so(
     _, visible, lost, duplicated, _ = damaged["Parquet files"]
     assert lost == 0
     assert duplicated == visible - expected > 0
+
+
+def test_the_kafka_demo_loses_and_doubles_nothing(tmp_path: Path) -> None:
+    finished = run_demo(tmp_path, "--kafka")
+    assert finished.returncode == 0, finished.stdout + finished.stderr
+    found = table(finished.stdout)
+    assert list(found) == ["Kafka topic"]
+    expected, visible, lost, duplicated, clicks = found["Kafka topic"]
+    assert visible == expected > 1000
+    assert (lost, duplicated) == (0, 0)
+    assert EPOCHS * ROWS_PER_EPOCH * 0.75 < clicks < EPOCHS * ROWS_PER_EPOCH
+    assert finished.stdout.count("kill -9 of driver") == 2
 
 
 def test_the_demo_refuses_a_directory_that_is_in_use(tmp_path: Path) -> None:
