@@ -239,11 +239,11 @@ class SinkConformance:
     def test_a_recovery_lists_exactly_what_lingers(self, under: SinkUnderTest) -> None:
         driver_side = committer(under, driver(1))
         _, committed = write(under, attempt(epoch=1), range(10))
+        until_proved(driver_side.commit, committed)  # before epoch 2 says that it is settled
         _, aborted = write(under, attempt(epoch=2), range(10, 20))
         _, open_ = write(under, attempt(epoch=2, partition=5, attempt=9), range(20, 30))
         write(under, attempt(epoch=2, uid="other-out"), range(30, 40))
         write(under, attempt(epoch=2, job="deadbeef"), range(40, 50))
-        until_proved(driver_side.commit, committed)
         until_proved(driver_side.abort, aborted)
         status, _ = in_child(
             under, "write", attempt(epoch=3), ipc(under.batch(range(50, 60))), True,

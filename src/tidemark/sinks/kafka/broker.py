@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from tidemark.model.errors import MissingDependencyError
@@ -27,6 +28,18 @@ class UnreachableError(Exception):
     """No answer; nothing is known. Caught by `committer.py`, never seen by a user."""
 
 
+Described = Description | UnreachableError | None
+"""A transactional id's state; None: the broker does not know the id."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What came of one EndTxn: the state just before it, and its error code."""
+
+    before: Described
+    code: int | UnreachableError
+
+
 class BrokerConnection:
     """Used by one thread at a time."""
 
@@ -36,18 +49,21 @@ class BrokerConnection:
         self._coordinators: dict[str, int] = {}
         self._end_version = 4
 
-    def end(
-        self, committables: Sequence[KafkaCommittable], *, commit: bool
-    ) -> list[int | UnreachableError]:
-        """Send EndTxn for all of them at once; return each one's error code, in order."""
+    def end(self, committables: Sequence[KafkaCommittable], *, commit: bool) -> list[Ended]:
+        """Send EndTxn for all of them at once; return what was answered, in order.
+
+        On the same connection, and so before it, the broker is asked for the transactions' states:
+        an EndTxn that repeats one that was answered already is answered like the first.
+        """
         from kafka.protocol.producer.transaction import EndTxnRequest
 
         ids = [c.transactional_id for c in committables]
         try:
             nodes = self._find_coordinators(ids)
         except UnreachableError as error:
-            return [error] * len(committables)
-        requests = [
+            return [Ended(error, error)] * len(committables)
+        asked = _describe_requests(ids, nodes)
+        ended = [
             (
                 EndTxnRequest(
                     transactional_id=c.transactional_id,
@@ -60,41 +76,29 @@ class BrokerConnection:
             )
             for c in committables
         ]
-        results: list[int | UnreachableError] = []
-        for found in self._send(requests):
-            results.append(found if isinstance(found, UnreachableError) else found.error_code)
-        for transactional_id, result in zip(ids, results, strict=True):
-            if isinstance(result, UnreachableError) or answer(result) is Answer.COORDINATOR_MOVED:
+        answers = self._send([*asked, *ended])
+        before = _descriptions(ids, answers[: len(asked)])
+        results = []
+        for transactional_id, found in zip(ids, answers[len(asked) :], strict=True):
+            code = found if isinstance(found, UnreachableError) else int(found.error_code)
+            if isinstance(code, UnreachableError) or answer(code) is Answer.COORDINATOR_MOVED:
                 self._coordinators.pop(transactional_id, None)
+            results.append(Ended(before[transactional_id], code))
         return results
 
-    def describe(self, ids: Sequence[str]) -> dict[str, Description | UnreachableError | None]:
+    def describe(self, ids: Sequence[str]) -> dict[str, Described]:
         """Ask for the state of transactional ids; None for one that the broker does not know."""
-        from kafka.protocol.admin.transactions import DescribeTransactionsRequest
-
+        if not ids:
+            return {}
         try:
             nodes = self._find_coordinators(ids)
         except UnreachableError as error:
             return dict.fromkeys(ids, error)
-        requests = [(DescribeTransactionsRequest(transactional_ids=[i]), nodes.get(i)) for i in ids]
-        result: dict[str, Description | UnreachableError | None] = {}
-        for transactional_id, found in zip(ids, self._send(requests), strict=True):
-            if isinstance(found, UnreachableError):
-                result[transactional_id] = found
-                continue
-            state = found.transaction_states[0]
-            if state.error_code == 0:
-                result[transactional_id] = Description(
-                    str(state.transaction_state), state.producer_id, state.producer_epoch
-                )
-            elif state.error_code == _UNKNOWN_ID:
-                result[transactional_id] = None
-            else:
+        found = _descriptions(ids, self._send(_describe_requests(ids, nodes)))
+        for transactional_id, state in found.items():
+            if isinstance(state, UnreachableError):
                 self._coordinators.pop(transactional_id, None)
-                result[transactional_id] = UnreachableError(
-                    f"DescribeTransactions of {transactional_id} answers {state.error_code}"
-                )
-        return result
+        return found
 
     def open_transactions(self) -> list[str]:
         """Return the ids of all transactions on the cluster that nobody has begun to end.
@@ -239,6 +243,41 @@ class BrokerConnection:
         except (KafkaError, OSError, RuntimeError) as error:
             self.close()
             raise UnreachableError(f"{type(error).__name__}: {error}") from error
+
+
+def _describe_requests(ids: Sequence[str], nodes: Mapping[str, int]) -> list[tuple[Any, int]]:
+    from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+
+    by_node: dict[int, list[str]] = {}
+    for transactional_id in ids:
+        if transactional_id in nodes:
+            by_node.setdefault(nodes[transactional_id], []).append(transactional_id)
+    return [
+        (DescribeTransactionsRequest(transactional_ids=some), node)
+        for node, some in by_node.items()
+    ]
+
+
+def _descriptions(ids: Sequence[str], answers: Sequence[Any]) -> dict[str, Described]:
+    result: dict[str, Described] = {}
+    failure = UnreachableError("no coordinator is known")
+    for found in answers:
+        if isinstance(found, UnreachableError):
+            failure = found
+            continue
+        for state in found.transaction_states:
+            transactional_id = state.transactional_id
+            if state.error_code == 0:
+                result[transactional_id] = Description(
+                    str(state.transaction_state), state.producer_id, state.producer_epoch
+                )
+            elif state.error_code == _UNKNOWN_ID:
+                result[transactional_id] = None
+            else:
+                result[transactional_id] = UnreachableError(
+                    f"DescribeTransactions answers {state.error_code}"
+                )
+    return {i: result.get(i, failure) for i in ids}
 
 
 def _failed(error: Exception) -> Any:

@@ -7,6 +7,7 @@ and never from the broker: a zombie may have moved the broker's.
 from __future__ import annotations
 
 import json
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -39,21 +40,19 @@ class KafkaCommittable:
 
 
 def dump(committable: KafkaCommittable) -> bytes:
-    """Serialise as JSON with a version."""
-    return json.dumps(
-        {
-            "version": FORMAT_VERSION,
-            "transactional_id": committable.transactional_id,
-            "producer_id": committable.producer_id,
-            "producer_epoch": committable.producer_epoch,
-            "transaction_version": committable.transaction_version,
-            "rows": {
-                topic: {str(partition): rows for partition, rows in sorted(partitions.items())}
-                for topic, partitions in sorted(committable.rows.items())
-            },
+    """Serialise as JSON with a version and a checksum."""
+    content = {
+        "version": FORMAT_VERSION,
+        "transactional_id": committable.transactional_id,
+        "producer_id": committable.producer_id,
+        "producer_epoch": committable.producer_epoch,
+        "transaction_version": committable.transaction_version,
+        "rows": {
+            topic: {str(partition): rows for partition, rows in sorted(partitions.items())}
+            for topic, partitions in sorted(committable.rows.items())
         },
-        separators=(",", ":"),
-    ).encode()
+    }
+    return _text({**content, "crc32": zlib.crc32(_text(content))})
 
 
 def load(data: bytes) -> KafkaCommittable:
@@ -64,6 +63,9 @@ def load(data: bytes) -> KafkaCommittable:
         raise _corrupt(data, "it is not JSON") from error
     if not isinstance(found, dict):
         raise _corrupt(data, "it is not a JSON object")
+    checksum = found.pop("crc32", None)
+    if checksum != zlib.crc32(_text(found)):
+        raise _corrupt(data, "its checksum does not fit: it has been altered")
     if found.get("version") != FORMAT_VERSION:
         raise _corrupt(
             data,
@@ -71,25 +73,26 @@ def load(data: bytes) -> KafkaCommittable:
             "use the version of Tidemark that wrote it, or a newer one",
         )
     try:
-        rows = {
-            topic: {_natural(int(partition)): _natural(n) for partition, n in partitions.items()}
-            for topic, partitions in found["rows"].items()
-        }
-        transactional_id = found["transactional_id"]
-        if not isinstance(transactional_id, str) or not transactional_id:
-            raise ValueError(f"transactional_id is {transactional_id!r}")
-        epoch = _natural(found["producer_epoch"])
-        if epoch > 32_767:
-            raise ValueError(f"producer_epoch is {epoch}")
-        return KafkaCommittable(
-            transactional_id=transactional_id,
+        committable = KafkaCommittable(
+            transactional_id=found["transactional_id"],
             producer_id=_natural(found["producer_id"]),
-            producer_epoch=epoch,
-            rows=rows,
+            producer_epoch=_natural(found["producer_epoch"]),
+            rows={
+                topic: {int(partition): _natural(n) for partition, n in partitions.items()}
+                for topic, partitions in found["rows"].items()
+            },
             transaction_version=_natural(found["transaction_version"]),
         )
+        # Not the bytes that `dump` makes: something else wrote them, or they were altered.
+        if not isinstance(committable.transactional_id, str) or dump(committable) != data:
+            raise ValueError("it is not as it was written")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _corrupt(data, f"{type(error).__name__}: {error}") from error
+    return committable
+
+
+def _text(content: object) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
 
 
 def _natural(value: object) -> int:

@@ -49,6 +49,7 @@ class KafkaCommitter:
         self._texts = {name: str(value) for name, value in sink.producer_options.items()}
         settings = options.admin_options(sink.bootstrap_servers, self._texts)
         self._broker = BrokerConnection(settings)
+        self._said: dict[str, str] = {}
         self._owner: PrefixOwner | None = None
         if sink.exactly_once and sink.transactional_id_prefix is not None:
             self._owner = PrefixOwner(
@@ -85,38 +86,48 @@ class KafkaCommitter:
         commit = done is CommitOutcome.COMMITTED
         for i, found in enumerate(self._broker.end(committables, commit=commit)):
             failpoints.reached("end-transaction-sent")
-            if isinstance(found, UnreachableError):
-                self._log(committables[i], f"no answer: {found}")
+            if isinstance(found.code, UnreachableError):
+                self._log(committables[i], f"no answer: {found.code}")
                 continue
-            match answer(found):
-                case Answer.DONE:
-                    outcomes[i] = done
-                case Answer.ASK_AGAIN | Answer.COORDINATOR_MOVED:
-                    self._log(committables[i], f"EndTxn answers {found}", logging.DEBUG)
-                case Answer.REFUSED:
-                    self._log(
-                        committables[i],
-                        f"EndTxn answers {found}, not authorised: grant WRITE on the transactional "
-                        f"ids that start with {self._sink.transactional_id_prefix!r}",
-                    )
-                case Answer.UNPROVED:
-                    unproved.append(i)
-        if unproved:
-            described = self._broker.describe([committables[i].transactional_id for i in unproved])
-            for i in unproved:
-                state = described[committables[i].transactional_id]
-                if isinstance(state, UnreachableError):
-                    self._log(committables[i], f"no answer: {state}")
-                    continue
-                proof = fate(committables[i], state)
-                outcomes[i] = by_fate[proof]
-                if proof is Fate.NOT_PROVED:
-                    self._log(committables[i], f"its outcome cannot be proved: {state}")
+            before = None
+            if not isinstance(found.before, UnreachableError):
+                before = fate(committables[i], found.before)
+            said = answer(found.code)
+            if said is Answer.DONE:
+                outcomes[i] = by_fate[Fate.COMMITTED] if before is Fate.COMMITTED else done
+            elif before in (Fate.COMMITTED, Fate.ABORTED):
+                outcomes[i] = by_fate[before]  # it stood before we asked, and stands for ever
+            elif said is Answer.UNPROVED:
+                unproved.append(i)
+            elif said is Answer.REFUSED:
+                self._log(
+                    committables[i],
+                    f"EndTxn answers {found.code}, not authorised: grant WRITE on the ids that "
+                    f"start with {self._sink.transactional_id_prefix!r}",
+                )
+            else:
+                _log.debug("%s: EndTxn answers %d", committables[i].handle, found.code)
+        described = self._broker.describe([committables[i].transactional_id for i in unproved])
+        for i in unproved:
+            state = described[committables[i].transactional_id]
+            if isinstance(state, UnreachableError):
+                self._log(committables[i], f"no answer: {state}")
+                continue
+            proof = fate(committables[i], state)
+            outcomes[i] = by_fate[proof]
+            if proof is Fate.NOT_PROVED:
+                self._log(committables[i], f"its outcome cannot be proved: {state}")
+        for committable, outcome in zip(committables, outcomes, strict=True):
+            if outcome is not retry:
+                self._said.pop(committable.transactional_id, None)
         return outcomes
 
-    def _log(self, committable: KafkaCommittable, what: str, level: int = logging.WARNING) -> None:
-        _log.log(
-            level,
+    def _log(self, committable: KafkaCommittable, what: str) -> None:
+        """Say why a transaction is asked for again; once, until something else is the reason."""
+        if self._said.get(committable.transactional_id) == what:
+            return
+        self._said[committable.transactional_id] = what
+        _log.warning(
             "sink `%s`: transaction %s (producer %d, epoch %d): %s",
             self._context.sink_uid,
             committable.transactional_id,

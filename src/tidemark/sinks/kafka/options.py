@@ -41,8 +41,8 @@ DEFAULTS: Mapping[str, str] = {
     "allow.auto.create.topics": "false",
     # Without this, closing a producer waits for a last push of client metrics.
     "enable.metrics.push": "false",
-    # Errors reach the caller as exceptions; a retry that is still under way is no news.
-    "log_level": "3",
+    # Errors reach the caller as exceptions; a connection that is tried again is no news.
+    "log_level": "2",
 }
 _ALIASES = {
     "message.timeout.ms": "delivery.timeout.ms",

@@ -33,7 +33,8 @@ from tidemark.sinks.kafka.transactional_id import TransactionalId, new_worker
 _log = logging.getLogger(__name__)
 
 INIT_TIMEOUT_S = 60.0
-_OLDEST_WARM_S = 3600.0
+_OLDEST_S = 300.0
+"""Then a producer that waits is replaced: the topic may have got more partitions meanwhile."""
 _IDLE_SERVE_S = 2.0
 """How often a waiting producer's statistics are taken in; they would pile up."""
 
@@ -89,7 +90,7 @@ class ProducerPool:
             while True:
                 while self._ready:
                     lease = self._ready.popleft()
-                    if time.monotonic() - lease.made_at < _OLDEST_WARM_S or not lease.identity:
+                    if time.monotonic() - lease.made_at < _OLDEST_S:
                         return _used_in(lease, epoch)
                     self._do(lease.producer.close)
                 if not self._warming:

@@ -1,0 +1,126 @@
+"""What the Kafka sink's tests share: sinks on a topic, batches of numbers, and readers.
+
+A row is one number: its key is the number modulo 7, its value the number, both as text.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark.contracts.sink import AbortOutcome, SinkContext, WriterContext
+from tidemark.sinks.kafka import KafkaSink
+from tidemark.sinks.kafka.committable import KafkaCommittable
+from tidemark.sinks.kafka.committer import KafkaCommitter
+
+UID = "orders-out"
+
+
+def new_job() -> str:
+    return uuid.uuid4().hex
+
+
+def sink_on(servers: str, topic: str | None, **more: Any) -> KafkaSink:
+    more.setdefault("transactional_id_prefix", f"test-{topic}")
+    return KafkaSink(servers, topic=topic, **more)
+
+
+def driver(job: str, generation: int = 1, *, uid: str = UID, name: str = "orders") -> SinkContext:
+    return SinkContext(job, name, uid, generation, checkpoint_interval_s=5.0)
+
+
+def attempt(
+    job: str, generation: int = 1, epoch: int = 0, *, settled: int = -1, uid: str = UID
+) -> WriterContext:
+    return WriterContext(job, uid, generation, epoch, 0, 0, settled_epoch=settled)
+
+
+def numbers(values: Sequence[int]) -> pa.RecordBatch:
+    return pa.record_batch(
+        {
+            "key": pa.array([b"%d" % (n % 7) for n in values], pa.binary()),
+            "value": pa.array([b"%d" % n for n in values], pa.binary()),
+        }
+    )
+
+
+def prepare(sink: KafkaSink, context: WriterContext, values: Sequence[int]) -> KafkaCommittable:
+    writer = sink.create_writer(context)
+    writer.write(numbers(values))
+    (committable,) = writer.prepare_commit()
+    return committable
+
+
+@contextlib.contextmanager
+def committing(
+    sink: KafkaSink, context: SinkContext, *, preflight: bool = False
+) -> Iterator[KafkaCommitter]:
+    committer = sink.create_committer(context)
+    try:
+        if preflight:
+            committer.preflight()
+        yield committer
+    finally:
+        committer.close()
+
+
+def until_proved(call: Any, items: Sequence[Any], deadline_s: float = 60) -> list[Any]:
+    """Call until no outcome is RETRY, and return the outcomes."""
+    deadline = time.monotonic() + deadline_s
+    while True:
+        outcomes = list(call(items))
+        if not any(outcome.name == "RETRY" for outcome in outcomes):
+            return outcomes
+        assert time.monotonic() < deadline, f"still {outcomes}"
+        time.sleep(0.05)
+
+
+def abort_all(sink: KafkaSink, job: str, uid: str = UID) -> None:
+    """Abort what a test has left open, so that it holds up nobody's reader."""
+    with committing(sink, driver(job, 999, uid=uid)) as committer:
+        left = [found.committable for found in committer.list_lingering()]
+        assert set(until_proved(committer.abort, left)) <= {AbortOutcome.ABORTED}
+
+
+def records(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Any]:
+    """Return every record that a reader sees up to the end, partition by partition in order."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": uuid.uuid4().hex,
+            "isolation.level": isolation,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    try:
+        partitions = consumer.list_topics(topic, timeout=20).topics[topic].partitions
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in partitions])
+        found: dict[int, list[Any]] = {partition: [] for partition in partitions}
+        ended: set[int] = set()
+        deadline = time.monotonic() + 60
+        while len(ended) < len(partitions):
+            assert time.monotonic() < deadline, "the reader came to no end"
+            message = consumer.poll(0.5)
+            if message is None:
+                continue
+            if message.error():
+                if message.error().name() == "_PARTITION_EOF":
+                    ended.add(message.partition())
+                continue
+            found[message.partition()].append(message)
+        return [message for _, some in sorted(found.items()) for message in some]
+    finally:
+        consumer.close()
+
+
+def visible(servers: str, topic: str) -> list[int]:
+    return sorted(int(message.value()) for message in records(servers, topic))

@@ -1,0 +1,46 @@
+"""KafkaSink under the conformance suite: a real broker, read by a read_committed consumer.
+
+An open transaction hides all later rows of its partitions from such a reader, so each batch goes to
+a partition of its own; what the hiding itself looks like is in `test_sink_transactions.py`.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+
+import pyarrow as pa
+import pytest
+
+from tests.conformance.suite import JOB, UID, SinkConformance, SinkUnderTest
+from tests.integration.kafka import sink_kit as kit
+from tidemark.dev.kafka import LocalKafka
+
+PARTITIONS = 64
+
+
+@pytest.fixture
+def under(kafka: LocalKafka, topic: Callable[..., str]) -> Iterator[SinkUnderTest]:
+    name = topic(PARTITIONS)
+    turns = itertools.count()
+    servers = kafka.bootstrap_servers
+    sink = kit.sink_on(servers, name)
+
+    def batch(values: Sequence[int]) -> pa.RecordBatch:
+        partition = pa.array([next(turns) % PARTITIONS] * len(values), pa.int32())
+        return kit.numbers(values).append_column("partition", partition)
+
+    yield SinkUnderTest(
+        sink=sink,
+        batch=batch,
+        visible=lambda: kit.visible(servers, name),
+        writer_failpoint="transaction-flushed",
+        commit_failpoints=tuple(f"end-transaction-sent:{nth}" for nth in (1, 2, 3)),
+    )
+    # The suite's job is the same in every test, and leaves transactions open.
+    for job, uid in ((JOB, UID), (JOB, "other-out"), ("deadbeef", UID)):
+        kit.abort_all(sink, job, uid)
+
+
+class TestKafka(SinkConformance):
+    pass

@@ -1,0 +1,188 @@
+"""KafkaSink as configuration: what is refused and how it says so; columns; secrets. No broker."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import pytest
+
+from tidemark.contracts.sink import SinkContext
+from tidemark.model.errors import ConfigurationError
+from tidemark.model.guarantee import SinkWay
+from tidemark.model.schema import Column
+from tidemark.sinks.kafka import KafkaSink
+from tidemark.sinks.kafka.options import admin_options, redacted
+from tidemark.sinks.kafka.producer_pool import PoolKey
+
+SECRET = "hunter2-s3cr3t"
+
+
+def sink(**changes: Any) -> KafkaSink:
+    settings: dict[str, Any] = {
+        "bootstrap_servers": "localhost:9092", "topic": "orders",
+        "transactional_id_prefix": "shop", **changes,
+    }  # fmt: skip
+    return KafkaSink(**settings)
+
+
+@pytest.mark.parametrize(
+    ("changes", "parts"),
+    [
+        (
+            {"transactional_id_prefix": None},
+            ["'orders'", "transactional_id_prefix is None", "give"],
+        ),
+        ({"transactional_id_prefix": " "}, ["transactional_id_prefix is ' '"]),
+        ({"delivery_guarantee": "exactly_once"}, ["'exactly_once'", "'at-least-once'"]),
+        ({"bootstrap_servers": ""}, ["bootstrap_servers is ''", "localhost:9092"]),
+        ({"bootstrap_servers": "a:1,,b:2"}, ["bootstrap_servers"]),
+        ({"bootstrap_servers": None}, ["bootstrap_servers is None"]),
+        ({"topic": ""}, ["topic is ''"]),
+        ({"topic": "a b"}, ["topic is 'a b'"]),
+        ({"topic": "x" * 250}, ["249"]),
+        ({"transaction_timeout": "soon"}, ["transaction_timeout", "'soon'", "10min"]),
+        ({"transaction_timeout": 0}, ["transaction_timeout is 0"]),
+        ({"transaction_timeout": "40d"}, ["transaction.max.timeout.ms"]),
+        ({"producer_options": {"transactional.id": "x"}}, ["transactional_id_prefix="]),
+        ({"producer_options": {"transaction.timeout.ms": 1}}, ["transaction_timeout="]),
+        ({"producer_options": {"bootstrap.servers": "x"}}, ["bootstrap_servers="]),
+        ({"producer_options": {"enable.idempotence": False}}, ["enable.idempotence", "twice"]),
+        ({"producer_options": {"acks": 1}}, ["acks", "'all'"]),
+        ({"producer_options": {"statistics.interval.ms": 5}}, ["statistics.interval.ms"]),
+        ({"producer_options": {"linger.ms": object()}}, ["linger.ms", "object"]),
+        ({"producer_options": {"ssl.ca.pem": SECRET}}, ["ssl.ca.location"]),
+    ],
+)
+def test_a_bad_value_is_refused_with_the_value_and_the_remedy(
+    changes: dict[str, Any], parts: list[str]
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        sink(**changes)
+    for part in ["KafkaSink", *parts]:
+        assert part in str(caught.value)
+    assert SECRET not in str(caught.value)
+
+
+def test_at_least_once_needs_no_prefix_and_is_no_two_phase_commit() -> None:
+    plain = KafkaSink("localhost:9092", topic="orders", delivery_guarantee="at-least-once")
+    assert plain.way is SinkWay.NONE
+    assert sink().way is SinkWay.TWO_PHASE_COMMIT
+    plain.check_transaction_scope(SinkContext("j", "n", "u", 1, 1e9))
+
+
+def test_secrets_are_shown_nowhere_and_reach_both_clients() -> None:
+    secrets = {"sasl.password": SECRET, "ssl.key.password": SECRET}
+    with_secret = sink(producer_options={**secrets, "sasl.username": "me"})
+    config = with_secret.producer_settings("sink `u`")
+    key = PoolKey(config=config, prefix="p", owner="o", generation=1, by_row=False)
+    for text in (
+        repr(with_secret),
+        str(with_secret),
+        with_secret.describe(),
+        repr(config),
+        repr(key),
+    ):
+        assert SECRET not in text
+    assert "sasl.username" in repr(with_secret)
+    assert dict(config.settings)["sasl.password"] == SECRET
+    assert admin_options("a:1", secrets)["sasl_plain_password"] == SECRET
+    assert redacted(f"no: {SECRET}!", secrets) == "no: ***!"
+
+
+def test_it_is_picklable_comparable_and_takes_no_later_change() -> None:
+    options: dict[str, object] = {"compression.type": "zstd", "socket.keepalive.enable": True}
+    one = sink(producer_options=options)
+    options["compression.type"] = "none"
+    assert pickle.loads(pickle.dumps(one)) == one
+    settings = dict(one.producer_settings("s").settings)
+    assert settings["compression.type"] == "zstd"
+    assert settings["socket.keepalive.enable"] == "true"
+
+
+def test_options_win_over_our_defaults_but_not_over_what_is_ours() -> None:
+    settings = dict(
+        sink(
+            producer_options={"linger.ms": 0, "delivery.timeout.ms": 5000}, transaction_timeout="60s"
+        ).producer_settings("s").settings
+    )  # fmt: skip
+    assert settings["linger.ms"] == "0"
+    assert "message.timeout.ms" not in settings
+    assert settings["enable.idempotence"] == "true"
+    assert settings["transaction.timeout.ms"] == "60000"
+    # librdkafka refuses a message timeout above the transaction's.
+    assert (
+        dict(sink(transaction_timeout="60s").producer_settings("s").settings)["message.timeout.ms"]
+        == "60000"
+    )
+
+
+def test_the_transaction_timeout_must_be_above_the_interval() -> None:
+    context = SinkContext("j", "n", "orders", 1, checkpoint_interval_s=300)
+    with pytest.raises(
+        ConfigurationError,
+        match="sink `orders`: transaction timeout 60s is not above checkpoint interval 300s; "
+        "raise transaction_timeout above 300s",
+    ):
+        sink(transaction_timeout="60s").check_transaction_scope(context)
+    sink(transaction_timeout="301s").check_transaction_scope(context)
+
+
+HEADERS = Column("headers", "array<struct<key:string,value:binary>>")
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        ((Column("value", "string"),), ["CAST(NULL AS BINARY) AS key", "CAST(`value` AS BINARY) AS value"]),
+        (
+            (Column("value", "binary"), Column("key", "string")),
+            ["CAST(`key` AS BINARY) AS key", "CAST(`value` AS BINARY) AS value"],
+        ),
+        (
+            (HEADERS, Column("partition", "int"), Column("Value", "string"), Column("KEY", "binary")),
+            [
+                "CAST(`KEY` AS BINARY) AS key", "CAST(`Value` AS BINARY) AS value",
+                "`partition` AS partition", "`headers` AS headers",
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_columns(schema: tuple[Column, ...], expected: list[str]) -> None:
+    assert list(sink().select_expressions(schema)) == expected
+
+
+def test_the_topic_column_counts_only_without_a_topic() -> None:
+    schema = (Column("value", "string"), Column("topic", "string"))
+    assert len(sink().select_expressions(schema)) == 2
+    assert sink(topic=None).select_expressions(schema)[2] == "`topic` AS topic"
+
+
+@pytest.mark.parametrize(
+    ("schema", "parts"),
+    [
+        ((Column("key", "string"),), ["`value` is missing"]),
+        ((), ["`value` is missing"]),
+        ((Column("value", "bigint"),), ["`value`", "bigint", "string or binary"]),
+        ((Column("value", "string"), Column("key", "int")), ["`key`", "int", "binary"]),
+        ((Column("value", "string"), Column("partition", "bigint")), ["`partition`", "bigint"]),
+        ((Column("value", "string"), Column("amount", "double")), ["`amount`", "double", "drop"]),
+        (
+            (Column("value", "string"), Column("headers", "map<string,string>")),
+            ["`headers`", "array"],
+        ),
+        ((Column("value", "string"), Column("VALUE", "string")), ["case"]),
+    ],
+)
+def test_columns_that_it_cannot_take(schema: tuple[Column, ...], parts: list[str]) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        sink().select_expressions(schema)
+    for part in parts:
+        assert part in str(caught.value)
+
+
+def test_without_a_topic_the_column_is_needed() -> None:
+    with pytest.raises(
+        ConfigurationError, match="`topic` is missing because the sink has no topic="
+    ):
+        sink(topic=None).select_expressions((Column("value", "string"),))
