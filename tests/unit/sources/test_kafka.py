@@ -1,7 +1,7 @@
 """KafkaSource: every argument's mistakes are refused by name, and each setting becomes its option.
 
 No broker: the options are compared with those that Spark's Kafka integration guide documents;
-tests/integration/kafka reads with them.
+tests/integration/kafka/test_kafka_source.py reads with them.
 """
 
 from __future__ import annotations

@@ -1,0 +1,104 @@
+"""KafkaSource on a real broker: where it starts, what it leaves out, which topics it takes.
+
+Rows with known timestamps are produced, then read in one bounded run of Spark into memory. No sink
+of Tidemark's is involved.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tidemark.dev.kafka import LocalKafka
+from tidemark.runtime.session import spark_session
+from tidemark.sources.kafka import KafkaSource
+
+NOW_MS = int(time.time()) * 1000
+
+
+@pytest.fixture
+def filled(kafka: LocalKafka, topic: Callable[..., str]) -> str:
+    """A topic: in partition 0 the rows a, b, c, a second apart; in partition 1 one that is old."""
+    name = topic(2)
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for second, value in enumerate("abc"):
+        producer.produce(name, value, partition=0, timestamp=NOW_MS + second * 1000)
+    producer.produce(name, "old", partition=1, timestamp=NOW_MS - 60_000)
+    assert producer.flush(30) == 0
+    return name
+
+
+def read(tmp_path: Path, source: KafkaSource) -> list[str]:
+    reader = source.reader()
+    spark = spark_session("test-kafka-source")
+    found: list[str] = []
+    query = (
+        spark.readStream.format(reader.format).options(**reader.options).load()
+        .selectExpr("CAST(value AS STRING) AS value")
+        .writeStream.option("checkpointLocation", str(tmp_path / uuid.uuid4().hex))
+        .foreachBatch(lambda frame, _: found.extend(row["value"] for row in frame.collect()))
+        .trigger(availableNow=True).start()
+    )  # fmt: skip
+    assert query.awaitTermination(120)
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("start", "expected"),
+    [
+        ("earliest", ["a", "b", "c", "old"]),
+        ("latest", []),
+        (datetime.fromtimestamp(NOW_MS / 1000 + 1, timezone.utc), ["b", "c"]),
+        (datetime.fromtimestamp(NOW_MS / 1000 + 1, timezone.utc).isoformat(), ["b", "c"]),
+        ({0: 2, 1: -2}, ["c", "old"]),
+        ({0: -1, 1: 0}, ["old"]),
+    ],
+)
+def test_it_starts_where_it_is_told(
+    kafka: LocalKafka, filled: str, tmp_path: Path, start: Any, expected: list[str]
+) -> None:
+    offsets = {filled: start} if isinstance(start, dict) else start
+    source = KafkaSource(
+        kafka.bootstrap_servers, topics=filled, starting_offsets=offsets, ending="latest"
+    )
+    assert read(tmp_path, source) == expected
+
+
+def test_it_leaves_out_what_was_aborted_unless_told_otherwise(
+    kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name = topic(1)
+    for value, commit in (("taken back", False), ("kept", True)):
+        producer = Producer(
+            {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": f"{name}-{commit}"}
+        )
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(name, value)
+        producer.flush(30)
+        (producer.commit_transaction if commit else producer.abort_transaction)(30)
+    servers = kafka.bootstrap_servers
+    assert read(tmp_path, KafkaSource(servers, name)) == ["kept"]
+    careless = KafkaSource(servers, name, isolation_level="read_uncommitted")
+    assert read(tmp_path, careless) == ["kept", "taken back"]
+
+
+def test_a_pattern_takes_every_topic_that_matches(
+    kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    names = [topic(1), topic(1)]
+    producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
+    for name in names:
+        producer.produce(name, name)
+    producer.produce(topic(1), "other")
+    assert producer.flush(30) == 0
+    pattern = f"({names[0]}|{names[1]})"
+    source = KafkaSource(kafka.bootstrap_servers, pattern=pattern, group_id="patterns")
+    assert read(tmp_path, source) == sorted(names)
