@@ -101,11 +101,9 @@ def test_it_is_picklable_comparable_and_takes_no_later_change() -> None:
 
 
 def test_options_win_over_our_defaults_but_not_over_what_is_ours() -> None:
-    settings = dict(
-        sink(
-            producer_options={"linger.ms": 0, "delivery.timeout.ms": 5000}, transaction_timeout="60s"
-        ).producer_settings("s").settings
-    )  # fmt: skip
+    options = {"linger.ms": 0, "delivery.timeout.ms": 5000}
+    one = sink(producer_options=options, transaction_timeout="60s")
+    settings = dict(one.producer_settings("s").settings)
     assert settings["linger.ms"] == "0"
     assert "message.timeout.ms" not in settings
     assert settings["enable.idempotence"] == "true"
@@ -129,18 +127,20 @@ def test_the_transaction_timeout_must_be_above_the_interval() -> None:
 
 
 HEADERS = Column("headers", "array<struct<key:string,value:binary>>")
+VALUE, PARTITION = Column("Value", "string"), Column("partition", "int")
+NO_KEY = "CAST(NULL AS BINARY) AS key"
 
 
 @pytest.mark.parametrize(
     ("schema", "expected"),
     [
-        ((Column("value", "string"),), ["CAST(NULL AS BINARY) AS key", "CAST(`value` AS BINARY) AS value"]),
+        ((VALUE,), [NO_KEY, "CAST(`Value` AS BINARY) AS value"]),
         (
             (Column("value", "binary"), Column("key", "string")),
             ["CAST(`key` AS BINARY) AS key", "CAST(`value` AS BINARY) AS value"],
         ),
         (
-            (HEADERS, Column("partition", "int"), Column("Value", "string"), Column("KEY", "binary")),
+            (HEADERS, PARTITION, VALUE, Column("KEY", "binary")),
             [
                 "CAST(`KEY` AS BINARY) AS key", "CAST(`Value` AS BINARY) AS value",
                 "`partition` AS partition", "`headers` AS headers",

@@ -16,7 +16,7 @@ WORKER = new_worker()
 
 
 @pytest.mark.parametrize(
-    "prefix", ["clicks", "a-b-g1-c", "-", "ü–x", "x-g7-" + "0" * 12 + "-1", " "]
+    "prefix", ["clicks", "a-b-g1-c", "-", "über", "x-g7-" + "0" * 12 + "-1", " "]
 )
 @pytest.mark.parametrize("job_id", ["0123456789abcdef", "a-b-c-d-e", "", "j", "jöb/1"])
 def test_what_is_made_is_parsed_back(prefix: str, job_id: str) -> None:
