@@ -280,6 +280,7 @@ class Coordinator:
         """Find a decision that a fenced driver wrote while this one had nothing to do."""
         latest = self._store.latest_decision()
         if latest > self.last_stored:
+            procedures.check_fence(self._store, self.generation)  # or a newer driver decided it
             raise DecisionVoidError(
                 f"epoch {latest} was decided by a driver that this one has fenced; that decision "
                 "is void. Start the job again, and the epoch runs again"

@@ -19,7 +19,7 @@ from pyspark.sql.streaming import StreamingQuery
 from tidemark.api.declarations import DeclaredSink
 from tidemark.checkpoint.coordinator import Coordinator, sink_epochs
 from tidemark.checkpoint.store import CheckpointStore
-from tidemark.model.errors import SparkDiedError
+from tidemark.model.errors import SparkDiedError, StoppedError
 from tidemark.runtime.branches import unite
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit
@@ -121,6 +121,8 @@ class StreamRun:
         coordinator = self.coordinator
         try:
             settled = coordinator.begin_epoch(epoch)
+        except StoppedError:  # no failure of the run: `stop` is ending the query
+            raise
         except BaseException as error:
             coordinator.fail(error)
             raise
