@@ -1,0 +1,7 @@
+"""Kills of the real job, and what readers then see.
+
+`app_*.py` are jobs as users write them; `driver.py` starts and kills them; `workload.py` feeds and
+reads the real systems; `scenario.py` is one continuous run of one app; `checker.py` judges it.
+`tests/integration/jobs` holds the scenarios of ``make test``, `test_matrix.py` those of
+``make chaos``, `soak.py` is ``make soak``.
+"""

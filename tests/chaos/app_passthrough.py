@@ -1,0 +1,62 @@
+"""Kafka to Kafka, stateless, as a user writes it: ``python app_passthrough.py '{"servers": …}'``.
+
+`trouble` makes the first attempt of a task fail, or every row slow, for the tests that need it.
+"""
+
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import BinaryType
+
+import tidemark as tm
+
+options = json.loads(sys.argv[1])
+marker, slow_s = options.get("raise_once"), options.get("slow_s", 0.0)
+
+
+def troubled(value: bytes) -> bytes:
+    time.sleep(slow_s)
+    if marker and int(value.split(b",")[0]) >= 200:
+        try:
+            Path(marker).touch(exist_ok=False)
+        except FileExistsError:
+            return value
+        raise RuntimeError("the first attempt fails, in the middle of its rows")
+    return value
+
+
+logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+logging.getLogger("kafka").setLevel(logging.WARNING)
+logging.getLogger("py4j").setLevel(logging.WARNING)
+job = tm.Job(
+    "passthrough",
+    checkpoint=tm.CheckpointConfig(storage=options["storage"], interval=options["interval"]),
+)
+rows = job.source(
+    tm.KafkaSource(
+        options["servers"],
+        topics=[options["input"]],
+        starting_offsets="earliest",
+        ending=options.get("ending", "never"),
+    ),
+    uid="input",
+)
+value = F.udf(troubled, BinaryType())("value") if marker or slow_s else F.col("value")
+job.sink(
+    rows.select("key", value.alias("value")),
+    tm.KafkaSink(
+        options["servers"],
+        topic=options["output"],
+        delivery_guarantee="exactly-once",
+        transactional_id_prefix=options["prefix"],
+        transaction_timeout=options["transaction_timeout"],
+    ),
+    uid="output",
+)
+
+if __name__ == "__main__":
+    job.run()

@@ -1,0 +1,57 @@
+"""Kafka to a windowed count, into Kafka and SQLite; and the rows themselves into SQLite.
+
+The input's values are ``sequence,time_ms``; the counts' values ``window start in ms,count``.
+"""
+
+import json
+import logging
+import sys
+
+from pyspark.sql import functions as F
+
+import tidemark as tm
+
+options = json.loads(sys.argv[1])
+logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+logging.getLogger("kafka").setLevel(logging.WARNING)
+logging.getLogger("py4j").setLevel(logging.WARNING)
+job = tm.Job(
+    "windows",
+    checkpoint=tm.CheckpointConfig(storage=options["storage"], interval=options["interval"]),
+)
+source = tm.KafkaSource(
+    options["servers"],
+    topics=[options["input"]],
+    starting_offsets="earliest",
+    ending=options.get("ending", "never"),
+)
+rows = job.source(source, uid="input").selectExpr(
+    "CAST(key AS STRING) AS key",
+    "CAST(value AS STRING) AS value",
+    "timestamp_millis(CAST(split_part(CAST(value AS STRING), ',', 2) AS BIGINT)) AS time",
+)
+counts = (
+    rows.withWatermark("time", "2 seconds").groupBy(F.window("time", "10 seconds"), "key").count()
+)
+job.uid(counts, "per-window")
+shown = counts.selectExpr("key", "concat(unix_millis(window.start), ',', count) AS value")
+job.sink(
+    shown,
+    tm.KafkaSink(
+        options["servers"],
+        topic=options["output"],
+        delivery_guarantee="exactly-once",
+        transactional_id_prefix=options["prefix"],
+        transaction_timeout=options["transaction_timeout"],
+    ),
+    uid="windows-to-kafka",
+)
+job.sink(shown, tm.SQLiteSink(options["database"], table="windows"), uid="windows-to-sqlite")
+job.sink(
+    rows.select("key", "value"),
+    tm.SQLiteSink(options["database"], table="events"),
+    uid="events-to-sqlite",
+)
+
+if __name__ == "__main__":
+    job.run()

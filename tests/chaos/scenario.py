@@ -1,0 +1,250 @@
+"""One continuous run of one app: rows keep coming while its driver is killed and started again.
+
+A scenario owns its topics, its storage and its drivers' logs, below one directory. Use it as a
+context manager: whatever happens, nothing of it is left running.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tests.chaos import checker, workload
+from tests.chaos.driver import Driver, wait_until
+from tests.chaos.history import Pair, window_counts
+
+HERE = Path(__file__).resolve().parent
+
+
+class Scenario:
+    """What all apps share; `PassthroughScenario` and the others add what they read and check."""
+
+    program: str
+    job: str
+
+    def __init__(self, directory: Path, options: Mapping[str, Any], send: Any, rate: float) -> None:
+        self.directory = directory
+        self.storage = directory / "storage"
+        self.job_directory = self.storage / self.job
+        self.options = {"storage": str(self.storage), "interval": "200ms", **options}
+        self.feeder = workload.Feeder(send, rate)
+        self.drivers: list[Driver] = []
+        self._numbers = itertools.count(1)
+
+    def __enter__(self) -> Any:
+        self.feeder.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for driver in self.drivers:
+            driver.kill_tree()
+        self.feeder._end.set()
+        self.feeder.join(5)
+
+    def start(self, failpoint: str | None = None, **options: Any) -> Driver:
+        """Start a driver; `options` add to the app's own."""
+        log = self.directory / f"driver-{next(self._numbers):02}.log"
+        driver = Driver(HERE / self.program, {**self.options, **options}, log, failpoint)
+        self.drivers.append(driver)
+        return driver
+
+    def die_at(self, failpoint: str, timeout_s: float = 90.0, **options: Any) -> Driver:
+        """Start a driver that must die, by its own SIGKILL, at `failpoint`."""
+        driver = self.start(failpoint, **options)
+        driver.die(timeout_s)
+        return driver
+
+    def drain(self, driver: Driver, timeout_s: float = 120.0) -> None:
+        """End the input and wait until `driver` has made everything of it visible."""
+        self.feeder.close()
+
+        def drained() -> bool:
+            if driver.returncode is not None:
+                raise AssertionError(f"{driver} ended: {driver.returncode}\n{driver.tail()}")
+            return self.visible() >= self.expected()
+
+        try:
+            wait_until("the job has caught up", drained, timeout_s, pause_s=0.2)
+        except AssertionError as error:
+            raise AssertionError(
+                f"{error}: {self.visible()} of {self.expected()}\n{driver.tail()}"
+            ) from None
+
+    def finish(self, driver: Driver, timeout_s: float = 120.0) -> None:
+        """Drain, stop `driver` as an operator does, and judge everything."""
+        self.drain(driver, timeout_s)
+        driver.stop()
+        checker.require_none(self.check())
+
+    def epochs_in(self, log: str) -> set[int]:
+        """Return the epochs that a directory of the job holds: ``epochs``, ``spark/commits``, …"""
+        directory = self.job_directory / log
+        if not directory.is_dir():
+            return set()
+        return {int(path.name) for path in directory.iterdir() if path.name.isdigit()}
+
+    # --- of each app
+
+    def expected(self) -> int:
+        """How many rows the last sink shows in the end."""
+        raise NotImplementedError
+
+    def visible(self) -> int:
+        """How many rows the last sink shows now."""
+        raise NotImplementedError
+
+    def check(self) -> list[checker.Anomaly]:
+        """Judge what the sinks hold, after the last driver has ended."""
+        raise NotImplementedError
+
+
+class _KafkaScenario(Scenario):
+    def __init__(
+        self,
+        directory: Path,
+        servers: str,
+        *,
+        rate: float = 600.0,
+        **options: Any,
+    ) -> None:
+        name = f"{self.job}-{uuid.uuid4().hex[:8]}"
+        self.servers = servers
+        self.input, self.output, self.prefix = f"{name}-in", f"{name}-out", name
+        workload.create_topics(servers, self.input, self.output)
+        super().__init__(
+            directory,
+            {
+                "servers": servers,
+                "input": self.input,
+                "output": self.output,
+                "prefix": self.prefix,
+                "transaction_timeout": "5min",
+                **options,
+            },
+            workload.kafka_sender(servers, self.input),
+            rate,
+        )
+        self.reader = workload.LiveReader(servers, self.output)
+
+    def __enter__(self) -> Any:
+        self.reader.start()
+        return super().__enter__()
+
+    def __exit__(self, *args: Any) -> None:
+        super().__exit__(*args)
+        self.reader.close()
+
+    def open_transactions(self) -> list[str]:
+        """Return the job's transactions that have not ended."""
+        return workload.open_transactions(self.servers, self.prefix)
+
+
+class PassthroughScenario(_KafkaScenario):
+    """Kafka to Kafka: every row once, a key's rows in order."""
+
+    program = "app_passthrough.py"
+    job = "passthrough"
+
+    def expected(self) -> int:
+        return len(self.feeder.rows)
+
+    def visible(self) -> int:
+        return len(self.reader.rows)
+
+    def check(self) -> list[checker.Anomaly]:
+        final = workload.read_topic(self.servers, self.output)
+        return checker.check_log(self.output, self.feeder.rows, final, list(self.reader.rows))
+
+
+class WindowsScenario(_KafkaScenario):
+    """Kafka to counts in Kafka and SQLite, and the rows in SQLite."""
+
+    program = "app_windows.py"
+    job = "windows"
+
+    def __init__(self, directory: Path, servers: str, **options: Any) -> None:
+        self.database = directory / "sink.db"
+        super().__init__(directory, servers, database=str(self.database), **options)
+
+    def counts(self) -> list[Pair]:
+        """Return the counts that the input makes."""
+        return window_counts(self.feeder.counted, workload.WINDOW_MS)
+
+    def expected(self) -> int:
+        return len(self.counts()) + len(self.feeder.rows)
+
+    def visible(self) -> int:
+        windows, events = (workload.count_table(self.database, t) for t in ("windows", "events"))
+        return min(len(self.reader.rows), windows) + events
+
+    def check(self) -> list[checker.Anomaly]:
+        final = workload.read_topic(self.servers, self.output)
+        in_kafka = [Pair(s.key, s.value) for s in final]
+        in_sqlite = self._table("windows")
+        events = [Pair(*row) for row in self.feeder.rows]
+        places = {(s.partition, s.offset): s for s in final}
+        return [
+            *checker.check_rows("Kafka counts", self.counts(), in_kafka),
+            *checker.check_rows("SQLite counts", self.counts(), in_sqlite),
+            *checker.check_rows("SQLite events", events, self._table("events")),
+            *checker.check_same({"Kafka counts": in_kafka, "SQLite counts": in_sqlite}),
+            *(
+                checker.Anomaly(checker.Kind.PHANTOM, "Kafka counts (concurrent reader)", seen)
+                for seen in list(self.reader.rows)
+                if places.get((seen.partition, seen.offset)) != seen
+            ),
+        ]
+
+    def _table(self, name: str) -> list[Pair]:
+        return workload.read_table(self.database, name)
+
+
+class EmbeddedScenario(Scenario):
+    """Files to counts in SQLite and Parquet."""
+
+    program = "app_embedded.py"
+    job = "embedded"
+
+    def __init__(self, directory: Path, *, rate: float = 600.0, **options: Any) -> None:
+        self.database, self.files = directory / "sink.db", directory / "files"
+        incoming = directory / "incoming"
+        super().__init__(
+            directory,
+            {
+                "input": str(incoming),
+                "database": str(self.database),
+                "files": str(self.files),
+                **options,
+            },
+            workload.file_sender(incoming),
+            rate,
+        )
+
+    def counts(self) -> list[Pair]:
+        """Return the counts that the input makes."""
+        return window_counts(self.feeder.counted, workload.WINDOW_MS)
+
+    def expected(self) -> int:
+        return len(self.counts())
+
+    def visible(self) -> int:
+        in_sqlite = workload.count_table(self.database, "windows")
+        return min(in_sqlite, len(workload.read_parquet(self.files)))
+
+    def check(self) -> list[checker.Anomaly]:
+        in_sqlite = workload.read_table(self.database, "windows")
+        in_files = workload.read_parquet(self.files)
+        return [
+            *checker.check_rows("SQLite counts", self.counts(), in_sqlite),
+            *checker.check_rows("Parquet counts", self.counts(), in_files),
+            *checker.check_same({"SQLite counts": in_sqlite, "Parquet counts": in_files}),
+        ]

@@ -1,0 +1,77 @@
+"""Starts after an end that was bad: the same death twice, a decision gone, a transaction gone.
+
+And after one that was good: a job over a bounded input, started again and again.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.chaos import checker, workload
+from tests.chaos.driver import wait_until
+from tests.chaos.scenario import PassthroughScenario
+from tidemark.dev.kafka import LocalKafka
+
+
+def test_killed_twice_in_a_row_at_the_same_point(kafka: LocalKafka, tmp_path: Path) -> None:
+    with PassthroughScenario(tmp_path, kafka.bootstrap_servers) as scenario:
+        for point in ["prepared:1", "prepared:1", "sealed:1", "sealed:1"]:
+            scenario.die_at(point)  # the second `sealed` is its recovery's
+        last = scenario.start()
+        last.wait_for_epochs(3)
+        scenario.finish(last)
+
+
+def test_decision_deleted_by_hand(kafka: LocalKafka, tmp_path: Path) -> None:
+    """Running the epoch again would double it, so the job must refuse to start, and say why."""
+    with PassthroughScenario(tmp_path, kafka.bootstrap_servers) as scenario:
+        driver = scenario.start()
+        driver.wait_for_epochs(3)
+        scenario.finish(driver)
+        commits = scenario.job_directory / "spark/commits"
+        newest = max(scenario.epochs_in("spark/commits"))
+        (commits / str(newest)).unlink()
+        for path in commits.glob(f".{newest}.*"):
+            path.unlink()
+        for _ in range(2):
+            driver = scenario.start()
+            assert driver.wait(60) == 1
+            assert "DecisionMissingError" in driver.text(), driver.tail()
+            assert f"commits/{newest} is missing" in driver.text()
+        checker.require_none(scenario.check())
+
+
+def test_away_for_longer_than_the_transaction_timeout(kafka: LocalKafka, tmp_path: Path) -> None:
+    """The broker aborts a decided epoch's transactions: every start must fail, and name them."""
+    with PassthroughScenario(
+        tmp_path, kafka.bootstrap_servers, transaction_timeout="10s"
+    ) as scenario:
+        scenario.die_at("decided:3")
+        wait_until(
+            "the broker's own abort", lambda: not scenario.open_transactions(), 60, pause_s=0.5
+        )
+        epoch = max(scenario.epochs_in("spark/commits"))
+        visible = len(workload.read_topic(kafka.bootstrap_servers, scenario.output))
+        for _ in range(2):
+            driver = scenario.start()
+            assert driver.wait(60) == 1
+            assert "LostTransactionError" in driver.text(), driver.tail()
+            assert "sink 'output'" in driver.text()
+            assert f"epoch {epoch} is decided" in driver.text()
+        assert len(workload.read_topic(kafka.bootstrap_servers, scenario.output)) == visible
+
+
+def test_bounded_job_commits_its_last_epoch_and_ends(kafka: LocalKafka, tmp_path: Path) -> None:
+    """After the last epoch Spark plans no other one, so nothing later could commit it."""
+    with PassthroughScenario(tmp_path, kafka.bootstrap_servers, ending="latest") as scenario:
+        wait_until("some input", lambda: len(scenario.feeder.rows) > 1000, 30)
+        scenario.feeder.close()
+        scenario.die_at("decided:1")
+        again = scenario.start()
+        assert again.wait(60) == 0, again.tail()
+        checker.require_none(scenario.check())
+        assert len(scenario.reader.rows) > 1000
+        nothing_new = scenario.start()
+        assert nothing_new.wait(60) == 0, nothing_new.tail()
+        checker.require_none(scenario.check())
+        assert scenario.open_transactions() == []
