@@ -287,8 +287,9 @@ class World:
         """Do what the error asks for: put the missing file back. False if none is missing."""
         if self.newest_missing() is None:
             return False
+        begun = {*self.confirmed, *(e for (e, _), s in self.seals.items() if s is Seal.COMMIT)}
         for epoch in sorted(self.allowed_missing):
-            if epoch in self.confirmed:
+            if epoch in begun:
                 self.commits.add(epoch)
             if epoch in self.commits and epoch in self.taken_plans:
                 self.offsets.setdefault(epoch, self.taken_plans[epoch])
