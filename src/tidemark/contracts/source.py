@@ -9,16 +9,11 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class StreamReader:
-    """What goes into ``spark.readStream``: format, options and, if given, the schema as DDL.
-
-    `packages` names the Maven artifact whose classes the format needs ("" for Spark's own);
-    the runtime resolves it when the session has no such class yet.
-    """
+    """What goes into ``spark.readStream``: format, options and, if given, the schema as DDL."""
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
     schema: str | None = None
-    packages: str = ""
 
 
 class Source(Protocol):

@@ -14,7 +14,6 @@ from tidemark.contracts.source import StreamReader
 from tidemark.model.errors import ConfigurationError
 from tidemark.sources.settings import check_ending, checked_options
 
-CONNECTOR = "org.apache.spark:spark-sql-kafka-0-10_2.13"
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _STARTING = "starting_offsets= says where to start"
 _TOPICS = "topics= or pattern= says what to read"
@@ -151,7 +150,7 @@ class KafkaSource:
         if "failondataloss" not in {name.lower() for name in self.options}:
             options["failOnDataLoss"] = "true"
         options.update({name: str(value) for name, value in self.options.items()})
-        return StreamReader("kafka", options, packages=CONNECTOR)
+        return StreamReader("kafka", options)
 
     @property
     def _name(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tidemark.model.errors import ConfigurationError
-from tidemark.sources.kafka import CONNECTOR, KafkaSource
+from tidemark.sources.kafka import KafkaSource
 
 SERVERS = "a.example:9092,[::1]:9093"
 
@@ -27,7 +27,6 @@ def test_the_defaults_read_all_committed_rows_and_stop_at_data_loss() -> None:
     reader = source.reader()
     assert reader.format == "kafka"
     assert reader.schema is None
-    assert reader.packages == CONNECTOR
     assert reader.options == {
         "kafka.bootstrap.servers": SERVERS,
         "subscribe": "clicks,orders",
