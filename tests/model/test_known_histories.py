@@ -8,16 +8,18 @@ to run; the finale judges. Each bug's history must pass now, and must fail on th
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
-from tidemark.model.errors import DecisionMissingError
+from tidemark.model.errors import CommitFailedError, DecisionMissingError
 from tidemark.protocol.points import Point
 
 from .driver import Driver, Protocol
 from .planted_bugs import FIRST_VERSIONS, RIGHT
+from .replay import Call
 from .scheduler import MAX_STEPS, Run
-from .world import ROWS_PER_EPOCH, Setup, Violation
+from .world import ROWS_PER_EPOCH, Setup, Violation, World
 
 
 def until(run: Run, driver: Driver, point: Point, *, prefer: str = "commit") -> None:
@@ -136,6 +138,26 @@ def test_its_history_fails_on_the_first_version(bug: str) -> None:
     history, version = BUGS[bug]
     with pytest.raises(Violation, match=r"LostTransactionError|DecisionVoidError"):
         history(FIRST_VERSIONS[version]).finale()
+
+
+def test_a_commit_that_cannot_be_proved_any_more_counts_when_it_is_recorded() -> None:
+    """As Kafka's committer does: it asks again until the deadline, and then gives up."""
+
+    def give_up(world: World, call: Call) -> Callable[[], None] | None:
+        if call.name != "commit":
+            return None
+        sink = world.sinks[call.args[0]]
+        if not any(sink.unknown(t) for t in world.committables(*call.args)):
+            return None
+
+        def fail() -> None:
+            raise CommitFailedError(f"{call}: not proved within the deadline")
+
+        return fail
+
+    run = commit_ended_by_another(replace(RIGHT, execute=give_up))
+    assert not any(isinstance(d.stopped_by, CommitFailedError) for d in run.drivers)
+    run.finale()
 
 
 # --- the stops that are allowed

@@ -18,6 +18,7 @@ from collections.abc import Generator
 
 from tidemark.model.errors import (
     CheckpointError,
+    CommitFailedError,
     DecisionMissingError,
     DecisionVoidError,
     FencedError,
@@ -73,13 +74,20 @@ def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) 
             sinks.commit(uid, epoch, generation)
         except LostTransactionError as error:  # the other sinks' rows need not be missing too
             lost = lost or error
+        except CommitFailedError:
+            if not _is_confirmed(epoch, records):
+                raise
         yield Point.SINK_COMMITTED
-    # A sink may have forgotten what became of a transaction whose id is in use again; ids are used
-    # again once the committed record exists, so then another driver has ended this very commit.
-    if lost is not None and records.epochs()[epoch].committed is None:
+    if lost is not None and not _is_confirmed(epoch, records):
         raise lost
     records.write_committed(epoch, generation)
     yield Point.COMMITTED
+
+
+def _is_confirmed(epoch: int, records: Records) -> bool:
+    """Whether another driver has ended this very commit. A sink cannot prove what became of a
+    transaction whose id is in use again; but ids are used again only when this record exists."""
+    return records.epochs()[epoch].committed is not None
 
 
 def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point, None, int]:
