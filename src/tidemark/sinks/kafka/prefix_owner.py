@@ -92,18 +92,22 @@ class PrefixOwner:
     def release(self) -> None:
         """Leave the group, so that another job may take the prefix at once. Raises nothing."""
         self._stop.set()
-        if self._thread is not None:
-            self._thread.join(timeout=2)
+        if self._member_id:
+            with contextlib.suppress(Exception):
+                self._leave()
         admin, self._admin = self._admin, None
         if admin is not None:
             with contextlib.suppress(Exception):
                 admin.close()
+        if self._thread is not None:
+            self._thread.join(timeout=2)
 
-    def _open(self) -> Any:
+    def _open(self, timeout_s: float = 5) -> Any:
         from kafka.admin import KafkaAdminClient
 
+        timeout_ms = int(timeout_s * 1000)
         return KafkaAdminClient(
-            **self._settings, request_timeout_ms=5000, bootstrap_timeout_ms=5000
+            **self._settings, request_timeout_ms=timeout_ms, bootstrap_timeout_ms=timeout_ms
         )
 
     def _refuse_others(self, sink: str) -> None:
@@ -152,14 +156,12 @@ class PrefixOwner:
                     return
                 _log.debug("group %s: %s", self._group, error)
                 self._stop.wait(1)
-        with contextlib.suppress(Exception):
-            self._leave()
 
     def _join(self) -> int:
         from kafka.protocol.consumer.group import JoinGroupRequest, SyncGroupRequest
 
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name=_PROTOCOL, metadata=b"")
-        while True:
+        while not self._stop.is_set():
             joined = self._send(
                 JoinGroupRequest(
                     group_id=self._group,
@@ -172,13 +174,12 @@ class PrefixOwner:
                 ),
                 _JOIN_TIMEOUT_S,
             )
+            self._member_id = joined.member_id or self._member_id
             if joined.error_code != _MEMBER_ID_REQUIRED:
                 break
-            self._member_id = joined.member_id
         if joined.error_code:
             self._member_id = ""
             raise RuntimeError(f"JoinGroup answers {joined.error_code}")
-        self._member_id = joined.member_id
         synced = self._send(
             SyncGroupRequest(
                 group_id=self._group,
@@ -209,19 +210,18 @@ class PrefixOwner:
     def _leave(self) -> None:
         from kafka.protocol.consumer.group import LeaveGroupRequest
 
-        if self._member_id:
-            member = LeaveGroupRequest.MemberIdentity(
-                member_id=self._member_id, group_instance_id=None, reason="the job ends"
-            )
-            self._send(
-                LeaveGroupRequest(
-                    group_id=self._group, member_id=self._member_id, members=[member]
-                ),
-                1.5,
-            )
+        member = LeaveGroupRequest.MemberIdentity(
+            member_id=self._member_id, group_instance_id=None, reason="the job ends"
+        )
+        request = LeaveGroupRequest(
+            group_id=self._group, member_id=self._member_id, members=[member]
+        )
+        # Again a connection of its own: the thread's may be waiting in a join.
+        with contextlib.closing(self._open(timeout_s=2)) as admin:
+            self._send(request, 2, admin)
 
-    def _send(self, request: Any, timeout_s: float) -> Any:
-        admin = self._admin
+    def _send(self, request: Any, timeout_s: float, over: Any = None) -> Any:
+        admin = over or self._admin
 
         async def send() -> Any:
             # Looked up each time: it costs little at this rate, and a coordinator may move.

@@ -1,0 +1,151 @@
+"""Each condition that is checked against the real broker at start, with the error that names it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.kafka import sink_kit as kit
+from tidemark.dev.kafka import LocalKafka
+from tidemark.model.errors import PreflightError
+
+Topic = Callable[..., str]
+REPO = Path(__file__).parents[3]
+HOLD = """
+import pickle, sys, time
+sink, context = pickle.load(sys.stdin.buffer)
+sink.create_committer(context).preflight()
+print("held", flush=True)
+time.sleep(600)
+"""
+
+
+def preflight(servers: str, topic: str | None, **more: Any) -> None:
+    with kit.committing(
+        kit.sink_on(servers, topic, **more), kit.driver(kit.new_job())
+    ) as committer:
+        committer.preflight()
+
+
+def test_all_is_well(kafka: LocalKafka, topic: Topic) -> None:
+    started = time.monotonic()
+    preflight(kafka.bootstrap_servers, topic())
+    preflight(kafka.bootstrap_servers, None, transactional_id_prefix=f"rows-{topic()}")
+    assert time.monotonic() - started < 20
+
+
+def test_a_missing_topic_is_named_and_not_created(kafka: LocalKafka) -> None:
+    from confluent_kafka.admin import AdminClient
+
+    for _ in range(2):
+        with pytest.raises(PreflightError, match=r"`orders-out`: topic 'no-such-topic'.*--create"):
+            preflight(kafka.bootstrap_servers, "no-such-topic")
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    assert "no-such-topic" not in admin.list_topics(timeout=20).topics
+
+
+def test_a_timeout_above_the_brokers_maximum(kafka: LocalKafka, topic: Topic) -> None:
+    with pytest.raises(
+        PreflightError,
+        match=r"timeout 901s is above the broker's transaction.max.timeout.ms of 900s",
+    ):
+        preflight(kafka.bootstrap_servers, topic(), transaction_timeout="901s")
+
+
+def test_no_broker_there() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        servers = f"127.0.0.1:{free.getsockname()[1]}"
+        started = time.monotonic()
+        with pytest.raises(PreflightError, match=f"no broker answers at {servers}"):
+            preflight(servers, "orders")
+        assert time.monotonic() - started < 15
+
+
+def test_an_option_that_librdkafka_does_not_know(kafka: LocalKafka, topic: Topic) -> None:
+    with pytest.raises(PreflightError, match=r"no\.such\.option"):
+        preflight(kafka.bootstrap_servers, topic(), producer_options={"no.such.option": 1})
+    with pytest.raises(PreflightError, match=r"message\.timeout\.ms"):
+        preflight(
+            kafka.bootstrap_servers, topic(), transaction_timeout="10s",
+            producer_options={"delivery.timeout.ms": 20_000},
+        )  # fmt: skip
+
+
+def test_credentials_that_the_listener_does_not_take_show_no_password(
+    kafka: LocalKafka, topic: Topic
+) -> None:
+    options = {
+        "security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN",
+        "sasl.username": "me", "sasl.password": "hunter2-s3cr3t",
+    }  # fmt: skip
+    with pytest.raises(PreflightError, match=r"no broker answers.*security.protocol") as caught:
+        preflight(kafka.bootstrap_servers, topic(), producer_options=options)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_prefix_held_by_another_live_job_is_refused_naming_that_job(
+    kafka: LocalKafka, topic: Topic
+) -> None:
+    sink = kit.sink_on(kafka.bootstrap_servers, topic())
+    one, other = kit.new_job(), kit.new_job()
+    with kit.committing(sink, kit.driver(one, name="billing/eu"), preflight=True):
+        with kit.committing(sink, kit.driver(other)) as committer:
+            with pytest.raises(PreflightError) as caught:
+                committer.preflight()
+            for part in [f"test-{sink.topic}", "'billing/eu'", one, "prefix of its own"]:
+                assert part in str(caught.value)
+        # The same job's next driver, and its second sink, may share it.
+        with kit.committing(sink, kit.driver(one, 2), preflight=True):
+            pass
+        with kit.committing(sink, kit.driver(one, uid="second"), preflight=True):
+            pass
+    # Closed, so free at once.
+    with kit.committing(sink, kit.driver(other), preflight=True):
+        pass
+
+
+def test_a_prefix_is_held_for_longer_than_a_session(kafka: LocalKafka, topic: Topic) -> None:
+    sink = kit.sink_on(kafka.bootstrap_servers, topic())
+    with kit.committing(sink, kit.driver(kit.new_job()), preflight=True):
+        time.sleep(13)
+        held = pytest.raises(PreflightError, match="is held by the job 'orders'")
+        with kit.committing(sink, kit.driver(kit.new_job())) as committer, held:
+            committer.preflight()
+
+
+def test_a_killed_driver_lets_go_by_itself_and_its_own_job_need_not_wait(
+    kafka: LocalKafka, topic: Topic
+) -> None:
+    sink, job = kit.sink_on(kafka.bootstrap_servers, topic()), kit.new_job()
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=REPO
+    ) as child:
+        try:
+            assert child.stdin is not None
+            assert child.stdout is not None
+            child.stdin.write(pickle.dumps((sink, kit.driver(job))))
+            child.stdin.close()
+            assert child.stdout.readline() == b"held\n"
+        finally:
+            os.kill(child.pid, signal.SIGKILL)
+    with kit.committing(sink, kit.driver(job, 2), preflight=True):
+        pass
+    deadline = time.monotonic() + 40
+    while True:
+        free = contextlib.suppress(PreflightError)
+        with free, kit.committing(sink, kit.driver(kit.new_job()), preflight=True):
+            return
+        assert time.monotonic() < deadline, "the dead driver still holds the prefix"
+        time.sleep(1)
