@@ -7,6 +7,7 @@ librdkafka) and the general one (row by row) write the same batches and must agr
 from __future__ import annotations
 
 import random
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -170,6 +171,29 @@ def test_rows_with_headers_and_topics_of_their_own(kafka: LocalKafka, topic: Top
         write_all(
             sink, kit.new_job(), rows.set_column(2, "topic", pa.array([None] * 4, pa.string()))
         )
+
+
+def test_another_partitioner_and_very_long_keys_are_left_to_librdkafka(
+    kafka: LocalKafka, topic: Topic
+) -> None:
+    name, other, keys = topic(5), topic(5), [b"%d" % i * (200 if i % 2 else 1) for i in range(200)]
+    rows: list[tuple[bytes | None, bytes | None]] = [(key, key) for key in keys]
+    crc = {"partitioner": "consistent"}
+    write_all(
+        kit.sink_on(kafka.bootstrap_servers, name, producer_options=crc),
+        kit.new_job(), batch(rows, pa.binary()),
+    )  # fmt: skip
+    write_all(kit.sink_on(kafka.bootstrap_servers, other), kit.new_job(), batch(rows, pa.binary()))
+    by_crc, by_murmur2 = read(kafka, name), read(kafka, other)
+    assert {p for p, k, _ in by_crc if k == b"7" * 200} == {zlib.crc32(b"7" * 200) % 5}
+    assert sorted(k or b"" for _, k, _ in by_crc) == sorted(keys)
+    assert sorted(k or b"" for _, k, _ in by_murmur2) == sorted(keys)
+    # Short keys go through numpy in a batch of their own, to where librdkafka put them above.
+    short = [(key, key) for key in keys if len(key) < 4]
+    again = topic(5)
+    sink = kit.sink_on(kafka.bootstrap_servers, again)
+    write_all(sink, kit.new_job(), batch([*short], pa.binary()))
+    assert set(read(kafka, again)) <= set(by_murmur2)
 
 
 def test_string_columns_are_taken_as_utf8(kafka: LocalKafka, topic: Topic) -> None:

@@ -129,7 +129,7 @@ class ProducerPool:
         lease = None
         try:
             lease = self._make(settled_epoch)
-        except TidemarkError as error:
+        except Exception as error:
             # The next task tries again itself, and raises what it meets.
             _log.info("no producer could be made ready: %s", error)
         with self._changed:

@@ -1,0 +1,201 @@
+"""Flushed transactions under death: of the writer, of the broker, of time; and what readers see.
+
+How: a child process writes and is killed with SIGKILL where it matters; a test that kills a broker
+has one of its own. Nothing is simulated.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.suite import ipc
+from tests.integration.kafka import sink_kit as kit
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
+from tidemark.dev.kafka import LocalKafka
+from tidemark.sinks.kafka import KafkaSink
+from tidemark.sinks.kafka.committable import KafkaCommittable
+
+Topic = Callable[..., str]
+REPO = Path(__file__).parents[3]
+DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}
+
+
+def in_killed_child(
+    sink: KafkaSink, context: WriterContext, rows: int, failpoint: str = ""
+) -> list[KafkaCommittable]:
+    """Write in a process that dies by SIGKILL, after the flush or at the failpoint."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.conformance.child", "write"],
+        input=pickle.dumps((sink, context, ipc(kit.numbers(range(rows))), True)),
+        capture_output=True,
+        cwd=REPO,
+        env={**os.environ, "TIDEMARK_FAILPOINT": failpoint},
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
+    return [sink.load(data) for data in pickle.loads(done.stdout)] if done.stdout else []
+
+
+@pytest.fixture
+def own_kafka() -> Iterator[LocalKafka]:
+    quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+    with LocalKafka(overrides=quick) as cluster:
+        yield cluster
+
+
+def create(servers: str, name: str) -> str:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": servers})
+    admin.create_topics([NewTopic(name, 3, 1)])[name].result(30)
+    return name
+
+
+def test_flushed_rows_survive_the_death_of_writer_and_broker_and_wait_for_a_commit(
+    own_kafka: LocalKafka,
+) -> None:
+    servers = own_kafka.bootstrap_servers
+    job, name = kit.new_job(), create(servers, "orders")
+    sink = kit.sink_on(servers, name)
+    (committable,) = in_killed_child(sink, kit.attempt(job), 1000)
+    assert kit.visible(servers, name) == []
+    with kit.committing(sink, kit.driver(job), preflight=True) as committer:
+        own_kafka.kill(1)
+        started = time.monotonic()
+        assert committer.commit([committable]) == [CommitOutcome.RETRY]
+        assert committer.abort([committable]) == [AbortOutcome.RETRY]
+        assert time.monotonic() - started < 12, "a system that is away answers within seconds"
+        own_kafka.restart(1)
+        assert set(kit.until_proved(committer.commit, [committable])) <= DONE
+    assert kit.visible(servers, name) == list(range(1000))
+
+
+def test_a_broker_killed_while_a_task_writes_costs_nothing_but_time(own_kafka: LocalKafka) -> None:
+    servers = own_kafka.bootstrap_servers
+    job, name = kit.new_job(), create(servers, "orders")
+    sink = kit.sink_on(servers, name)
+    writer = sink.create_writer(kit.attempt(job))
+    writer.write(kit.numbers(range(500)))
+    own_kafka.kill(1)
+    writer.write(kit.numbers(range(500, 1000)))
+    own_kafka.restart(1)
+    (committable,) = writer.prepare_commit()
+    with kit.committing(sink, kit.driver(job)) as committer:
+        assert set(kit.until_proved(committer.commit, [committable])) <= DONE
+    assert kit.visible(servers, name) == list(range(1000))
+
+
+def test_a_broker_that_is_away_fails_the_attempt_by_its_deadline(own_kafka: LocalKafka) -> None:
+    servers = own_kafka.bootstrap_servers
+    job, name = kit.new_job(), create(servers, "orders")
+    sink = kit.sink_on(servers, name, producer_options={"message.timeout.ms": 3000})
+    writer = sink.create_writer(kit.attempt(job))
+    writer.write(kit.numbers(range(500)))
+    own_kafka.kill(1)
+    started = time.monotonic()
+    with pytest.raises(Exception, match=f"sink `{kit.UID}`"):
+        writer.write(kit.numbers(range(500, 1000)))
+        writer.prepare_commit()
+    assert time.monotonic() - started < 20
+    started = time.monotonic()
+    writer.abort()
+    assert time.monotonic() - started < 6, "abort does not hang"
+
+
+@pytest.mark.parametrize("failpoint", ["transaction-begun", "transaction-flushed"])
+def test_a_task_killed_with_an_open_transaction_is_found_and_aborted(
+    kafka: LocalKafka, topic: Topic, failpoint: str
+) -> None:
+    job, name = kit.new_job(), topic(2)
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    assert in_killed_child(sink, kit.attempt(job, generation=3), 5000, failpoint) == []
+    assert kit.records(kafka.bootstrap_servers, name, isolation="read_uncommitted")
+    with kit.committing(sink, kit.driver(job, 4)) as committer:
+        (left,) = committer.list_lingering()
+        assert left.generation == 3
+        assert kit.until_proved(committer.abort, [left.committable]) == [AbortOutcome.ABORTED]
+        assert list(committer.list_lingering()) == []
+    assert kit.visible(kafka.bootstrap_servers, name) == []
+
+
+def test_an_open_transaction_hides_later_rows_until_it_ends(
+    kafka: LocalKafka, topic: Topic
+) -> None:
+    job, name = kit.new_job(), topic()
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    first = kit.prepare(sink, kit.attempt(job, epoch=0), range(10))
+    second = kit.prepare(sink, kit.attempt(job, epoch=1), range(10, 20))
+    with kit.committing(sink, kit.driver(job)) as committer:
+        assert kit.until_proved(committer.commit, [second]) == [CommitOutcome.COMMITTED]
+        assert kit.visible(kafka.bootstrap_servers, name) == []
+        assert kit.until_proved(committer.abort, [first]) == [AbortOutcome.ABORTED]
+    assert kit.visible(kafka.bootstrap_servers, name) == list(range(10, 20))
+
+
+def test_a_transaction_that_timed_out_is_lost_and_said_so(kafka: LocalKafka, topic: Topic) -> None:
+    job, name = kit.new_job(), topic(2)
+    sink = kit.sink_on(kafka.bootstrap_servers, name, transaction_timeout="2s")
+    committable = kit.prepare(sink, kit.attempt(job), range(100))
+    time.sleep(5)
+    with kit.committing(sink, kit.driver(job)) as committer:
+        assert kit.until_proved(committer.commit, [committable]) == [CommitOutcome.LOST]
+        assert kit.until_proved(committer.abort, [committable]) == [AbortOutcome.ABORTED]
+    assert kit.visible(kafka.bootstrap_servers, name) == []
+
+
+def test_lingering_lists_exactly_this_jobs_and_sinks_open_transactions(
+    kafka: LocalKafka, topic: Topic
+) -> None:
+    from confluent_kafka import Producer
+
+    servers, name = kafka.bootstrap_servers, topic(2)
+    job, other = kit.new_job(), kit.new_job()
+    sink = kit.sink_on(servers, name)
+    renamed = kit.sink_on(servers, name, transactional_id_prefix="earlier-prefix")
+    mine = {
+        kit.prepare(sink, kit.attempt(job, generation=1), range(5)).handle: 1,
+        kit.prepare(sink, kit.attempt(job, generation=12), range(5)).handle: 12,
+        kit.prepare(renamed, kit.attempt(job, generation=2), range(5)).handle: 2,
+    }
+    kit.prepare(sink, kit.attempt(other), range(5))
+    kit.prepare(sink, kit.attempt(job, uid="elsewhere"), range(5))
+    stranger = Producer({"bootstrap.servers": servers, "transactional.id": f"test-{name}-x-g1-y-1"})
+    stranger.init_transactions(30)
+    stranger.begin_transaction()
+    stranger.produce(name, b"1")
+    stranger.flush(30)
+    with kit.committing(sink, kit.driver(job, 13)) as committer:
+        committed = kit.prepare(sink, kit.attempt(job, generation=12, epoch=5), range(5))
+        kit.until_proved(committer.commit, [committed])
+        found = {one.committable.handle: one.generation for one in committer.list_lingering()}
+        assert found == mine
+    for context_job, uid in ((job, kit.UID), (other, kit.UID), (job, "elsewhere")):
+        kit.abort_all(sink, context_job, uid)
+    stranger.abort_transaction(30)
+
+
+def test_an_attempt_that_gives_up_frees_the_readers_at_once(
+    kafka: LocalKafka, topic: Topic
+) -> None:
+    job, name = kit.new_job(), topic()
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    writer = sink.create_writer(kit.attempt(job))
+    for start in range(0, 5000, 1000):
+        writer.write(kit.numbers(range(start, start + 1000)))
+    writer.abort()
+    writer.abort()
+    with kit.committing(sink, kit.driver(job)) as committer:
+        assert list(committer.list_lingering()) == []
+        later = kit.prepare(sink, kit.attempt(job, epoch=1), range(3))
+        assert kit.until_proved(committer.commit, [later]) == [CommitOutcome.COMMITTED]
+    assert kit.visible(kafka.bootstrap_servers, name) == [0, 1, 2]
