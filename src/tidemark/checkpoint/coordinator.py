@@ -38,6 +38,8 @@ FIRST_POLL_S = 0.002
 LONGEST_POLL_S = 0.05
 IDLE_CHECK_S = 5.0
 LINGERING_CHECK_S = 300.0
+LAST_WORDS_S = 5.0
+"""How long a run that is being ended asks a system that does not answer."""
 
 
 @dataclass
@@ -311,9 +313,11 @@ class Coordinator:
         `patience_s`. The caller stops Spark's query and calls `turn_away`."""
         self._draining = True
         with self._changed:
-            self._changed.wait_for(
+            drained = self._changed.wait_for(
                 lambda: self._over or (self._current is None and not self._uncommitted), patience_s
             )
+        if not drained and self._commits is not None:
+            self._commits.give_up_at = time.monotonic() + LAST_WORDS_S
 
     def turn_away(self) -> None:
         """End the epoch that `drain` has held back; Spark's query must be told to stop already."""
@@ -343,6 +347,8 @@ class Coordinator:
                 if self._current is not None and quiesce_s:
                     time.sleep(quiesce_s)
                     commits.abort_all_lingering(self.generation + 1)
+            else:
+                self._abort_unstored(commits, quiesce_s)
         except TidemarkError as error:
             self.failure = error
         finally:
@@ -350,6 +356,21 @@ class Coordinator:
                 commits.close()
         if self.failure is not None:
             raise self.failure
+
+    def _abort_unstored(self, commits: SinkCommits, quiesce_s: float) -> None:
+        """A run that has failed aborts what it has not stored, which nobody can commit: else
+        readers would wait for it until the next driver's next sweep. Best effort."""
+        try:
+            if self._current is not None and quiesce_s:
+                time.sleep(quiesce_s)
+            stored: set[str] = set()
+            for epoch, record in self._store.epochs().items():
+                if self.generation in record.prepared and record.committed is None:
+                    stored |= commits.handles(epoch, self.generation)
+            commits.give_up_at = time.monotonic() + LAST_WORDS_S
+            commits.abort_all_lingering(self.generation + 1, stored)
+        except Exception as error:
+            log.warning("open transactions are left to the next driver: %s", error)
 
 
 def _run(steps: Generator[Point, None, T]) -> T:

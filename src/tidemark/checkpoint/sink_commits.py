@@ -7,7 +7,7 @@ again with growing pauses. Nothing here decides anything; `protocol/procedures.p
 from __future__ import annotations
 
 import logging
-import threading
+import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -49,8 +49,8 @@ class SinkCommits:
         self._store = store
         self._deadline_s = deadline_s
         self._staged: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
-        self.give_up = threading.Event()
-        """Set when the run is being ended at once: a RETRY is then not asked again."""
+        self.give_up_at = math.inf
+        """From this monotonic time on a RETRY is not asked again: the run is being ended."""
 
     @property
     def uids(self) -> tuple[str, ...]:
@@ -186,7 +186,7 @@ class SinkCommits:
                 outcomes[i] = outcome
             still = [committables[i] for i in open_ if outcomes[i] is retry]
             if still:
-                if time.monotonic() > deadline or self.give_up.is_set():
+                if time.monotonic() > min(deadline, self.give_up_at):
                     raise failure(still)
                 time.sleep(pause_s)
                 pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
