@@ -2,15 +2,20 @@
 
 A transaction is named by (transactional id, producer id, epoch); whoever knows the three can end
 it. There is one transaction per epoch (`producer_pool.py`), so an answer is never about another.
-Seen on Kafka 4.3 (transaction version 2, EndTxn v5; `test_sink_answers.py` sees them again):
+Seen on Kafka 4.3 (transaction version 2, EndTxn v5; `test_sink_answers.py` sees them again), where
+e is the writer's epoch:
 
     transaction                EndTxn(commit)   EndTxn(abort)   DescribeTransactions
     flushed                    0                0               Ongoing, e
-    committed                  0 (51 at first)  48              CompleteCommit, e+1
-    aborted                    48               0 (51 at first) CompleteAbort, e+1
-    timed out                  90 or 48         90 or 0         CompleteAbort, e+1
-    its id initialised again   90               90              Empty, a later epoch
+    committed                  0                48              CompleteCommit, e+1
+    aborted                    48               0               CompleteAbort, e+1
+    timed out                  48               0               CompleteAbort, e+1
+    its id initialised again   90               90              Empty, e+2
     its id unknown             49               49              error 105
+
+While markers are being written (PrepareCommit, PrepareAbort) any of them may answer 51. EndTxn v4,
+used where the cluster has transaction version 1, leaves the epoch at e, and answers 90 after a
+time-out.
 
 Answer 0 to a commit is proof. After any other one that is not plainly "ask again", the broker is
 asked what became of the transaction, and only its state, with the same producer id and an epoch
