@@ -238,10 +238,16 @@ class Coordinator:
             self.fail(error)
 
     def _await_decision(self, progress: EpochProgress) -> bool:
-        """Wait for Spark's commit-log entry; False if the run is over before it is seen."""
+        """Wait for Spark's commit-log entry; False if the run is over before it is seen.
+
+        Spark's starting the next epoch proves the entry too: a fenced driver that takes back a
+        decision late (docs/adr/0003-seal.md) may have deleted it again.
+        """
         pause_s = FIRST_POLL_S
         while not self._store.is_decided(progress.epoch):
             with self._changed:
+                if self._current is not None and self._current.epoch > progress.epoch:
+                    return True
                 if self._changed.wait_for(lambda: self._over, pause_s):
                     return False
             pause_s = min(pause_s * 1.2, LONGEST_POLL_S)
