@@ -191,6 +191,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--epochs", default="5000000,1000000,100000,10000")
+    parser.add_argument("--only", help="a part of the variants' names, for trials: no ratios")
     arguments = parser.parse_args()
     console = Console(width=140)
     with broker() as servers:
@@ -204,12 +205,18 @@ def main() -> None:
         for epoch in sizes:
             rows = min(arguments.rows, epoch * EPOCHS_AT_MOST)
             fill(servers, f"in-{epoch}", rows)
-            figures = {name: Figures() for name in variants(servers)}
+            chosen = [n for n in variants(servers) if (arguments.only or "") in n]
+            figures = {name: Figures() for name in chosen}
             for round_ in range(arguments.rounds + 1):
                 for name, start in variants(servers).items():
+                    if name not in figures:
+                        continue
                     counted = figures[name] if round_ else Figures()
                     measure(spark, servers, f"in-{epoch}", rows, epoch, start, counted)
-            console.print(table(epoch, rows, figures))
+            if arguments.only:
+                console.print(figures)
+            else:
+                console.print(table(epoch, rows, figures))
 
 
 if __name__ == "__main__":

@@ -93,14 +93,25 @@ def test_an_epoch_becomes_visible_after_its_decision_and_not_before(world: World
 
 def test_the_next_epoch_is_stored_only_when_this_one_is_committed(world: World) -> None:
     driver = world.driver()
+    world.sinks["orders"].answers = [CommitOutcome.RETRY] * 1000
     world.epoch(driver, 0)
+    world.decide(0)
     second = threading.Thread(target=world.epoch, args=(driver, 1))
     second.start()
     time.sleep(0.3)
     assert not (world.directory / "epochs/1").exists()
-    world.decide(0)
+    world.sinks["orders"].answers = []
     second.join(10)
     assert (world.directory / "epochs/1/prepared.1.json").exists()
+
+
+def test_the_next_epochs_start_proves_a_decision_whose_file_is_gone(world: World) -> None:
+    driver = world.driver()
+    world.epoch(driver, 0)
+    world.plan(1)
+    world.epoch(driver, 1)  # Spark starts it after commits/0 only, which a late driver deleted
+    assert driver.last_committed == 0
+    assert world.sinks["orders"].visible == ["0.1"]
 
 
 def test_recovery_commits_the_decided_and_aborts_the_undecided(world: World) -> None:
