@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -62,6 +62,22 @@ class Scenario:
         driver = self.start(failpoint, **options)
         driver.die(timeout_s)
         return driver
+
+    def die_at_each(self, failpoints: Sequence[str], then: str | None = None) -> Driver:
+        """Start a driver for each failpoint, which must die there; then start one for `then` and
+        return it. Each comes up while the one before still lives, and is held before `job.run`."""
+        driver, gate = self._held(failpoints[0])
+        for following in [*failpoints[1:], then]:
+            gate.touch()
+            coming, gate = self._held(following)
+            driver.die()
+            driver = coming
+        gate.touch()
+        return driver
+
+    def _held(self, failpoint: str | None) -> tuple[Driver, Path]:
+        gate = self.directory / f"gate-{len(self.drivers)}"
+        return self.start(failpoint, gate=str(gate)), gate
 
     def drain(self, driver: Driver, timeout_s: float = 120.0) -> None:
         """End the input and wait until `driver` has made everything of it visible."""

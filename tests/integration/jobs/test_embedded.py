@@ -21,8 +21,6 @@ POINTS = [
 
 def test_killed_between_two_embedded_sinks(tmp_path: Path) -> None:
     with EmbeddedScenario(tmp_path) as scenario:
-        for point in POINTS:
-            scenario.die_at(point)
-        driver = scenario.start()
+        driver = scenario.die_at_each(POINTS)
         driver.wait_for_epochs(5)
         scenario.finish(driver)

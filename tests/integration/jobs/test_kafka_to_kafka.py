@@ -45,20 +45,19 @@ def test_killed_at_every_failpoint(kafka: LocalKafka, tmp_path: Path) -> None:
     reached = {point.split(":")[0] for point in EPOCH_POINTS + RECOVERY_POINTS}
     assert {point.value for point in Point} - ELSEWHERE <= reached, "a new point needs its place"
     with PassthroughScenario(tmp_path, kafka.bootstrap_servers) as scenario:
-        for point in EPOCH_POINTS:
-            scenario.die_at(point)
-        scenario.die_at("prepared:1")  # leaves a stored, undecided attempt to each of these
-        for point in RECOVERY_POINTS:
-            driver = scenario.die_at(point)
-            assert "goes on after epoch" not in driver.text(), "it died in its recovery"
-        for point in WORKER_POINTS:
+        # The last death but these leaves a stored, undecided attempt to each recovery.
+        driver = scenario.die_at_each(
+            [*EPOCH_POINTS, "prepared:1", *RECOVERY_POINTS], then=WORKER_POINTS[0]
+        )
+        for died in scenario.drivers[-1 - len(RECOVERY_POINTS) : -1]:
+            assert "goes on after epoch" not in died.text(), f"{died} died after its recovery"
+        for following in [*WORKER_POINTS[1:], None]:
             # Here the Python worker dies, and each that replaces it; Spark runs its task again.
-            driver = scenario.start(point)
             driver.wait_for_epochs(8)
-            assert driver.returncode is None
             assert "SIGKILL" in driver.text() or "crashed" in driver.text(), "no worker died"
+            # What the dead attempt left open at the broker was found there.
+            assert "aborting" in driver.text(), driver.tail()
             driver.kill_tree()
-        last = scenario.start()
-        last.wait_for_epochs(5)
-        scenario.finish(last)
+            driver = scenario.start(following)
+        scenario.finish(driver)
         assert scenario.open_transactions() == []

@@ -15,9 +15,8 @@ from tidemark.dev.kafka import LocalKafka
 
 def test_killed_twice_in_a_row_at_the_same_point(kafka: LocalKafka, tmp_path: Path) -> None:
     with PassthroughScenario(tmp_path, kafka.bootstrap_servers) as scenario:
-        for point in ["prepared:1", "prepared:1", "sealed:1", "sealed:1"]:
-            scenario.die_at(point)  # the second `sealed` is its recovery's
-        last = scenario.start()
+        # The second `sealed` is its recovery's.
+        last = scenario.die_at_each(["prepared:1", "prepared:1", "sealed:1", "sealed:1"])
         last.wait_for_epochs(3)
         scenario.finish(last)
 

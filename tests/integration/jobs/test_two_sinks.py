@@ -24,9 +24,7 @@ POINTS = [
 
 def test_killed_between_the_sinks(kafka: LocalKafka, tmp_path: Path) -> None:
     with WindowsScenario(tmp_path, kafka.bootstrap_servers) as scenario:
-        for point in POINTS:
-            scenario.die_at(point)
-        driver = scenario.start()
+        driver = scenario.die_at_each(POINTS)
         driver.wait_for_epochs(5)
         scenario.finish(driver)
         assert len(scenario.counts()) > 100, "enough windows to be torn"
