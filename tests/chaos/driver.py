@@ -11,9 +11,11 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import uuid
 from collections.abc import Callable, Mapping
@@ -56,14 +58,16 @@ class Driver:
         self.log = log
         self.failpoint = failpoint
         self._mark = uuid.uuid4().hex
-        scratch = log.parent / "spark-local"
-        scratch.mkdir(exist_ok=True)
+        # What a killed JVM leaves behind goes with us. Short: it holds sockets, whose paths are.
+        self._scratch = tempfile.mkdtemp(prefix="tm-")
         variables = {
             **os.environ,
             "PYTHONPATH": str(REPOSITORY / "src"),
-            "SPARK_LOCAL_DIRS": str(scratch),
+            "SPARK_LOCAL_DIRS": self._scratch,
+            "TMPDIR": self._scratch,
             # These drivers die young: half of their lives would go to the optimising compiler.
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+            f"-Djava.io.tmpdir={self._scratch}",
             MARK: self._mark,
             **(environment or {}),
         }
@@ -122,6 +126,7 @@ class Driver:
                     process.kill()
             time.sleep(0.02)
         self._process.wait()
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def freeze(self) -> None:
         """SIGSTOP every process, the JVM first, which decides epochs."""

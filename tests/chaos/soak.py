@@ -188,7 +188,7 @@ class Soak:
     def die_at_failpoint(self) -> None:
         """Start a driver with a failpoint, and give it a while to die there."""
         points = DRIVER_POINTS + SINK_POINTS[self._app] + WORKER_POINTS[self._app]
-        failpoint = f"{self._chance.choice(points)}:{self._chance.randint(1, 6)}"
+        failpoint = f"{self._chance.choice(points)}:{self._chance.choice([1, 1, 2, 3, 5])}"
         self.note_pending()
         self._driver = driver = self._scenario.start(failpoint)
         self.counts["starts"] += 1
