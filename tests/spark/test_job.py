@@ -3,9 +3,11 @@ are read with plain SQL and Spark's own reader."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import sqlite3
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -188,3 +190,46 @@ def test_write_stream_returns_sparks_query_and_adopts_its_checkpoint(
     assert read(tmp_path / "out.db", "SELECT min(id), count(*) FROM raw") == [(40, 60)]
     identity = json.loads((tmp_path / "checkpoint/tidemark/job.json").read_bytes())
     assert identity["body"]["first_epoch"] == 1
+
+
+# --- overlap
+
+
+class SlowCommitter:
+    """Another committer, a second late."""
+
+    def __init__(self, committer: Any) -> None:
+        self._committer = committer
+
+    def commit(self, committables: Any) -> Any:
+        time.sleep(1.0)
+        return self._committer.commit(committables)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._committer, name)
+
+
+class SlowFileSink(tm.FileSink):
+    def create_committer(self, context: Any) -> Any:
+        return SlowCommitter(super().create_committer(context))
+
+
+def test_an_epoch_is_committed_while_the_next_one_runs(tmp_path: Path) -> None:
+    for part in range(4):
+        clicks(tmp_path, 10, first=part * 10)
+    job = tm.Job("slow", config(tmp_path))
+    source = tm.FileSource(
+        str(tmp_path / "in"),
+        format="json",
+        schema="id BIGINT, page STRING",
+        ending="latest",
+        options={"maxFilesPerTrigger": "1"},
+    )
+    job.sink(job.source(source, "in"), SlowFileSink(str(tmp_path / "out")), "out")
+    job.run()
+    assert job._run is not None
+    epochs = list(job._run.coordinator.history)
+    assert [e.epoch for e in epochs] == [0, 1, 2, 3]
+    for before, after in itertools.pairwise(epochs):
+        assert after.started_s < before.committed_s, "the next epoch did not run meanwhile"
+        assert after.stored_s > before.committed_s, "two stored epochs were uncommitted at once"
