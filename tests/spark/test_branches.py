@@ -15,8 +15,10 @@ def declared(uid: str, frame: DataFrame, *expressions: str) -> DeclaredSink:
 
 def test_a_lone_sink_travels_as_its_own_columns(rate: DataFrame) -> None:
     united, layout = unite([declared("a", rate, "value AS v")])
-    assert united.columns == ["v"]
+    assert united.columns == ["c0"]
     assert layout.plain
+    sent = pa.RecordBatch.from_pydict({"c0": [1, 2]})
+    assert [(uid, rows.to_pydict()) for uid, rows in layout.split(sent)] == [("a", {"v": [1, 2]})]
 
 
 def test_sinks_of_one_dataframe_share_a_branch(rate: DataFrame) -> None:

@@ -233,3 +233,19 @@ def test_an_epoch_is_committed_while_the_next_one_runs(tmp_path: Path) -> None:
     for before, after in itertools.pairwise(epochs):
         assert after.started_s < before.committed_s, "the next epoch did not run meanwhile"
         assert after.stored_s > before.committed_s, "two stored epochs were uncommitted at once"
+
+
+@pytest.mark.parametrize("sinks", [1, 2])
+def test_columns_may_have_odd_names(tmp_path: Path, spark: SparkSession, sinks: int) -> None:
+    job = tm.Job("odd", config(tmp_path))
+    source = tm.FileSource(
+        clicks(tmp_path, 5), format="json", schema="id BIGINT, page STRING", ending="latest"
+    )
+    frame = job.source(source, "in").select(F.col("id").alias("a.b"), F.col("page").alias("c`d e"))
+    for number in range(sinks):
+        job.sink(frame, tm.FileSink(str(tmp_path / f"out{number}")), f"out{number}")
+    job.run()
+    for number in range(sinks):
+        rows = spark.read.parquet(str(tmp_path / f"out{number}"))
+        assert rows.columns == ["a.b", "c`d e"]
+        assert sorted(r[0] for r in rows.collect()) == [0, 1, 2, 3, 4]

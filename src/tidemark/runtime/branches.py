@@ -26,9 +26,12 @@ class Layout:
     """Which columns of the united stream hold which sink's rows: by branch, the sinks' uids.
 
     A sink's struct column has its position in the flattened order as name: ``s0``, ``s1``, …
+    A lone sink's own columns travel as ``c0``, ``c1``, …, since `mapInArrow` resolves names anew
+    and stumbles over dots and backticks; `columns` are what the sink calls them.
     """
 
     branches: tuple[tuple[str, ...], ...]
+    columns: tuple[str, ...] = ()
 
     @property
     def plain(self) -> bool:
@@ -43,7 +46,7 @@ class Layout:
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield (sink uid, its rows with its own columns) for one Arrow batch of the stream."""
         if self.plain:
-            yield self.branches[0][0], batch
+            yield self.branches[0][0], batch.rename_columns(list(self.columns))
             return
         column = 0
         tags = batch.column(TAG) if len(self.branches) > 1 and batch.num_rows else None
@@ -74,7 +77,9 @@ def unite(sinks: Sequence[DeclaredSink]) -> tuple[DataFrame, Layout]:
             branches.append([sink])
     layout = Layout(tuple(tuple(s.uid for s in branch) for branch in branches))
     if layout.plain:
-        return sinks[0].dataframe.selectExpr(*sinks[0].select_expressions), layout
+        frame = sinks[0].dataframe.selectExpr(*sinks[0].select_expressions)
+        names = [f"c{number}" for number in range(len(frame.columns))]
+        return frame.toDF(*names), Layout(layout.branches, tuple(frame.columns))
 
     structs: list[DataFrame] = []
     column = 0
