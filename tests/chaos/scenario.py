@@ -66,16 +66,18 @@ class Scenario:
     def die_at_each(self, failpoints: Sequence[str], then: str | None = None) -> Driver:
         """Start a driver for each failpoint, which must die there; then start one for `then` and
         return it. Each comes up while the one before still lives, and is held before `job.run`."""
-        driver, gate = self._held(failpoints[0])
+        driver, gate = self.held(failpoints[0])
         for following in [*failpoints[1:], then]:
             gate.touch()
-            coming, gate = self._held(following)
+            coming, gate = self.held(following)
             driver.die()
             driver = coming
         gate.touch()
         return driver
 
-    def _held(self, failpoint: str | None) -> tuple[Driver, Path]:
+    def held(self, failpoint: str | None = None) -> tuple[Driver, Path]:
+        """Start a driver that waits before `job.run` until the path returned exists: Python and
+        Spark take seconds to come up."""
         gate = self.directory / f"gate-{len(self.drivers)}"
         return self.start(failpoint, gate=str(gate)), gate
 

@@ -15,7 +15,6 @@ POINTS = [
     "sink-committed:1",  # SQLite has the epoch, the files have not
     "recovery-committed:1",
     "ledger-committed:2",
-    "prepared:2",
 ]
 
 

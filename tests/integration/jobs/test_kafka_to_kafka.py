@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.scenario import PassthroughScenario
 from tidemark.dev.kafka import LocalKafka
 from tidemark.protocol.points import Point
@@ -41,6 +43,7 @@ WORKER_POINTS = ["transaction-begun:3", "transaction-flushed:3"]
 ELSEWHERE = {"decision-voided", "plan-voided"}
 
 
+@pytest.mark.timeout(1200)
 def test_killed_at_every_failpoint(kafka: LocalKafka, tmp_path: Path) -> None:
     reached = {point.split(":")[0] for point in EPOCH_POINTS + RECOVERY_POINTS}
     assert {point.value for point in Point} - ELSEWHERE <= reached, "a new point needs its place"

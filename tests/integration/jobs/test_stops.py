@@ -27,18 +27,20 @@ def test_stopped_at_random_moments(kafka: LocalKafka, tmp_path: Path) -> None:
     print(f"seed {seed}")
     chance = random.Random(seed)
     with PassthroughScenario(tmp_path, kafka.bootstrap_servers) as scenario:
+        driver, gate = scenario.held()
         for number, group, epochs in [
             (signal.SIGTERM, False, 0),  # in its recovery or its first epoch
             (signal.SIGTERM, False, 2),
             (signal.SIGINT, True, 2),  # as a terminal sends it: to the JVM too
         ]:
-            driver = scenario.start()
+            gate.touch()
             if epochs:
                 driver.wait_for_epochs(epochs)
                 time.sleep(chance.uniform(0, 1))
             else:
                 wait_until("a start", lambda: "goes on after" in driver.text(), 60)  # noqa: B023
                 time.sleep(chance.uniform(0, 3))
+            coming, gate = scenario.held()
             begun = time.monotonic()
             driver.send(number, group=group)
             assert driver.wait(STOPPED_WITHIN_S) == 0, driver.tail()
@@ -46,9 +48,10 @@ def test_stopped_at_random_moments(kafka: LocalKafka, tmp_path: Path) -> None:
             assert scenario.open_transactions() == []
             assert "Traceback" not in driver.text(), driver.tail()
             driver.kill_tree()
-        last = scenario.start()
-        last.wait_for_epochs(2)
-        scenario.finish(last)
+            driver = coming
+        gate.touch()
+        driver.wait_for_epochs(2)
+        scenario.finish(driver)
 
 
 def test_time_from_return_to_sink_commit(kafka: LocalKafka, tmp_path: Path) -> None:
