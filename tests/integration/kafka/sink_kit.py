@@ -91,6 +91,7 @@ def records(servers: str, topic: str, *, isolation: str = "read_committed") -> l
     """Return every record that a reader sees up to the end, partition by partition in order."""
     from confluent_kafka import Consumer, TopicPartition
 
+    wait_for_markers(servers)
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -120,6 +121,21 @@ def records(servers: str, topic: str, *, isolation: str = "read_committed") -> l
         return [message for _, some in sorted(found.items()) for message in some]
     finally:
         consumer.close()
+
+
+def wait_for_markers(servers: str) -> None:
+    """Wait until every outcome that stands is marked in its partitions: the broker answers EndTxn
+    when the outcome is safe, and marks the partitions, for readers to see it, a moment later."""
+    from kafka.admin import KafkaAdminClient
+
+    being_marked = ["PrepareCommit", "PrepareAbort"]
+    deadline = time.monotonic() + 30
+    with contextlib.closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
+        while any(
+            admin.list_transactions(state_filters=being_marked).values()
+        ):
+            assert time.monotonic() < deadline, "the brokers do not mark the partitions"
+            time.sleep(0.05)
 
 
 def visible(servers: str, topic: str) -> list[int]:
