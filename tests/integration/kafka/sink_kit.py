@@ -131,9 +131,7 @@ def wait_for_markers(servers: str) -> None:
     being_marked = ["PrepareCommit", "PrepareAbort"]
     deadline = time.monotonic() + 30
     with contextlib.closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-        while any(
-            admin.list_transactions(state_filters=being_marked).values()
-        ):
+        while any(admin.list_transactions(state_filters=being_marked).values()):
             assert time.monotonic() < deadline, "the brokers do not mark the partitions"
             time.sleep(0.05)
 
