@@ -10,7 +10,7 @@ import logging
 import re
 import signal
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
@@ -34,7 +34,7 @@ from tidemark.guarantees.end_to_end import (
     analyse,
 )
 from tidemark.model.durations import seconds
-from tidemark.model.errors import ConfigurationError
+from tidemark.model.errors import ConfigurationError, TidemarkError
 from tidemark.model.schema import Column
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.session import require_format, spark_schema, spark_session
@@ -179,8 +179,13 @@ class Job:
             interval_s=checkpoint.interval_s,
             visible_before_decision=checkpoint.mode is CheckpointMode.AT_LEAST_ONCE,
         )
-        with _StopSignals() as stop:
-            self._run.start()
+        with _StopSignals(self._run.give_up_recovery) as stop:
+            try:
+                self._run.start()
+            except TidemarkError:
+                if stop.is_set():  # told to stop while it waited for a system: as if never started
+                    return
+                raise
             while not self._run.wait(0.2):
                 if stop.is_set():
                     # What Spark and py4j log of a query that is cut off is no error.
@@ -193,6 +198,9 @@ class Job:
 class _StopSignals:
     """SIGINT and SIGTERM as an event, while a job runs in the main thread."""
 
+    def __init__(self, on_stop: Callable[[], None]) -> None:
+        self._on_stop = on_stop
+
     def __enter__(self) -> threading.Event:
         self._event = threading.Event()
         self._before: dict[signal.Signals, Any] = {}
@@ -203,6 +211,7 @@ class _StopSignals:
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         self._event.set()
+        self._on_stop()
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():

@@ -160,8 +160,9 @@ class Coordinator:
     def store_epoch(self, epoch: int, sinks: Mapping[str, SinkEpoch], *, retried: bool) -> None:
         """Store the flushed transactions of all sinks, so that Spark may decide the epoch.
 
-        `retried`: a task of this epoch ran more than once, so a dead attempt may have left an open
-        transaction, which would hold up readers: it is aborted here, while no task runs.
+        `retried`: a task of this epoch ran, or may have run, more than once, so a dead attempt may
+        have left an open transaction, which would hold up readers: it is aborted here, while no
+        task runs.
         Blocks while `max_concurrent` stored epochs are uncommitted.
         """
         progress = self._current
@@ -202,7 +203,7 @@ class Coordinator:
         assert self._commits is not None
         with self._committing:
             keep = self._commits.handles(epoch, self.generation)
-            for waiting in self._uncommitted:
+            for waiting in list(self._uncommitted):
                 keep |= self._commits.handles(waiting.epoch, self.generation)
             self._commits.abort_all_lingering(self.generation + 1, keep)
 
@@ -322,7 +323,12 @@ class Coordinator:
             drained = self._changed.wait_for(
                 lambda: self._over or (self._current is None and not self._uncommitted), patience_s
             )
-        if not drained and self._commits is not None:
+        if not drained:
+            self.give_up()
+
+    def give_up(self) -> None:
+        """Ask a system that does not answer only for some seconds more."""
+        if self._commits is not None:
             self._commits.give_up_at = time.monotonic() + LAST_WORDS_S
 
     def turn_away(self) -> None:
@@ -373,7 +379,7 @@ class Coordinator:
             for epoch, record in self._store.epochs().items():
                 if self.generation in record.prepared and record.committed is None:
                     stored |= commits.handles(epoch, self.generation)
-            commits.give_up_at = time.monotonic() + LAST_WORDS_S
+            self.give_up()
             commits.abort_all_lingering(self.generation + 1, stored)
         except Exception as error:
             log.warning("open transactions are left to the next driver: %s", error)

@@ -6,6 +6,7 @@ The names are those of `protocol/points.py`, and those that sink writers and com
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -40,5 +41,7 @@ def reached(name: str) -> None:
         _remaining -= 1
         if _remaining > 0:
             return
-        for pid in [*companions, os.getpid()]:
-            os.kill(pid, signal.SIGKILL)
+        for pid in companions:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)

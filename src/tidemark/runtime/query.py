@@ -68,6 +68,7 @@ class StreamRun:
             on_failure=self._stop_soon,
         )
         self.query: StreamingQuery | None = None
+        self._speculative = spark.sparkContext.getConf().get("spark.speculation") == "true"
         self._settled = threading.Event()
         self._stopping = False
         self._error: BaseException | None = None
@@ -103,6 +104,11 @@ class StreamRun:
         stopping.join(0.2)  # Spark must know of the stop before the epoch held back is turned away
         self.coordinator.turn_away()
         stopping.join()
+
+    def give_up_recovery(self) -> None:
+        """Let `start` fail within seconds if it is waiting for a system that does not answer."""
+        if self.query is None:
+            self.coordinator.give_up()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the query has ended and every epoch is settled; False at the timeout.
@@ -140,7 +146,7 @@ class StreamRun:
             coordinator.store_epoch(
                 epoch,
                 sink_epochs([(r["sink"], r["rows"], r["committables"]) for r in results]),
-                retried=any(r["attempt"] for r in results),
+                retried=self._speculative or any(r["attempt"] for r in results),
             )
         except BaseException as error:
             coordinator.fail(error)

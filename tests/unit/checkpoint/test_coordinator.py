@@ -277,3 +277,18 @@ def test_old_records_are_pruned(world: World) -> None:
     driver.finish()
     world.drivers.remove(driver)
     assert world.driver().last_committed == 102
+
+
+def test_a_recovery_that_waits_for_a_dead_system_can_be_given_up(world: World) -> None:
+    first = world.driver()
+    world.epoch(first, 0)
+    first.fail(RuntimeError("as if killed"))
+    world.decide(0)
+    world.sinks["orders"].answers = [CommitOutcome.RETRY] * 10_000
+    store = CheckpointStore(LocalFiles(world.directory), LocalFiles(world.directory / "spark"))
+    second = Coordinator("job", world.sinks, store, interval_s=1.0)
+    threading.Timer(0.3, second.give_up).start()
+    begin = time.monotonic()
+    with pytest.raises(CommitFailedError, match="stays decided"):
+        second.start()
+    assert time.monotonic() - begin < 10
