@@ -35,7 +35,7 @@ from benchmarks.process_tree import cpu_s
 from tidemark.dev.kafka import LocalKafka
 from tidemark.runtime.session import spark_session
 
-EPOCHS_AT_MOST = 60
+EPOCHS_AT_MOST = 40
 PARTITIONS = 4
 TUNED = {"kafka.linger.ms": "20", "kafka.batch.size": "500000", "kafka.buffer.memory": "268435456"}
 

@@ -223,11 +223,11 @@ class Coordinator:
             while True:
                 with self._changed:
                     self._changed.wait_for(lambda: self._uncommitted or self._over, IDLE_CHECK_S)
-                    if self._over:
+                    if self.failure is not None or (self._ended and not self._uncommitted):
                         return
                     progress = self._uncommitted[0] if self._uncommitted else None
                 if progress is not None:
-                    if not self._await_decision(progress):
+                    if not self._await_decision(progress) or self.failure is not None:
                         return
                     self._commit(progress)
                 else:
