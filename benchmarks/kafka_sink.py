@@ -17,11 +17,12 @@ import contextlib
 import statistics
 import tempfile
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -135,17 +136,24 @@ def measure(
         cpu = cpu_s(BROKERS)
         query = start(frame, "file://" + location)
         query.awaitTermination()
-        settled = [t for t in threading.enumerate() if t.name == "tidemark-run"]
-        for thread in settled:
-            thread.join()
-        end = time.time()
+        for thread in threading.enumerate():
+            if thread.name == "tidemark-run":
+                thread.join()
         cpu = cpu_s(BROKERS) - cpu
         progress = [p for p in query.recentProgress if p["numInputRows"]]
+        end = begun(progress[-1]) + progress[-1]["durationMs"]["triggerExecution"] / 1000
+        # Tidemark's rows are visible when the last epoch is recorded as committed.
+        records = Path(location).glob("tidemark/epochs/*/committed.json")
+        end = max([end, *(record.stat().st_mtime for record in records)])
     assert sum(p["numInputRows"] for p in progress) == rows, "the run did not copy every row"
-    begin = datetime.fromisoformat(progress[0]["timestamp"].replace("Z", "+00:00")).timestamp()
-    out.rows_per_s.append(rows / (end - begin))
+    out.rows_per_s.append(rows / (end - begun(progress[0])))
     out.cpu_us_per_row.append(cpu / rows * 1e6)
     out.epoch_ms += [p["durationMs"]["triggerExecution"] for p in progress]
+
+
+def begun(progress: dict[str, Any]) -> float:
+    """Return when an epoch's trigger started, in seconds since 1970."""
+    return datetime.fromisoformat(progress["timestamp"].replace("Z", "+00:00")).timestamp()
 
 
 BROKERS: frozenset[int] = frozenset()
