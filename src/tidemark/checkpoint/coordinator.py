@@ -52,7 +52,6 @@ class EpochProgress:
     started_s: float
     pre_committed_s: float = 0.0
     stored_s: float = 0.0
-    returned_s: float = 0.0
     commit_started_s: float = 0.0
     committed_s: float = 0.0
 
@@ -184,7 +183,7 @@ class Coordinator:
         self.last_stored = epoch
         if retried:
             self._abort_failed_attempts(epoch)
-        progress.stored_s = progress.returned_s = time.monotonic()
+        progress.stored_s = time.monotonic()
         with self._changed:
             self._uncommitted.append(progress)
             self._current = None
@@ -280,7 +279,7 @@ class Coordinator:
             progress.epoch,
             progress.rows,
             (progress.stored_s - progress.started_s) * 1e3,
-            (progress.commit_started_s - progress.returned_s) * 1e3,
+            (progress.commit_started_s - progress.stored_s) * 1e3,
             (progress.committed_s - progress.commit_started_s) * 1e3,
         )
         self._store.prune(progress.epoch)
