@@ -244,14 +244,17 @@ class Coordinator:
         decision late (docs/adr/0003-seal.md) may have deleted it again.
         """
         pause_s = FIRST_POLL_S
-        while not self._store.is_decided(progress.epoch):
+        while True:
+            over = self._over  # read first: a query that has ended may have decided just before
+            if self._store.is_decided(progress.epoch):
+                return True
+            if over:
+                return False
             with self._changed:
                 if self._current is not None and self._current.epoch > progress.epoch:
                     return True
-                if self._changed.wait_for(lambda: self._over, pause_s):
-                    return False
+                self._changed.wait_for(lambda: self._over, pause_s)
             pause_s = min(pause_s * 1.2, LONGEST_POLL_S)
-        return True
 
     def _commit(self, progress: EpochProgress) -> None:
         assert self._commits is not None
