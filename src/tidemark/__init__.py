@@ -11,6 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tidemark.api.config import CheckpointConfig as CheckpointConfig
+    from tidemark.api.config import CheckpointMode as CheckpointMode
+    from tidemark.api.config import (
+        ExternalizedCheckpointRetention as ExternalizedCheckpointRetention,
+    )
+    from tidemark.api.config import StateBackend as StateBackend
+    from tidemark.api.ephemeral_storage import EphemeralStorage as EphemeralStorage
+    from tidemark.api.restart_strategy import RestartStrategy as RestartStrategy
     from tidemark.job import Job as Job
     from tidemark.job import write_stream as write_stream
     from tidemark.model.errors import TidemarkError as TidemarkError
@@ -24,14 +31,19 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "CheckpointConfig": "tidemark.api.config",
+    "CheckpointMode": "tidemark.api.config",
     "DatagenSource": "tidemark.sources.datagen",
+    "EphemeralStorage": "tidemark.api.ephemeral_storage",
+    "ExternalizedCheckpointRetention": "tidemark.api.config",
     "FileSink": "tidemark.sinks.files",
     "FileSource": "tidemark.sources.files",
     "Job": "tidemark.job",
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.sources.kafka",
+    "RestartStrategy": "tidemark.api.restart_strategy",
     "SQLiteSink": "tidemark.sinks.sqlite",
     "SocketSource": "tidemark.sources.socket",
+    "StateBackend": "tidemark.api.config",
     "TidemarkError": "tidemark.model.errors",
     "write_stream": "tidemark.job",
 }

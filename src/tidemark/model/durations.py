@@ -17,12 +17,19 @@ _UNITS_S = {
 _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
-def seconds(value: Duration, setting: str) -> float:
+def seconds(value: Duration, setting: str, *, least_s: float = 0.0) -> float:
     """Return `value` in seconds.
 
     `setting` is the name that an error shows, e.g. ``KafkaSink 'orders': transaction_timeout``.
-    Raises ConfigurationError for anything that is not a non-negative duration.
+    Raises ConfigurationError for anything that is not a duration of at least `least_s` seconds.
     """
+    found = _seconds(value, setting)
+    if found < least_s:
+        raise ConfigurationError(f"{setting} is {value!r}; give at least {least_s * 1000:g} ms")
+    return found
+
+
+def _seconds(value: Duration, setting: str) -> float:
     match value:
         case bool():
             pass
