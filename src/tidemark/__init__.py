@@ -7,6 +7,7 @@ and sinks. They are loaded at first use, so that ``import tidemark`` needs no dr
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -58,3 +59,9 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
+
+
+if "TIDEMARK_RUN" in os.environ:  # `tidemark run` started this program
+    from tidemark.operations.run import show_user_errors_as_paragraphs
+
+    show_user_errors_as_paragraphs()

@@ -24,6 +24,7 @@ from tidemark.api.declarations import (
     DeclaredSource,
     JobDeclaration,
 )
+from tidemark.api.settings import Settings, resolve
 from tidemark.contracts.sink import TwoPhaseCommitSink
 from tidemark.contracts.source import Source
 from tidemark.guarantees.end_to_end import (
@@ -56,6 +57,7 @@ class Job:
     def __init__(
         self, name: str, checkpoint: CheckpointConfig, output_mode: str = "append"
     ) -> None:
+        checkpoint, self._settings = resolve(name, checkpoint)
         self.declaration = JobDeclaration(name, checkpoint, output_mode)
         self._run: StreamRun | None = None
 
@@ -122,6 +124,11 @@ class Job:
         self.declaration.sinks[uid] = _declare_sink(dataframe, sink, uid)
 
     # --- look
+
+    def config(self) -> Settings:
+        """Return each setting's value and where it came from: a default, the program, the settings
+        file or the command line. ``print(job.config())`` shows them as a table."""
+        return self._settings
 
     def explain(self) -> None:
         """Print each source, operator and sink with its guarantee, the weakest of them and why.

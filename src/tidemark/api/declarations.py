@@ -58,16 +58,6 @@ class JobDeclaration:
 
     def __post_init__(self) -> None:
         check_name(self.name, "Job: name")
-        if not isinstance(self.checkpoint, CheckpointConfig):
-            raise ConfigurationError(
-                f"Job {self.name!r}: checkpoint is {self.checkpoint!r}; "
-                "give tm.CheckpointConfig(storage=…)"
-            )
-        if not self.checkpoint.storage:
-            raise ConfigurationError(
-                f"Job {self.name!r}: nothing says where its checkpoints lie; give "
-                "tm.CheckpointConfig(storage=…), or checkpoint.storage in tidemark.toml or with -D"
-            )
         if self.output_mode not in OUTPUT_MODES:
             raise ConfigurationError(
                 f"Job {self.name!r}: output_mode is {self.output_mode!r}; "

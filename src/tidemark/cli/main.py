@@ -61,6 +61,37 @@ def explain(
         typer.echo(str(report))
 
 
+@app.command(context_settings={"allow_interspersed_args": False})
+def run(
+    app_path: Annotated[
+        Path, typer.Argument(metavar="APP.PY", help="A program that declares and runs a job.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="The program's own arguments.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-D", metavar="KEY=VALUE", help="Set e.g. checkpoint.interval=5s; may be repeated."
+        ),
+    ] = None,
+    restore: Annotated[
+        str | None,
+        typer.Option(
+            "-s", "--from-savepoint", metavar="PATH", help="Start from a retained checkpoint."
+        ),
+    ] = None,
+) -> None:
+    """Run a program as `python APP.PY` does, with settings laid over its own.
+
+    The command line wins over tidemark.toml, and that over the program; job.config() shows what
+    holds. Options stand before APP.PY; what follows it is the program's.
+    """
+    from tidemark.operations.run import run as run_app
+
+    run_app(app_path, arguments or [], settings or [], restore)
+
+
 @dev.command("kafka")
 def dev_kafka(
     brokers: Annotated[int, typer.Option(help="1, or a cluster of 3.")] = 1,

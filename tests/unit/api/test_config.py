@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 import tidemark as tm
-from tidemark.api.declarations import JobDeclaration
 from tidemark.model.errors import ConfigurationError
 
 
@@ -108,13 +107,6 @@ def test_a_changelog_is_for_rocksdb() -> None:
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(TypeError, match="intervall"):
         tm.CheckpointConfig(storage="/s", intervall="5s")  # type: ignore[call-arg]
-
-
-def test_a_job_needs_storage_from_somewhere() -> None:
-    with pytest.raises(ConfigurationError, match="nothing says where its checkpoints lie"):
-        JobDeclaration("j", tm.CheckpointConfig(interval="5s"))
-    ephemeral = tm.CheckpointConfig(storage=tm.EphemeralStorage())
-    assert JobDeclaration("j", ephemeral).checkpoint.storage == tm.EphemeralStorage()
 
 
 def test_what_was_given_is_told_from_what_was_left_out() -> None:

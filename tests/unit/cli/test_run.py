@@ -1,0 +1,115 @@
+"""`tidemark run`, as a user calls it: real processes, with programs that need no Spark."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+TIDEMARK = [sys.executable, "-m", "tidemark.cli.main"]
+SHOW = """
+import os, sys
+from tidemark.api.settings import resolve
+import tidemark as tm
+config, settings = resolve("j", tm.CheckpointConfig(storage="/s", interval="1s"))
+print(sys.argv[1:], config.interval, __name__, os.environ.get("TIDEMARK_RESTORE"))
+sys.exit(7)
+"""
+
+
+@pytest.fixture
+def tidemark_run(tmp_path: Path):
+    def call(
+        program: str, before: list[str] | None = None, after: list[str] | None = None,
+        environment: Mapping[str, str] | None = None,
+    ) -> subprocess.CompletedProcess[str]:  # fmt: skip
+        (tmp_path / "app.py").write_text(program)
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
+        return subprocess.run(
+            [*TIDEMARK, "run", *(before or []), "app.py", *(after or [])],
+            cwd=tmp_path, capture_output=True, text=True, timeout=120,
+            env={**clean, **(environment or {})},
+        )  # fmt: skip
+
+    return call
+
+
+def test_settings_restore_path_arguments_and_exit_code_go_through(tidemark_run) -> None:
+    ended = tidemark_run(
+        SHOW,
+        ["-D", "checkpoint.timeout=1min", "-Dcheckpoint.interval=4s", "-s", "/s/a"],
+        ["-x", "-D", "k=v", "--help"],
+    )
+    assert ended.stdout.split("\n")[0] == "['-x', '-D', 'k=v', '--help'] 4s __main__ /s/a"
+    assert (ended.returncode, ended.stderr) == (7, "")
+
+
+def test_without_options_the_program_holds(tidemark_run) -> None:
+    ended = tidemark_run(SHOW)
+    assert ended.stdout.split("\n")[0] == "[] 1s __main__ None"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-D", "checkpoint.intervall=1"], "did you mean 'checkpoint.interval'?"),
+        (["-D", "checkpoint.interval"], "give key=value"),
+        (["-D", "checkpoint.interval=often"], "'often' is not a duration"),
+        (["-D", "checkpoint.mode=twice"], "checkpoint.mode was given on the command line"),
+    ],
+)
+def test_a_mistake_is_one_paragraph(tidemark_run, options: list[str], message: str) -> None:
+    ended = tidemark_run(SHOW, options)
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    assert ended.stderr.startswith("tidemark: ")
+    assert message in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_mistake_in_the_program_is_one_paragraph_too(tidemark_run) -> None:
+    program = "import atexit, tidemark as tm\natexit.register(print, 'ended')\n"
+    ended = tidemark_run(program + "tm.CheckpointConfig(storage='/s', interval='often')\n")
+    assert (ended.returncode, ended.stdout) == (2, "ended\n")
+    assert ended.stderr.startswith("tidemark: CheckpointConfig: interval: 'often'")
+    assert ended.stderr.count("\n") == 1
+
+
+def test_a_bug_of_the_program_keeps_its_traceback(tidemark_run) -> None:
+    ended = tidemark_run("import tidemark\ndef f():\n    1 / 0\nf()\n")
+    assert ended.returncode == 1
+    assert "Traceback" in ended.stderr
+    assert 'app.py", line 3, in f' in ended.stderr
+    assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_no_such_program(tmp_path: Path) -> None:
+    ended = subprocess.run(
+        [*TIDEMARK, "run", "missing.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 2
+    assert ended.stderr.startswith("tidemark: missing.py: there is no such file")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_reaches_the_program(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "app.py").write_text(
+        "import signal, sys, time\n"
+        "for n in (signal.SIGINT, signal.SIGTERM):\n"
+        "    signal.signal(n, lambda n, _: sys.exit(40 + n))\n"
+        "print('ready', flush=True)\n"
+        "time.sleep(100)\n"
+    )
+    with subprocess.Popen(
+        [*TIDEMARK, "run", "app.py"], cwd=tmp_path, stdout=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
+        process.send_signal(number)
+        expected = -9 if number is signal.SIGKILL else 40 + number
+        assert process.wait(60) == expected
