@@ -34,6 +34,8 @@ FILE_VARIABLE = "TIDEMARK_CONFIG"
 """Environment: the path of the settings file; without it, `FILE_NAME` in the current directory."""
 COMMAND_LINE_VARIABLE = "TIDEMARK_SETTINGS"
 """Environment: a JSON array of the ``key=value`` texts that the command line gave."""
+RESTORE_VARIABLE = "TIDEMARK_RESTORE"
+"""Environment: the path that ``tidemark run -s`` gave, of a checkpoint to start from."""
 
 DEFAULT, PROGRAM, COMMAND_LINE = "default", "program", "command line"
 

@@ -14,11 +14,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-from tidemark.api.settings import COMMAND_LINE_VARIABLE, check_command_line
+from tidemark.api.settings import COMMAND_LINE_VARIABLE, RESTORE_VARIABLE, check_command_line
 from tidemark.model.errors import UserError
 
-RESTORE_VARIABLE = "TIDEMARK_RESTORE"
-"""Environment: the retained checkpoint that `Job.run` starts from."""
+PARAGRAPHS_VARIABLE = "TIDEMARK_RUN"
+"""Environment: set by `run`; makes ``import tidemark`` call `show_user_errors_as_paragraphs`."""
 
 
 def run(
@@ -42,10 +42,6 @@ def run(
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(sys.executable, [sys.executable, str(app), *arguments], environment)
-
-
-PARAGRAPHS_VARIABLE = "TIDEMARK_RUN"
-"""Environment: set by `run`; makes ``import tidemark`` call `show_user_errors_as_paragraphs`."""
 
 
 def show_user_errors_as_paragraphs() -> None:
