@@ -29,8 +29,8 @@ def _is_stored(world: World, epoch: int) -> bool:
 def _recover_aborting_the_last_decided(generation: int, records: Any, sinks: Any) -> Any:
     """Takes the last epoch for undecided when no committed record says otherwise."""
     latest = records.latest_decision()
-    record = records.epochs().get(latest)
-    if record is not None and record.committed is None:
+    record = records.epoch(latest)
+    if record.committed is None:
         for attempt in sorted(record.prepared):
             yield from procedures.abort_attempt(latest, attempt, sinks)
     return (yield from procedures.recover(generation, records, sinks))
@@ -82,8 +82,9 @@ def _commit_lingering(world: World, call: Call) -> Callable[[], None] | None:
 def _recover_without_abort(generation: int, records: Any, sinks: Any) -> Any:
     """Commits what is decided, and leaves what is not to the sweep that comes later."""
     latest = records.latest_decision()
-    for epoch in procedures._unconfirmed(latest, records):
-        winner = procedures._winner(records.epochs()[epoch])
+    settled, _ = procedures._unsettled(latest, records)
+    for epoch in range(settled + 1, latest + 1):
+        winner = procedures._winner(records.epoch(epoch))
         if winner is not None:
             yield from procedures.commit_attempt(epoch, winner, records, sinks)
     yield Point.RECOVERED
@@ -117,8 +118,8 @@ def _settle_known(generation: int, known: tuple[int, ...], records: Any, sinks: 
 def _settle_stored(generation: int, known: tuple[int, ...], records: Any, sinks: Any) -> Any:
     stored = [
         epoch
-        for epoch, record in records.epochs().items()
-        if generation in record.prepared and record.committed is None
+        for epoch in records.epochs()
+        if generation in (record := records.epoch(epoch)).prepared and record.committed is None
     ]
     return _settle(stored, generation, records, sinks)
 

@@ -168,16 +168,16 @@ class World:
             self.taken_plans[epoch] = self.offsets[epoch]
         self.offsets.pop(epoch, None)
 
-    def epochs(self) -> dict[int, EpochRecord]:
+    def epochs(self) -> list[int]:
         known = {e for e, _ in self.stored} | {e for e, _ in self.seals} | set(self.confirmed)
-        return {
-            epoch: EpochRecord(
-                prepared=frozenset(g for e, g in self.stored if e == epoch),
-                seals={g: seal for (e, g), seal in self.seals.items() if e == epoch},
-                committed=self.confirmed.get(epoch),
-            )
-            for epoch in known
-        }
+        return list(known)
+
+    def epoch(self, epoch: int) -> EpochRecord:
+        return EpochRecord(
+            prepared=frozenset(g for e, g in self.stored if e == epoch),
+            seals={g: seal for (e, g), seal in self.seals.items() if e == epoch},
+            committed=self.confirmed.get(epoch),
+        )
 
     def first_epoch(self) -> int:
         return self.setup.first_epoch

@@ -378,8 +378,11 @@ class Coordinator:
             if self._current is not None and quiesce_s:
                 time.sleep(quiesce_s)
             stored: set[str] = set()
-            for epoch, record in self._store.epochs().items():
-                if self.generation in record.prepared and record.committed is None:
+            for epoch in sorted(self._store.epochs(), reverse=True):
+                record = self._store.epoch(epoch)
+                if record.committed is not None:
+                    break
+                if self.generation in record.prepared:
                     stored |= commits.handles(epoch, self.generation)
             self.give_up()
             commits.abort_all_lingering(self.generation + 1, stored)

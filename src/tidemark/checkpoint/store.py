@@ -16,6 +16,7 @@ import re
 import socket
 import time
 import uuid
+from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -61,6 +62,7 @@ class CheckpointStore:
         self._spark = spark
         self._to_store: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
         self._identity: JobIdentity | None = None
+        self._kept: deque[int] | None = None
 
     @property
     def uri(self) -> str:
@@ -149,9 +151,28 @@ class CheckpointStore:
         self._spark.delete(f"{log}/.{epoch}.crc")  # Hadoop's checksum, on a local file system
         self._spark.delete(f"{log}/{epoch}")
 
-    def epochs(self) -> dict[int, EpochRecord]:
-        """Return every epoch that has a record, with the checksums of those that matter proved."""
-        return {int(n): self._epoch(int(n)) for n in self._files.list("epochs") if n.isdigit()}
+    def epochs(self) -> list[int]:
+        """Return every epoch that has a record."""
+        return [int(n) for n in self._files.list("epochs") if n.isdigit()]
+
+    def epoch(self, epoch: int) -> EpochRecord:
+        """Return one epoch's records, with the checksums of those that matter proved."""
+        names: Sequence[str] = self._files.list(f"epochs/{epoch}")
+        found = {"prepared": set[int](), "sealed": set[int]()}
+        for name in names:
+            if match := _RECORD.fullmatch(name):
+                found[match[1]].add(int(match[2]))
+        committed = None
+        if "committed.json" in names:
+            committed = int(self._open("committed", f"epochs/{epoch}/committed.json")["generation"])
+        return EpochRecord(
+            prepared=frozenset(found["prepared"]),
+            seals={
+                g: Seal(self._open("sealed", f"epochs/{epoch}/sealed.{g}.json")["seal"])
+                for g in found["sealed"]
+            },
+            committed=committed,
+        )
 
     def first_epoch(self) -> int:
         """Return the first epoch that the job's checkpoints cover."""
@@ -215,27 +236,12 @@ class CheckpointStore:
 
     def prune(self, committed_epoch: int) -> None:
         """Delete the records of epochs that `EPOCHS_RETAINED` later ones have subsumed."""
-        for name in self._files.list("epochs"):
-            if name.isdigit() and int(name) <= committed_epoch - EPOCHS_RETAINED:
-                self._files.delete(f"epochs/{name}")
-
-    def _epoch(self, epoch: int) -> EpochRecord:
-        names: Sequence[str] = self._files.list(f"epochs/{epoch}")
-        found = {"prepared": set[int](), "sealed": set[int]()}
-        for name in names:
-            if match := _RECORD.fullmatch(name):
-                found[match[1]].add(int(match[2]))
-        committed = None
-        if "committed.json" in names:
-            committed = int(self._open("committed", f"epochs/{epoch}/committed.json")["generation"])
-        return EpochRecord(
-            prepared=frozenset(found["prepared"]),
-            seals={
-                g: Seal(self._open("sealed", f"epochs/{epoch}/sealed.{g}.json")["seal"])
-                for g in found["sealed"]
-            },
-            committed=committed,
-        )
+        if self._kept is None:  # listed once: a listing an epoch is dear on an object store
+            self._kept = deque(sorted(self.epochs()))
+        elif committed_epoch not in self._kept:
+            self._kept.append(committed_epoch)
+        while self._kept and self._kept[0] <= committed_epoch - EPOCHS_RETAINED:
+            self._files.delete(f"epochs/{self._kept.popleft()}")
 
     def _create(self, kind: str, path: str, body: dict[str, Any]) -> bool:
         try:

@@ -53,8 +53,12 @@ class Records(Protocol):
         """Delete the epoch's entry from Spark's offset log, so that Spark plans it again."""
         ...
 
-    def epochs(self) -> Mapping[int, EpochRecord]:
-        """Return every epoch that has a record."""
+    def epochs(self) -> list[int]:
+        """Return every epoch that has a record, in no order: one listing, nothing is read."""
+        ...
+
+    def epoch(self, epoch: int) -> EpochRecord:
+        """Read all that is stored about one epoch; an empty record if nothing is."""
         ...
 
     def first_epoch(self) -> int:

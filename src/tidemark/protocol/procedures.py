@@ -87,7 +87,7 @@ def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) 
 def _is_confirmed(epoch: int, records: Records) -> bool:
     """Whether another driver has ended this very commit. A sink cannot prove what became of a
     transaction whose id is in use again; but ids are used again only when this record exists."""
-    return records.epochs()[epoch].committed is not None
+    return records.epoch(epoch).committed is not None
 
 
 def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point, None, int]:
@@ -96,7 +96,8 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
     older = [g for g in records.generations() if g < generation]
     latest = yield from _fence(older, generation, records)
 
-    for epoch, record in sorted(records.epochs().items()):
+    settled, unsettled = _unsettled(latest, records)
+    for epoch, record in unsettled.items():
         begun = record.committed is not None or Seal.COMMIT in record.seals.values()
         if epoch > latest and begun:
             check_fence(records, generation)  # a newer driver may have decided it since
@@ -106,10 +107,8 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
                 "it again would write its rows twice. Put the file back, or restore a checkpoint "
                 "that has it"
             )
-    # Where an epoch has a committed record, the driver that ran it had settled all before it.
-    unsettled = [e for e, record in records.epochs().items() if record.committed is None]
-    for epoch in _unconfirmed(latest, records):
-        winner = _winner(records.epochs().get(epoch, EpochRecord()))
+    for epoch in range(settled + 1, latest + 1):
+        winner = _winner(records.epoch(epoch))
         if winner is None:
             raise CheckpointError(
                 f"epoch {epoch} is decided (commits/{epoch} exists) but no prepared record of it "
@@ -119,8 +118,8 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
         for point in commit_attempt(epoch, winner, records, sinks):
             yield Point.RECOVERY_COMMITTED if point is Point.COMMITTED else point
 
-    for epoch in sorted(unsettled):
-        record = records.epochs()[epoch]
+    for epoch in unsettled:
+        record = records.epoch(epoch)
         for attempt in sorted(record.prepared):
             if record.seals.get(attempt) is Seal.ABORT:
                 yield from abort_attempt(epoch, attempt, sinks)
@@ -164,9 +163,9 @@ def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
     written without this driver's knowing it, or is still on its way. Afterwards all that is open at
     the sinks from this generation and older ones is lingering."""
     latest = records.latest_decision()
-    stored = {e for e, record in records.epochs().items() if generation in record.prepared}
-    unsettled = _unconfirmed(latest, records)
-    for epoch in [*unsettled, *range(latest + 1, max([latest + 1, *stored]) + 1)]:
+    settled, unsettled = _unsettled(latest, records)
+    stored = {e for e, record in unsettled.items() if generation in record.prepared}
+    for epoch in range(settled + 1, max([latest + 1, *stored]) + 1):
         mine = epoch in stored
         if (mine and epoch <= latest) or records.seal(epoch, generation, Seal.ABORT) is Seal.COMMIT:
             # Undecided, and sealed COMMIT: a fenced driver's decision has decided this attempt
@@ -184,9 +183,10 @@ def _fence(older: list[int], generation: int, records: Records) -> Generator[Poi
     """
     while True:
         latest = records.latest_decision()
-        if latest >= records.first_epoch() and latest in records.epochs():
-            record = records.epochs()[latest]
-            if record.committed is None and _winner(record) is None:
+        if latest >= records.first_epoch():
+            record = records.epoch(latest)
+            stored = bool(record.prepared or record.seals)
+            if stored and record.committed is None and _winner(record) is None:
                 # Decided, with every stored attempt aborted. An attempt that is still to be stored
                 # must not win it now.
                 seals = []
@@ -209,14 +209,21 @@ def _fence(older: list[int], generation: int, records: Records) -> Generator[Poi
             return latest
 
 
-def _unconfirmed(latest: int, records: Records) -> list[int]:
-    """Return the decided epochs that no committed record covers, ascending.
+def _unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord]]:
+    """Return the newest epoch that is known to be settled, with all before it, and the records
+    above it, ascending.
 
-    Epochs are committed in order, so all below a committed one are; older records may be pruned.
+    Epochs are committed in order, and where an epoch has a committed record the driver that ran it
+    had settled all before it. So only the newest few are read: on an object store each read takes
+    tens of milliseconds.
     """
-    confirmed = [e for e, record in records.epochs().items() if record.committed is not None]
-    start = max([*confirmed, records.first_epoch() - 1]) + 1
-    return list(range(start, latest + 1))
+    found: dict[int, EpochRecord] = {}
+    for epoch in sorted(records.epochs(), reverse=True):
+        record = records.epoch(epoch)
+        if record.committed is not None and epoch <= latest:
+            return epoch, dict(sorted(found.items()))
+        found[epoch] = record
+    return records.first_epoch() - 1, dict(sorted(found.items()))
 
 
 def _winner(record: EpochRecord) -> int | None:

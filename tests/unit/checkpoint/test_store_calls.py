@@ -1,0 +1,103 @@
+"""How: the store on a real directory, every file operation counted. On an object store each of them
+takes tens of milliseconds, so neither an epoch nor a recovery may need more of them as epochs pass.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.checkpoint.store import EPOCHS_RETAINED, CheckpointStore, SinkEpoch
+from tidemark.protocol import procedures
+from tidemark.protocol.ports import EpochRecord
+from tidemark.protocol.states import Seal
+
+
+class CountingFiles:
+    """Real files; `calls` counts the operations by name."""
+
+    def __init__(self, files: LocalFiles) -> None:
+        self._files = files
+        self.calls: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self._files, name)
+        if not callable(operation):
+            return operation
+
+        def counted(*arguments: Any) -> Any:
+            self.calls[name] += 1
+            return operation(*arguments)
+
+        return counted
+
+
+class NoSinks:
+    uids: tuple[str, ...] = ()
+
+
+def opened(directory: Path) -> tuple[CheckpointStore, CountingFiles]:
+    files = CountingFiles(LocalFiles(directory))
+    store = CheckpointStore(files, CountingFiles(LocalFiles(directory / "spark")))
+    store.open("job")
+    files.calls.clear()
+    return store, files
+
+
+def run_epoch(store: CheckpointStore, directory: Path, epoch: int) -> None:
+    """All that one epoch does to the records; Spark's decision is written by hand."""
+    store.stage_prepared(epoch, 1, {"sink": SinkEpoch(1, (b"handle",))})
+    list(procedures.store_attempt(epoch, 1, store))
+    (directory / "spark/commits").mkdir(exist_ok=True)
+    (directory / f"spark/commits/{epoch}").write_text("v1\n{}")
+    list(procedures.commit_attempt(epoch, 1, store, NoSinks()))  # type: ignore[arg-type]
+    store.prune(epoch)
+
+
+def test_an_epoch_makes_three_records_and_lists_only_the_leases(tmp_path: Path) -> None:
+    store, files = opened(tmp_path)
+    store.claim_generation(1)
+    for epoch in range(EPOCHS_RETAINED + 3):
+        files.calls.clear()
+        run_epoch(store, tmp_path, epoch)
+    assert files.calls == {"list": 1, "create": 3, "delete": 1}
+    assert sorted(store.epochs()) == list(range(3, EPOCHS_RETAINED + 3))
+
+
+def test_epochs_of_earlier_drivers_are_pruned_too(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.claim_generation(1)
+    for epoch in range(5):
+        run_epoch(store, tmp_path, epoch)
+    successor, _ = opened(tmp_path)
+    successor.prune(EPOCHS_RETAINED + 2)
+    assert sorted(successor.epochs()) == [3, 4]
+
+
+def test_a_recovery_reads_the_newest_epochs_only(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    store.claim_generation(1)
+    for epoch in range(60):
+        run_epoch(store, tmp_path, epoch)
+    successor, files = opened(tmp_path)
+    successor.claim_generation(2)
+    files.calls.clear()
+    assert exhaust(procedures.recover(2, successor, NoSinks())) == 59
+    assert sum(files.calls.values()) < 20, files.calls
+
+
+def test_an_epoch_without_a_record_is_empty(tmp_path: Path) -> None:
+    store, _ = opened(tmp_path)
+    assert store.epoch(7) == EpochRecord()
+    store.seal(7, 1, Seal.ABORT)
+    assert store.epoch(7) == EpochRecord(seals={1: Seal.ABORT})
+
+
+def exhaust(steps: Any) -> Any:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            return end.value
