@@ -33,6 +33,8 @@ def test_the_defaults_read_all_committed_rows_and_stop_at_data_loss() -> None:
         "startingOffsets": "earliest",
         "kafka.isolation.level": "read_committed",
         "failOnDataLoss": "true",
+        "kafka.max.poll.records": "10000",
+        "kafka.fetch.max.wait.ms": "20",
     }
     assert source.replayable
     assert not source.bounded
@@ -86,8 +88,16 @@ def test_group_id_is_the_prefix_of_sparks_groups() -> None:
 
 
 def test_other_options_pass_through_and_may_allow_data_loss() -> None:
-    found = options(options={"maxOffsetsPerTrigger": 5000, "FailOnDataLoss": False})
+    found = options(
+        options={
+            "maxOffsetsPerTrigger": 5000,
+            "FailOnDataLoss": False,
+            "kafka.Max.poll.records": 500,
+        }
+    )
     assert found["maxOffsetsPerTrigger"] == "5000"
+    assert found["kafka.Max.poll.records"] == "500"
+    assert "kafka.max.poll.records" not in found
     assert found["FailOnDataLoss"] == "false"
     assert "failOnDataLoss" not in found
 
