@@ -4,9 +4,10 @@
 
 Each variant copies the same topic (records of 100 bytes, 4 partitions) with `Trigger.AvailableNow`
 and `maxOffsetsPerTrigger` = rows an epoch. All read through the options of `tm.KafkaSource`: with
-Kafka's own defaults the reader waits half of its time, and hides what the sinks cost. A first round warms up and is not counted. Small epochs
-copy fewer rows: at most EPOCHS_AT_MOST epochs. Time runs from the first trigger's start to the last
-row's being visible; CPU is that of the driver's whole process tree, without the broker.
+Kafka's own defaults the reader waits half of its time, and hides what the sinks cost. A first round
+warms up and is not counted. Small epochs copy fewer rows: at most EPOCHS_AT_MOST epochs. Time runs
+from the first trigger's start to the last row's being visible; CPU is that of the driver's whole
+process tree, without the broker.
 
 "overhead" is the median epoch's duration less that of the same query into Spark's noop sink.
 """
