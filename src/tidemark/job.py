@@ -5,16 +5,15 @@ The declaration itself is `api/declarations.py`; the run is `runtime/query.py`.
 
 from __future__ import annotations
 
-import contextlib
-import logging
 import re
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from types import FrameType
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tidemark.api.config import CheckpointConfig, CheckpointMode, storage_uri
@@ -35,13 +34,11 @@ from tidemark.guarantees.end_to_end import (
     analyse,
 )
 from tidemark.model.durations import seconds
-from tidemark.model.errors import ConfigurationError, TidemarkError
+from tidemark.model.errors import ConfigurationError, UserError
 from tidemark.model.schema import Column
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.session import require_format, spark_schema, spark_session
-
-DRAIN_PATIENCE_S = 10.0
-"""How long a stopping job waits for the epoch under way; 30 s are promised for all of it."""
+from tidemark.runtime.supervision import Supervisor
 
 
 class Job:
@@ -60,6 +57,7 @@ class Job:
         checkpoint, self._settings = resolve(name, checkpoint)
         self.declaration = JobDeclaration(name, checkpoint, output_mode)
         self._run: StreamRun | None = None
+        self._supervisor: Supervisor | None = None
 
     # --- declare
 
@@ -151,12 +149,15 @@ class Job:
     # --- run
 
     def run(self) -> None:
-        """Run until the sources end, or SIGINT or SIGTERM comes; then settle everything.
+        """Run until the sources end, `stop` or `cancel` is called, or SIGINT or SIGTERM comes (as
+        `stop`); then settle everything.
 
         Goes on after the last decided epoch of an earlier run. Returns when all that was decided is
-        committed and no transaction of this driver is open. Raises PreflightError before anything
-        is written; LostTransactionError, CommitFailedError, FencedError, or Spark's
-        StreamingQueryException when the run fails.
+        committed and no transaction of this driver is open. A failed checkpoint that
+        `tolerable_failed_checkpoints` tolerates, and a failure after which the restart strategy
+        restarts, are warnings in the log. Raises what else ends the job: PreflightError before
+        anything is written; TooManyFailedCheckpointsError, LostTransactionError, CommitFailedError,
+        FencedError, or Spark's StreamingQueryException.
         """
         declared = self.declaration
         if not declared.sinks:
@@ -167,57 +168,74 @@ class Job:
             raise ConfigurationError(
                 f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
             )
+        spark = spark_session(declared.name)
+        supervisor = self._supervisor = Supervisor(
+            spark,
+            declared.name,
+            lambda: self._new_run(spark),
+            declared.checkpoint,
+            bounded=declared.bounded,
+            directory=self._directory,
+        )
+        with _StopSignals(lambda: supervisor.stop(program_ends=True)):
+            supervisor.run()
+
+    def stop(self) -> None:
+        """Ask a running job to end: the epoch under way has ten seconds to be committed, everything
+        is kept, and `run` returns in its thread. Returns at once; called from another thread.
+        Raises UserError if the job does not run."""
+        self._running().stop()
+
+    def cancel(self) -> None:
+        """Ask a running job to end at once: the epoch under way is aborted, and `run` returns in
+        its thread when all is settled. With ``DELETE_ON_CANCELLATION`` the job's checkpoints are
+        deleted then. Returns at once; called from another thread. Raises UserError if the job does
+        not run."""
+        self._running().cancel()
+
+    def _running(self) -> Supervisor:
+        if self._supervisor is None or self._supervisor.ended:
+            raise UserError(f"Job {self.declaration.name!r} is not running in this program")
+        return self._supervisor
+
+    @property
+    def _directory(self) -> str:
+        return f"{self.declaration.checkpoint.storage}/{self.declaration.name}"
+
+    def _new_run(self, spark: SparkSession) -> StreamRun:
+        declared = self.declaration
         checkpoint = declared.checkpoint
         trigger: Mapping[str, Any] = (
             {"availableNow": True}
             if declared.bounded
             else {"processingTime": f"{round(checkpoint.interval_s * 1000)} milliseconds"}
         )
-        directory = f"{checkpoint.storage}/{declared.name}"
-        spark = spark_session(declared.name)
         self._run = StreamRun(
             spark,
             declared.name,
             list(declared.sinks.values()),
-            records_uri=directory,
-            spark_location=f"{directory}/spark",
+            records_uri=self._directory,
+            spark_location=f"{self._directory}/spark",
             output_mode=declared.output_mode,
             trigger=trigger,
-            interval_s=checkpoint.interval_s,
-            visible_before_decision=checkpoint.mode is CheckpointMode.AT_LEAST_ONCE,
+            checkpoint=checkpoint,
         )
-        with _StopSignals(self._run.give_up_recovery) as stop:
-            try:
-                self._run.start()
-            except TidemarkError:
-                if stop.is_set():  # told to stop while it waited for a system: as if never started
-                    return
-                raise
-            while not self._run.wait(0.2):
-                if stop.is_set():
-                    # What Spark and py4j log of a query that is cut off is no error.
-                    logging.getLogger("py4j").setLevel(logging.CRITICAL)
-                    with contextlib.suppress(Exception):  # the JVM may have got the signal too
-                        spark.sparkContext.setLogLevel("OFF")
-                    self._run.stop(DRAIN_PATIENCE_S)
+        return self._run
 
 
 class _StopSignals:
-    """SIGINT and SIGTERM as an event, while a job runs in the main thread."""
+    """SIGINT and SIGTERM call `on_stop`, while a job runs in the main thread."""
 
     def __init__(self, on_stop: Callable[[], None]) -> None:
         self._on_stop = on_stop
 
-    def __enter__(self) -> threading.Event:
-        self._event = threading.Event()
+    def __enter__(self) -> None:
         self._before: dict[signal.Signals, Any] = {}
         if threading.current_thread() is threading.main_thread():
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._before[number] = signal.signal(number, self._stop)
-        return self._event
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._event.set()
         self._on_stop()
 
     def __exit__(self, *_: object) -> None:
@@ -254,7 +272,9 @@ def write_stream(
         spark_location=location,
         output_mode=output_mode,
         trigger=trigger,
-        interval_s=_interval_s(trigger),
+        checkpoint=CheckpointConfig(
+            storage=location, interval=_interval_s(trigger), timeout=timedelta.max
+        ),
     )
     return run.start()
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections import deque
@@ -26,7 +27,13 @@ from tidemark.checkpoint.sink_commits import AttachedSink, SinkCommits
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.contracts.sink import SinkContext, TwoPhaseCommitSink
 from tidemark.model import failpoints
-from tidemark.model.errors import DecisionVoidError, FencedError, StoppedError, TidemarkError
+from tidemark.model.errors import (
+    CheckpointExpiredError,
+    DecisionVoidError,
+    FencedError,
+    StoppedError,
+    TidemarkError,
+)
 from tidemark.protocol import procedures
 from tidemark.protocol.points import Point
 from tidemark.protocol.states import AttemptEvent, AttemptState, advance
@@ -37,7 +44,10 @@ T = TypeVar("T")
 FIRST_POLL_S = 0.002
 LONGEST_POLL_S = 0.05
 IDLE_CHECK_S = 5.0
+LONGEST_WAIT_S = 3600.0
+"""A thread's wait is cut here: a condition cannot be waited for longer than some 292 years."""
 LINGERING_CHECK_S = 300.0
+UNDECIDED = (AttemptState.PENDING, AttemptState.PRE_COMMITTED, AttemptState.PREPARED)
 LAST_WORDS_S = 5.0
 """How long a run that is being ended asks a system that does not answer."""
 
@@ -72,6 +82,9 @@ class Coordinator:
         interval_s: float,
         visible_before_decision: bool = False,
         max_concurrent: int = 1,
+        timeout_s: float = math.inf,
+        min_pause_s: float = 0.0,
+        num_retained: int = 100,
         commit_deadline_s: float = 600.0,
         on_failure: Callable[[], None] = lambda: None,
     ) -> None:
@@ -81,12 +94,17 @@ class Coordinator:
         self._interval_s = interval_s
         self._early = visible_before_decision
         self._max_concurrent = max_concurrent
+        self._timeout_s = timeout_s
+        self._min_pause_s = min_pause_s
+        self._num_retained = num_retained
         self._commit_deadline_s = commit_deadline_s
+        self._give_up_at = math.inf
         self._on_failure = on_failure
         self._changed = threading.Condition()
         self._committing = threading.Lock()
         self._uncommitted: deque[EpochProgress] = deque()
         self._current: EpochProgress | None = None
+        self._pause_until = 0.0
         self._ended = False
         self._draining = False
         self._turned_away = threading.Event()
@@ -94,11 +112,16 @@ class Coordinator:
         self._commits: SinkCommits | None = None
         self.generation = 0
         self.identity: JobIdentity | None = None
+        self.restored_epoch = -1
         self.last_stored = -1
         self.last_committed = -1
         self.failure: BaseException | None = None
         self.history: deque[EpochProgress] = deque(maxlen=1000)
         """The last committed epochs of this driver, oldest first."""
+        self.begun_s = time.monotonic()
+        """When the newest epoch began; before the first one, when the coordinator was made."""
+        self.has_completed_epoch = False
+        """Whether an epoch of this driver has been decided: one seen, or begun after another."""
 
     # --- before Spark's query
 
@@ -118,20 +141,22 @@ class Coordinator:
             self._store,
             self._commit_deadline_s,
         )
+        self._commits.give_up_at = self._give_up_at
         try:
             self._commits.preflight()
             decided = _run(procedures.recover(self.generation, self._store, self._commits))
         except BaseException:
             self._commits.close()
             raise
-        self.last_stored = self.last_committed = decided
-        self._store.prune(decided)
+        self.restored_epoch = self.last_stored = self.last_committed = decided
+        self._store.prune(decided, self._num_retained)
         log.info(
             "job %s (%s): generation %d goes on after epoch %d",
             self._name, self.identity.job_id, self.generation, decided,
         )  # fmt: skip
         self._thread = threading.Thread(target=self._commit_loop, name="tidemark-commit")
         self._thread.start()
+        threading.Thread(target=self._watch_timeout, name="tidemark-timeout", daemon=True).start()
 
     def _context(self, uid: str, generation: int) -> SinkContext:
         assert self.identity is not None
@@ -147,14 +172,34 @@ class Coordinator:
 
     def begin_epoch(self, epoch: int) -> int:
         """Note that Spark has planned `epoch`; return the last epoch whose outcome is recorded."""
+        self.has_completed_epoch |= self.last_stored > self.restored_epoch
+        if self._min_pause_s:
+            self._pause()
         self._check()
         if self._draining:
             self._turned_away.wait()
             raise StoppedError(f"the job is stopping; epoch {epoch} runs at the next start")
         failpoints.reached(Point.EPOCH_STARTED.value)
-        procedures.check_continuity(epoch, self.last_stored)
-        self._current = EpochProgress(epoch, 0, AttemptState.PENDING, time.monotonic())
+        try:
+            procedures.check_continuity(epoch, self.last_stored)
+        except DecisionVoidError:
+            procedures.check_fence(self._store, self.generation)  # or a newer driver decided it
+            raise
+        self.begun_s = time.monotonic()
+        with self._changed:
+            self._current = EpochProgress(epoch, 0, AttemptState.PENDING, self.begun_s)
+            self._changed.notify_all()
         return self.last_committed
+
+    def _pause(self) -> None:
+        """Wait until every sink has committed the epoch before, and `min_pause` longer; as in Flink
+        a pause rules out that two epochs overlap."""
+        with self._changed:
+            while not (self._over or self._draining):
+                left_s = self._pause_until - time.monotonic()
+                if left_s <= 0 and not self._uncommitted:
+                    return
+                self._changed.wait(left_s if left_s > 0 else None)
 
     def store_epoch(self, epoch: int, sinks: Mapping[str, SinkEpoch], *, retried: bool) -> None:
         """Store the flushed transactions of all sinks, so that Spark may decide the epoch.
@@ -205,6 +250,13 @@ class Coordinator:
             for waiting in list(self._uncommitted):
                 keep |= self._commits.handles(waiting.epoch, self.generation)
             self._commits.abort_all_lingering(self.generation + 1, keep)
+
+    @property
+    def failing_epoch(self) -> int:
+        """The epoch that a failure of the run hits: the newest one begun, or the next."""
+        if self._current is not None:
+            return self._current.epoch
+        return self._uncommitted[-1].epoch if self._uncommitted else self.last_stored + 1
 
     @property
     def _over(self) -> bool:
@@ -259,6 +311,7 @@ class Coordinator:
     def _commit(self, progress: EpochProgress) -> None:
         assert self._commits is not None
         progress.moved(AttemptEvent.DECIDE)
+        self.has_completed_epoch = True
         steps = procedures.commit_attempt(
             progress.epoch, self.generation, self._store, self._commits
         )
@@ -273,6 +326,7 @@ class Coordinator:
         self._commits.forget(progress.epoch, self.generation)
         with self._changed:
             self.last_committed = progress.epoch
+            self._pause_until = progress.committed_s + self._min_pause_s
             if self._uncommitted and self._uncommitted[0] is progress:
                 self._uncommitted.popleft()
             self._changed.notify_all()
@@ -285,7 +339,7 @@ class Coordinator:
             (progress.commit_started_s - progress.stored_s) * 1e3,
             (progress.committed_s - progress.commit_started_s) * 1e3,
         )
-        self._store.prune(progress.epoch)
+        self._store.prune(progress.epoch, self._num_retained)
 
     def _check_foreign_decision(self) -> None:
         """Find a decision that a fenced driver wrote while this one had nothing to do."""
@@ -315,13 +369,43 @@ class Coordinator:
         log.error("job %s stops: %s", self._name, error)
         self._on_failure()
 
+    # --- the timeout thread
+
+    def _watch_timeout(self) -> None:
+        """Fail the run when an epoch is not decided within the timeout."""
+        decided = -1  # the commit thread may be behind: it commits one after another
+        try:
+            while not self._over:
+                with self._changed:
+                    begun = [*self._uncommitted, *([self._current] if self._current else [])]
+                    late = next(
+                        (p for p in begun if p.epoch > decided and p.state in UNDECIDED), None
+                    )
+                    left_s = LONGEST_WAIT_S
+                    if late is not None:
+                        left_s = late.started_s + self._timeout_s - time.monotonic()
+                    if late is None or left_s > 0:
+                        self._changed.wait(min(left_s, LONGEST_WAIT_S))
+                        continue
+                if self._store.is_decided(late.epoch):
+                    decided = late.epoch
+                elif not self._over:
+                    raise CheckpointExpiredError(
+                        f"epoch {late.epoch} was not decided within {self._timeout_s:g} s; it is "
+                        "aborted and runs again. Raise CheckpointConfig timeout, or make epochs "
+                        "smaller at the source"
+                    )
+        except BaseException as error:
+            self.fail(error)
+
     # --- a stop from outside
 
     def drain(self, patience_s: float) -> None:
         """Let the epoch under way be committed and hold back the next one; return then, or after
         `patience_s`. The caller stops Spark's query and calls `turn_away`."""
-        self._draining = True
         with self._changed:
+            self._draining = True
+            self._changed.notify_all()
             drained = self._changed.wait_for(
                 lambda: self._over or (self._current is None and not self._uncommitted), patience_s
             )
@@ -330,8 +414,9 @@ class Coordinator:
 
     def give_up(self) -> None:
         """Ask a system that does not answer only for some seconds more."""
+        self._give_up_at = time.monotonic() + LAST_WORDS_S
         if self._commits is not None:
-            self._commits.give_up_at = time.monotonic() + LAST_WORDS_S
+            self._commits.give_up_at = self._give_up_at
 
     def turn_away(self) -> None:
         """End the epoch that `drain` has held back; Spark's query must be told to stop already."""
@@ -349,6 +434,8 @@ class Coordinator:
         with self._changed:
             self._ended = True
             self._changed.notify_all()
+        if self.failure is not None:
+            self.give_up()  # the next start asks again, with all its time
         if self._thread is not None:
             self._thread.join()
         commits = self._commits

@@ -11,25 +11,32 @@ Invariants: a record, once created, is never changed; it is deleted only when no
 from __future__ import annotations
 
 import base64
+import contextlib
 import os
 import re
 import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
 from tidemark.contracts.checkpoint_files import CheckpointFiles
-from tidemark.model.errors import CheckpointError, CorruptRecordError, FencedError
+from tidemark.model.errors import (
+    CheckpointError,
+    CorruptRecordError,
+    FencedError,
+    RecordNotStoredError,
+    TidemarkError,
+)
 from tidemark.protocol.ports import EpochRecord
 from tidemark.protocol.states import Seal
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
-EPOCHS_RETAINED = 100
-"""Records of this many committed epochs are kept: as many as Spark keeps batches by default."""
+LEAST_RECORDS = 10
+"""Committed epochs whose records are kept at least: a driver that was paused looks for them."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +129,7 @@ class CheckpointStore:
     def forget_generations(self, generations: list[int]) -> None:
         """Delete the leases of settled generations."""
         for generation in generations:
-            self._files.delete(f"lease/{generation}.json")
+            self._delete(f"lease/{generation}.json")
 
     def latest_decision(self) -> int:
         """Return the highest entry of Spark's commit log, or -1."""
@@ -234,21 +241,40 @@ class CheckpointStore:
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecordError(f"{self.uri}/{path}: {error!r}") from None
 
-    def prune(self, committed_epoch: int) -> None:
-        """Delete the records of epochs that `EPOCHS_RETAINED` later ones have subsumed."""
+    def prune(self, committed_epoch: int, retained: int) -> None:
+        """Keep the records of the last `retained` committed epochs, but at least LEAST_RECORDS, and
+        of all after them."""
         if self._kept is None:  # listed once: a listing an epoch is dear on an object store
             self._kept = deque(sorted(self.epochs()))
         elif committed_epoch not in self._kept:
             self._kept.append(committed_epoch)
-        while self._kept and self._kept[0] <= committed_epoch - EPOCHS_RETAINED:
-            self._files.delete(f"epochs/{self._kept.popleft()}")
+        while self._kept and self._kept[0] <= committed_epoch - max(retained, LEAST_RECORDS):
+            self._delete(f"epochs/{self._kept.popleft()}")
 
     def _create(self, kind: str, path: str, body: dict[str, Any]) -> bool:
         try:
-            self._files.create(path, seal_envelope(kind, body))
+            with self._blamed(path):
+                self._files.create(path, seal_envelope(kind, body))
         except FileExistsError:
             return False
         return True
+
+    def _delete(self, path: str) -> None:
+        with self._blamed(path):
+            self._files.delete(path)
+
+    @contextlib.contextmanager
+    def _blamed(self, path: str) -> Iterator[None]:
+        """Tell a storage that refuses a change from everything else that can go wrong."""
+        try:
+            yield
+        except (FileExistsError, TidemarkError):
+            raise
+        except Exception as error:  # OSError, or whatever the file system behind Spark raises
+            raise RecordNotStoredError(
+                f"{self.uri}/{path} cannot be written: {type(error).__name__}: {error}. Nothing is "
+                "lost; make room, or make the storage writable and reachable"
+            ) from error
 
     def _open(self, kind: str, path: str) -> dict[str, Any]:
         return open_envelope(kind, self._files.read(path), f"{self.uri}/{path}")

@@ -71,3 +71,26 @@ class AbortFailedError(TidemarkError):
 
 class WriteRefusedError(TidemarkError):
     """The sink's system refused rows during pre-commit; the epoch fails and nothing is visible."""
+
+
+class PreCommitError(TidemarkError):
+    """A sink's writer failed in a task, while it wrote or flushed: the epoch fails, and nothing of
+    it is visible. Names the sink and what its writer raised."""
+
+
+class RecordNotStoredError(TidemarkError):
+    """The checkpoint directory refused a record: full, read-only or away. Nothing is lost: the next
+    start goes on from what is stored."""
+
+
+class CheckpointExpiredError(TidemarkError):
+    """An epoch was not decided within the checkpoint timeout; it is aborted and runs again."""
+
+
+class TooManyFailedCheckpointsError(TidemarkError):
+    """More epochs failed one after another than the job tolerates; lists the reason of each."""
+
+
+class SinkHangsError(TidemarkError):
+    """A sink's committer did not return from a call; the epoch's outcome is settled at the next
+    start."""

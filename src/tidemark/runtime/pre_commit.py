@@ -16,6 +16,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from tidemark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
+from tidemark.model.errors import PreCommitError
 from tidemark.runtime.branches import Layout
 
 RESULT_SCHEMA = "sink string, rows bigint, committables array<binary>, attempt int"
@@ -60,11 +61,15 @@ def pre_commit(
         assert task is not None
         writers: dict[str, CommittingWriter[Any]] = {}
         rows: dict[str, int] = {}
+        busy = (
+            ""  # the sink whose writer is being called: its errors are failures of the checkpoint
+        )
         try:
             for batch in batches:
                 for uid, part in layout.split(batch):
                     if part.num_rows == 0:
                         continue
+                    busy = uid
                     if uid not in writers:
                         rows[uid] = 0
                         writers[uid] = sinks[uid].create_writer(
@@ -80,19 +85,24 @@ def pre_commit(
                         )
                     writers[uid].write(part)
                     rows[uid] += part.num_rows
-            results = [
-                {
-                    "sink": uid,
-                    "rows": rows[uid],
-                    "committables": [sinks[uid].dump(c) for c in writer.prepare_commit()],
-                    "attempt": task.attemptNumber(),
-                }
-                for uid, writer in writers.items()
-            ]
-        except BaseException:
+                busy = ""
+            results = []
+            for busy, writer in writers.items():
+                results.append(
+                    {
+                        "sink": busy,
+                        "rows": rows[busy],
+                        "committables": [sinks[busy].dump(c) for c in writer.prepare_commit()],
+                        "attempt": task.attemptNumber(),
+                    }
+                )
+        except BaseException as error:
             for writer in writers.values():
                 with contextlib.suppress(Exception):
                     writer.abort()
+            if busy and isinstance(error, Exception):
+                reason = f"sink {busy!r}: {type(error).__name__}: {error}"
+                raise PreCommitError(reason) from error
             raise
         _spare_the_collector()
         yield pa.RecordBatch.from_pylist(results, schema=_RESULT)

@@ -16,6 +16,7 @@ from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
+from tidemark.api.config import CheckpointConfig, CheckpointMode
 from tidemark.api.declarations import DeclaredSink
 from tidemark.checkpoint.coordinator import Coordinator, sink_epochs
 from tidemark.checkpoint.store import CheckpointStore
@@ -35,7 +36,8 @@ class StreamRun:
     """One Spark query under one coordinator. Used once.
 
     `records_uri` is the directory of Tidemark's records, `spark_location` Spark's checkpoint
-    location. `trigger` is what goes into ``DataStreamWriter.trigger``.
+    location. `trigger` is what goes into ``DataStreamWriter.trigger``. `checkpoint.storage` is not
+    looked at.
     """
 
     def __init__(
@@ -48,8 +50,7 @@ class StreamRun:
         spark_location: str,
         output_mode: str,
         trigger: Mapping[str, Any],
-        interval_s: float,
-        visible_before_decision: bool = False,
+        checkpoint: CheckpointConfig,
     ) -> None:
         prefer_renaming_file_manager(spark, spark_location)
         self._name = name
@@ -63,8 +64,12 @@ class StreamRun:
             name,
             self._sinks,
             store,
-            interval_s=interval_s,
-            visible_before_decision=visible_before_decision,
+            interval_s=checkpoint.interval_s,
+            visible_before_decision=checkpoint.mode is CheckpointMode.AT_LEAST_ONCE,
+            max_concurrent=checkpoint.max_concurrent_checkpoints,
+            timeout_s=checkpoint.timeout_s,
+            min_pause_s=checkpoint.min_pause_s,
+            num_retained=checkpoint.num_retained,
             on_failure=self._stop_soon,
         )
         self.query: StreamingQuery | None = None
@@ -91,6 +96,11 @@ class StreamRun:
             raise
         threading.Thread(target=self._settle_at_end, name="tidemark-run").start()
         return self.query
+
+    def settle(self) -> None:
+        """Settle older drivers' epochs and end, without a query: instead of `start`."""
+        self.coordinator.start()
+        self.coordinator.finish()
 
     def stop(self, patience_s: float = 0.0) -> None:
         """End the query: the epoch under way has `patience_s` to be committed, then it is aborted.

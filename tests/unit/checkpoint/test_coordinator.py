@@ -19,12 +19,14 @@ from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
 from tidemark.contracts.sink import CommitOutcome
 from tidemark.model.errors import (
     CheckpointError,
+    CheckpointExpiredError,
     CommitFailedError,
     CorruptRecordError,
     DecisionMissingError,
     DecisionVoidError,
     FencedError,
     LostTransactionError,
+    StoppedError,
 )
 
 
@@ -103,6 +105,68 @@ def test_the_next_epoch_is_stored_only_when_this_one_is_committed(world: World) 
     world.sinks["orders"].answers = []
     second.join(10)
     assert (world.directory / "epochs/1/prepared.1.json").exists()
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_an_epoch_that_is_not_decided_in_time_fails_the_run(world: World, stored: bool) -> None:
+    driver = world.driver(timeout_s=0.2)
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    assert driver.has_completed_epoch
+    if stored:
+        world.epoch(driver, 1)
+    else:
+        driver.begin_epoch(1)
+    until(lambda: driver.failure is not None)
+    assert isinstance(driver.failure, CheckpointExpiredError)
+    assert driver.failing_epoch == 1
+    with pytest.raises(CheckpointExpiredError, match=r"epoch 1 was not decided within 0.2 s"):
+        driver.finish()
+
+
+def test_a_decided_epoch_does_not_expire_while_those_before_it_are_committed(world: World) -> None:
+    driver = world.driver(timeout_s=0.3, max_concurrent=2)
+    world.sinks["orders"].answers = [CommitOutcome.RETRY] * 1000
+    world.epoch(driver, 0)
+    world.decide(0)
+    world.epoch(driver, 1)
+    world.decide(1)
+    time.sleep(0.8)
+    assert driver.failure is None
+    world.sinks["orders"].answers = []
+    until(lambda: driver.last_committed == 1)
+
+
+def test_a_pause_begins_when_every_sink_has_committed(world: World) -> None:
+    driver = world.driver(min_pause_s=0.3, max_concurrent=2)
+    world.sinks["orders"].answers = [CommitOutcome.RETRY] * 3
+    world.epoch(driver, 0)
+    world.decide(0)
+    driver.begin_epoch(1)
+    (first,) = driver.history
+    assert driver.begun_s - first.committed_s >= 0.3
+
+
+def test_a_stop_ends_a_pause(world: World) -> None:
+    driver = world.driver(min_pause_s=60)
+    world.epoch(driver, 0)
+    world.decide(0)
+    held: list[BaseException] = []
+
+    def next_epoch() -> None:
+        try:
+            driver.begin_epoch(1)
+        except StoppedError as error:
+            held.append(error)
+
+    thread = threading.Thread(target=next_epoch)
+    thread.start()
+    until(lambda: driver.last_committed == 0)
+    driver.drain(5)
+    driver.turn_away()
+    thread.join(10)
+    assert held
 
 
 def test_the_next_epochs_start_proves_a_decision_whose_file_is_gone(world: World) -> None:

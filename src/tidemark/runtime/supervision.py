@@ -1,0 +1,212 @@
+"""Keeps one job running: runs it, judges its failures, and runs it again or gives up.
+
+One loop: start a `StreamRun` (a new generation of the job) -> it ends or fails -> `failures.judge`
+-> a tolerated checkpoint failure goes on at once, any other failure asks the restart strategy ->
+wait -> again. Each restart goes on from the last decided epoch; what the run before left undecided
+is aborted by the protocol's recovery, as after a crash.
+
+Invariants: one `StreamRun` at a time, and a new one only when the query of the last has ended;
+`stop` and `cancel` end the loop at any moment, also in a delay; checkpoints are deleted only after
+a settlement that raised nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from pyspark.sql import SparkSession
+
+from tidemark.api.config import CheckpointConfig, ExternalizedCheckpointRetention
+from tidemark.model.errors import TidemarkError, TooManyFailedCheckpointsError
+from tidemark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
+from tidemark.runtime.failures import Verdict, judge, reason_of
+from tidemark.runtime.hadoop_files import open_files
+from tidemark.runtime.query import StreamRun
+
+log = logging.getLogger(__name__)
+
+DRAIN_PATIENCE_S = 10.0
+"""How long a stopping job waits for the epoch under way; 30 s are promised for all of it."""
+DELETE = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
+DELETE_ATTEMPTS = 5
+
+
+class Supervisor:
+    """Runs one job to its end. Used once; `stop` and `cancel` come from any thread.
+
+    `new_run` makes the next run; `bounded` is whether the job's sources end; `directory` is the
+    job's, as a URI.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        new_run: Callable[[], StreamRun],
+        checkpoint: CheckpointConfig,
+        *,
+        bounded: bool,
+        directory: str,
+    ) -> None:
+        self._spark = spark
+        self._name = name
+        self._new_run = new_run
+        self._checkpoint = checkpoint
+        self._bounded = bounded
+        self._directory = directory
+        self._backoff = checkpoint.restart_strategy.backoff()
+        self._consecutive: list[FailedCheckpoint] = []
+        self._started = False
+        self._told_to_end = threading.Event()
+        self._patience_s = DRAIN_PATIENCE_S
+        self._program_ends = False
+        self._run: StreamRun | None = None
+        self.cancelled = False
+        self.ended = False
+        self.restarts = 0
+        self.failed_checkpoints: list[FailedCheckpoint] = []
+        """Every failed checkpoint of this program's run of the job, tolerated or not."""
+
+    def run(self) -> None:
+        """Return when the job has ended or was told to, with everything settled; raise what ended
+        it otherwise."""
+        try:
+            self._keep_running()
+            if self.cancelled and self._checkpoint.externalized_retention is DELETE:
+                self._delete_checkpoints()
+        finally:
+            self.ended = True
+
+    def _keep_running(self) -> None:
+        delay_s = 0.0
+        while not self._told_to_end.wait(delay_s):
+            run = self._run = self._new_run()
+            try:
+                self._live(run)
+                return
+            except Exception as error:
+                if self._told_to_end.is_set():
+                    raise
+                delay_s = self._after_failure(run, error)
+        if self._started or self.cancelled:
+            self._settle()
+
+    def stop(self, *, program_ends: bool = False) -> None:
+        """End the job after the epoch under way; `run` returns then. Everything is kept.
+
+        `program_ends`: so what Spark logs of a query that is cut off is no error.
+        """
+        self._program_ends = program_ends
+        self._told_to_end.set()
+        run = self._run
+        if run is not None:
+            run.give_up_recovery()
+
+    def cancel(self) -> None:
+        """End the job at once: the epoch under way is aborted; `run` returns then."""
+        self._patience_s = 0.0
+        self.cancelled = True
+        self.stop()
+
+    def _live(self, run: StreamRun) -> None:
+        try:
+            run.start()
+        except TidemarkError as error:
+            if self._told_to_end.is_set() and not self.cancelled:
+                log.info("told to stop during the start, which then failed: %s", error)
+                return  # as if never started: the next start settles the rest
+            raise
+        self._started = True
+        while not run.wait(0.2):
+            if self._told_to_end.is_set():
+                if self._program_ends:
+                    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+                    with contextlib.suppress(Exception):  # the JVM may have got the signal too
+                        self._spark.sparkContext.setLogLevel("OFF")
+                run.stop(self._patience_s)
+
+    def _settle(self) -> None:
+        """Told to end while no query runs: abort and commit what the failed run has left."""
+        run = self._run = self._new_run()
+        run.give_up_recovery()
+        try:
+            run.settle()
+        except TidemarkError as error:
+            if self.cancelled:
+                raise
+            log.warning("what the failed run has left is for the next start: %s", error)
+
+    def _delete_checkpoints(self) -> None:
+        above, _, name = self._directory.rpartition("/")
+        files = open_files(self._spark, above)
+        for left in reversed(range(DELETE_ATTEMPTS)):
+            try:
+                files.delete(name)
+                log.info("job %s is cancelled; %s is deleted", self._name, self._directory)
+                return
+            except Exception as error:
+                if not left:
+                    log.warning("%s could not be deleted: %s", self._directory, error)
+                time.sleep(0.2)  # Spark's state maintenance may still write there
+
+    # --- after a failure
+
+    def _after_failure(self, run: StreamRun, error: Exception) -> float:
+        """Return the seconds until the next run; raise what ends the job if there is none."""
+        verdict = judge(error, first_start=not self._started)
+        if verdict is Verdict.FATAL:
+            raise error
+        if isinstance(verdict, CheckpointFailureReason):
+            self._count(run, verdict, error)
+            tolerable = self._checkpoint.tolerable_failed_checkpoints
+            if len(self._consecutive) <= tolerable:
+                log.warning(
+                    "job %s: checkpoint failure %d of %d that are tolerated: %s",
+                    self._name, len(self._consecutive), tolerable, self._consecutive[-1],
+                )  # fmt: skip
+                return self._until_next_epoch_s(run)
+            error = self._too_many(error)
+        delay_s = self._backoff.after_failure(time.monotonic())
+        if delay_s is None:
+            log.error(
+                "job %s fails after %d restarts (%s): %s",
+                self._name, self.restarts, self._checkpoint.restart_strategy, reason_of(error),
+            )  # fmt: skip
+            raise error
+        self.restarts += 1
+        log.warning(
+            "job %s failed: %s; restart %d in %.1f s (%s)",
+            self._name, reason_of(error), self.restarts, delay_s, self._checkpoint.restart_strategy,
+        )  # fmt: skip
+        return delay_s
+
+    def _count(self, run: StreamRun, reason: CheckpointFailureReason, error: Exception) -> None:
+        if run.coordinator.has_completed_epoch:
+            self._consecutive.clear()
+        failed = FailedCheckpoint(
+            run.coordinator.failing_epoch, time.time(), reason, reason_of(error)
+        )
+        self._consecutive.append(failed)
+        self.failed_checkpoints.append(failed)
+
+    def _too_many(self, error: Exception) -> TooManyFailedCheckpointsError:
+        reasons = "; ".join(str(failed) for failed in self._consecutive)
+        count, tolerable = len(self._consecutive), self._checkpoint.tolerable_failed_checkpoints
+        self._consecutive.clear()  # as in Flink: a restarted job begins anew
+        found = TooManyFailedCheckpointsError(
+            f"job {self._name}: {count} checkpoints failed one after another, and "
+            f"tolerable_failed_checkpoints is {tolerable}: {reasons}"
+        )
+        found.__cause__ = error
+        return found
+
+    def _until_next_epoch_s(self, run: StreamRun) -> float:
+        """A failed epoch runs again when the next one would have begun, so that a storage that is
+        away for a while does not use up all that is tolerated within a second."""
+        interval_s = 0.0 if self._bounded else self._checkpoint.interval_s
+        left_s = run.coordinator.begun_s + interval_s - time.monotonic()
+        return max(left_s, self._checkpoint.min_pause_s)
