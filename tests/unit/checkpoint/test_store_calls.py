@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import EPOCHS_RETAINED, CheckpointStore, SinkEpoch
+from tidemark.checkpoint.store import LEAST_RECORDS, CheckpointStore, SinkEpoch
 from tidemark.protocol import procedures
 from tidemark.protocol.ports import EpochRecord
 from tidemark.protocol.states import Seal
@@ -53,17 +53,17 @@ def run_epoch(store: CheckpointStore, directory: Path, epoch: int) -> None:
     (directory / "spark/commits").mkdir(exist_ok=True)
     (directory / f"spark/commits/{epoch}").write_text("v1\n{}")
     list(procedures.commit_attempt(epoch, 1, store, NoSinks()))  # type: ignore[arg-type]
-    store.prune(epoch)
+    store.prune(epoch, retained=LEAST_RECORDS)
 
 
 def test_an_epoch_makes_three_records_and_lists_only_the_leases(tmp_path: Path) -> None:
     store, files = opened(tmp_path)
     store.claim_generation(1)
-    for epoch in range(EPOCHS_RETAINED + 3):
+    for epoch in range(LEAST_RECORDS + 3):
         files.calls.clear()
         run_epoch(store, tmp_path, epoch)
     assert files.calls == {"list": 1, "create": 3, "delete": 1}
-    assert sorted(store.epochs()) == list(range(3, EPOCHS_RETAINED + 3))
+    assert sorted(store.epochs()) == list(range(3, LEAST_RECORDS + 3))
 
 
 def test_epochs_of_earlier_drivers_are_pruned_too(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_epochs_of_earlier_drivers_are_pruned_too(tmp_path: Path) -> None:
     for epoch in range(5):
         run_epoch(store, tmp_path, epoch)
     successor, _ = opened(tmp_path)
-    successor.prune(EPOCHS_RETAINED + 2)
+    successor.prune(LEAST_RECORDS + 2, retained=LEAST_RECORDS)
     assert sorted(successor.epochs()) == [3, 4]
 
 
