@@ -65,6 +65,7 @@ class StreamRun:
             self._sinks,
             store,
             interval_s=checkpoint.interval_s,
+            schemas={s.uid: s.schema for s in sinks},
             visible_before_decision=checkpoint.mode is CheckpointMode.AT_LEAST_ONCE,
             max_concurrent=checkpoint.max_concurrent_checkpoints,
             timeout_s=checkpoint.timeout_s,
