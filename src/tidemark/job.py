@@ -23,7 +23,7 @@ from tidemark.api.declarations import (
     DeclaredSource,
     JobDeclaration,
 )
-from tidemark.api.settings import Settings, resolve
+from tidemark.api.settings import DEFAULT, Settings, resolve
 from tidemark.contracts.sink import TwoPhaseCommitSink
 from tidemark.contracts.source import Source
 from tidemark.guarantees.end_to_end import (
@@ -33,11 +33,14 @@ from tidemark.guarantees.end_to_end import (
     SourcePart,
     analyse,
 )
+from tidemark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from tidemark.model.durations import seconds
 from tidemark.model.errors import ConfigurationError, UserError
 from tidemark.model.schema import Column
+from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.session import require_format, spark_schema, spark_session
+from tidemark.runtime.state_backend import backend_settings
 from tidemark.runtime.supervision import Supervisor
 
 
@@ -82,7 +85,9 @@ class Job:
                     f"source {uid!r}: say whether the stream can be read again after a failure: "
                     "replayable=True or replayable=False"
                 )
-            declared.sources[uid] = DeclaredSource(uid, "Spark stream", replayable, bounded=False)
+            declared.sources[uid] = DeclaredSource(
+                uid, "Spark stream", replayable, bounded=False, dataframe=source
+            )
             return source
         if not hasattr(source, "reader"):
             raise ConfigurationError(
@@ -102,7 +107,7 @@ class Job:
             stream = stream.schema(reader.schema)
         frame = stream.load()
         declared.sources[uid] = DeclaredSource(
-            uid, source.describe(), source.replayable, source.bounded
+            uid, source.describe(), source.replayable, source.bounded, frame
         )
         return frame
 
@@ -127,6 +132,15 @@ class Job:
         """Return each setting's value and where it came from: a default, the program, the settings
         file or the command line. ``print(job.config())`` shows them as a table."""
         return self._settings
+
+    def checkpoints(self) -> CheckpointingStatistics:
+        """Return what is known of this job's checkpoints: counts, the latest of each kind, a
+        summary, and the last 1,000 with their operators and subtasks. Of a job that runs in this
+        process, also those in progress; of any other, what its storage has."""
+        if self._run is not None:
+            return self._run.coordinator.statistics.read()
+        storage, name = str(self.declaration.checkpoint.storage), self.declaration.name
+        return read_history(storage, name) if name in jobs_in(storage) else NONE_YET
 
     def explain(self) -> None:
         """Print each source, operator and sink with its guarantee, the weakest of them and why.
@@ -219,8 +233,19 @@ class Job:
             output_mode=declared.output_mode,
             trigger=trigger,
             checkpoint=checkpoint,
+            spark_settings=backend_settings(spark, checkpoint, self._given()),
+            sources={s.uid: s.dataframe for s in declared.sources.values()},
+            operators={o.uid: o.dataframe for o in declared.operators.values()},
         )
         return self._run
+
+    def _given(self) -> set[str]:
+        """The settings that the program, the settings file or the command line gave."""
+        return {
+            key.removeprefix("checkpoint.")
+            for key, setting in self._settings.items()
+            if setting.origin != DEFAULT
+        }
 
 
 class _StopSignals:
@@ -294,4 +319,4 @@ def _declare_sink(dataframe: Any, sink: Any, uid: str) -> DeclaredSink:
             f"sink {uid!r} is {type(sink).__name__}; give a tm.…Sink or your own TwoPhaseCommitSink"
         )
     schema = tuple(Column(name, type_) for name, type_ in spark_schema(dataframe))
-    return DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)
+    return DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)))

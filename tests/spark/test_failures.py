@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sqlite3
 import threading
 import time
@@ -30,7 +31,9 @@ def files(tmp_path: Path, count: int, rows: int = 5) -> None:
     (tmp_path / "in").mkdir()
     for number in range(count):
         lines = [json.dumps({"id": number * rows + i}) for i in range(rows)]
-        (tmp_path / f"in/{number}.json").write_text("\n".join(lines))
+        file = tmp_path / f"in/{number}.json"
+        file.write_text("\n".join(lines))
+        os.utime(file, (number + 1, number + 1))  # Spark takes older files first
 
 
 def bounded_job(
@@ -110,6 +113,12 @@ def test_failed_checkpoints_are_tolerated_and_a_success_begins_the_count_anew(
         (2, CheckpointFailureReason.PRE_COMMIT),
     ]
     assert "sink 'out': OSError: no room for row 10" in failed[1].message
+    shown = job.checkpoints()
+    assert [(c.id, c.status.value) for c in shown.history] == [
+        (2, "COMPLETED"), (2, "FAILED"), (1, "COMPLETED"), (0, "COMPLETED"), (0, "FAILED"),
+    ]  # fmt: skip
+    assert shown.history[1].failure_message == failed[1].message
+    assert (shown.counts.completed, shown.counts.failed, shown.counts.restored) == (3, 2, 1)
     assert supervisor(job).restarts == 0, "a tolerated failure used up the restart strategy"
     assert count(tmp_path) == (15, 15)
     assert open_transactions(tmp_path) == []

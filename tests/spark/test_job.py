@@ -159,6 +159,10 @@ def test_a_job_that_fails_tells_what_sparks_query_met(tmp_path: Path) -> None:
         job.run()
     stage = tmp_path / "out.db.tidemark"
     assert not [p for p in stage.rglob("*") if p.is_file()], "a failed epoch left a stage file"
+    failed = job.checkpoints().latest_failed
+    assert failed is not None
+    assert (failed.id, failed.num_acknowledged_subtasks) == (0, 0)
+    assert "gone" in failed.failure_message
 
 
 # --- write_stream

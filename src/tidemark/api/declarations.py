@@ -12,7 +12,6 @@ from typing import Any
 from tidemark.api.config import CheckpointConfig
 from tidemark.contracts.sink import TwoPhaseCommitSink
 from tidemark.model.errors import ConfigurationError
-from tidemark.model.schema import Schema
 
 OUTPUT_MODES = ("append", "update", "complete")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -20,12 +19,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True)
 class DeclaredSource:
-    """One source of a job. `bounded` is whether it ends by itself."""
+    """One source of a job. `bounded` is whether it ends by itself; `dataframe` is Spark's."""
 
     uid: str
     description: str
     replayable: bool
     bounded: bool
+    dataframe: Any
 
 
 @dataclass(frozen=True)
@@ -38,14 +38,12 @@ class DeclaredOperator:
 
 @dataclass(frozen=True)
 class DeclaredSink:
-    """One sink of a job, the DataFrame that goes into it, the SQL that makes the sink's columns of
-    it, and the shape that the DataFrame has before."""
+    """One sink of a job, the DataFrame that goes into it and the SQL that makes its columns."""
 
     uid: str
     sink: TwoPhaseCommitSink[Any]
     dataframe: Any
     select_expressions: tuple[str, ...]
-    schema: Schema = ()
 
 
 @dataclass

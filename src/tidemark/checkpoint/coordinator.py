@@ -20,13 +20,17 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from tidemark.checkpoint.epoch_progress import EpochProgress
 from tidemark.checkpoint.sink_commits import AttachedSink, SinkCommits
+from tidemark.checkpoint.statistics_recorder import Measure, StatisticsRecorder
+from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from tidemark.checkpoint.task_reports import TaskReport, sink_epochs
 from tidemark.contracts.sink import SinkContext, TwoPhaseCommitSink
 from tidemark.model import failpoints
+from tidemark.model.checkpoint_statistics import CheckpointStatus
 from tidemark.model.errors import (
     CheckpointExpiredError,
     DecisionVoidError,
@@ -34,10 +38,9 @@ from tidemark.model.errors import (
     StoppedError,
     TidemarkError,
 )
-from tidemark.model.schema import Schema
 from tidemark.protocol import procedures
 from tidemark.protocol.points import Point
-from tidemark.protocol.states import AttemptEvent, AttemptState, advance
+from tidemark.protocol.states import AttemptEvent, AttemptState
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -53,24 +56,6 @@ LAST_WORDS_S = 5.0
 """How long a run that is being ended asks a system that does not answer."""
 
 
-@dataclass
-class EpochProgress:
-    """One epoch in this driver: its state, and monotonic times in seconds."""
-
-    epoch: int
-    rows: int
-    state: AttemptState
-    started_s: float
-    pre_committed_s: float = 0.0
-    stored_s: float = 0.0
-    commit_started_s: float = 0.0
-    committed_s: float = 0.0
-
-    def moved(self, event: AttemptEvent) -> None:
-        """Make one move of the protocol's table."""
-        self.state = advance(f"epoch {self.epoch}", self.state, event)
-
-
 class Coordinator:
     """Everything between one Spark query and the sinks of its job."""
 
@@ -81,7 +66,6 @@ class Coordinator:
         store: CheckpointStore,
         *,
         interval_s: float,
-        schemas: Mapping[str, Schema] | None = None,
         visible_before_decision: bool = False,
         max_concurrent: int = 1,
         timeout_s: float = math.inf,
@@ -89,12 +73,12 @@ class Coordinator:
         num_retained: int = 100,
         commit_deadline_s: float = 600.0,
         on_failure: Callable[[], None] = lambda: None,
+        measure: Measure = lambda epochs: {},
     ) -> None:
         self._name = name
         self._declared = sinks
         self._store = store
         self._interval_s = interval_s
-        self._schemas = schemas or {}
         self._early = visible_before_decision
         self._max_concurrent = max_concurrent
         self._timeout_s = timeout_s
@@ -125,6 +109,11 @@ class Coordinator:
         """When the newest epoch began; before the first one, when the coordinator was made."""
         self.has_completed_epoch = False
         """Whether an epoch of this driver has been decided: one seen, or begun after another."""
+        self.statistics = StatisticsRecorder(
+            StatisticsStore(store.files),
+            {uid: sink.describe() for uid, sink in sinks.items()},
+            measure,
+        )
 
     # --- before Spark's query
 
@@ -153,6 +142,7 @@ class Coordinator:
             raise
         self.restored_epoch = self.last_stored = self.last_committed = decided
         self._store.prune(decided, self._num_retained)
+        self.statistics.start(self.generation, decided)
         log.info(
             "job %s (%s): generation %d goes on after epoch %d",
             self._name, self.identity.job_id, self.generation, decided,
@@ -169,7 +159,6 @@ class Coordinator:
             sink_uid=uid,
             generation=generation,
             checkpoint_interval_s=self._interval_s,
-            schema=self._schemas.get(uid, ()),
         )
 
     # --- on Spark's stream thread, once an epoch
@@ -193,6 +182,7 @@ class Coordinator:
         with self._changed:
             self._current = EpochProgress(epoch, 0, AttemptState.PENDING, self.begun_s)
             self._changed.notify_all()
+        self.statistics.begun(self._current)
         return self.last_committed
 
     def _pause(self) -> None:
@@ -205,8 +195,10 @@ class Coordinator:
                     return
                 self._changed.wait(left_s if left_s > 0 else None)
 
-    def store_epoch(self, epoch: int, sinks: Mapping[str, SinkEpoch], *, retried: bool) -> None:
+    def store_epoch(self, epoch: int, tasks: Sequence[TaskReport], *, retried: bool) -> None:
         """Store the flushed transactions of all sinks, so that Spark may decide the epoch.
+
+        `tasks` are the winning attempts, one for each partition.
 
         `retried`: a task of this epoch ran, or may have run, more than once, so a dead attempt may
         have left an open transaction, which would hold up readers: it is aborted here, while no
@@ -215,6 +207,8 @@ class Coordinator:
         """
         progress = self._current
         assert progress is not None and progress.epoch == epoch and self._commits is not None
+        sinks: Mapping[str, SinkEpoch] = sink_epochs(tasks)
+        progress.tasks = tasks
         progress.rows = sum(part.rows for part in sinks.values())
         progress.moved(AttemptEvent.PRE_COMMIT)
         progress.pre_committed_s = time.monotonic()
@@ -316,15 +310,21 @@ class Coordinator:
         assert self._commits is not None
         progress.moved(AttemptEvent.DECIDE)
         self.has_completed_epoch = True
+        progress.decided_s = time.monotonic()
         steps = procedures.commit_attempt(
             progress.epoch, self.generation, self._store, self._commits
         )
+        uids = iter(self._commits.uids)
         with self._committing:
             for point in steps:
                 failpoints.reached(point.value)
                 if point is Point.SEALED:
                     progress.moved(AttemptEvent.SEAL)
-                    progress.commit_started_s = time.monotonic()
+                    progress.commit_started_s = before_s = time.monotonic()
+                elif point is Point.SINK_COMMITTED:
+                    now_s = time.monotonic()
+                    progress.sink_commit_s[next(uids)] = now_s - before_s
+                    before_s = now_s
         progress.moved(AttemptEvent.CONFIRM)
         progress.committed_s = time.monotonic()
         self._commits.forget(progress.epoch, self.generation)
@@ -335,6 +335,7 @@ class Coordinator:
                 self._uncommitted.popleft()
             self._changed.notify_all()
         self.history.append(progress)
+        self.statistics.committed(progress.epoch)
         log.info(
             "epoch %d committed: rows=%d pre_commit_ms=%.0f decision_ms=%.0f commit_ms=%.0f",
             progress.epoch,
@@ -428,12 +429,14 @@ class Coordinator:
 
     # --- after Spark's query
 
-    def finish(self, quiesce_s: float = 0.0) -> None:
+    def finish(self, quiesce_s: float = 0.0, reason: str = "the job was stopped") -> None:
         """Settle this driver's epochs; Spark's query must have ended (it decides no more).
 
         Commits what is decided, aborts the rest and every open transaction of this driver, so that
         no reader waits for one. `quiesce_s`: how long cancelled tasks may still write; an epoch cut
-        off in the middle is swept again after it. Raises the failure of the run, if there was one.
+        off in the middle is swept again after it. `reason`: why an epoch under way has failed, for
+        the statistics, unless this coordinator knows it. Raises the failure of the run, if there
+        was one.
         """
         with self._changed:
             self._ended = True
@@ -459,8 +462,16 @@ class Coordinator:
         finally:
             with contextlib.suppress(Exception):
                 commits.close()
+            self.statistics.close(lambda progress: self._last_status(progress, reason))
         if self.failure is not None:
             raise self.failure
+
+    def _last_status(self, progress: EpochProgress, reason: str) -> tuple[CheckpointStatus, str]:
+        """How an epoch ended that was open when the run did. A decided one is complete: the next
+        start commits it, if this one could not."""
+        if progress.stored_s and self._store.is_decided(progress.epoch):
+            return CheckpointStatus.COMPLETED, ""
+        return CheckpointStatus.FAILED, str(self.failure or reason)
 
     def _abort_unstored(self, commits: SinkCommits, quiesce_s: float) -> None:
         """A run that has failed aborts what it has not stored, which nobody can commit: else
@@ -490,13 +501,3 @@ def _run(steps: Generator[Point, None, T]) -> T:
             result: T = end.value
             return result
         failpoints.reached(point.value)
-
-
-def sink_epochs(parts: Sequence[tuple[str, int, Sequence[bytes]]]) -> dict[str, SinkEpoch]:
-    """Add up what the tasks of an epoch returned: (sink uid, rows, dumped committables) each."""
-    rows: dict[str, int] = {}
-    committables: dict[str, list[bytes]] = {}
-    for uid, count, dumped in parts:
-        rows[uid] = rows.get(uid, 0) + count
-        committables.setdefault(uid, []).extend(dumped)
-    return {uid: SinkEpoch(rows[uid], tuple(committables[uid])) for uid in rows}

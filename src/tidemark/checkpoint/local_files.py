@@ -6,9 +6,11 @@ believe that they have made a record; a hard link cannot (docs/adr/0004-exclusiv
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
+import stat
 from pathlib import Path
 
 from tidemark.model.errors import PreflightError
@@ -64,6 +66,16 @@ class LocalFiles:
         except FileNotFoundError:
             return []
         return [name for name in names if not name.startswith(".")]
+
+    def sizes(self, pattern: str) -> dict[str, int]:
+        """Return the files that match a pattern, with their bytes."""
+        found = {}
+        for path in self._root.glob(pattern):
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                status = path.stat()
+                if stat.S_ISREG(status.st_mode) and not path.name.startswith("."):
+                    found[path.relative_to(self._root).as_posix()] = status.st_size
+        return found
 
     def delete(self, path: str) -> None:
         """Delete a file or a whole directory; a missing one is fine."""

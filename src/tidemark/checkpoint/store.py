@@ -76,6 +76,11 @@ class CheckpointStore:
         """The job's directory."""
         return self._files.uri
 
+    @property
+    def files(self) -> CheckpointFiles:
+        """The job's directory, for what is kept beside the protocol's records."""
+        return self._files
+
     # --- the job
 
     def open(self, name: str) -> JobIdentity:

@@ -92,6 +92,40 @@ def run(
     run_app(app_path, arguments or [], settings or [], restore)
 
 
+@app.command()
+def checkpoints(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")],
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            help="Where its checkpoints lie; default: checkpoint.storage in tidemark.toml."
+        ),
+    ] = None,
+    checkpoint_id: Annotated[
+        int | None,
+        typer.Option("--id", metavar="N", help="Show one checkpoint with its operators."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON in Flink's fields.")] = False,
+) -> None:
+    """Print the history of a job's checkpoints, newest first, whether the job runs or not."""
+    import json
+
+    from tidemark.cli import checkpoint_tables
+    from tidemark.operations import checkpoints as operation
+
+    found = operation.checkpoints(job, storage)
+    if checkpoint_id is not None:
+        one = operation.one_checkpoint(found, job, checkpoint_id)
+        if as_json:
+            typer.echo(json.dumps(one.to_json(details=True), indent=2))
+        else:
+            checkpoint_tables.show_one(one)
+    elif as_json:
+        typer.echo(json.dumps(found.to_json(), indent=2))
+    else:
+        checkpoint_tables.show_all(found)
+
+
 @dev.command("kafka")
 def dev_kafka(
     brokers: Annotated[int, typer.Option(help="1, or a cluster of 3.")] = 1,

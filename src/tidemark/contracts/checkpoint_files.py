@@ -36,6 +36,12 @@ class CheckpointFiles(Protocol):
         """Return the names in the directory, in no order; [] if there is none."""
         ...
 
+    def sizes(self, pattern: str) -> dict[str, int]:
+        """Return the files that match a pattern such as ``state/*/*/*``, with their bytes; ``*`` is
+        any part of one name, but for names that begin with ``.``. One request for each directory
+        at most."""
+        ...
+
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all in it; a missing one is fine."""
         ...

@@ -5,6 +5,7 @@ Local directories are served by `checkpoint/local_files.py`; `open_files` choose
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -16,6 +17,9 @@ from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import PreflightError
 
 _MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
+
+_LISTED_FILE = re.compile(r"path=([^;]*); isDirectory=false; length=(\d+);")
+"""A file in the text that Hadoop's FileStatus gives of itself."""
 
 
 def open_files(spark: SparkSession, uri: str) -> CheckpointFiles:
@@ -36,10 +40,10 @@ class HadoopFiles:
     def __init__(self, spark: SparkSession, uri: str) -> None:
         self._uri = uri.rstrip("/")
         self._jvm: Any = spark._jvm
-        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
         try:
             manager = getattr(self._jvm, _MANAGER)
-            self._files = manager.create(self._path(""), configuration)
+            self._files = manager.create(self._path(""), self._configuration)
             self._files.mkdirs(self._path(""))
         except Py4JJavaError as error:
             raise PreflightError(
@@ -91,6 +95,20 @@ class HadoopFiles:
             return []
         names = [status.getPath().getName() for status in self._files.list(target)]
         return [name for name in names if not name.startswith(".")]
+
+    def sizes(self, pattern: str) -> dict[str, int]:
+        """Return the files that match a pattern, with their bytes."""
+        target = self._path(pattern)
+        system = target.getFileSystem(self._configuration)
+        root = str(system.makeQualified(self._path("")).toUri().getPath()).rstrip("/") + "/"
+        # One text for all of them: a call into the JVM for each file would take too long.
+        listed = str(self._jvm.java.util.Arrays.toString(system.globStatus(target)))
+        found = {}
+        for path, length in _LISTED_FILE.findall(listed):
+            name = unquote(urlsplit(path).path)[len(root) :]
+            if not name.rsplit("/", 1)[-1].startswith("."):
+                found[name] = int(length)
+        return found
 
     def delete(self, path: str) -> None:
         """Delete a file or directory; a missing one is fine."""

@@ -9,23 +9,36 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.sql import Row
 
+from tidemark.checkpoint.task_reports import SinkReport, TaskReport
 from tidemark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
 from tidemark.model.errors import PreCommitError
 from tidemark.runtime.branches import Layout
 
-RESULT_SCHEMA = "sink string, rows bigint, committables array<binary>, attempt int"
+RESULT_SCHEMA = (
+    "partition int, attempt int, started_at double, ended_at double, sink string, rows bigint, "
+    "committables array<binary>, data_bytes bigint, write_s double, flush_s double"
+)
 _RESULT = pa.schema(
     [
+        ("partition", pa.int32()),
+        ("attempt", pa.int32()),
+        ("started_at", pa.float64()),
+        ("ended_at", pa.float64()),
         ("sink", pa.string()),
         ("rows", pa.int64()),
         ("committables", pa.list_(pa.binary())),
-        ("attempt", pa.int32()),
+        ("data_bytes", pa.int64()),
+        ("write_s", pa.float64()),
+        ("flush_s", pa.float64()),
     ]
 )
 
@@ -53,17 +66,16 @@ def pre_commit(
     epoch: int,
     settled_epoch: int,
 ) -> BatchFunction:
-    """Return the function for `mapInArrow`: batches of the united stream in, one row per sink that
-    got rows out (RESULT_SCHEMA)."""
+    """Return the function for `mapInArrow`: batches of the united stream in; out comes one row per
+    sink that got rows, or one without a sink (RESULT_SCHEMA). `task_reports` reads them."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        started_at = time.time()
         task = TaskContext.get()
         assert task is not None
         writers: dict[str, CommittingWriter[Any]] = {}
-        rows: dict[str, int] = {}
-        busy = (
-            ""  # the sink whose writer is being called: its errors are failures of the checkpoint
-        )
+        parts: dict[str, _Part] = {}
+        busy = ""  # whose writer is being called: its errors are failures of the checkpoint
         try:
             for batch in batches:
                 for uid, part in layout.split(batch):
@@ -71,7 +83,7 @@ def pre_commit(
                         continue
                     busy = uid
                     if uid not in writers:
-                        rows[uid] = 0
+                        parts[uid] = _Part()
                         writers[uid] = sinks[uid].create_writer(
                             WriterContext(
                                 job_id=job_id,
@@ -83,19 +95,17 @@ def pre_commit(
                                 settled_epoch=settled_epoch,
                             )
                         )
+                    begun_s = time.perf_counter()
                     writers[uid].write(part)
-                    rows[uid] += part.num_rows
+                    parts[uid].write_s += time.perf_counter() - begun_s
+                    parts[uid].rows += part.num_rows
+                    parts[uid].data_bytes += part.nbytes
                 busy = ""
-            results = []
             for busy, writer in writers.items():
-                results.append(
-                    {
-                        "sink": busy,
-                        "rows": rows[busy],
-                        "committables": [sinks[busy].dump(c) for c in writer.prepare_commit()],
-                        "attempt": task.attemptNumber(),
-                    }
-                )
+                begun_s = time.perf_counter()
+                committables = writer.prepare_commit()
+                parts[busy].flush_s = time.perf_counter() - begun_s
+                parts[busy].committables = [sinks[busy].dump(c) for c in committables]
         except BaseException as error:
             for writer in writers.values():
                 with contextlib.suppress(Exception):
@@ -105,6 +115,44 @@ def pre_commit(
                 raise PreCommitError(reason) from error
             raise
         _spare_the_collector()
-        yield pa.RecordBatch.from_pylist(results, schema=_RESULT)
+        of_task = {
+            "partition": task.partitionId(),
+            "attempt": task.attemptNumber(),
+            "started_at": started_at,
+            "ended_at": time.time(),
+        }
+        results = [{**of_task, "sink": uid, **vars(part)} for uid, part in parts.items()]
+        yield pa.RecordBatch.from_pylist(results or [of_task], schema=_RESULT)
 
     return run
+
+
+@dataclass
+class _Part:
+    """What one task wrote to one sink: the columns of RESULT_SCHEMA that are the sink's."""
+
+    rows: int = 0
+    committables: Sequence[bytes] = ()
+    data_bytes: int = 0
+    write_s: float = 0.0
+    flush_s: float = 0.0
+
+
+def task_reports(results: Iterable[Row]) -> list[TaskReport]:
+    """Return what the tasks of an epoch reported, from the collected rows."""
+    reports: dict[int, TaskReport] = {}
+    sinks: dict[int, dict[str, SinkReport]] = {}
+    for row in results:
+        parts = sinks.setdefault(row["partition"], {})
+        if row["sink"] is not None:
+            parts[row["sink"]] = SinkReport(
+                rows=row["rows"],
+                committables=tuple(map(bytes, row["committables"])),
+                data_bytes=row["data_bytes"],
+                write_s=row["write_s"],
+                flush_s=row["flush_s"],
+            )
+        reports[row["partition"]] = TaskReport(
+            row["partition"], row["attempt"], row["started_at"], row["ended_at"], parts
+        )
+    return list(reports.values())

@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
@@ -18,13 +19,17 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tidemark.api.config import CheckpointConfig, CheckpointMode
 from tidemark.api.declarations import DeclaredSink
-from tidemark.checkpoint.coordinator import Coordinator, sink_epochs
+from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.model.errors import SparkDiedError, StoppedError
 from tidemark.runtime.branches import unite
+from tidemark.runtime.epoch_figures import SparkFigures
+from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
-from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit
+from tidemark.runtime.operator_uids import find_uids, is_stateful
+from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, task_reports
 from tidemark.runtime.session import prefer_renaming_file_manager
+from tidemark.runtime.state_backend import PROVIDER, check_backend, session_settings
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +42,8 @@ class StreamRun:
 
     `records_uri` is the directory of Tidemark's records, `spark_location` Spark's checkpoint
     location. `trigger` is what goes into ``DataStreamWriter.trigger``. `checkpoint.storage` is not
-    looked at.
+    looked at. `spark_settings` hold for this query alone. `sources` and `operators` are the
+    DataFrames that uids were given for.
     """
 
     def __init__(
@@ -51,6 +57,9 @@ class StreamRun:
         output_mode: str,
         trigger: Mapping[str, Any],
         checkpoint: CheckpointConfig,
+        spark_settings: Mapping[str, str] = MappingProxyType({}),
+        sources: Mapping[str, DataFrame] = MappingProxyType({}),
+        operators: Mapping[str, DataFrame] = MappingProxyType({}),
     ) -> None:
         prefer_renaming_file_manager(spark, spark_location)
         self._name = name
@@ -59,19 +68,29 @@ class StreamRun:
         self._spark_location = spark_location
         self._output_mode = output_mode
         self._trigger = dict(trigger)
-        store = CheckpointStore(open_files(spark, records_uri), open_files(spark, spark_location))
+        self._spark = spark
+        self._spark_settings = dict(spark_settings)
+        records = open_files(spark, records_uri)
+        self._spark_files = open_files(spark, spark_location)
+        store = CheckpointStore(records, self._spark_files)
+        figures = SparkFigures(
+            records,
+            self._spark_files,
+            find_uids(self._stream, sources, operators),
+            query=lambda: self.query,
+        )
         self.coordinator = Coordinator(
             name,
             self._sinks,
             store,
             interval_s=checkpoint.interval_s,
-            schemas={s.uid: s.schema for s in sinks},
             visible_before_decision=checkpoint.mode is CheckpointMode.AT_LEAST_ONCE,
             max_concurrent=checkpoint.max_concurrent_checkpoints,
             timeout_s=checkpoint.timeout_s,
             min_pause_s=checkpoint.min_pause_s,
             num_retained=checkpoint.num_retained,
             on_failure=self._stop_soon,
+            measure=figures.measure,
         )
         self.query: StreamingQuery | None = None
         self._speculative = spark.sparkContext.getConf().get("spark.speculation") == "true"
@@ -81,16 +100,21 @@ class StreamRun:
 
     def start(self) -> StreamingQuery:
         """Settle older drivers' epochs, then start Spark's query and return it."""
+        if (provider := self._spark_settings.get(PROVIDER)) is not None:
+            check_backend(
+                self._name, self._spark_files, provider, stateful=is_stateful(self._stream)
+            )
         self.coordinator.start()
         try:
-            self.query = (
-                self._stream.writeStream.queryName(self._name)
-                .outputMode(self._output_mode)
-                .option("checkpointLocation", self._spark_location)
-                .trigger(**self._trigger)
-                .foreachBatch(self._run_epoch)
-                .start()
-            )
+            with session_settings(self._spark, self._spark_settings):
+                self.query = (
+                    self._stream.writeStream.queryName(self._name)
+                    .outputMode(self._output_mode)
+                    .option("checkpointLocation", self._spark_location)
+                    .trigger(**self._trigger)
+                    .foreachBatch(self._run_epoch)
+                    .start()
+                )
         except BaseException as error:
             self.coordinator.fail(error)
             self.coordinator.finish()
@@ -152,12 +176,10 @@ class StreamRun:
             epoch=epoch,
             settled_epoch=settled,
         )
-        results = frame.mapInArrow(task, RESULT_SCHEMA).collect()
+        tasks = task_reports(frame.mapInArrow(task, RESULT_SCHEMA).collect())
         try:
             coordinator.store_epoch(
-                epoch,
-                sink_epochs([(r["sink"], r["rows"], r["committables"]) for r in results]),
-                retried=self._speculative or any(r["attempt"] for r in results),
+                epoch, tasks, retried=self._speculative or any(task.attempt for task in tasks)
             )
         except BaseException as error:
             coordinator.fail(error)
@@ -180,8 +202,9 @@ class StreamRun:
             self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
         except BaseException as error:  # StreamingQueryException: the query failed
             self._failed(error)
+        reason = "the job was stopped" if self._error is None else reason_of(self._error)
         try:
-            self.coordinator.finish(quiesce_s=TASK_KILL_S)
+            self.coordinator.finish(quiesce_s=TASK_KILL_S, reason=reason)
         except BaseException as error:
             self._error = error
         self._settled.set()

@@ -15,7 +15,8 @@ import pytest
 from tests.unit.checkpoint.memory_sink import MemorySink
 from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
+from tidemark.checkpoint.store import CheckpointStore
+from tidemark.checkpoint.task_reports import SinkReport, TaskReport
 from tidemark.contracts.sink import CommitOutcome
 from tidemark.model.errors import (
     CheckpointError,
@@ -45,11 +46,12 @@ class World:
         driver.start()
         return driver
 
-    def flush(self, driver: Coordinator, epoch: int) -> dict[str, SinkEpoch]:
-        return {
-            uid: SinkEpoch(10, (sink.flush(f"{epoch}.{driver.generation}", driver.generation),))
+    def flush(self, driver: Coordinator, epoch: int) -> list[TaskReport]:
+        parts = {
+            uid: SinkReport(10, (sink.flush(f"{epoch}.{driver.generation}", driver.generation),))
             for uid, sink in self.sinks.items()
         }
+        return [TaskReport(0, 0, time.time(), time.time(), parts)]
 
     def epoch(self, driver: Coordinator, epoch: int, *, retried: bool = False) -> None:
         driver.begin_epoch(epoch)

@@ -1,0 +1,230 @@
+"""Keeps the statistics of one driver's epochs, on a thread of its own.
+
+The coordinator and the query tell it what happens (`begun`, `committed`, `failed`), which costs
+them no more than an entry in a queue. The thread then measures what is left to measure, writes one
+file per epoch (`checkpoint/statistics_store.py`) and deletes the oldest.
+
+Invariants: nothing here can hold up, fail or stop the job; measuring takes at most a tenth of the
+time, however slow the storage is: epochs that end meanwhile are measured together.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from tidemark.checkpoint.epoch_progress import EpochProgress
+from tidemark.checkpoint.statistics import NO_FIGURES, EpochFigures, describe
+from tidemark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
+from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from tidemark.model.checkpointing_statistics import (
+    CheckpointCounts,
+    CheckpointingStatistics,
+    RestoredCheckpointStatistics,
+)
+
+log = logging.getLogger(__name__)
+
+Measure = Callable[[Sequence[int]], Mapping[int, EpochFigures]]
+"""Returns what can be found out about decided epochs; may take its time."""
+
+SETTLE_S = 0.1
+"""Spark's progress report of an epoch comes a little after its decision."""
+REST = 9
+"""After a round of measuring, this many times as long without one."""
+LAST_ROUND_S = 10.0
+"""How long the end of a run waits for its last statistics to be written."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """An epoch whose statistics are still to be written."""
+
+    key: Key
+    progress: EpochProgress
+    status: CheckpointStatus
+    reason: str
+    failed_s: float
+
+
+class StatisticsRecorder:
+    """The checkpoint history of one running job, as `job.checkpoints()` shows it."""
+
+    def __init__(
+        self,
+        store: StatisticsStore,
+        sinks: Mapping[str, str],
+        measure: Measure = lambda epochs: {},
+    ) -> None:
+        self._store = store
+        self._sinks = sinks
+        self._measure = measure
+        self._generation = 0
+        self._lock = threading.Condition()
+        self._open: dict[int, EpochProgress] = {}
+        self._ended: list[_Ended] = []
+        self._attempts: dict[int, int] = {}
+        self._closing = False
+        self._files = threading.Lock()  # taken before `_lock`, never on the epoch's path
+        self._counts: CheckpointCounts | None = None
+        self._restored: RestoredCheckpointStatistics | None = None
+        self._subtasks = 0
+        self._thread: threading.Thread | None = None
+
+    # --- what happens to epochs; called on the epoch's path
+
+    def start(self, generation: int, restored_epoch: int) -> None:
+        """Note that the driver of `generation` goes on after `restored_epoch` (-1: starts anew)."""
+        self._generation = generation
+        if restored_epoch >= 0:
+            self._restored = RestoredCheckpointStatistics(
+                id=restored_epoch,
+                restore_timestamp=round(time.time() * 1e3),
+                is_savepoint=False,
+                external_path=f"{self._store.uri}/epochs/{restored_epoch}",
+            )
+        # A daemon: `close` waits for it, and a run that is never closed must not wait for ever.
+        self._thread = threading.Thread(target=self._run, name="tidemark-statistics", daemon=True)
+        self._thread.start()
+
+    def begun(self, progress: EpochProgress) -> None:
+        """Note that an epoch has been triggered."""
+        with self._lock:
+            self._open[progress.epoch] = progress
+
+    def committed(self, epoch: int) -> None:
+        """Note that an epoch is decided and every sink has committed it."""
+        self._end(epoch, CheckpointStatus.COMPLETED)
+
+    def failed(self, epoch: int, reason: str) -> None:
+        """Note that an epoch has failed and will run again, and why. An epoch whose end is noted
+        already, or that has not begun, is left alone."""
+        self._end(epoch, CheckpointStatus.FAILED, reason or "unknown")
+
+    def _end(self, epoch: int, status: CheckpointStatus, reason: str = "") -> None:
+        with self._lock:
+            progress = self._open.pop(epoch, None)
+            if progress is None:
+                return
+            attempt = self._attempts.pop(epoch, 0)
+            failed_s = 0.0
+            if status is CheckpointStatus.FAILED:
+                self._attempts[epoch] = attempt + 1
+                failed_s = time.monotonic()
+            key = (self._generation, epoch, attempt)
+            self._ended.append(_Ended(key, progress, status, reason, failed_s))
+            self._lock.notify_all()
+
+    # --- what is known
+
+    def read(self) -> CheckpointingStatistics:
+        """Return everything up to now, with the epochs in progress."""
+        with self._files:  # so that one that is being written is not seen twice, or missed
+            records = self._store.records()
+            counts, restored = self._history(records[-1] if records else None)
+            with self._lock:
+                finished = [self._describe(ended) for ended in self._ended]
+                running = [progress for _, progress in sorted(self._open.items())]
+        for checkpoint in finished:
+            counts = _counted(counts, checkpoint)
+        in_progress = [
+            describe(p, CheckpointStatus.IN_PROGRESS, self._sinks, expected_subtasks=self._subtasks)
+            for p in running
+        ]
+        history = [*(record.checkpoint for record in records), *finished, *in_progress]
+        return self._store.summed_up(counts, restored, history[::-1])
+
+    def _history(
+        self, newest: StatisticsRecord | None
+    ) -> tuple[CheckpointCounts, RestoredCheckpointStatistics | None]:
+        """Return the counts of what is written, with this driver's own restore, and that."""
+        if self._counts is None:  # nothing is written by this driver yet
+            counts = newest.counts if newest else CheckpointCounts()
+            if self._restored is not None:
+                counts = replace(counts, restored=counts.restored + 1)
+            elif newest is not None:
+                self._restored = newest.restored
+            self._counts = counts
+        return self._counts, self._restored
+
+    def _describe(self, ended: _Ended, figures: EpochFigures = NO_FIGURES) -> CheckpointStatistics:
+        return describe(
+            ended.progress,
+            ended.status,
+            self._sinks,
+            figures,
+            failure=ended.reason,
+            failed_s=ended.failed_s,
+            expected_subtasks=self._subtasks,
+        )
+
+    # --- the thread
+
+    def close(self, outcome: Callable[[EpochProgress], tuple[CheckpointStatus, str]]) -> None:
+        """End every open epoch as `outcome` says (with the reason of a failure), and return when
+        all is written, or after LAST_ROUND_S."""
+        if self._thread is None:
+            return
+        for epoch, progress in sorted(self._open.items()):
+            try:
+                self._end(epoch, *outcome(progress))
+            except Exception as error:  # the storage is away, or Spark is
+                self._end(epoch, CheckpointStatus.FAILED, f"its outcome is not known: {error}")
+        with self._lock:
+            self._closing = True
+            self._lock.notify_all()
+        self._thread.join(LAST_ROUND_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._ended or self._closing)
+                if not self._ended:
+                    return
+                self._lock.wait_for(lambda: self._closing, SETTLE_S)
+            started_s = time.monotonic()
+            epochs = self._round()
+            took_s = time.monotonic() - started_s
+            log.debug("statistics of %d epochs took %.0f ms", epochs, took_s * 1e3)
+            with self._lock:
+                self._lock.wait_for(lambda: self._closing, took_s * REST)
+
+    def _round(self) -> int:
+        """Measure and write all that have ended by now; return how many."""
+        with self._lock:
+            ended = list(self._ended)
+        figures = self._measured(ended)
+        for one in ended:
+            with self._files:
+                self._write(one, figures.get(one.key[1], NO_FIGURES))
+                with self._lock:
+                    self._ended.pop(0)
+        return len(ended)
+
+    def _measured(self, ended: Sequence[_Ended]) -> Mapping[int, EpochFigures]:
+        epochs = [one.key[1] for one in ended if one.status is CheckpointStatus.COMPLETED]
+        try:
+            return self._measure(epochs) if epochs else {}
+        except Exception as error:
+            log.warning("the sizes of epochs %s are not known: %s", epochs, error)
+            return {}
+
+    def _write(self, ended: _Ended, figures: EpochFigures) -> None:
+        try:
+            counts, restored = self._history(None if self._counts else self._store.newest())
+            checkpoint = self._describe(ended, figures)
+            self._subtasks = checkpoint.num_subtasks
+            self._counts = _counted(counts, checkpoint)
+            self._store.write(ended.key, StatisticsRecord(checkpoint, self._counts, restored))
+            self._store.prune()
+        except Exception as error:
+            log.warning("epoch %d is not in the checkpoint history: %s", ended.key[1], error)
+
+
+def _counted(counts: CheckpointCounts, ended: CheckpointStatistics) -> CheckpointCounts:
+    if ended.status is CheckpointStatus.COMPLETED:
+        return replace(counts, completed=counts.completed + 1)
+    return replace(counts, failed=counts.failed + 1)

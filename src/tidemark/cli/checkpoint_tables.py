@@ -1,0 +1,137 @@
+"""The tables of `tidemark checkpoints`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+
+from tidemark.model.checkpoint_statistics import CheckpointStatistics
+from tidemark.model.checkpointing_statistics import CheckpointingStatistics
+from tidemark.model.stats_summary import StatsSummary
+
+SHOWN = 20
+"""Rows of history in the table; --json has all."""
+
+
+def show_all(found: CheckpointingStatistics) -> None:
+    """Print counts, the newest of the history and the summary."""
+    console = _console()
+    counts = found.counts
+    console.print(
+        f"{counts.total} checkpoints: {counts.completed} completed, {counts.failed} failed, "
+        f"{counts.in_progress} in progress; {counts.restored} restored"
+    )
+    if found.latest_restored is not None:
+        restored = found.latest_restored
+        console.print(f"last restored: {restored.id}, {_time(restored.restore_timestamp)}")
+    history = _table(
+        "id", "status", "triggered", "acked", "duration", "start delay", "alignment", "sync",
+        "async", "checkpointed", "full size", "processed", "persisted",
+    )  # fmt: skip
+    for one in found.history[:SHOWN]:
+        history.add_row(
+            str(one.id),
+            one.status.value,
+            _time(one.trigger_timestamp),
+            f"{one.num_acknowledged_subtasks}/{one.num_subtasks}",
+            *map(_ms, (one.end_to_end_duration, one.start_delay, one.alignment_duration)),
+            *map(_ms, (one.sync_duration, one.async_duration)),
+            *map(_bytes, (one.checkpointed_size, one.state_size)),
+            *map(_bytes, (one.processed_data, one.persisted_data)),
+        )
+    console.print(history)
+    if len(found.history) > SHOWN:
+        console.print(f"… and {len(found.history) - SHOWN} older ones: --json shows all")
+    for one in found.history[:SHOWN]:
+        if one.failure_message:
+            console.print(f"{one.id} failed: {one.failure_message}", markup=False)
+    if found.latest_completed is None:
+        return
+    summary = _table("of the completed", "min", "avg", "max", "p50", "p90", "p95", "p99", "p99.9")
+    for name, values in found.summary.items():
+        summary.add_row(name.replace("_", " "), *_summary(name, values))
+    console.print(summary)
+
+
+def show_one(one: CheckpointStatistics) -> None:
+    """Print one checkpoint, its operators and their subtasks."""
+    console = _console()
+    console.print(
+        f"checkpoint {one.id}: {one.status.value}, triggered {_time(one.trigger_timestamp)}, "
+        f"{_ms(one.end_to_end_duration)}, {_bytes(one.checkpointed_size)} of "
+        f"{_bytes(one.state_size)}; {one.external_path}",
+        markup=False,
+    )
+    if one.failure_message:
+        console.print(f"failed: {one.failure_message}", markup=False)
+    operators = _table(
+        "uid", "subtask", "", "acked", "duration", "start delay", "alignment", "sync", "async",
+        "checkpointed", "full size", "processed", "rows",
+    )  # fmt: skip
+    for task in one.tasks:
+        operators.add_row(
+            task.uid,
+            "all",
+            task.name,
+            f"{task.num_acknowledged_subtasks}/{task.num_subtasks}",
+            _ms(task.end_to_end_duration),
+            "",
+            "",
+            *map(_ms, (task.sync_duration, task.async_duration)),
+            *map(_bytes, (task.checkpointed_size, task.state_size, task.processed_data)),
+            str(task.rows),
+        )
+        for part in task.subtasks:
+            operators.add_row(
+                "",
+                str(part.index),
+                "",
+                "",
+                *map(_ms, (part.end_to_end_duration, part.start_delay, part.alignment_duration)),
+                *map(_ms, (part.sync_duration, part.async_duration)),
+                *map(_bytes, (part.checkpointed_size, part.state_size, part.processed_data)),
+                str(part.rows),
+            )
+    console.print(operators)
+
+
+def _console() -> Console:
+    console = Console()
+    return console if console.is_terminal else Console(width=200)  # a pipe has no width
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=None, header_style="bold")
+    for number, column in enumerate(columns):
+        table.add_column(column, justify="right" if number else "left")
+    return table
+
+
+def _summary(name: str, values: StatsSummary) -> Sequence[str]:
+    unit = _bytes if name.endswith(("_size", "_data")) else _ms
+    shown = (values.min, values.avg, values.max)
+    percentiles = (values.p50, values.p90, values.p95, values.p99, values.p999)
+    return [unit(value) for value in (*shown, *percentiles)]
+
+
+def _time(timestamp_ms: int) -> str:
+    return datetime.fromtimestamp(timestamp_ms / 1e3).astimezone().strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _ms(value: float) -> str:
+    if not value >= 0:  # not known, or the percentile of nothing
+        return "n/a"
+    return f"{value:.0f} ms" if value < 10_000 else f"{value / 1e3:.1f} s"
+
+
+def _bytes(value: float) -> str:
+    if not value >= 0:
+        return "n/a"
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            break
+        value /= 1000
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -1,0 +1,44 @@
+"""`tidemark checkpoints JOB`: the history of a job's checkpoints, whether it runs or not."""
+
+from __future__ import annotations
+
+from tidemark.api.config import CheckpointConfig, storage_uri
+from tidemark.api.settings import resolve
+from tidemark.model.checkpoint_statistics import CheckpointStatistics
+from tidemark.model.checkpointing_statistics import CheckpointingStatistics
+from tidemark.model.errors import UserError
+from tidemark.runtime.checkpoint_history import jobs_in, read_history
+
+
+def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
+    """Return what the storage has of the job's checkpoints, up to the last one that has ended.
+
+    `storage` is that of the job's CheckpointConfig; None takes it from tidemark.toml. Raises
+    UserError if there is no such job in it.
+    """
+    if storage is not None:
+        uri = storage_uri(storage, "--storage")
+    else:
+        uri = str(resolve(job, CheckpointConfig())[0].storage)
+    jobs = jobs_in(uri)
+    if job not in jobs:
+        raise UserError(
+            f"{uri} holds no checkpoints of a job {job!r}; "
+            + (f"there are those of {', '.join(jobs)}" if jobs else "there are none of any job")
+            + ". Give the storage of the job's CheckpointConfig with --storage"
+        )
+    return read_history(uri, job)
+
+
+def one_checkpoint(
+    found: CheckpointingStatistics, job: str, checkpoint_id: int
+) -> CheckpointStatistics:
+    """Return the newest attempt at one checkpoint; raises UserError if none is kept."""
+    for checkpoint in found.history:
+        if checkpoint.id == checkpoint_id:
+            return checkpoint
+    kept = [c.id for c in found.history]
+    raise UserError(
+        f"job {job!r} has no statistics of checkpoint {checkpoint_id}; "
+        + (f"kept are those from {min(kept)} to {max(kept)}" if kept else "none are kept")
+    )

@@ -1,0 +1,39 @@
+"""Reads the checkpoint history of a job that this process does not run.
+
+Spark is needed, and started, only where the storage is not on a local disk.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.checkpoint.statistics_store import StatisticsStore
+from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model.checkpointing_statistics import CheckpointingStatistics
+from tidemark.runtime.hadoop_files import open_files
+from tidemark.runtime.session import spark_session
+
+
+def jobs_in(storage: str) -> list[str]:
+    """Return the jobs whose checkpoints lie in `storage`; makes no directory."""
+    if (local := _local(storage)) is not None and not local.is_dir():
+        return []
+    root = _open(storage)
+    return sorted(name for name in root.list("") if root.exists(f"{name}/job.json"))
+
+
+def read_history(storage: str, job: str) -> CheckpointingStatistics:
+    """Return the history of one of `jobs_in(storage)`."""
+    return StatisticsStore(_open(f"{storage}/{job}")).read()
+
+
+def _local(uri: str) -> Path | None:
+    parts = urlsplit(uri)
+    return Path(unquote(parts.path)) if parts.scheme == "file" else None
+
+
+def _open(uri: str) -> CheckpointFiles:
+    local = _local(uri)
+    return LocalFiles(local) if local is not None else open_files(spark_session("tidemark"), uri)

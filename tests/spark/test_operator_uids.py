@@ -1,0 +1,45 @@
+"""How: plans of several sources and stateful operators; Spark's own report of a run says which of
+its numbers is which operator."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import tidemark as tm
+
+
+def test_sources_and_operators_are_shown_by_uid(tmp_path: Path, spark: SparkSession) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        lines = [{"id": i, "at": "2026-01-01T00:00:00Z"} for i in range(5 if name == "a" else 7)]
+        (tmp_path / name / "0.json").write_text("\n".join(map(json.dumps, lines)))
+
+    def source(name: str) -> tm.FileSource:
+        return tm.FileSource(
+            str(tmp_path / name), "json", "id BIGINT, at TIMESTAMP", ending="latest"
+        )
+
+    job = tm.Job("uids", tm.CheckpointConfig(storage=str(tmp_path / "store")))
+    # Declared in another order than they stand in the plan.
+    b = job.source(source("b"), "source-b").withWatermark("at", "1 minute")
+    a = job.source(source("a"), "source-a").withWatermark("at", "1 minute")
+    once: DataFrame = a.union(b).dropDuplicatesWithinWatermark(["id"])
+    counted = once.groupBy(F.window("at", "1 minute")).count()
+    job.uid(once, "once")
+    job.uid(counted, "counted")
+    job.sink(counted.select("count"), tm.FileSink(str(tmp_path / "counts")), "counts")
+    job.sink(a.select("id"), tm.FileSink(str(tmp_path / "raw")), "raw")
+    job.run()
+    first = job.checkpoints().history[-1]
+    tasks = {task.uid: task for task in first.tasks}
+    assert list(tasks)[-2:] == ["counts", "raw"]
+    assert tasks["source-b"].rows == 7
+    assert tasks["source-a"].rows >= 5, "a source that two branches read is counted once for each"
+    assert tasks["once"].name == "dedupeWithinWatermark"
+    assert tasks["counted"].name == "stateStoreSave"
+    assert tasks["raw"].rows == 5
+    assert not [uid for uid in tasks if uid.startswith(("operator-", "source-0", "source-1"))]

@@ -1,0 +1,238 @@
+"""How: a real coordinator on a real directory goes through epochs (Spark is played by `decide`);
+what it says of them is read while it runs, after it, and after files of it are damaged."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.unit.checkpoint.test_coordinator import World, until
+from tidemark.checkpoint import statistics_store
+from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.checkpoint.statistics import EpochFigures, OperatorFigures
+from tidemark.checkpoint.statistics_store import StatisticsStore
+from tidemark.checkpoint.store import CheckpointStore
+from tidemark.checkpoint.task_reports import SinkReport, TaskReport
+from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from tidemark.model.checkpointing_statistics import CheckpointingStatistics
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path)
+    yield world
+    for driver in world.drivers:
+        driver.failure = driver.failure or RuntimeError("the test has ended")
+        with pytest.raises(Exception):  # noqa: B017 - whatever it was
+            driver.finish()
+
+
+def finished(world: World, driver: Coordinator) -> None:
+    driver.finish()
+    world.drivers.remove(driver)
+
+
+def run(world: World, driver: Coordinator, *epochs: int) -> None:
+    for epoch in epochs:
+        world.epoch(driver, epoch)
+        world.decide(epoch)
+        until(lambda: driver.last_committed == epoch)  # noqa: B023
+
+
+def stored(world: World) -> CheckpointingStatistics:
+    return StatisticsStore(LocalFiles(world.directory)).read()
+
+
+def test_each_epoch_is_shown_while_it_runs_and_kept_when_it_has_ended(world: World) -> None:
+    driver = world.driver()
+    run(world, driver, 0, 1)
+    driver.begin_epoch(2)
+    shown = driver.statistics.read()
+    assert [(c.id, c.status.value) for c in shown.history] == [
+        (2, "IN_PROGRESS"), (1, "COMPLETED"), (0, "COMPLETED"),
+    ]  # fmt: skip
+    assert shown.counts.to_json() == {
+        "restored": 0, "total": 3, "in_progress": 1, "completed": 2, "failed": 0,
+    }  # fmt: skip
+    until(lambda: len(list((world.directory / "statistics").glob("*"))) == 2)
+    finished(world, driver)
+    after = stored(world)
+    assert [(c.id, c.status.value) for c in after.history] == [
+        (2, "FAILED"), (1, "COMPLETED"), (0, "COMPLETED"),
+    ]  # fmt: skip
+    assert after.history[0].failure_message == "the job was stopped"
+    assert after.latest_completed == after.history[1]
+
+
+def test_a_failed_epoch_has_its_reason_and_its_id_again_when_it_succeeds(world: World) -> None:
+    driver = world.driver()
+    run(world, driver, 0)
+    driver.begin_epoch(1)
+    driver.statistics.failed(1, "timeout: not decided within 2 s")
+    driver.statistics.failed(1, "said twice, counted once")
+    run(world, driver, 1)
+    finished(world, driver)
+    again = world.driver()
+    run(world, again, 2)
+    finished(world, again)
+    shown = stored(world)
+    assert [(c.id, c.status.value) for c in shown.history] == [
+        (2, "COMPLETED"), (1, "COMPLETED"), (1, "FAILED"), (0, "COMPLETED"),
+    ]  # fmt: skip
+    assert shown.latest_failed is not None
+    assert shown.latest_failed.failure_message == "timeout: not decided within 2 s"
+    assert shown.latest_failed.failure_timestamp >= shown.latest_failed.trigger_timestamp
+    assert shown.counts.failed == 1
+    assert (shown.counts.restored, shown.counts.completed) == (1, 3)
+    assert shown.latest_restored is not None
+    assert shown.latest_restored.id == 1
+
+
+def test_figures_of_tasks_spark_and_storage_come_together(world: World) -> None:
+    wanted = EpochFigures(
+        record_bytes=1000,
+        spark_durations={"addBatch": 70},
+        operators=(
+            OperatorFigures("clicks", "source", "Kafka topics clicks", rows=30),
+            OperatorFigures(
+                "per-minute", "operator", "stateStoreSave", 7, {0: (10, 100), 1: (5, 50)}, {"m": 1}
+            ),
+        ),
+    )
+    store = CheckpointStore(LocalFiles(world.directory), LocalFiles(world.directory / "spark"))
+    driver = Coordinator(
+        "job",
+        world.sinks,
+        store,
+        interval_s=1.0,
+        measure=lambda epochs: dict.fromkeys(epochs, wanted),
+    )
+    world.drivers.append(driver)
+    driver.start()
+    driver.begin_epoch(0)
+    now = time.time()
+    time.sleep(0.2)
+    part = SinkReport(20, (b"committable",), data_bytes=2000, write_s=0.06, flush_s=0.02)
+    world.sinks["orders"].load = lambda data: world.sinks["orders"].open["x"]  # type: ignore[method-assign]
+    world.sinks["orders"].flush("x", 1)
+    tasks = [
+        TaskReport(1, 0, now + 0.03, now + 0.05, {}),  # a task without rows
+        TaskReport(0, 0, now + 0.01, now + 0.15, {"orders": part}),
+        TaskReport(2, 0, now - 7200.0, now + 7200.0, {}),  # its clock is two hours wrong
+    ]
+    driver.store_epoch(0, tasks, retried=False)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    finished(world, driver)
+
+    (shown,) = stored(world).history
+    assert shown.checkpointed_size == 1015
+    assert shown.state_size == 1150
+    assert shown.processed_data == 2000
+    assert shown.persisted_data == 0
+    assert shown.rows == 20
+    assert (shown.num_subtasks, shown.num_acknowledged_subtasks) == (6, 6)
+    assert 200 <= shown.sync_duration <= shown.end_to_end_duration
+    assert shown.latest_ack_timestamp == shown.trigger_timestamp + shown.sync_duration
+    assert 0 <= shown.async_duration < shown.end_to_end_duration
+    assert [t.uid for t in shown.tasks] == ["clicks", "per-minute", "orders"]
+    orders = shown.tasks[2]
+    assert [s.rows for s in orders.subtasks] == [20, 0, 0]
+    assert orders.subtasks[0].sync_duration == 80
+    assert orders.subtasks[0].checkpointed_size == len(b"committable")
+    assert 5 <= orders.subtasks[0].start_delay <= 40
+    assert orders.subtasks[2].start_delay == 0, "a wrong clock shows no more than what passed"
+    assert orders.subtasks[2].end_to_end_duration == shown.sync_duration
+    assert orders.subtasks[1].alignment_duration == shown.alignment_duration >= 100
+    page = json.loads(json.dumps(shown.to_json(details=True)))
+    assert page["tasks"]["per-minute"]["subtasks"][1]["state_size"] == 50
+    assert page["tasks"]["per-minute"]["metrics"] == {"m": 1}
+
+
+def test_a_damaged_file_is_skipped_and_named(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = world.driver()
+    run(world, driver, 0, 1, 2, 3)
+    finished(world, driver)
+    directory = world.directory / "statistics"
+    (directory / "1.0.0.json").write_bytes(b"")
+    flipped = bytearray((directory / "1.1.0.json").read_bytes())
+    flipped[100] ^= 1
+    (directory / "1.1.0.json").write_bytes(flipped)
+    (directory / "1.2.0.json").unlink()
+    (directory / "notes.txt").write_text("of somebody else")
+    with caplog.at_level(logging.WARNING):
+        shown = stored(world)
+    assert [c.id for c in shown.history] == [3]
+    assert shown.counts.completed == 4, "the counts outlive the files"
+    assert "statistics/1.0.0.json" in caplog.text
+    assert "statistics/1.1.0.json" in caplog.text
+    (directory / "1.3.0.json").write_bytes(b"{}")
+    again = world.driver()
+    run(world, again, 4)
+    finished(world, again)
+    assert [c.id for c in stored(world).history] == [4]
+
+
+def test_a_storage_that_refuses_statistics_does_not_stop_the_job(world: World) -> None:
+    (world.directory / "statistics").write_text("a file where the directory should be")
+    driver = world.driver()
+    run(world, driver, 0, 1)
+    finished(world, driver)
+    assert world.sinks["orders"].visible == ["0.1", "1.1"]
+
+
+def test_a_measure_that_fails_or_hangs_costs_figures_only(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.checkpoint.statistics_recorder.LAST_ROUND_S", 0.2)
+
+    def measure(epochs: object) -> dict[int, EpochFigures]:
+        if 0 in epochs:  # type: ignore[operator]
+            raise OSError("storage is away")
+        time.sleep(3600)
+        return {}
+
+    store = CheckpointStore(LocalFiles(world.directory), LocalFiles(world.directory / "spark"))
+    driver = Coordinator("job", world.sinks, store, interval_s=1.0, measure=measure)
+    world.drivers.append(driver)
+    driver.start()
+    run(world, driver, 0)
+    until(lambda: bool(stored(world).history))
+    run(world, driver, 1, 2)
+    assert [c.id for c in driver.statistics.read().history] == [2, 1, 0]
+    finished(world, driver)
+    assert [c.id for c in stored(world).history] == [0]
+
+
+def test_only_the_last_ones_are_kept(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics_store, "CHECKPOINTS_KEPT", 3)
+    driver = world.driver()
+    run(world, driver, *range(6))
+    finished(world, driver)
+    names = sorted(path.name for path in (world.directory / "statistics").iterdir())
+    assert names == ["1.3.0.json", "1.4.0.json", "1.5.0.json"]
+    shown = stored(world)
+    assert [c.id for c in shown.history] == [5, 4, 3]
+    assert shown.counts.total == 6
+    assert shown.summary["end_to_end_duration"].max > 0
+
+
+def test_a_checkpoint_whose_records_are_deleted_is_shown_as_discarded(world: World) -> None:
+    driver = world.driver()
+    run(world, driver, 0, 1)
+    finished(world, driver)
+    LocalFiles(world.directory).delete("epochs/0")
+    assert [c.discarded for c in stored(world).history] == [False, True]
+
+
+def test_a_record_of_statistics_is_read_as_it_was_written() -> None:
+    wanted = CheckpointStatistics(3, CheckpointStatus.FAILED, 17, failure_message="x")
+    assert CheckpointStatistics.from_record(wanted.to_record()) == wanted
