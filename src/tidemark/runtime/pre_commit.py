@@ -43,6 +43,9 @@ _RESULT = pa.schema(
 )
 
 
+BatchFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
 @functools.cache
 def _spare_the_collector() -> None:
     """Take what this worker has imported out of the garbage collector's sight, once.
@@ -52,9 +55,6 @@ def _spare_the_collector() -> None:
     """
     gc.collect()
     gc.freeze()
-
-
-BatchFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def pre_commit(

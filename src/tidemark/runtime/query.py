@@ -22,6 +22,7 @@ from tidemark.api.declarations import DeclaredSink
 from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.model.errors import SparkDiedError, StoppedError
+from tidemark.runtime.batch_limit import BatchLimit
 from tidemark.runtime.branches import unite
 from tidemark.runtime.epoch_figures import SparkFigures
 from tidemark.runtime.failures import reason_of
@@ -69,6 +70,7 @@ class StreamRun:
         self._output_mode = output_mode
         self._trigger = dict(trigger)
         self._spark = spark
+        self._batch_limit = BatchLimit()
         self._spark_settings = dict(spark_settings)
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
@@ -184,6 +186,7 @@ class StreamRun:
         except BaseException as error:
             coordinator.fail(error)
             raise
+        self._batch_limit.after_epoch(frame.sparkSession, tasks)
 
     # --- the end
 

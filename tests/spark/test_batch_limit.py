@@ -1,0 +1,35 @@
+"""The limit on an Arrow batch's bytes, on a real session: lifted and put back."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from tidemark.checkpoint.task_reports import SinkReport, TaskReport
+from tidemark.runtime.batch_limit import BatchLimit
+
+LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
+
+
+def task(rows: int, data_bytes: int) -> TaskReport:
+    sink = SinkReport(rows=rows, committables=(), data_bytes=data_bytes, write_s=0, flush_s=0)
+    return TaskReport(0, 0, 0.0, 0.0, {"out": sink})
+
+
+def test_the_limit_is_lifted_while_rows_are_small(spark: SparkSession) -> None:
+    session = spark.newSession()
+    before = session.conf.get(LIMIT)
+    limit = BatchLimit()
+    limit.after_epoch(session, [task(1000, 100_000)])
+    assert session.conf.get(LIMIT) == str(2**31 - 1)
+    limit.after_epoch(session, [])  # an epoch without rows says nothing
+    assert session.conf.get(LIMIT) == str(2**31 - 1)
+    limit.after_epoch(session, [task(1000, 100_000), task(10, 10_000_000)])
+    assert session.conf.get(LIMIT) == before
+
+
+def test_without_a_limit_on_rows_the_one_on_bytes_stays(spark: SparkSession) -> None:
+    session = spark.newSession()
+    before = session.conf.get(LIMIT)
+    session.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "0")
+    BatchLimit().after_epoch(session, [task(1000, 100_000)])
+    assert session.conf.get(LIMIT) == before
