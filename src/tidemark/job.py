@@ -5,6 +5,7 @@ The declaration itself is `api/declarations.py`; the run is `runtime/query.py`.
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import threading
@@ -23,7 +24,7 @@ from tidemark.api.declarations import (
     DeclaredSource,
     JobDeclaration,
 )
-from tidemark.api.settings import DEFAULT, Settings, resolve
+from tidemark.api.settings import DEFAULT, RESTORE_VARIABLE, Settings, resolve
 from tidemark.contracts.sink import TwoPhaseCommitSink
 from tidemark.contracts.source import Source
 from tidemark.guarantees.end_to_end import (
@@ -39,6 +40,7 @@ from tidemark.model.errors import ConfigurationError, UserError
 from tidemark.model.schema import Column
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.query import StreamRun
+from tidemark.runtime.restore import restore as restore_checkpoint
 from tidemark.runtime.session import require_format, spark_schema, spark_session
 from tidemark.runtime.state_backend import backend_settings
 from tidemark.runtime.supervision import Supervisor
@@ -162,16 +164,21 @@ class Job:
 
     # --- run
 
-    def run(self) -> None:
+    def run(self, restore: str | None = None) -> None:
         """Run until the sources end, `stop` or `cancel` is called, or SIGINT or SIGTERM comes (as
         `stop`); then settle everything.
 
-        Goes on after the last decided epoch of an earlier run. Returns when all that was decided is
-        committed and no transaction of this driver is open. A failed checkpoint that
-        `tolerable_failed_checkpoints` tolerates, and a failure after which the restart strategy
-        restarts, are warnings in the log. Raises what else ends the job: PreflightError before
-        anything is written; TooManyFailedCheckpointsError, LostTransactionError, CommitFailedError,
-        FencedError, or Spark's StreamingQueryException.
+        Goes on after the last decided epoch of an earlier run. `restore` is the path of a retained
+        checkpoint of another job to begin with: ``<storage>/<job>``, its newest complete one, or
+        ``<storage>/<job>/epochs/<n>``; ``tidemark run -s`` overrides it. This job must be new then,
+        or have been restored from that very path: in that case it goes on by itself.
+
+        Returns when all that was decided is committed and no transaction of this driver is open. A
+        failed checkpoint that `tolerable_failed_checkpoints` tolerates, and a failure after which
+        the restart strategy restarts, are warnings in the log. Raises what else ends the job:
+        PreflightError, DamagedCheckpointError or RestoreError before anything is written;
+        TooManyFailedCheckpointsError, LostTransactionError, CommitFailedError, FencedError, or
+        Spark's StreamingQueryException.
         """
         declared = self.declaration
         if not declared.sinks:
@@ -183,6 +190,8 @@ class Job:
                 f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
             )
         spark = spark_session(declared.name)
+        if path := os.environ.get(RESTORE_VARIABLE) or restore:
+            restore_checkpoint(spark, path, self._directory, declared.name)
         supervisor = self._supervisor = Supervisor(
             spark,
             declared.name,

@@ -74,6 +74,7 @@ class Coordinator:
         commit_deadline_s: float = 600.0,
         on_failure: Callable[[], None] = lambda: None,
         measure: Measure = lambda epochs: {},
+        on_committed: Callable[[int], None] = lambda epoch: None,
     ) -> None:
         self._name = name
         self._declared = sinks
@@ -87,6 +88,7 @@ class Coordinator:
         self._commit_deadline_s = commit_deadline_s
         self._give_up_at = math.inf
         self._on_failure = on_failure
+        self._on_committed = on_committed
         self._changed = threading.Condition()
         self._committing = threading.Lock()
         self._uncommitted: deque[EpochProgress] = deque()
@@ -345,6 +347,7 @@ class Coordinator:
             (progress.committed_s - progress.commit_started_s) * 1e3,
         )
         self._store.prune(progress.epoch, self._num_retained)
+        self._on_committed(progress.epoch)
 
     def _check_foreign_decision(self) -> None:
         """Find a decision that a fenced driver wrote while this one had nothing to do."""

@@ -13,14 +13,17 @@ import shutil
 import stat
 from pathlib import Path
 
+from tidemark.checkpoint import hadoop_checksum
 from tidemark.model.errors import PreflightError
 
 
 class LocalFiles:
-    """Records below one local directory, which is made if it is missing."""
+    """Records below one local directory, which is made if it is missing, unless `make` is False."""
 
-    def __init__(self, directory: str | Path) -> None:
+    def __init__(self, directory: str | Path, *, make: bool = True) -> None:
         self._root = Path(directory)
+        if not make:
+            return
         try:
             self._root.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -63,7 +66,7 @@ class LocalFiles:
         """Return the names in a directory, without unfinished temporary files."""
         try:
             names = [entry.name for entry in (self._root / path).iterdir()]
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             return []
         return [name for name in names if not name.startswith(".")]
 
@@ -86,6 +89,10 @@ class LocalFiles:
             target.unlink(missing_ok=True)
         if target.parent.is_dir():
             _sync_directory(target.parent)
+
+    def check(self, path: str) -> int:
+        """Compare the file with Hadoop's checksum file, if there is one; return its size."""
+        return hadoop_checksum.verify(self._root / path)
 
     def _make_directory(self, directory: Path) -> None:
         if not directory.parent.is_dir():

@@ -43,7 +43,9 @@ LEAST_RECORDS = 10
 class JobIdentity:
     """Who this job is, for ever: written once, when its directory is first used.
 
-    `first_epoch` is 0, or the epoch after the last that an adopted Spark checkpoint location held.
+    `first_epoch` is 0, or the first epoch to commit after a restored checkpoint, or after the last
+    batch of an adopted Spark checkpoint location. `restored_from`: the `path`, `job_id` and `epoch`
+    of the restored checkpoint.
     """
 
     job_id: str
@@ -51,6 +53,7 @@ class JobIdentity:
     name: str
     first_epoch: int
     created_at: float
+    restored_from: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -81,12 +84,21 @@ class CheckpointStore:
         """The job's directory, for what is kept beside the protocol's records."""
         return self._files
 
+    @property
+    def spark_files(self) -> CheckpointFiles:
+        """The Spark checkpoint location."""
+        return self._spark
+
+    def external_path(self, epoch: int) -> str:
+        """Return what names this epoch's checkpoint in ``job.run(restore=…)``."""
+        return f"{self.uri}/epochs/{epoch}"
+
     # --- the job
 
     def open(self, name: str) -> JobIdentity:
         """Read the job's identity, or write it if this directory is new."""
         try:
-            self._identity = self._read_identity()
+            self._identity = self.read_identity()
         except FileNotFoundError:
             identity = JobIdentity(
                 job_id=uuid.uuid4().hex,
@@ -95,11 +107,7 @@ class CheckpointStore:
                 first_epoch=self.latest_decision() + 1,
                 created_at=time.time(),
             )
-            try:
-                self._files.create("job.json", seal_envelope("job", asdict(identity)))
-            except FileExistsError:  # another driver was first
-                identity = self._read_identity()
-            self._identity = identity
+            self._identity = self.create_identity(identity)
         if self._identity.name != name:
             raise CheckpointError(
                 f"{self.uri} holds the checkpoints of job {self._identity.name!r}, not of "
@@ -107,7 +115,16 @@ class CheckpointStore:
             )
         return self._identity
 
-    def _read_identity(self) -> JobIdentity:
+    def create_identity(self, identity: JobIdentity) -> JobIdentity:
+        """Make this directory that job's; return the one that stands, if another was first."""
+        try:
+            self._files.create("job.json", seal_envelope("job", asdict(identity)))
+        except FileExistsError:
+            return self.read_identity()
+        return identity
+
+    def read_identity(self) -> JobIdentity:
+        """Read job.json; raises FileNotFoundError or CorruptRecordError."""
         body = self._open("job", "job.json")
         try:
             return JobIdentity(**body)

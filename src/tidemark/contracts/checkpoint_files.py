@@ -45,3 +45,11 @@ class CheckpointFiles(Protocol):
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all in it; a missing one is fine."""
         ...
+
+    def check(self, path: str) -> int:
+        """Read the file through and return its size in bytes.
+
+        Raises FileNotFoundError, and CorruptRecordError when the file system's own checksum (a
+        ``.crc`` file on local disks, block checksums on HDFS) says that the bytes have changed.
+        """
+        ...

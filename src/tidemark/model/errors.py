@@ -47,6 +47,27 @@ class CorruptRecordError(CheckpointError):
     """A stored record is torn, altered or of an unknown version; names the file."""
 
 
+class DamagedCheckpointError(CheckpointError):
+    """Files that the job needs to go on, or a restore needs to read, are damaged or missing; found
+    before anything is written.
+
+    `problems` has a line for each file, beginning with its path; `restore_path` is the newest
+    complete checkpoint, to be given to ``job.run(restore=…)``, or None.
+    """
+
+    def __init__(
+        self, message: str, problems: tuple[str, ...] = (), restore_path: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.problems = problems
+        self.restore_path = restore_path
+
+
+class RestoreError(UserError):
+    """The checkpoint to restore, or the directory to restore it into, cannot be used so; nothing
+    of either was changed."""
+
+
 class DecisionMissingError(CheckpointError):
     """An epoch was committed to its sinks, but Spark's commit log no longer holds its entry."""
 

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.contracts.checkpoint_files import CheckpointFiles
-from tidemark.model.errors import PreflightError
+from tidemark.model.errors import CorruptRecordError, PreflightError
 
 _MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
 
@@ -22,12 +22,13 @@ _LISTED_FILE = re.compile(r"path=([^;]*); isDirectory=false; length=(\d+);")
 """A file in the text that Hadoop's FileStatus gives of itself."""
 
 
-def open_files(spark: SparkSession, uri: str) -> CheckpointFiles:
-    """Return the files below `uri` (a URI that Spark's checkpoint location takes)."""
+def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> CheckpointFiles:
+    """Return the files below `uri` (a URI that Spark's checkpoint location takes); the directory is
+    made if it is missing, unless `make` is False."""
     parts = urlsplit(uri)
     if parts.scheme in ("", "file"):
-        return LocalFiles(unquote(parts.path) if parts.scheme else uri)
-    return HadoopFiles(spark, uri)
+        return LocalFiles(unquote(parts.path) if parts.scheme else uri, make=make)
+    return HadoopFiles(spark, uri, make=make)
 
 
 class HadoopFiles:
@@ -37,14 +38,15 @@ class HadoopFiles:
     Spark chooses for the scheme: HDFS renames without overwriting in the name node.
     """
 
-    def __init__(self, spark: SparkSession, uri: str) -> None:
+    def __init__(self, spark: SparkSession, uri: str, *, make: bool = True) -> None:
         self._uri = uri.rstrip("/")
         self._jvm: Any = spark._jvm
         self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
         try:
             manager = getattr(self._jvm, _MANAGER)
             self._files = manager.create(self._path(""), self._configuration)
-            self._files.mkdirs(self._path(""))
+            if make:
+                self._files.mkdirs(self._path(""))
         except Py4JJavaError as error:
             raise PreflightError(
                 f"checkpoint storage {uri}: {error.java_exception.getMessage()}; check the address "
@@ -113,6 +115,22 @@ class HadoopFiles:
     def delete(self, path: str) -> None:
         """Delete a file or directory; a missing one is fine."""
         self._files.delete(self._path(path))
+
+    def check(self, path: str) -> int:
+        """Read the file through, which makes the file system compare its own checksums."""
+        target = self._path(path)
+        if not self._files.exists(target):
+            raise FileNotFoundError(f"{self._uri}/{path}")
+        try:
+            stream = self._files.open(target)
+            try:
+                return int(self._jvm.org.apache.commons.io.IOUtils.consume(stream))
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            raise CorruptRecordError(
+                f"{self._uri}/{path}: it cannot be read: {error.java_exception.getMessage()}"
+            ) from error
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._uri}/{path}" if path else self._uri)

@@ -6,6 +6,7 @@ epoch; `wait` returns when the query has ended and everything is settled.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 import time
@@ -20,6 +21,8 @@ from pyspark.sql.streaming import StreamingQuery
 from tidemark.api.config import CheckpointConfig, CheckpointMode
 from tidemark.api.declarations import DeclaredSink
 from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.checkpoint.inspection import require_sound
+from tidemark.checkpoint.manifest import ManifestWriter
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.model.errors import SparkDiedError, StoppedError
 from tidemark.runtime.batch_limit import BatchLimit
@@ -74,7 +77,8 @@ class StreamRun:
         self._spark_settings = dict(spark_settings)
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
-        store = CheckpointStore(records, self._spark_files)
+        self._store = CheckpointStore(records, self._spark_files)
+        self._manifests = ManifestWriter(records, self._spark_files)
         figures = SparkFigures(
             records,
             self._spark_files,
@@ -84,7 +88,7 @@ class StreamRun:
         self.coordinator = Coordinator(
             name,
             self._sinks,
-            store,
+            self._store,
             interval_s=checkpoint.interval_s,
             visible_before_decision=checkpoint.mode is CheckpointMode.AT_LEAST_ONCE,
             max_concurrent=checkpoint.max_concurrent_checkpoints,
@@ -93,6 +97,7 @@ class StreamRun:
             num_retained=checkpoint.num_retained,
             on_failure=self._stop_soon,
             measure=figures.measure,
+            on_committed=self._write_manifest,
         )
         self.query: StreamingQuery | None = None
         self._speculative = spark.sparkContext.getConf().get("spark.speculation") == "true"
@@ -101,12 +106,18 @@ class StreamRun:
         self._error: BaseException | None = None
 
     def start(self) -> StreamingQuery:
-        """Settle older drivers' epochs, then start Spark's query and return it."""
+        """Settle older drivers' epochs, then start Spark's query and return it.
+
+        Raises DamagedCheckpointError before anything is written, if the job cannot go on."""
+        require_sound(self._store)
         if (provider := self._spark_settings.get(PROVIDER)) is not None:
             check_backend(
                 self._name, self._spark_files, provider, stateful=is_stateful(self._stream)
             )
         self.coordinator.start()
+        self._write_manifest(self.coordinator.last_committed)
+        # What this run's first epoch adds to the state's metadata is not there yet.
+        self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
         try:
             with session_settings(self._spark, self._spark_settings):
                 self.query = (
@@ -210,7 +221,21 @@ class StreamRun:
             self.coordinator.finish(quiesce_s=TASK_KILL_S, reason=reason)
         except BaseException as error:
             self._error = error
+        else:
+            with contextlib.suppress(Exception):  # the run has ended well all the same
+                latest = self._store.latest_decision()
+                if self._store.epoch(latest).committed is not None:
+                    self._write_manifest(latest)
         self._settled.set()
+
+    def _write_manifest(self, epoch: int) -> None:
+        """Record what the checkpoint of a committed epoch consists of; the next start and a restore
+        look for damage by it. Without it they look less closely, so a failure ends nothing."""
+        try:
+            if epoch >= 0:
+                self._manifests.write(epoch)
+        except Exception as error:
+            log.warning("the manifest of epoch %d could not be written: %s", epoch, error)
 
     def _failed(self, error: BaseException, cause: BaseException | None = None) -> None:
         if not self._stopping:
