@@ -41,7 +41,12 @@ from tidemark.model.schema import Column
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.restore import restore as restore_checkpoint
-from tidemark.runtime.session import require_format, spark_schema, spark_session
+from tidemark.runtime.session import (
+    query_settings,
+    require_format,
+    spark_schema,
+    spark_session,
+)
 from tidemark.runtime.state_backend import backend_settings
 from tidemark.runtime.supervision import Supervisor
 
@@ -242,7 +247,10 @@ class Job:
             output_mode=declared.output_mode,
             trigger=trigger,
             checkpoint=checkpoint,
-            spark_settings=backend_settings(spark, checkpoint, self._given()),
+            spark_settings={
+                **backend_settings(spark, checkpoint, self._given()),
+                **query_settings(checkpoint, self._given()),
+            },
             sources={s.uid: s.dataframe for s in declared.sources.values()},
             operators={o.uid: o.dataframe for o in declared.operators.values()},
         )

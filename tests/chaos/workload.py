@@ -230,6 +230,11 @@ def read_table(database: Path, table: str) -> list[Pair]:
     return [Pair(*row) for row in _query(database, f'SELECT key, value FROM "{table}"')]
 
 
+def read_column(database: Path, table: str, column: str) -> list[Any]:
+    """Read one column of a table, as another program does; [] if there is none."""
+    return [row[0] for row in _query(database, f'SELECT "{column}" FROM "{table}"')]
+
+
 def count_table(database: Path, table: str) -> int:
     """Return the number of rows in a table, 0 if there is none."""
     return sum(row[0] for row in _query(database, f'SELECT count(*) FROM "{table}"'))

@@ -197,6 +197,25 @@ class Coordinator:
                     return
                 self._changed.wait(left_s if left_s > 0 else None)
 
+    def claim_epoch(self, epoch: int) -> bool:
+        """At-most-once: decide, before the epoch is processed, that this run does it and no other;
+        False if an earlier one has claimed it. Then its rows must not be processed again: what that
+        run did not write of them is lost."""
+        try:
+            procedures.check_fence(self._store, self.generation)
+            first = self._store.claim_epoch(epoch, self.generation)
+        except BaseException as error:
+            self.fail(error)
+            raise
+        failpoints.reached("epoch-claimed")
+        if not first:
+            log.warning(
+                "epoch %d was begun by an earlier run and is skipped (at-most-once): its rows that "
+                "no sink had committed by then are lost",
+                epoch,
+            )
+        return first
+
     def store_epoch(self, epoch: int, tasks: Sequence[TaskReport], *, retried: bool) -> None:
         """Store the flushed transactions of all sinks, so that Spark may decide the epoch.
 
@@ -235,7 +254,8 @@ class Coordinator:
             self._changed.notify_all()
 
     def _commit_early(self, epoch: int, sinks: Mapping[str, SinkEpoch]) -> Mapping[str, SinkEpoch]:
-        """At-least-once: make the rows visible now; the stored record has nothing to commit."""
+        """At-least-once and at-most-once: make the rows visible now; the stored record has nothing
+        left to commit."""
         assert self._commits is not None
         self._commits.remember(epoch, self.generation, sinks)
         with self._committing:

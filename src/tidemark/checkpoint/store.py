@@ -1,7 +1,8 @@
 """The checkpoint store: one job's directory, as the protocol's `Records`.
 
     job.json  lease/<generation>.json  spark/commits/<epoch>
-    epochs/<epoch>/prepared.<generation>.json  sealed.<generation>.json  committed.json
+    epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
+                   committed.json
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
 (`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
@@ -243,6 +244,11 @@ class CheckpointStore:
         self._create("committed", f"epochs/{epoch}/committed.json", body)
 
     # --- what the coordinator needs beside the protocol
+
+    def claim_epoch(self, epoch: int, generation: int) -> bool:
+        """Record that `generation` processes the epoch, and no other; False if one does already."""
+        body = {"epoch": epoch, "generation": generation, "started_at": time.time()}
+        return self._create("started", f"epochs/{epoch}/started.json", body)
 
     def stage_prepared(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
         """Hand over what the next `write_prepared` of this attempt is to store."""

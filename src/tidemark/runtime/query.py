@@ -75,6 +75,7 @@ class StreamRun:
         self._spark = spark
         self._batch_limit = BatchLimit()
         self._spark_settings = dict(spark_settings)
+        self._at_most_once = checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
         self._store = CheckpointStore(records, self._spark_files)
@@ -90,7 +91,8 @@ class StreamRun:
             self._sinks,
             self._store,
             interval_s=checkpoint.interval_s,
-            visible_before_decision=checkpoint.mode is CheckpointMode.AT_LEAST_ONCE,
+            schemas={s.uid: s.schema for s in sinks},
+            visible_before_decision=checkpoint.mode is not CheckpointMode.EXACTLY_ONCE,
             max_concurrent=checkpoint.max_concurrent_checkpoints,
             timeout_s=checkpoint.timeout_s,
             min_pause_s=checkpoint.min_pause_s,
@@ -189,7 +191,12 @@ class StreamRun:
             epoch=epoch,
             settled_epoch=settled,
         )
-        tasks = task_reports(frame.mapInArrow(task, RESULT_SCHEMA).collect())
+        if self._at_most_once and not coordinator.claim_epoch(epoch):
+            if is_stateful(self._stream):  # the state that the next epoch starts from is made here
+                frame.write.format("noop").mode("overwrite").save()
+            tasks = []
+        else:
+            tasks = task_reports(frame.mapInArrow(task, RESULT_SCHEMA).collect())
         try:
             coordinator.store_epoch(
                 epoch, tasks, retried=self._speculative or any(task.attempt for task in tasks)

@@ -6,12 +6,14 @@ import importlib.util
 import logging
 import os
 import sys
+from collections.abc import Container
 from typing import Any
 
 from pyspark import SparkConf
 from pyspark.sql import SparkSession
 from pyspark.version import __version__ as spark_version
 
+from tidemark.api.config import CheckpointConfig
 from tidemark.model import failpoints
 from tidemark.model.errors import MissingDependencyError, TidemarkError, UserError
 from tidemark.runtime import jars
@@ -112,6 +114,19 @@ def prefer_renaming_file_manager(spark: SparkSession, uri: str) -> None:
     """
     if uri.split(":", 1)[0] in ("file", "hdfs") and spark.conf.get(_FILE_MANAGER, None) is None:
         spark.conf.set(_FILE_MANAGER, _RENAMING_FILE_MANAGER)
+
+
+def query_settings(config: CheckpointConfig, given: Container[str]) -> dict[str, str]:
+    """Return the Spark settings that make a query keep as many checkpoints as `config` says, and
+    end as it says. A setting that is not among those `given` is the session's."""
+    settings = {}
+    if "num_retained" in given:
+        # A restart needs the last two: the epoch that is planned, and the one decided before it.
+        settings["spark.sql.streaming.minBatchesToRetain"] = str(max(config.num_retained, 2))
+    if "checkpoints_after_tasks_finish" in given:
+        final = str(config.checkpoints_after_tasks_finish).lower()
+        settings["spark.sql.streaming.noDataMicroBatches.enabled"] = final
+    return settings
 
 
 def spark_schema(dataframe: Any) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,35 @@
+"""Files into two SQLite databases, one file an epoch, in the mode that is asked for.
+
+A program that a test kills, and a function that the test runs itself to go on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from typing import Any
+
+import tidemark as tm
+
+
+def run(options: dict[str, Any]) -> None:
+    """Run the job to the end of its files."""
+    job = tm.Job("modes", tm.CheckpointConfig(storage=options["storage"], mode=options["mode"]))
+    source = tm.FileSource(
+        options["input"],
+        format="json",
+        schema="id BIGINT",
+        ending="latest",
+        options={"maxFilesPerTrigger": "1"},
+    )
+    rows = job.source(source, "in")
+    job.sink(rows, tm.SQLiteSink(options["first"], table="t"), "first")
+    job.sink(rows, tm.SQLiteSink(options["second"], table="t"), "second")
+    job.run()
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    run(json.loads(sys.argv[1]))
