@@ -336,4 +336,4 @@ def _declare_sink(dataframe: Any, sink: Any, uid: str) -> DeclaredSink:
             f"sink {uid!r} is {type(sink).__name__}; give a tm.…Sink or your own TwoPhaseCommitSink"
         )
     schema = tuple(Column(name, type_) for name, type_ in spark_schema(dataframe))
-    return DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)))
+    return DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)

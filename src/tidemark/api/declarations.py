@@ -12,6 +12,7 @@ from typing import Any
 from tidemark.api.config import CheckpointConfig
 from tidemark.contracts.sink import TwoPhaseCommitSink
 from tidemark.model.errors import ConfigurationError
+from tidemark.model.schema import Schema
 
 OUTPUT_MODES = ("append", "update", "complete")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -38,12 +39,14 @@ class DeclaredOperator:
 
 @dataclass(frozen=True)
 class DeclaredSink:
-    """One sink of a job, the DataFrame that goes into it and the SQL that makes its columns."""
+    """One sink of a job, the DataFrame that goes into it, the SQL that makes the sink's columns of
+    it, and the shape that the DataFrame has before."""
 
     uid: str
     sink: TwoPhaseCommitSink[Any]
     dataframe: Any
     select_expressions: tuple[str, ...]
+    schema: Schema = ()
 
 
 @dataclass

@@ -38,6 +38,7 @@ from tidemark.model.errors import (
     StoppedError,
     TidemarkError,
 )
+from tidemark.model.schema import Schema
 from tidemark.protocol import procedures
 from tidemark.protocol.points import Point
 from tidemark.protocol.states import AttemptEvent, AttemptState
@@ -66,6 +67,7 @@ class Coordinator:
         store: CheckpointStore,
         *,
         interval_s: float,
+        schemas: Mapping[str, Schema] | None = None,
         visible_before_decision: bool = False,
         max_concurrent: int = 1,
         timeout_s: float = math.inf,
@@ -80,6 +82,7 @@ class Coordinator:
         self._declared = sinks
         self._store = store
         self._interval_s = interval_s
+        self._schemas = schemas or {}
         self._early = visible_before_decision
         self._max_concurrent = max_concurrent
         self._timeout_s = timeout_s
@@ -161,6 +164,7 @@ class Coordinator:
             sink_uid=uid,
             generation=generation,
             checkpoint_interval_s=self._interval_s,
+            schema=self._schemas.get(uid, ()),
         )
 
     # --- on Spark's stream thread, once an epoch

@@ -57,6 +57,7 @@ class SinkContext:
 
     `generation` counts the drivers of this job, from 1. `checkpoint_interval_s` is the longest a
     transaction waits for its epoch's end in normal running; time-outs are checked against it.
+    `schema` is what `select_expressions` was shown; () if the caller knows none.
     """
 
     job_id: str
@@ -64,6 +65,7 @@ class SinkContext:
     sink_uid: str
     generation: int
     checkpoint_interval_s: float
+    schema: Schema = ()
 
 
 @dataclass(frozen=True)
