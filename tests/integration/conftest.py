@@ -1,6 +1,6 @@
-"""One real broker for the whole session, and topics of one's own on it.
+"""One real server of each kind for the whole session: they are everybody's.
 
-A test that kills or pauses a broker starts its own `LocalKafka`; this one is everybody's.
+A test that kills or pauses one starts its own.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from tests.servers.postgres import PostgresServer
 from tidemark.dev.kafka import LocalKafka
 
 
@@ -20,6 +21,13 @@ def kafka() -> Iterator[LocalKafka]:
     quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
     with LocalKafka(overrides=quick) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server."""
+    with PostgresServer() as server:
+        yield server
 
 
 @pytest.fixture

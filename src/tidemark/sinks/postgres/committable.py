@@ -1,0 +1,110 @@
+"""The committable of the PostgreSQL sink: one prepared transaction or one stage table.
+
+It says all that ending it needs, so that a job whose `mode`, `table` or `keys` were changed between
+two runs still ends what was left as it was begun. It never holds how to connect.
+"""
+
+from __future__ import annotations
+
+import binascii
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+
+from tidemark.contracts.sink import WriterContext
+from tidemark.model.errors import CorruptRecordError
+
+VERSION = 1
+UNKNOWN_ROWS = -1
+LONGEST_GID_BYTES = 199
+_TOKEN = re.compile(r"[A-Za-z0-9._-]{1,40}")
+_GID = re.compile(r"tidemark:[^:]+:[^:]+:g(\d+):e(\d+):p(\d+):a(\d+):x(\d+)")
+
+
+@dataclass(frozen=True)
+class PostgresCommittable:
+    """One transaction. `rows` is `UNKNOWN_ROWS` for one that was found by listing.
+
+    Prepared: `handle` is its gid and `xid` its 64-bit transaction id, never used twice by a
+    cluster; the rest is empty. Staged: `handle` is the ledger's; the stage table, the table
+    `target` and the ledger are in the schema `place`; `keys` are the target's columns by which rows
+    are merged, none if they are appended.
+    """
+
+    handle: str
+    job_id: str
+    sink_uid: str
+    generation: int
+    epoch: int
+    rows: int
+    xid: int = 0
+    place: str = ""
+    stage: str = ""
+    target: str = ""
+    keys: tuple[str, ...] = ()
+
+    @property
+    def prepared(self) -> bool:
+        """Whether it is a prepared transaction."""
+        return not self.stage
+
+
+def gid_prefix(job_id: str, sink_uid: str) -> str:
+    """Return what every gid of one job's sink begins with, and no other's."""
+    return f"tidemark:{_token(job_id)}:{_token(sink_uid)}:"
+
+
+def gid(context: WriterContext, xid: int) -> str:
+    """Return the gid of the transaction `xid` of this attempt: unique, as the xid is."""
+    return (
+        f"{gid_prefix(context.job_id, context.sink_uid)}g{context.generation}:e{context.epoch}"
+        f":p{context.partition_id}:a{context.attempt}:x{xid}"
+    )
+
+
+def from_gid(text: str, job_id: str, sink_uid: str) -> PostgresCommittable | None:
+    """Return the committable that a gid of this job's sink names; None for any other text."""
+    found = _GID.fullmatch(text)
+    if found is None or not text.startswith(gid_prefix(job_id, sink_uid)):
+        return None
+    generation, epoch, _, _, xid = map(int, found.groups())
+    return PostgresCommittable(text, job_id, sink_uid, generation, epoch, UNKNOWN_ROWS, xid)
+
+
+def dump(committable: PostgresCommittable) -> bytes:
+    """Serialise as ``<version> <CRC-32 in hex> <JSON>``."""
+    body = json.dumps(asdict(committable), separators=(",", ":"), sort_keys=True).encode()
+    return b"%d %08x %s" % (VERSION, binascii.crc32(body), body)
+
+
+def load(data: bytes) -> PostgresCommittable:
+    """Read what `dump` wrote; raises CorruptRecordError."""
+    data = bytes(data)
+    version, _, rest = data.partition(b" ")
+    checksum, _, body = rest.partition(b" ")
+    if version != b"%d" % VERSION:
+        raise CorruptRecordError(
+            f"PostgreSQL committable: version {version[:20]!r}, this Tidemark reads {VERSION}; "
+            "it is damaged or from a newer Tidemark"
+        )
+    if checksum != b"%08x" % binascii.crc32(body):
+        raise CorruptRecordError(
+            f"PostgreSQL committable: checksum {checksum[:20]!r} does not match its "
+            f"{len(body)} bytes; the record is damaged"
+        )
+    try:
+        fields = json.loads(body)
+        committable = PostgresCommittable(**{**fields, "keys": tuple(fields["keys"])})
+        if dump(committable) != data or committable.prepared != bool(committable.xid):
+            raise ValueError("it is not as it was written")
+    except (KeyError, TypeError, ValueError) as error:
+        raise CorruptRecordError(f"PostgreSQL committable {body[:200]!r}: {error}") from error
+    return committable
+
+
+def _token(text: str) -> str:
+    """Return `text` if a gid has room for it, else a digest of it."""
+    if _TOKEN.fullmatch(text):
+        return text
+    return "sha256-" + hashlib.sha256(text.encode()).hexdigest()[:32]
