@@ -24,7 +24,9 @@ from tidemark.api.declarations import (
     DeclaredSource,
     JobDeclaration,
 )
+from tidemark.api.ephemeral_storage import EphemeralStorage
 from tidemark.api.settings import DEFAULT, RESTORE_VARIABLE, Settings, resolve
+from tidemark.checkpoint.ephemeral import storage_directory
 from tidemark.contracts.sink import TwoPhaseCommitSink
 from tidemark.contracts.source import Source
 from tidemark.guarantees.end_to_end import (
@@ -106,7 +108,7 @@ class Job:
                 f"source {uid!r}: replayable= is for plain DataFrames; "
                 f"{type(source).__name__} knows it itself"
             )
-        spark = spark_session(declared.name)
+        spark = spark_session(declared.name, declared.checkpoint.storage)
         reader = source.reader()
         require_format(spark, reader.format)
         stream = spark.readStream.format(reader.format).options(**reader.options)
@@ -146,7 +148,8 @@ class Job:
         process, also those in progress; of any other, what its storage has."""
         if self._run is not None:
             return self._run.coordinator.statistics.read()
-        storage, name = str(self.declaration.checkpoint.storage), self.declaration.name
+        declared = self.declaration
+        storage, name = storage_directory(declared.checkpoint.storage), declared.name
         return read_history(storage, name) if name in jobs_in(storage) else NONE_YET
 
     def explain(self) -> None:
@@ -165,6 +168,7 @@ class Job:
             ],
             [SinkPart(s.uid, s.sink.describe(), s.sink.way) for s in declared.sinks.values()],
             CheckpointMode(declared.checkpoint.mode).value,
+            durable=not isinstance(declared.checkpoint.storage, EphemeralStorage),
         )
 
     # --- run
@@ -194,7 +198,7 @@ class Job:
             raise ConfigurationError(
                 f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
             )
-        spark = spark_session(declared.name)
+        spark = spark_session(declared.name, declared.checkpoint.storage)
         if path := os.environ.get(RESTORE_VARIABLE) or restore:
             restore_checkpoint(spark, path, self._directory, declared.name)
         supervisor = self._supervisor = Supervisor(
@@ -228,7 +232,7 @@ class Job:
 
     @property
     def _directory(self) -> str:
-        return f"{self.declaration.checkpoint.storage}/{self.declaration.name}"
+        return f"{storage_directory(self.declaration.checkpoint.storage)}/{self.declaration.name}"
 
     def _new_run(self, spark: SparkSession) -> StreamRun:
         declared = self.declaration
@@ -304,7 +308,7 @@ def write_stream(
     the end of the program, what was decided is committed and the rest aborted.
     """
     location = storage_uri(checkpoint_location, "write_stream: checkpoint_location")
-    spark = spark_session(query_name)
+    spark = spark_session(query_name, location)
     trigger = dict(trigger or {"processingTime": "0 seconds"})
     run = StreamRun(
         spark,

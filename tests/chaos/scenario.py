@@ -32,6 +32,7 @@ class Scenario:
         self.job_directory = self.storage / self.job
         self.options = {"storage": str(self.storage), "interval": "200ms", **options}
         self.feeder = workload.Feeder(send, rate)
+        self.environment: dict[str, str] = {}
         self.drivers: list[Driver] = []
         self._numbers = itertools.count(1)
 
@@ -53,7 +54,9 @@ class Scenario:
     def start(self, failpoint: str | None = None, **options: Any) -> Driver:
         """Start a driver; `options` add to the app's own."""
         log = self.directory / f"driver-{next(self._numbers):02}.log"
-        driver = Driver(HERE / self.program, {**self.options, **options}, log, failpoint)
+        driver = Driver(
+            HERE / self.program, {**self.options, **options}, log, failpoint, self.environment
+        )
         self.drivers.append(driver)
         return driver
 

@@ -1,47 +1,118 @@
-"""How: the records' file operations through Spark's own checkpoint file manager, on a real
-directory (the scheme is Hadoop's `file:`; the calls are the same on every other)."""
+"""How: the records' file operations on a real NameNode and DataNode, and on a real S3 server."""
 
 from __future__ import annotations
 
+import threading
+import uuid
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.storage_servers import serving
+from tests.weak_s3 import Weakness, WeakS3
 from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.model.errors import PreflightError
+from tidemark.dev.s3 import LocalS3
 from tidemark.runtime.hadoop_files import HadoopFiles, open_files
 
+STORES = ["hdfs", "s3a"]
 
-def test_create_read_list_delete(spark: SparkSession, tmp_path: Path) -> None:
-    files = HadoopFiles(spark, f"file://{tmp_path}/job")
+
+def reach(spark: SparkSession, s3: LocalS3, endpoint: str = "") -> None:
+    """Let the session reach the bucket; the settings go into every Hadoop configuration."""
+    for key, value in s3.spark_settings(endpoint).items():
+        spark.conf.set(key.removeprefix("spark.hadoop."), value)
+
+
+@pytest.fixture
+def base(store: str, spark: SparkSession, request: pytest.FixtureRequest) -> str:
+    """An empty directory's URI."""
+    if store == "s3a":
+        server = request.getfixturevalue("s3")
+        reach(spark, server)
+        return f"s3a://{server.bucket}/{uuid.uuid4().hex}"
+    return f"{request.getfixturevalue('hdfs').uri}/{uuid.uuid4().hex}"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_create_read_list_delete(spark: SparkSession, base: str) -> None:
+    files = HadoopFiles(spark, base)
+    assert files.list("epochs/3") == []
     data = bytes(range(256)) * 10
     files.create("epochs/3/prepared.1.json", data)
     assert files.read("epochs/3/prepared.1.json") == data
     assert files.exists("epochs/3/prepared.1.json")
     assert files.list("epochs/3") == ["prepared.1.json"]
+    with pytest.raises(FileExistsError, match=r"epochs/3/prepared\.1\.json"):
+        files.create("epochs/3/prepared.1.json", b"second")
+    assert files.read("epochs/3/prepared.1.json") == data
+    files.create("lease/1.json", b"")
+    assert files.read("lease/1.json") == b""
+    files.delete("epochs/3")
     files.delete("epochs/3")
     assert not files.exists("epochs/3/prepared.1.json")
     assert files.list("epochs/3") == []
-
-
-def test_create_is_refused_when_the_name_is_taken(spark: SparkSession, tmp_path: Path) -> None:
-    files = HadoopFiles(spark, f"file://{tmp_path}")
-    files.create("lease/1.json", b"first")
-    with pytest.raises(FileExistsError, match=r"lease/1\.json"):
-        files.create("lease/1.json", b"second")
-    assert files.read("lease/1.json") == b"first"
-
-
-def test_a_missing_file_is_missing(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        HadoopFiles(spark, f"file://{tmp_path}").read("job.json")
+        files.read("epochs/3/prepared.1.json")
 
 
-def test_local_paths_get_local_files_and_odd_schemes_a_clear_error(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("store", STORES)
+def test_of_eight_that_create_one_file_exactly_one_wins(spark: SparkSession, base: str) -> None:
+    """Each has a client of its own, as if on a machine of its own; a reader looks all the time."""
+    racers, turns = 8, 10
+    start = threading.Barrier(racers)
+    wins: list[tuple[int, int]] = []
+    torn: list[bytes] = []
+    ended = threading.Event()
+
+    def contend(number: int) -> None:
+        files = HadoopFiles(spark, base)
+        for turn in range(turns):
+            start.wait()
+            try:
+                files.create(f"lease/{turn}.json", b"%d" % number * 5000)
+            except FileExistsError:
+                continue
+            wins.append((turn, number))
+
+    def watch() -> None:
+        files = HadoopFiles(spark, base)
+        while not ended.is_set():
+            # The S3 server lists its own temporary files, named <key>-<random>, for a moment.
+            for name in (n for n in files.list("lease") if n.endswith(".json")):
+                content = files.read(f"lease/{name}")
+                if len(content) != 5000 or len(set(content)) != 1:
+                    torn.append(content)
+
+    threads = [threading.Thread(target=contend, args=(n,)) for n in range(racers)]
+    watcher = threading.Thread(target=watch)
+    for thread in [*threads, watcher]:
+        thread.start()
+    for thread in threads:
+        thread.join(120)
+    ended.set()
+    watcher.join(60)
+    assert sorted(turn for turn, _ in wins) == list(range(turns))
+    assert torn == []
+    files = HadoopFiles(spark, base)
+    assert sorted(files.list("lease")) == sorted(f"{turn}.json" for turn in range(turns))
+    for turn, number in wins:
+        assert files.read(f"lease/{turn}.json") == b"%d" % number * 5000
+
+
+def test_a_write_whose_answer_was_lost_is_known_as_ones_own(spark: SparkSession) -> None:
+    """The client writes again and is told that the file exists: it is the one it has made."""
+    for server in serving(lambda: LocalS3(signed=False)):
+        with WeakS3(server.port, Weakness.LOSES_REPLY) as weak:
+            reach(spark, server, weak.endpoint)
+            files = HadoopFiles(spark, f"s3a://{server.bucket}/lost-reply")
+            files.create("lease/1.json", b"mine")
+            assert weak.replies_lost == 1
+            assert files.read("lease/1.json") == b"mine"
+            with pytest.raises(FileExistsError):
+                files.create("lease/1.json", b"mine")
+
+
+def test_local_paths_get_local_files(spark: SparkSession, tmp_path: Path) -> None:
     assert isinstance(open_files(spark, f"file://{tmp_path}/a%20b"), LocalFiles)
     assert (tmp_path / "a b").is_dir()
-    with pytest.raises(PreflightError, match="nosuch://host/dir"):
-        open_files(spark, "nosuch://host/dir")

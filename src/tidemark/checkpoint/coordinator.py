@@ -125,6 +125,7 @@ class Coordinator:
     def start(self) -> None:
         """Take the job over and settle what older drivers left. Nothing is written before this
         returns; afterwards Spark's query may start. Raises PreflightError, CheckpointError, …"""
+        self._store.preflight()
         self.identity = self._store.open(self._name)
         contexts = {uid: self._context(uid, generation=0) for uid in self._declared}
         for uid, sink in self._declared.items():
@@ -322,8 +323,10 @@ class Coordinator:
         pause_s = FIRST_POLL_S
         while True:
             over = self._over  # read first: a query that has ended may have decided just before
+            asked_s = time.monotonic()
             if self._store.is_decided(progress.epoch):
                 return True
+            pause_s = max(pause_s, 2 * (time.monotonic() - asked_s))  # object stores are slow
             if over:
                 return False
             with self._changed:

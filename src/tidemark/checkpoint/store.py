@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
+from tidemark.checkpoint.storage_check import check_storage
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import (
     CheckpointError,
@@ -95,6 +96,10 @@ class CheckpointStore:
         return f"{self.uri}/epochs/{epoch}"
 
     # --- the job
+
+    def preflight(self) -> None:
+        """Try out whether the storage can hold records; raises PreflightError."""
+        check_storage(self._files)
 
     def open(self, name: str) -> JobIdentity:
         """Read the job's identity, or write it if this directory is new."""

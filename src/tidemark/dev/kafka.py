@@ -15,7 +15,6 @@ only. Invariants:
 from __future__ import annotations
 
 import json
-import random
 import shutil
 import signal
 import socket
@@ -28,17 +27,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 
+from tidemark.dev.java_server import free_ports
 from tidemark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
 from tidemark.runtime.child_jvm import release, start_jvm
 from tidemark.runtime.jars import find_java, kafka_broker_jars
 
 START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 15
-
-# The kernel gives a client's socket a port from 32768 upwards. Were a broker's port among those,
-# a client that keeps on trying to reach a killed broker could be given that very port, connect to
-# itself, and so keep the broker from coming back.
-_PORTS = range(20_000, 32_000)
 
 
 class LocalKafka:
@@ -193,7 +188,7 @@ class LocalKafka:
             # Kafka's own form of an id: 16 bytes in URL-safe Base64, which must not begin with "-".
             cluster_id = "T" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
             self._directory.mkdir(parents=True, exist_ok=True)
-            record = {"cluster_id": cluster_id, "ports": _free_ports(2 * self.brokers)}
+            record = {"cluster_id": cluster_id, "ports": free_ports(2 * self.brokers)}
             path.write_text(json.dumps(record))
         record = json.loads(path.read_text())
         if len(record["ports"]) != 2 * self.brokers:
@@ -342,19 +337,3 @@ def _admin_client_class() -> type:
             "the Kafka client is not installed; pip install 'tidemark[kafka]'"
         ) from error
     return AdminClient  # type: ignore[no-any-return]
-
-
-def _free_ports(count: int) -> list[int]:
-    """Return `count` loopback ports that nothing listens on now."""
-    ports: list[int] = []
-    for port in random.sample(_PORTS, 1000):
-        with socket.socket() as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
-                continue
-        ports.append(port)
-        if len(ports) == count:
-            return ports
-    raise PreflightError(f"no {count} free ports from {_PORTS.start} to {_PORTS.stop}")

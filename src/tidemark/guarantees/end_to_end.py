@@ -78,7 +78,8 @@ class SinkPart:
 
 @dataclass(frozen=True)
 class PartGuarantee:
-    """The best that a job with this part can give, and why. `kind`: source, operator or sink."""
+    """The best that a job with this part can give, and why. `kind`: source, operator, sink or
+    storage."""
 
     uid: str
     kind: str
@@ -120,23 +121,37 @@ class GuaranteeReport:
         return render_text(self)
 
 
+_EPHEMERAL = PartGuarantee(
+    "checkpoint storage",
+    "storage",
+    "ephemeral, for tests",
+    Guarantee.NONE,
+    "checkpoints are deleted at the end of the program: after a crash the job starts anew, so rows "
+    "may be missing or written again",
+)
+
+
 def analyse(
     sources: Sequence[SourcePart],
     operators: Sequence[OperatorPart],
     sinks: Sequence[SinkPart],
     mode: Guarantee | str,
+    *,
+    durable: bool = True,
 ) -> GuaranteeReport:
     """Return what the job guarantees. Pure.
 
     `mode` is the checkpoint mode, as a `Guarantee` or its value (``"exactly-once"``): a cap.
+    `durable`: whether checkpoints outlive the program; without them no guarantee does.
     """
     cap = Guarantee(mode)
     parts = (
         *(_source(source) for source in sources),
         *(_operator(operator) for operator in operators),
         *(_sink(sink) for sink in sinks),
+        *(() if durable else (_EPHEMERAL,)),
     )
-    ends = tuple(_end_to_end(sources, operators, sink, cap) for sink in sinks)
+    ends = tuple(_end_to_end(sources, operators, sink, cap, durable) for sink in sinks)
     lowest = min(ends, key=lambda end: _RANK[end.guarantee], default=None)
     if lowest is None:  # not runnable, but it can be explained while it is being written
         level = weakest([cap, *(part.guarantee for part in parts)])
@@ -169,10 +184,14 @@ def _end_to_end(
     operators: Sequence[OperatorPart],
     sink: SinkPart,
     cap: Guarantee,
+    durable: bool,
 ) -> SinkGuarantee:
     """Gather the reasons to be below EXACTLY_ONCE; the first of the lowest is the weakest link."""
     idempotent = sink.way is SinkWay.IDEMPOTENT
     reasons: list[tuple[Guarantee, str, str]] = []
+    if not durable:
+        remedy = "give CheckpointConfig a storage that outlives the program, e.g. a directory"
+        reasons.append((Guarantee.NONE, _EPHEMERAL.uid, remedy))
     for source in sources:
         if not source.replayable:
             remedy = (

@@ -11,6 +11,8 @@ from enum import Enum
 class Guarantee(Enum):
     """What a reader of a sink sees of each input row after any failure, weakest first."""
 
+    NONE = "none"
+    """Nothing holds over the end of the program: rows may be missing, or written again."""
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"
     EXACTLY_ONCE = "exactly-once"

@@ -6,8 +6,9 @@ into a directory that a later process believes to be its own.
 
 from __future__ import annotations
 
+import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import IO
@@ -21,8 +22,14 @@ _DIES_WITH_US = (
 )
 
 
-def start_jvm(java: Path, arguments: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+def start_jvm(
+    java: Path,
+    arguments: Sequence[str],
+    output: IO[bytes],
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.Popen[bytes]:
     """Start `java` with `arguments`; what it says, on both streams, goes to the file `output`.
+    `environment` adds to ours.
 
     The process has a session of its own: a Ctrl-C in the terminal is for the caller alone, who
     then ends the child. Call `release` once it has ended.
@@ -33,6 +40,7 @@ def start_jvm(java: Path, arguments: Sequence[str], output: IO[bytes]) -> subpro
         stdout=output,
         stderr=output,
         start_new_session=True,
+        env={**os.environ, **(environment or {})},
     )
 
 

@@ -1,57 +1,93 @@
-"""`CheckpointFiles` on any Hadoop file system, through Spark's own `CheckpointFileManager`.
+"""`CheckpointFiles` on any Hadoop file system but the local one (`checkpoint/local_files.py`).
 
-Local directories are served by `checkpoint/local_files.py`; `open_files` chooses.
+Exclusive create is a conditional write on ``s3a:`` and a rename that does not overwrite elsewhere:
+HDFS does that in one step in the NameNode. docs/operations/storage.md has the table, and
+`checkpoint/storage_check.py` tries it out at each start.
 """
 
 from __future__ import annotations
 
 import re
+import secrets
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CorruptRecordError, PreflightError
+from tidemark.runtime.session import require_storage
 
-_MANAGER = "org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager"
+_DEADLINES = {
+    # Hadoop's own values let one call try for minutes. These let a server be away for some ten
+    # seconds.
+    "fs.s3a.attempts.maximum": "2",
+    "fs.s3a.retry.limit": "3",
+    "fs.s3a.retry.interval": "500ms",
+    "fs.s3a.connection.establish.timeout": "15s",
+    "fs.s3a.connection.timeout": "20s",
+    "fs.s3a.connection.request.timeout": "20s",
+    "dfs.client.socket-timeout": "20000",
+    "ipc.client.rpc-timeout.ms": "20000",
+    "ipc.client.connect.timeout": "10000",
+    "ipc.client.connect.max.retries.on.timeouts": "2",
+}
+"""Settings of the clients that read and write records, unless the user has set them."""
+
+_CONDITIONAL = "fs.option.create.conditional.overwrite"
+_TOKEN = "tidemark-create"
+_CONFLICT_RETRIES = 5
 
 _LISTED_FILE = re.compile(r"path=([^;]*); isDirectory=false; length=(\d+);")
 """A file in the text that Hadoop's FileStatus gives of itself."""
 
 
 def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> CheckpointFiles:
-    """Return the files below `uri` (a URI that Spark's checkpoint location takes); the directory is
-    made if it is missing, unless `make` is False."""
+    """Return the files below `uri` (a URI that Spark's checkpoint location takes).
+
+    A local directory is made if it is missing, unless `make` is False; no other store is asked for
+    anything yet. Raises MissingDependencyError when the session lacks the scheme's jars,
+    PreflightError when the URI cannot be used.
+    """
     parts = urlsplit(uri)
     if parts.scheme in ("", "file"):
         return LocalFiles(unquote(parts.path) if parts.scheme else uri, make=make)
-    return HadoopFiles(spark, uri, make=make)
+    require_storage(spark, uri)
+    return HadoopFiles(spark, uri)
 
 
 class HadoopFiles:
     """Records below one directory of a Hadoop file system.
 
-    `create` is as exclusive as `createAtomic(path, overwriteIfPossible=false)` of the manager that
-    Spark chooses for the scheme: HDFS renames without overwriting in the name node.
+    A call that the store refuses, or does not answer, raises OSError after the client's own
+    retries; then it may or may not have been done.
     """
 
-    def __init__(self, spark: SparkSession, uri: str, *, make: bool = True) -> None:
+    def __init__(self, spark: SparkSession, uri: str) -> None:
         self._uri = uri.rstrip("/")
         self._jvm: Any = spark._jvm
-        self._configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        for key, value in _DEADLINES.items():
+            if list(configuration.getPropertySources(key) or ()) in ([], ["core-default.xml"]):
+                configuration.set(key, value)
         try:
-            manager = getattr(self._jvm, _MANAGER)
-            self._files = manager.create(self._path(""), self._configuration)
-            if make:
-                self._files.mkdirs(self._path(""))
-        except Py4JJavaError as error:
+            # Not the file system that Spark uses, which has Spark's deadlines.
+            location = self._path("").toUri()
+            self._files = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(
+                location, configuration
+            )
+        except Py4JError as error:
             raise PreflightError(
-                f"checkpoint storage {uri}: {error.java_exception.getMessage()}; check the address "
-                "and that the jars and credentials of this file system are on Spark's class path"
+                f"checkpoint storage {uri}: {_said(error)}; check the address and that the jars of "
+                "this file system are on Spark's class path"
             ) from error
+        self._conditional = self._files.getScheme() == "s3a"
+        weakref.finalize(self, _close, self._files).atexit = False
 
     @property
     def uri(self) -> str:
@@ -60,51 +96,43 @@ class HadoopFiles:
 
     def create(self, path: str, data: bytes) -> None:
         """Create the file atomically, unless there is one."""
-        target = self._path(path)
-        try:
-            self._files.mkdirs(target.getParent())
-            stream = self._files.createAtomic(target, False)
-            try:
-                stream.write(bytearray(data))
-                stream.close()
-            except BaseException:
-                stream.cancel()
-                raise
-        except Py4JJavaError as error:
-            if "FileAlreadyExists" in error.java_exception.getClass().getName():
-                raise FileExistsError(f"{self._uri}/{path}") from None
-            raise
+        with _os_errors(f"{self._uri}/{path}"):
+            if self._conditional:
+                self._create_by_condition(path, data)
+            else:
+                self._create_by_rename(path, data)
 
     def read(self, path: str) -> bytes:
         """Return the whole file."""
-        target = self._path(path)
-        if not self._files.exists(target):
-            raise FileNotFoundError(f"{self._uri}/{path}")
-        stream = self._files.open(target)
-        try:
-            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
-        finally:
-            stream.close()
+        with _os_errors(f"{self._uri}/{path}"):
+            stream = self._files.open(self._path(path))
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
 
     def exists(self, path: str) -> bool:
         """Whether the file exists now."""
-        return bool(self._files.exists(self._path(path)))
+        with _os_errors(f"{self._uri}/{path}"):
+            return bool(self._files.exists(self._path(path)))
 
     def list(self, path: str) -> list[str]:
         """Return the names in a directory, without hidden and temporary ones."""
-        target = self._path(path)
-        if not self._files.exists(target):
+        try:
+            with _os_errors(f"{self._uri}/{path}"):
+                found = self._files.listStatus(self._path(path))
+        except FileNotFoundError:
             return []
-        names = [status.getPath().getName() for status in self._files.list(target)]
+        names = [status.getPath().getName() for status in found]
         return [name for name in names if not name.startswith(".")]
 
     def sizes(self, pattern: str) -> dict[str, int]:
         """Return the files that match a pattern, with their bytes."""
-        target = self._path(pattern)
-        system = target.getFileSystem(self._configuration)
-        root = str(system.makeQualified(self._path("")).toUri().getPath()).rstrip("/") + "/"
+        root = str(self._files.makeQualified(self._path("")).toUri().getPath()).rstrip("/") + "/"
         # One text for all of them: a call into the JVM for each file would take too long.
-        listed = str(self._jvm.java.util.Arrays.toString(system.globStatus(target)))
+        with _os_errors(f"{self._uri}/{pattern}"):
+            found_files = self._files.globStatus(self._path(pattern))
+        listed = str(self._jvm.java.util.Arrays.toString(found_files))
         found = {}
         for path, length in _LISTED_FILE.findall(listed):
             name = unquote(urlsplit(path).path)[len(root) :]
@@ -114,23 +142,112 @@ class HadoopFiles:
 
     def delete(self, path: str) -> None:
         """Delete a file or directory; a missing one is fine."""
-        self._files.delete(self._path(path))
+        with _os_errors(f"{self._uri}/{path}"):
+            self._files.delete(self._path(path), True)
+
+    def _create_by_rename(self, path: str, data: bytes) -> None:
+        target = self._path(path)
+        name = f".{target.getName()}.{secrets.token_hex(8)}.tmp"
+        temporary = self._jvm.org.apache.hadoop.fs.Path(target.getParent(), name)
+        try:
+            stream = self._files.create(temporary, True)
+            try:
+                stream.write(bytearray(data))
+                stream.hsync()  # on the DataNodes' disks, not only in their memory
+            finally:
+                stream.close()
+            if not self._files.rename(temporary, target):
+                if self._files.exists(target):
+                    raise FileExistsError(f"{self._uri}/{path}")
+                raise OSError(f"{self._uri}/{path}: the rename to it was refused")
+        except BaseException:
+            with suppress(Py4JError):
+                self._files.delete(temporary, False)
+            raise
+
+    def _create_by_condition(self, path: str, data: bytes) -> None:
+        target, token = self._path(path), secrets.token_hex(16)
+        for attempt in range(_CONFLICT_RETRIES):
+            try:
+                builder = self._files.createFile(target)
+                builder.overwrite(True)
+                builder.must(_CONDITIONAL, True)
+                builder.opt("fs.s3a.create.performance", True)  # asks nothing before the write
+                builder.opt(f"fs.s3a.create.header.{_TOKEN}", token)
+                stream = builder.build()
+                stream.write(bytearray(data))
+                stream.close()
+                return
+            except Py4JJavaError as error:
+                text = str(error.java_exception)
+                if "409" in text and attempt + 1 < _CONFLICT_RETRIES:
+                    continue  # S3: another one is writing or deleting this key; ask again
+                if "RemoteFileChanged" not in text and "FileAlreadyExists" not in text:
+                    raise
+                # The client repeats a write whose answer is lost, and finds its own file there.
+                if self._is_ours(target, token):
+                    return
+                raise FileExistsError(f"{self._uri}/{path}") from None
+
+    def _is_ours(self, target: Any, token: str) -> bool:
+        try:
+            found = self._files.getXAttr(target, f"header.{_TOKEN}")
+        except Py4JError:
+            return False
+        return found is not None and bytes(found).decode() == token
 
     def check(self, path: str) -> int:
         """Read the file through, which makes the file system compare its own checksums."""
-        target = self._path(path)
-        if not self._files.exists(target):
-            raise FileNotFoundError(f"{self._uri}/{path}")
         try:
-            stream = self._files.open(target)
-            try:
-                return int(self._jvm.org.apache.commons.io.IOUtils.consume(stream))
-            finally:
-                stream.close()
-        except Py4JJavaError as error:
-            raise CorruptRecordError(
-                f"{self._uri}/{path}: it cannot be read: {error.java_exception.getMessage()}"
-            ) from error
+            with _os_errors(f"{self._uri}/{path}"):
+                stream = self._files.open(self._path(path))
+                try:
+                    return int(self._jvm.org.apache.commons.io.IOUtils.consume(stream))
+                finally:
+                    stream.close()
+        except (FileNotFoundError, PermissionError, ConnectionError, TimeoutError):
+            raise
+        except OSError as error:
+            raise CorruptRecordError(f"it cannot be read: {error}") from error
 
     def _path(self, path: str) -> Any:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._uri}/{path}" if path else self._uri)
+
+
+def _close(files: Any) -> None:
+    with suppress(Exception):  # the JVM may be gone
+        files.close()
+
+
+_ERRORS: dict[str, type[OSError]] = {
+    "FileAlreadyExistsException": FileExistsError,
+    "FileNotFoundException": FileNotFoundError,
+    "UnknownStoreException": FileNotFoundError,
+    "AccessControlException": PermissionError,
+    "AccessDeniedException": PermissionError,
+    "NoAuthWithAWSException": PermissionError,
+    "ConnectException": ConnectionError,
+    "SocketTimeoutException": TimeoutError,
+    "ConnectTimeoutException": TimeoutError,
+}
+
+
+@contextmanager
+def _os_errors(path: str) -> Iterator[None]:
+    """Raise Java's exceptions as the OSError that Python has for them."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        name = error.java_exception.getClass().getSimpleName()
+        raise _ERRORS.get(name, OSError)(f"{path}: {_said(error)}") from error
+    except Py4JError as error:  # the JVM is gone
+        raise OSError(f"{path}: {error}") from error
+
+
+def _said(error: Py4JError) -> str:
+    """Return the first line of what Java said, with the exception's name."""
+    if not isinstance(error, Py4JJavaError):
+        return str(error)
+    java = error.java_exception
+    message = str(java.getMessage() or "").strip().splitlines() or [""]
+    return f"{java.getClass().getSimpleName()}: {message[0]}"

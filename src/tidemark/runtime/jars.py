@@ -11,7 +11,7 @@ is fetched once. Invariants:
 
 PySpark is looked at (its folder, its version), never imported: starting a broker needs no Spark.
 `python -m tidemark.runtime.jars` fetches every set beforehand. The brokers that run from these
-jars are in `dev/kafka.py`.
+jars are in `dev/kafka.py`; what checkpoints on S3 and HDFS need is in `storage_jars.py`.
 """
 
 from __future__ import annotations
@@ -48,12 +48,14 @@ class Request:
     """What to ask Maven for.
 
     `artifacts` are `group:artifact:version`; `transitive` brings what they depend on at run time
-    too. `remark` says, for the log, what is unusual about this choice.
+    too, but for `excludes` (`group:artifact`, or `group:*`). `remark` says, for the log, what is
+    unusual about this choice.
     """
 
     artifacts: tuple[str, ...]
     transitive: bool = True
     remark: str = ""
+    excludes: tuple[str, ...] = ()
 
 
 def find_java() -> Path:
@@ -168,7 +170,7 @@ def resolve(name: str, *requests: Request) -> list[Path]:
 
 def _fetch(target: Path, requests: Sequence[Request]) -> list[Path]:
     """Fill `target` and return its jars; the caller holds the lock."""
-    java, ivy = find_java(), _pyspark_jars()
+    java, ivy = find_java(), pyspark_jars()
     reason = "nothing was asked for"
     for left_over in target.parent.glob(f"{target.name}.partial-*"):
         shutil.rmtree(left_over, ignore_errors=True)
@@ -204,6 +206,9 @@ def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
             f"<dependency org={quoteattr(group)} name={quoteattr(module)} rev={quoteattr(version)}"
             f' conf="default->{"default" if request.transitive else "master"}"/>'
         )
+    for exclude in request.excludes:
+        group, module = exclude.split(":")
+        dependencies += f"<exclude org={quoteattr(group)} module={quoteattr(module)}/>"
     scratch = directory / "ivy"  # Ivy's own cache is not safe between processes
     scratch.mkdir()
     (scratch / "ivy.xml").write_text(
@@ -265,8 +270,9 @@ def _pyspark_directory() -> Path:
     return Path(found.origin).parent
 
 
-def _pyspark_jars() -> Path:
-    """Return the folder of PySpark's own jars, which has Ivy in it."""
+def pyspark_jars() -> Path:
+    """Return the folder of PySpark's own jars, which has Ivy in it; raises MissingDependencyError
+    when there is none."""
     candidates = [_pyspark_directory() / "jars"]
     if os.environ.get("SPARK_HOME"):  # a Spark distribution: its Python part carries no jars
         candidates.append(Path(os.environ["SPARK_HOME"], "jars"))

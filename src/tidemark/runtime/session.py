@@ -15,8 +15,13 @@ from pyspark.version import __version__ as spark_version
 
 from tidemark.api.config import CheckpointConfig
 from tidemark.model import failpoints
-from tidemark.model.errors import MissingDependencyError, TidemarkError, UserError
-from tidemark.runtime import jars
+from tidemark.model.errors import (
+    MissingDependencyError,
+    PreflightError,
+    TidemarkError,
+    UserError,
+)
+from tidemark.runtime import jars, storage_jars
 
 log = logging.getLogger(__name__)
 
@@ -24,17 +29,21 @@ LOCAL_MASTER = "local[*,4]"
 """All cores; a task that fails is tried four times, as on a cluster (plain local[*] never does)."""
 
 _KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 
 
-def spark_session(name: str) -> SparkSession:
-    """Return the active session, or make one: local unless spark-submit says otherwise."""
+def spark_session(name: str, storage: object = "") -> SparkSession:
+    """Return the active session, or make one: local unless spark-submit says otherwise.
+
+    `storage` is where checkpoints lie: a session that is made gets the jars that its scheme needs.
+    """
     spark = SparkSession.getActiveSession()
     if spark is None:
-        spark = _make_session(name)
+        spark = _make_session(name, str(storage))
     if not hasattr(spark, "_jsparkSession"):
         raise UserError(
             "this is a Spark Connect session; Tidemark runs in the driver: start Spark without "
@@ -46,7 +55,7 @@ def spark_session(name: str) -> SparkSession:
     return spark
 
 
-def _make_session(name: str) -> SparkSession:
+def _make_session(name: str, storage: str) -> SparkSession:
     jars.find_java()
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     conf = SparkConf()
@@ -68,6 +77,8 @@ def _make_session(name: str) -> SparkSession:
         conf.setIfMissing(key, value)
     if not conf.contains("spark.jars") and not conf.contains("spark.jars.packages"):
         found = _kafka_jars()
+        if storage.startswith("s3a:"):
+            found += [str(path) for path in storage_jars.s3a_jars()]
         if found:
             conf.set("spark.jars", ",".join(found))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
@@ -104,6 +115,29 @@ def require_format(spark: SparkSession, format_: str) -> None:
         from tidemark.runtime import datagen
 
         datagen.register(spark)
+
+
+def require_storage(spark: SparkSession, uri: str) -> None:
+    """Make sure that the session can reach the file system of `uri`; raises
+    MissingDependencyError, or PreflightError for a scheme that Hadoop has under another name."""
+    scheme = uri.split(":", 1)[0]
+    if scheme in ("s3", "s3n"):
+        raise PreflightError(
+            f"checkpoint storage {uri}: {scheme}: is the name of connectors that are gone; write "
+            f"s3a:{uri.split(':', 1)[1]}"
+        )
+    if scheme == "s3a":
+        try:
+            spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(
+                _S3A_CLASS
+            )
+        except Exception as error:
+            version = storage_jars.hadoop_version()
+            raise MissingDependencyError(
+                f"checkpoint storage {uri}: this Spark session has no S3 connector; let Tidemark "
+                "make the session (none may be active when the job is declared), or start Spark "
+                f"with --packages org.apache.hadoop:hadoop-aws:{version}"
+            ) from error
 
 
 def prefer_renaming_file_manager(spark: SparkSession, uri: str) -> None:

@@ -21,6 +21,7 @@ from tidemark.model.guarantee import Guarantee, SinkWay
 
 AMO, ALO, EO = Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.EXACTLY_ONCE
 RANK = {AMO: 0, ALO: 1, EO: 2}
+MODES = [AMO, ALO, EO]
 
 TABLE = {
     (SinkWay.NONE, False): (AMO, ""),
@@ -56,7 +57,7 @@ def test_the_table(way: SinkWay, replayable: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("way", "replayable", "mode"), list(product(SinkWay, [False, True], Guarantee))
+    ("way", "replayable", "mode"), list(product(SinkWay, [False, True], MODES))
 )
 def test_the_mode_is_a_cap(way: SinkWay, replayable: bool, mode: Guarantee) -> None:
     report = job(way, replayable=replayable, mode=mode)
@@ -130,7 +131,7 @@ operators = st.lists(st.builds(OperatorPart, uids, st.just(""), st.booleans()), 
 sinks = st.lists(st.builds(SinkPart, uids, st.just(""), st.sampled_from(SinkWay)), max_size=4)
 
 
-@given(sources, operators, sinks, st.sampled_from(Guarantee))
+@given(sources, operators, sinks, st.sampled_from(MODES))
 def test_the_result_is_never_above_any_part(sources, operators, sinks, mode) -> None:
     report = analyse(sources, operators, sinks, mode)
     assert len(report.parts) == len(sources) + len(operators) + len(sinks)
@@ -144,7 +145,7 @@ def test_the_result_is_never_above_any_part(sources, operators, sinks, mode) -> 
         assert (end.guarantee is EO) is (end.weakest == "") is (end.remedy == "")
 
 
-@given(sources, operators, sinks, st.sampled_from(Guarantee))
+@given(sources, operators, sinks, st.sampled_from(MODES))
 def test_what_lowers_is_a_part_or_the_mode_and_nothing_is_lowered_for_nothing(
     sources, operators, sinks, mode
 ) -> None:
@@ -157,3 +158,18 @@ def test_what_lowers_is_a_part_or_the_mode_and_nothing_is_lowered_for_nothing(
         if sink.way is SinkWay.IDEMPOTENT and not all(o.deterministic for o in operators):
             levels.append(ALO)
         assert end.guarantee is weakest(levels)
+
+
+def test_checkpoints_that_end_with_the_program_guarantee_nothing() -> None:
+    report = analyse(
+        [SourcePart("in", "a source", True)],
+        [],
+        [SinkPart("out", "a sink", SinkWay.TWO_PHASE_COMMIT)],
+        EO,
+        durable=False,
+    )
+    assert report.guarantee is report.sinks[0].guarantee is Guarantee.NONE
+    assert report.weakest == "checkpoint storage"
+    assert "outlives the program" in report.remedy
+    assert "the job: none" in str(report)
+    assert "ephemeral, for tests" in str(report)

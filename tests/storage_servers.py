@@ -1,0 +1,37 @@
+"""Real HDFS and S3 servers as fixtures (`tests/conftest.py` has them), started when first used.
+
+Where a server's jars cannot be had, the tests that need it skip with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from tidemark.dev.s3 import LocalS3
+from tidemark.model.errors import MissingDependencyError
+
+T = TypeVar("T")
+
+
+def serving(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
+    """Yield a running server, or skip the test that asks for it."""
+    with contextlib.ExitStack() as stack:
+        try:
+            server = stack.enter_context(make())
+        except MissingDependencyError as error:
+            pytest.skip(f"{getattr(make, '__name__', make)}: {error}")
+        yield server
+
+
+def spark_configuration(directory: Path, s3: LocalS3) -> dict[str, str]:
+    """Return the environment in which a program's Spark session reaches `s3`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = [f"{key} {value}\n" for key, value in s3.spark_settings().items()]
+    (directory / "spark-defaults.conf").write_text("".join(lines))
+    return {"SPARK_CONF_DIR": str(directory)}
