@@ -48,6 +48,9 @@ def test_create_read_list_delete(spark: SparkSession, base: str) -> None:
     assert files.read("epochs/3/prepared.1.json") == data
     files.create("lease/1.json", b"")
     assert files.read("lease/1.json") == b""
+    files.create("epochs/4/.hidden", b"x")
+    assert files.sizes("epochs/*/*") == {"epochs/3/prepared.1.json": len(data)}
+    assert files.sizes("nowhere/*") == {}
     files.delete("epochs/3")
     files.delete("epochs/3")
     assert not files.exists("epochs/3/prepared.1.json")

@@ -86,9 +86,11 @@ class LocalHdfs:
         self._daemons[daemon].kill()
 
     def restart(self, daemon: Daemon) -> None:
-        """Start a daemon on its old data and port; return when files can be written again."""
+        """Start a daemon on its old data and port; return when it serves: files can be written
+        when both do."""
         self._daemons[daemon].start()
-        self._daemons["datanode"].wait_until_ready()
+        if self._daemons["datanode"].alive():
+            self._daemons["datanode"].wait_until_ready()
 
     def webhdfs(self, method: str, path: str, operation: str, **options: str) -> None:
         """Make one call of WebHDFS's REST interface as the superuser."""

@@ -43,8 +43,9 @@ _CONDITIONAL = "fs.option.create.conditional.overwrite"
 _TOKEN = "tidemark-create"
 _CONFLICT_RETRIES = 5
 
+_LISTED = re.compile(r"path=([^;]*); isDirectory=")
 _LISTED_FILE = re.compile(r"path=([^;]*); isDirectory=false; length=(\d+);")
-"""A file in the text that Hadoop's FileStatus gives of itself."""
+"""Anything, and a file, in the text that Hadoop's FileStatus gives of itself."""
 
 
 def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> CheckpointFiles:
@@ -123,18 +124,16 @@ class HadoopFiles:
                 found = self._files.listStatus(self._path(path))
         except FileNotFoundError:
             return []
-        names = [status.getPath().getName() for status in found]
+        names = [path.rsplit("/", 1)[-1] for path in _LISTED.findall(self._text(found))]
         return [name for name in names if not name.startswith(".")]
 
     def sizes(self, pattern: str) -> dict[str, int]:
         """Return the files that match a pattern, with their bytes."""
         root = str(self._files.makeQualified(self._path("")).toUri().getPath()).rstrip("/") + "/"
-        # One text for all of them: a call into the JVM for each file would take too long.
         with _os_errors(f"{self._uri}/{pattern}"):
-            found_files = self._files.globStatus(self._path(pattern))
-        listed = str(self._jvm.java.util.Arrays.toString(found_files))
+            listed = self._files.globStatus(self._path(pattern))
         found = {}
-        for path, length in _LISTED_FILE.findall(listed):
+        for path, length in _LISTED_FILE.findall(self._text(listed)):
             name = unquote(urlsplit(path).path)[len(root) :]
             if not name.rsplit("/", 1)[-1].startswith("."):
                 found[name] = int(length)
@@ -144,6 +143,11 @@ class HadoopFiles:
         """Delete a file or directory; a missing one is fine."""
         with _os_errors(f"{self._uri}/{path}"):
             self._files.delete(self._path(path), True)
+
+    def _text(self, statuses: Any) -> str:
+        """Return what an array of FileStatus says of itself, as one text: a call into the JVM for
+        each file would take too long."""
+        return str(self._jvm.scala.runtime.ScalaRunTime.stringOf(statuses))
 
     def _create_by_rename(self, path: str, data: bytes) -> None:
         target = self._path(path)

@@ -49,7 +49,8 @@ def test_a_quoted_name_reads_back(name: str) -> None:
 
 def test_guarantees_are_listed_weakest_first() -> None:
     # guarantees/end_to_end.py ranks them by this order.
-    assert [g.value for g in Guarantee] == ["at-most-once", "at-least-once", "exactly-once"]
+    levels = [g.value for g in Guarantee]
+    assert levels == ["none", "at-most-once", "at-least-once", "exactly-once"]
 
 
 def test_every_error_is_in_the_tree_and_says_what_it_is() -> None:
