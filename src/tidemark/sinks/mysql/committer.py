@@ -13,15 +13,16 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from tidemark.model import failpoints
 from tidemark.model.errors import AbortFailedError, CommitFailedError
 from tidemark.sinks.mysql import connection as server
-from tidemark.sinks.mysql import ledger, preflight
+from tidemark.sinks.mysql import ledger, preflight, stage
 from tidemark.sinks.mysql.committable import MySQLCommittable
-from tidemark.sinks.mysql.transaction_name import from_xid, owner_of, parse, stage_prefix
+from tidemark.sinks.mysql.transaction_name import TransactionName, from_xid, owner_of
 
 if TYPE_CHECKING:
     from tidemark.sinks.mysql.sink import MySQLSink
@@ -63,10 +64,10 @@ class MySQLCommitter:
             if committable.way == "stage":
                 stages.append(i)
             else:
-                outcomes[i] = self._asked(lambda c=committable: self._commit_xa(c)) or outcomes[i]
+                outcomes[i] = self._asked(partial(self._commit_xa, committable)) or outcomes[i]
         if stages:
             chosen = [committables[i] for i in stages]
-            moved = self._asked(lambda: self._move(chosen))
+            moved = self._asked(partial(self._move, chosen))
             for i, outcome in zip(stages, moved or (), strict=bool(moved)):
                 outcomes[i] = outcome
         if committables and CommitOutcome.RETRY not in outcomes:
@@ -77,7 +78,7 @@ class MySQLCommitter:
     def abort(self, committables: Sequence[MySQLCommittable]) -> Sequence[AbortOutcome]:
         """See `Committer`. A late commit finds the rollback, or the tombstone in the ledger."""
         return [
-            self._asked(lambda c=committable: self._abort_one(c)) or AbortOutcome.RETRY
+            self._asked(partial(self._abort_one, committable)) or AbortOutcome.RETRY
             for committable in committables
         ]
 
@@ -149,7 +150,7 @@ class MySQLCommitter:
         errors = server.driver().MySQLError
         server.execute(connection, "START TRANSACTION")
         try:
-            outcomes = [self._move_one(connection, c) for c in committables]
+            outcomes = [stage.move(connection, c) for c in committables]
             server.execute(connection, "COMMIT")
         except errors as error:
             if server.is_away(error):
@@ -168,48 +169,16 @@ class MySQLCommitter:
         self._drop([c for c, how in zip(committables, outcomes, strict=True) if how not in lost])
         return outcomes
 
-    def _move_one(self, connection: Any, committable: MySQLCommittable) -> CommitOutcome:
-        database, name = committable.database, committable.name
-        errors = server.driver().MySQLError
-        try:
-            # First: from here on nobody else can move or abort this stage.
-            ledger.record(connection, database, name, committable.rows, "committed")
-        except errors as error:
-            if not server.is_duplicate(error):
-                raise
-            how = ledger.outcome(connection, database, name)
-            return (
-                CommitOutcome.ALREADY_COMMITTED if how == "committed" else CommitOutcome.LOST
-            )
-        stage = server.quoted(database, name.stage_table)
-        try:
-            ((staged,),) = server.rows(connection, f"SELECT COUNT(*) FROM {stage}")
-        except errors as error:
-            if not server.is_missing_table(error):
-                raise
-            staged = None
-        if staged != committable.rows:
-            _log.error(
-                "%s: stage %s %s", self._name, stage,
-                "is gone" if staged is None
-                else f"holds {staged} rows of the {committable.rows} that were staged",
-            )  # fmt: skip
-            ledger.withdraw(connection, database, name)
-            return CommitOutcome.LOST
-        server.execute(connection, _move_statement(committable, stage))
-        return CommitOutcome.COMMITTED
-
     def _drop(self, committables: Iterable[MySQLCommittable]) -> None:
         """Best effort: a stage that stays has a ledger row, and `list_lingering` drops it."""
         errors = server.driver().MySQLError
         for committable in committables:
-            stage = server.quoted(committable.database, committable.name.stage_table)
             try:
-                server.execute(
-                    self._connected(ANSWER_TIMEOUT_S), f"DROP TABLE IF EXISTS {stage}"
+                stage.drop(
+                    self._connected(ANSWER_TIMEOUT_S), committable.database, committable.name
                 )
             except errors as error:
-                _log.info("%s: stage %s stays for now: %s", self._name, stage, error)
+                _log.info("%s: stage %s stays for now: %s", self._name, committable.handle, error)
                 if server.is_away(error):
                     self.close()
                     return
@@ -223,22 +192,14 @@ class MySQLCommitter:
             if name.owner == self._owner
         ]
         ended = ledger.ended(connection, database, self._owner)
-        over = []
-        for (comment,) in server.rows(
-            connection,
-            "SELECT table_comment FROM information_schema.tables "
-            "WHERE table_schema = %s AND LEFT(table_name, %s) = %s",
-            (database, len(stage_prefix(self._owner)), stage_prefix(self._owner)),
-        ):
-            name = parse(str(comment))
-            if name is None or name.owner != self._owner:
-                continue
-            stage = MySQLCommittable(str(name), "stage", database)
-            (over if name.branch in ended else found).append(stage)
+        over: list[MySQLCommittable] = []
+        for name in stage.names(connection, database, self._owner):
+            committable = MySQLCommittable(str(name), "stage", database)
+            (over if name.branch in ended else found).append(committable)
         self._drop(over)
         return [Lingering(c, c.name.generation) for c in found]
 
-    def _prepared(self, connection: Any) -> list[Any]:
+    def _prepared(self, connection: Any) -> list[TransactionName]:
         try:
             listed = server.rows(connection, "XA RECOVER")
         except server.driver().MySQLError as error:
@@ -267,7 +228,7 @@ class MySQLCommitter:
             _log.info("%s: old ledger rows stay for now: %s", self._name, error)
             self.close()
 
-    def _asked(self, ask: Callable[[], T]) -> T | None:
+    def _asked(self, ask: Callable[[], T | None]) -> T | None:
         """Return what `ask` returns; None when the server is away, or does not let us ask now."""
         try:
             return ask()
@@ -292,22 +253,3 @@ class MySQLCommitter:
         if what != self._said:
             self._said = what
             _log.warning("%s: %s; trying again", self._name, what)
-
-
-def _move_statement(committable: MySQLCommittable, stage: str) -> str:
-    """Return the INSERT that moves a stage's rows, in the order in which they were staged."""
-    into = server.quoted(committable.database, committable.table)
-    columns = [server.quoted(name) for name in committable.columns]
-    statement = (
-        f"INSERT INTO {into} ({', '.join(columns)}) "
-        f"SELECT {', '.join(f's.{name}' for name in columns)} FROM {stage} AS s"
-    )
-    if not committable.keys:
-        return statement
-    keys = {key.lower() for key in committable.keys}
-    changed = [server.quoted(name) for name in committable.columns if name.lower() not in keys]
-    # A row of keys alone has nothing to change.
-    changed = changed or [server.quoted(committable.keys[0])]
-    return f"{statement} ON DUPLICATE KEY UPDATE " + ", ".join(
-        f"{into}.{name} = s.{name}" for name in changed
-    )

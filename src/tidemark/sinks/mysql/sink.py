@@ -28,8 +28,8 @@ _MODES = ("xa", "staged", "upsert")
 class MySQLSink:
     """Write rows to a table of a MySQL or MariaDB database, exactly once.
 
-    url: ``mysql://user:password@host:port/database``, with characters such as ``@`` and ``/`` in the
-        password percent-encoded; options ``?ssl_ca=…&ssl_verify_identity=true``, ``ssl_cert``,
+    url: ``mysql://user:password@host:port/database``, with characters such as ``@`` and ``/`` in
+        the password percent-encoded; options ``?ssl_ca=…&ssl_verify_identity=true``, ``ssl_cert``,
         ``ssl_key``, ``ssl_verify_cert``, ``unix_socket``. The password is never shown or stored.
     table: an InnoDB table of that database.
     mode:
@@ -42,7 +42,7 @@ class MySQLSink:
         ``"upsert"``: as ``"staged"``, and a row replaces the one with the same `keys`. Of two rows
         with the same keys in one epoch either may win: give the sink one row a key and epoch.
     keys: upsert alone: the columns of the table's primary key or unique index.
-    create_table: make the table, when it is missing, with the DataFrame's columns.
+    create_table: whether a missing table is made, with the DataFrame's columns.
 
     Spark types become: boolean TINYINT(1); integers of their size; float and double DOUBLE (NaN
     becomes NULL, as MySQL has none, and an infinite number is refused); decimal DECIMAL; string
@@ -62,7 +62,7 @@ class MySQLSink:
     table: str
     mode: Literal["xa", "staged", "upsert"] = "xa"
     keys: Sequence[str] = ()
-    create_table: bool = True
+    create_table: bool = False
 
     def __post_init__(self) -> None:
         table = self.table

@@ -15,7 +15,7 @@ from tidemark.contracts.sink import WriterContext
 from tidemark.model import failpoints
 from tidemark.model.errors import PreCommitError, WriteRefusedError
 from tidemark.sinks.mysql import connection as server
-from tidemark.sinks.mysql import ledger
+from tidemark.sinks.mysql import ledger, stage
 from tidemark.sinks.mysql.committable import MySQLCommittable
 from tidemark.sinks.mysql.connection import Address
 from tidemark.sinks.mysql.loading import Loader
@@ -99,13 +99,10 @@ class MySQLWriter:
         if not (prepared or self._left):
             return
         with contextlib.suppress(Exception):
-            connection = server.connect(
-                self._address, timeout_s=_ABORT_TIMEOUT_S, lock_timeout_s=1
-            )
+            connection = server.connect(self._address, timeout_s=_ABORT_TIMEOUT_S, lock_timeout_s=1)
             with contextlib.closing(connection):
                 if self._staged:
-                    stage = server.quoted(self._address.database, self._name.stage_table)
-                    server.execute(connection, f"DROP TABLE IF EXISTS {stage}")
+                    stage.drop(connection, self._address.database, self._name)
                 else:
                     server.execute(connection, f"XA ROLLBACK {self._name.xid}")
 
@@ -127,15 +124,9 @@ class MySQLWriter:
             )
         into = table
         if self._staged:
-            into = server.quoted(database, self._name.stage_table)
-            names = ", ".join(map(server.quoted, columns))
-            # The target's own types: what the stage takes, the move cannot alter. No indexes, so
-            # that it loads quickly.
+            into = stage.sql_name(database, self._name)
             self._left = True
-            self._execute(
-                f"CREATE TABLE {into} ENGINE=InnoDB COMMENT='{self._name}' "
-                f"AS SELECT {names} FROM {table} WHERE FALSE"
-            )
+            stage.create(self._connection, database, self._name, self._table, columns)
         loader = Loader(
             self._connection,
             into,
