@@ -29,12 +29,14 @@ from tidemark.model.errors import (
     CheckpointError,
     CorruptRecordError,
     DamagedCheckpointError,
+    DecisionMissingError,
     RestoreError,
 )
 from tidemark.protocol.states import Seal
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|manifest)\.json")
 _TRIES = 3
+_NO_DECISION = "missing, though every sink has committed this epoch"
 RESTORING = "restoring.json"
 """Marks a directory into which a checkpoint is being restored (`runtime/restore.py`)."""
 
@@ -118,13 +120,15 @@ def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedC
             f"The newest complete checkpoint is that of epoch {other}; restore it under another "
             f"job name or storage with job.run(restore={path!r})"
         )
-        if other < epoch:
+        last = max(e for e in {epoch, *store.epochs()} if e == epoch or _committed(store, e))
+        if other < last:
             offer += (
-                f". Rows of epochs {other + 1} to {epoch}, which the sinks may hold already, are "
-                "then written again"
+                f". Rows of epochs {other + 1} to {last}, which the sinks hold already, are then "
+                "written again"
             )
     listed = "".join(f"\n  {line}" for line in shown)
-    return DamagedCheckpointError(
+    missing = any(_NO_DECISION in line for line in problems)
+    return (DecisionMissingError if missing else DamagedCheckpointError)(
         f"the checkpoint of epoch {epoch} in {store.uri} is damaged; nothing was written. Found:"
         f"{listed}\n{offer}. See docs/operations/damaged-checkpoint.md",
         problems=tuple(problems),
@@ -140,6 +144,10 @@ def newest_complete(store: CheckpointStore, up_to: int) -> int | None:
             if not found.problems and not found.void:
                 return epoch
     return None
+
+
+def _committed(store: CheckpointStore, epoch: int) -> bool:
+    return store.files.exists(f"epochs/{epoch}/committed.json")
 
 
 def _epochs(store: CheckpointStore) -> list[int]:
@@ -220,7 +228,10 @@ def _later(store: CheckpointStore, latest: int) -> list[str]:
     """Look at what was begun after the last decided epoch: it is run again, or taken back."""
     problems: list[str] = []
     for epoch in (e for e in _epochs(store) if e > latest):
-        for name in store.files.list(f"epochs/{epoch}"):
+        names = store.files.list(f"epochs/{epoch}")
+        if "committed.json" in names:
+            problems.append(f"{store.spark_files.uri}/commits/{epoch}: {_NO_DECISION}")
+        for name in names:
             if match := _RECORD.fullmatch(name):
                 _open(store.files, match[1] or match[3], f"epochs/{epoch}/{name}", problems)
     for epoch in range(latest + 1, store.latest_plan() + 1):

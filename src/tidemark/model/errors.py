@@ -68,7 +68,7 @@ class RestoreError(UserError):
     of either was changed."""
 
 
-class DecisionMissingError(CheckpointError):
+class DecisionMissingError(DamagedCheckpointError):
     """An epoch was committed to its sinks, but Spark's commit log no longer holds its entry."""
 
 

@@ -1,0 +1,179 @@
+"""How: one real stateful job of four epochs, whose directory every test compares before and after
+(but for those that kill it first); restores of it into new jobs, whose SQLite tables are read. A
+job that is to be killed runs in a process of its own (`restore_app.py`)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tidemark as tm
+from tests.spark.restore_app import add_clicks, counting_job, counts
+from tidemark.model.errors import RestoreError
+from tidemark.runtime import restore
+
+EPOCHS = 4
+
+
+def contents(directory: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in directory.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """The folder of a finished job ``first``; epochs 0 to 3 counted to 10, 20, 30 and 40."""
+    folder = tmp_path_factory.mktemp("restore")
+    for part in range(EPOCHS):
+        add_clicks(folder, part * 30)
+    counting_job(folder, "first").run()
+    assert counts(folder, "first") == [10, 20, 30, 40]
+    add_clicks(folder, EPOCHS * 30)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def untouched(first: Path) -> Iterator[None]:
+    before = contents(first / "store/first")
+    yield
+    assert contents(first / "store/first") == before
+
+
+def identity(folder: Path, job: str) -> dict[str, object]:
+    body: dict[str, object] = json.loads((folder / f"store/{job}/job.json").read_bytes())["body"]
+    return body
+
+
+def test_the_newest_checkpoint_goes_on_in_two_new_jobs(first: Path) -> None:
+    for name in ("one", "two"):
+        counting_job(first, name).run(restore=str(first / "store/first"))
+    assert counts(first, "one") == counts(first, "two") == [50]
+    ids = {str(identity(first, job)["job_id"]) for job in ("first", "one", "two")}
+    assert len(ids) == 3
+    assert identity(first, "one")["first_epoch"] == EPOCHS
+    assert sorted(p.name for p in (first / "store/one/spark/commits").glob("[0-9]*")) == ["3", "4"]
+    # The same command once more, as after a crash: the job goes on by itself.
+    counting_job(first, "one").run(restore=str(first / "store/first"))
+    assert counts(first, "one") == [50]
+
+
+def test_an_older_epoch_goes_on_from_there(first: Path) -> None:
+    counting_job(first, "older").run(restore=str(first / "store/first/epochs/1"))
+    assert counts(first, "older") == [30, 40, 50]
+    # A restored job's own checkpoints can be restored too, its first one among them.
+    counting_job(first, "again").run(restore=str(first / "store/older/epochs/1"))
+    assert counts(first, "again") == [30, 40, 50]
+
+
+def test_the_command_line_wins_over_the_program(
+    first: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIDEMARK_RESTORE", str(first / "store/first/epochs/2"))
+    counting_job(first, "environment").run(restore="/nowhere")
+    assert counts(first, "environment") == [40, 50]
+
+
+def test_what_cannot_be_restored_is_said(first: Path, tmp_path: Path) -> None:
+    def refused(name: str, path: Path) -> str:
+        with pytest.raises(RestoreError) as found:
+            counting_job(first, name).run(restore=str(path))
+        return str(found.value)
+
+    assert "holds no checkpoint of a Tidemark job" in refused("new", tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+    assert "holds those of epochs 0 to 3" in refused("new", first / "store/first/epochs/9")
+    assert not (first / "store/new").exists()
+    message = refused("first", first / "store/first/epochs/1")
+    assert "holds a job already" in message
+    assert "another name or storage" in message
+
+
+def test_another_program_is_refused_by_spark_in_clear_words(first: Path) -> None:
+    job = counting_job(first, "two-sources")
+    source = tm.FileSource(str(first / "in"), format="json", schema="id BIGINT", ending="latest")
+    job.sink(job.source(source, "in2"), tm.FileSink(str(first / "files")), "files")
+    with pytest.raises(Exception, match=r"\[1\] sources in the checkpoint .* \[2\] sources"):
+        job.run(restore=str(first / "store/first"))
+    job = tm.Job("no-state", tm.CheckpointConfig(storage=str(first / "store")))
+    job.sink(job.source(source, "in"), tm.FileSink(str(first / "files")), "files")
+    with pytest.raises(Exception, match=r"metadata: \[\(OperatorId: 0 -> OperatorName"):
+        job.run(restore=str(first / "store/first"))
+    # The right program then goes on in the directory that is restored already.
+    counting_job(first, "no-state").run(restore=str(first / "store/first"))
+    assert counts(first, "no-state") == [50]
+
+
+def test_a_running_checkpoint_that_is_deleted_meanwhile_is_said(
+    first: Path, tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    shutil.copytree(first / "store/first", tmp_path / "first")
+    deleted = tmp_path / "first/spark/state/0/0/1.delta"
+    monkeypatch.setattr(  # as the running job's maintenance would do, at that very moment
+        restore.failpoints, "reached", lambda name: name == "restore-begun" and deleted.unlink()
+    )
+    with pytest.raises(Exception, match="has deleted this checkpoint meanwhile"):
+        restore.restore(spark, str(tmp_path / "first"), f"file://{tmp_path}/new", "new")
+    assert not (tmp_path / "new/job.json").exists()
+
+
+def run_app(folder: Path, name: str, *path: Path, failpoint: str) -> None:
+    """Run the program until it kills itself at `failpoint`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.spark.restore_app", str(folder), name, *map(str, path)],
+        env=os.environ | {"TIDEMARK_FAILPOINT": failpoint},
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    "failpoint",
+    [
+        "file-restored:6",
+        pytest.param("restore-begun", marks=pytest.mark.chaos),
+        pytest.param("restore-copied", marks=pytest.mark.chaos),
+        pytest.param("restored", marks=pytest.mark.chaos),
+    ],
+)
+def test_a_restore_that_is_killed_is_done_again(first: Path, failpoint: str) -> None:
+    name = failpoint.replace(":", "-")
+    path = first / "store/first/epochs/2"
+    run_app(first, name, path, failpoint=failpoint)
+    if failpoint != "restored":
+        assert not (first / f"store/{name}/job.json").exists()
+        with pytest.raises(RestoreError, match="was begun and has not ended"):
+            counting_job(first, name).run()
+    counting_job(first, name).run(restore=str(path))
+    assert counts(first, name) == [40, 50]
+    assert not (first / f"store/{name}/restoring.json").exists()
+
+
+def test_an_epoch_decided_but_not_recorded_is_committed_by_the_restore(tmp_path: Path) -> None:
+    for part in range(2):
+        add_clicks(tmp_path, part * 30)
+    run_app(tmp_path, "dead", failpoint="decided:2")
+    assert counts(tmp_path, "shared") == [10]
+    before = contents(tmp_path / "store/dead")
+    counting_job(tmp_path, "heir", "shared").run(restore=str(tmp_path / "store/dead"))
+    assert counts(tmp_path, "shared") == [10, 20]
+    assert contents(tmp_path / "store/dead") == before
+    # The first job may come back: it finds its epoch committed, and what is new is each one's own.
+    counting_job(tmp_path, "dead", "shared").run()
+    assert counts(tmp_path, "shared") == [10, 20]
