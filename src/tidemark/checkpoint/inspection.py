@@ -34,7 +34,7 @@ from tidemark.model.errors import (
 )
 from tidemark.protocol.states import Seal
 
-_RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|manifest)\.json")
+_RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|manifest|started)\.json")
 _TRIES = 3
 _NO_DECISION = "missing, though every sink has committed this epoch"
 RESTORING = "restoring.json"
