@@ -34,6 +34,7 @@ _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
+_SILENT_FILE_MANAGER = ".AbortableStreamBasedCheckpointFileManager"
 
 
 def spark_session(name: str, storage: object = "") -> SparkSession:
@@ -146,8 +147,16 @@ def prefer_renaming_file_manager(spark: SparkSession, uri: str) -> None:
     It saves some 50 ms an epoch on local disks and HDFS. Left alone if the user has set it, and on
     object stores, where a rename is a copy.
     """
-    if uri.split(":", 1)[0] in ("file", "hdfs") and spark.conf.get(_FILE_MANAGER, None) is None:
+    chosen = spark.conf.get(_FILE_MANAGER, None)
+    if uri.split(":", 1)[0] in ("file", "hdfs") and chosen is None:
         spark.conf.set(_FILE_MANAGER, _RENAMING_FILE_MANAGER)
+    if (chosen or "").endswith(_SILENT_FILE_MANAGER):
+        log.warning(
+            "%s is %s, which only logs a write that has failed: Spark can go on without a decision "
+            "that it believes to be stored, and the next start then stops with "
+            "DecisionMissingError; leave the setting out",
+            _FILE_MANAGER, chosen,
+        )  # fmt: skip
 
 
 def query_settings(config: CheckpointConfig, given: Container[str]) -> dict[str, str]:
