@@ -24,8 +24,7 @@ from tidemark.model.errors import CorruptRecordError, PreflightError
 from tidemark.runtime.session import require_storage
 
 _DEADLINES = {
-    # Hadoop's own values let one call try for minutes. These let a server be away for some ten
-    # seconds.
+    # Hadoop's own values let one call try for minutes.
     "fs.s3a.attempts.maximum": "2",
     "fs.s3a.retry.limit": "3",
     "fs.s3a.retry.interval": "500ms",
