@@ -36,9 +36,12 @@ format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format --exclude '*.md'
 
+# Tests mostly wait for a JVM or a broker, so two workers take half the time, on two cores as well.
+WORKERS ?= 2
+
 ## test: all tests that CI runs, on a real broker
 test: setup
-	$(BIN)/python -m pytest -m 'not chaos' $(ARGS)
+	$(BIN)/python -m pytest -m 'not chaos' -n $(WORKERS) --dist loadfile $(ARGS)
 
 ## chaos: the whole matrix of kills
 chaos: setup
