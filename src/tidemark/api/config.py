@@ -52,7 +52,8 @@ class CheckpointConfig:
         ``hdfs:``, ``s3a:``), a local path, or `EphemeralStorage` for tests. Each job has the
         directory ``<storage>/<job name>``. It may be left out here if `tidemark.toml` or the
         command line gives it.
-    savepoint_dir: where savepoints go that are asked for without a directory; a URI as above.
+    savepoint_dir: where savepoints go that are asked for without a directory; a URI as above. This
+        version takes no savepoints yet.
     interval: time between the starts of two epochs; 0 starts each epoch as soon as the one before
         ends. A bounded job does not wait for it.
     mode: ``"exactly-once"``; ``"at-least-once"``: sinks become visible before the decision, so a
@@ -60,7 +61,8 @@ class CheckpointConfig:
         processed, so a failure loses it.
     timeout: an epoch that is not decided so long after its start is aborted: its Spark jobs are
         cancelled, its transactions aborted, and it counts as failed.
-    min_pause: the least time between the end of one epoch and the start of the next.
+    min_pause: the least time between the end of one epoch, committed to every sink, and the start
+        of the next.
     max_concurrent_checkpoints: how many epochs may be stored but not yet committed; the epoch after
         them is processed, and waits before it is stored.
     tolerable_failed_checkpoints: how many epochs may fail one after another before the job fails; a
@@ -68,10 +70,10 @@ class CheckpointConfig:
     externalized_retention: whether a job's checkpoints stay when it is cancelled
         (``"RETAIN_ON_CANCELLATION"``) or are deleted (``"DELETE_ON_CANCELLATION"``). They always
         stay after a failure.
-    num_retained: how many complete checkpoints are kept, newest first. Spark's default, 100, rather
-        than Flink's 1: most of what they hold is shared between them, and when the newest is found
-        damaged there is an older one to go back to.
-    state_backend: ``"hashmap"`` or ``"rocksdb"``.
+    num_retained: how many complete checkpoints are kept, newest first; 1 is taken as 2, which a
+        restart needs. Spark's default, 100, rather than Flink's 1: most of what they hold is shared
+        between them, and when the newest is found damaged there is an older one to go back to.
+    state_backend: ``"hashmap"`` or ``"rocksdb"``; a job with state keeps the one it began with.
     changelog: rocksdb only: a checkpoint uploads the changes of its epoch, and the whole state only
         every `changelog_snapshot_interval` epochs.
     changelog_snapshot_interval: epochs between two uploads of the whole state when `changelog` is
