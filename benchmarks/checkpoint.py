@@ -89,7 +89,7 @@ def state_of(rows: DataFrame) -> DataFrame:
         rows.select("key", value.alias("value"))
         .groupBy("key")
         .agg(F.max("value").alias("value"), F.count("*").alias("updates"))
-        .select("key", "updates")
+        .select("key", "updates", F.length("value").alias("length"))  # else Spark would not keep it
     )
 
 
@@ -129,8 +129,7 @@ def measure(size_bytes: int, backend: str, epochs: int) -> Measured:
                 if found
                 else []
             )
-        if job._run is not None:
-            job._run.stop(10)
+        job.stop()
         running.join()
     counted = [c for c in reversed(done) if fills + WARM_UP <= c.id <= last]
     assert len(counted) == epochs, (
@@ -340,7 +339,7 @@ def tidemark_triggers(spark: SparkSession, epochs: int, found: Overhead) -> list
             spark_location=f"file://{location}",
             output_mode="append",
             trigger={"processingTime": "0 seconds"},
-            interval_s=0.0,
+            checkpoint=tm.CheckpointConfig(storage=location, interval=0),
         )
         durations = triggers(run.start(), epochs)
         run.wait(60)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -163,3 +165,34 @@ def test_another_backend_is_refused_and_the_changelog_may_be_switched(
     assert 0 < totals(last).checkpointed_size == on_disk(world, "switched", ".changelog") < 10_000
     out = spark.read.parquet(str(world / "out-switched"))
     assert out.where("id = 7").agg(F.max("total")).collect()[0][0] == 10
+
+
+def runs_with_two_intervals(world: Path) -> None:
+    """In a process of its own: the state's maintenance belongs to the JVM."""
+    for interval in (2, 50):
+        job = sums(
+            world,
+            f"every-{interval}",
+            state_backend="rocksdb",
+            changelog=True,
+            changelog_snapshot_interval=interval,
+        )
+        job.run()
+
+
+def test_the_whole_state_is_uploaded_at_the_snapshot_interval(world: Path) -> None:
+    """Spark's maintenance uploads the copies, every 60 s: here it is quick."""
+    run = (
+        "from tests.spark.test_state_backends import *; runs_with_two_intervals(Path(sys.argv[1]))"
+    )
+    quick = "--conf spark.sql.streaming.stateStore.maintenanceInterval=50ms pyspark-shell"
+    environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": quick}
+    subprocess.run(
+        [sys.executable, "-c", run, str(world)], env=environment, check=True, timeout=300
+    )
+    assert on_disk(world, "every-2", ".zip") > 0
+    assert on_disk(world, "every-50", ".zip") == 0
+    for name in ("every-2", "every-50"):
+        shown = sums(world, name).checkpoints().history
+        uploaded = sum(totals(c).checkpointed_size for c in shown)
+        assert uploaded == on_disk(world, name, ".changelog"), "the copies are no part of an epoch"

@@ -148,7 +148,8 @@ class Coordinator:
             raise
         self.restored_epoch = self.last_stored = self.last_committed = decided
         self._store.prune(decided, self._num_retained)
-        self.statistics.start(self.generation, decided)
+        origin = self.identity.restored_from if self.generation == 1 else None
+        self.statistics.start(self.generation, decided, str(origin["path"]) if origin else None)
         log.info(
             "job %s (%s): generation %d goes on after epoch %d",
             self._name, self.identity.job_id, self.generation, decided,

@@ -76,15 +76,16 @@ class StatisticsRecorder:
 
     # --- what happens to epochs; called on the epoch's path
 
-    def start(self, generation: int, restored_epoch: int) -> None:
-        """Note that the driver of `generation` goes on after `restored_epoch` (-1: starts anew)."""
+    def start(self, generation: int, restored_epoch: int, path: str | None = None) -> None:
+        """Note that the driver of `generation` goes on after `restored_epoch` (-1: starts anew),
+        of this job or of the checkpoint at `path`."""
         self._generation = generation
         if restored_epoch >= 0:
             self._restored = RestoredCheckpointStatistics(
                 id=restored_epoch,
                 restore_timestamp=round(time.time() * 1e3),
                 is_savepoint=False,
-                external_path=f"{self._store.uri}/epochs/{restored_epoch}",
+                external_path=path or f"{self._store.uri}/epochs/{restored_epoch}",
             )
         # A daemon: `close` waits for it, and a run that is never closed must not wait for ever.
         self._thread = threading.Thread(target=self._run, name="tidemark-statistics", daemon=True)

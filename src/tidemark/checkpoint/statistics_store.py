@@ -130,8 +130,11 @@ class StatisticsStore:
         restored: RestoredCheckpointStatistics | None,
         history: Sequence[CheckpointStatistics],
     ) -> CheckpointingStatistics:
-        """Sum up `history`, newest first, and mark those whose records are deleted by now."""
+        """Sum up `history`, newest first, and mark those that are deleted by now: their records, or
+        Spark's entries (where the Spark checkpoint location is the job's own)."""
         kept = {int(name) for name in self._files.list("epochs") if name.isdigit()}
+        decided = {int(name) for name in self._files.list("spark/commits") if name.isdigit()}
+        kept = kept & decided if decided else kept
         return checkpointing_statistics(
             counts,
             restored,

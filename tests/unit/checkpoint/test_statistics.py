@@ -14,6 +14,7 @@ import pytest
 from tests.unit.checkpoint.test_coordinator import World, until
 from tidemark.checkpoint import statistics_store
 from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.checkpoint.envelope import seal_envelope
 from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.checkpoint.statistics import EpochFigures, OperatorFigures
 from tidemark.checkpoint.statistics_store import StatisticsStore
@@ -227,10 +228,32 @@ def test_only_the_last_ones_are_kept(world: World, monkeypatch: pytest.MonkeyPat
 
 def test_a_checkpoint_whose_records_are_deleted_is_shown_as_discarded(world: World) -> None:
     driver = world.driver()
-    run(world, driver, 0, 1)
+    run(world, driver, 0, 1, 2)
     finished(world, driver)
     LocalFiles(world.directory).delete("epochs/0")
-    assert [c.discarded for c in stored(world).history] == [False, True]
+    LocalFiles(world.directory).delete("spark/commits/1")
+    assert [c.discarded for c in stored(world).history] == [False, True, True]
+
+
+def test_the_checkpoint_that_a_job_was_restored_from_is_shown(world: World) -> None:
+    path = "hdfs://namenode/checkpoints/clicks/epochs/5"
+    identity = {
+        "job_id": "b" * 32, "lineage_id": "c" * 32, "name": "job", "first_epoch": 6,
+        "created_at": 0.0, "restored_from": {"path": path, "job_id": "a" * 32, "epoch": 5},
+    }  # fmt: skip
+    (world.directory / "job.json").write_bytes(seal_envelope("job", identity))
+    world.decide(5)
+    driver = world.driver()
+    restored = driver.statistics.read().latest_restored
+    assert restored is not None
+    assert (restored.id, restored.external_path) == (5, path)
+    run(world, driver, 6)
+    finished(world, driver)
+    run(world, world.driver(), 7)
+    again = world.drivers[-1].statistics.read()
+    assert again.counts.restored == 2
+    assert again.latest_restored is not None
+    assert again.latest_restored.external_path == f"file://{world.directory}/epochs/6"
 
 
 def test_a_record_of_statistics_is_read_as_it_was_written() -> None:
