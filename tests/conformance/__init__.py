@@ -1,1 +1,1 @@
-"""One suite, every sink: `suite.py`; `test_<sink>.py` plugs a sink in."""
+"""Each sink under the suite of `tidemark.verify.conformance`; Kafka is in `integration/kafka`."""

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.dataset
 import pytest
 
-from tests.conformance.suite import SinkConformance, SinkUnderTest
 from tidemark.sinks.files import FileSink
+from tidemark.verify.conformance import ExpiryConformance, SinkConformance, SinkUnderTest
 
 
 @pytest.fixture(params=["parquet", "json", "csv"])
@@ -39,8 +39,9 @@ def under(request: pytest.FixtureRequest, tmp_path: Path) -> SinkUnderTest:
         visible=visible,
         writer_failpoint="pending-written",
         commit_failpoints=("file-renamed", "file-renamed:2", "file-renamed:3"),
+        drop=lambda file: (tmp_path / "target/_tidemark/pending" / file.handle).unlink(),
     )
 
 
-class TestFiles(SinkConformance):
+class TestFiles(SinkConformance, ExpiryConformance):
     pass

@@ -7,8 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tests.conformance.suite import SinkConformance, SinkUnderTest
 from tidemark.sinks.sqlite import SQLiteSink, database
+from tidemark.verify.conformance import (
+    ExpiryConformance,
+    RefusalConformance,
+    SinkConformance,
+    SinkUnderTest,
+)
 
 
 @pytest.fixture
@@ -32,8 +37,10 @@ def under(tmp_path: Path) -> SinkUnderTest:
         visible=visible,
         writer_failpoint="stage-written",
         commit_failpoints=("ledger-committed",),
+        drop=lambda file: (sink.staging_root / file.handle).unlink(),
+        refused=lambda: pa.record_batch({"other": [1]}),
     )
 
 
-class TestSQLite(SinkConformance):
+class TestSQLite(SinkConformance, ExpiryConformance, RefusalConformance):
     pass

@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pytest
 
-from tests.conformance.suite import JOB, UID, SinkConformance, SinkUnderTest
 from tests.integration.kafka import sink_kit as kit
 from tidemark.dev.kafka import LocalKafka
+from tidemark.verify.conformance import SinkConformance, SinkUnderTest
+from tidemark.verify.conformance.steps import JOB, UID
 
 PARTITIONS = 64
 

@@ -6,26 +6,20 @@ has one of its own. Nothing is simulated.
 
 from __future__ import annotations
 
-import os
-import pickle
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.conformance.suite import ipc
 from tests.integration.kafka import sink_kit as kit
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
 from tidemark.dev.kafka import LocalKafka
 from tidemark.sinks.kafka import KafkaSink
 from tidemark.sinks.kafka.committable import KafkaCommittable
+from tidemark.verify.conformance.steps import in_child, ipc
 
 Topic = Callable[..., str]
-REPO = Path(__file__).parents[3]
 DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}
 
 
@@ -33,17 +27,10 @@ def in_killed_child(
     sink: KafkaSink, context: WriterContext, rows: int, failpoint: str = ""
 ) -> list[KafkaCommittable]:
     """Write in a process that dies by SIGKILL, after the flush or at the failpoint."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.conformance.child", "write"],
-        input=pickle.dumps((sink, context, ipc(kit.numbers(range(rows))), True)),
-        capture_output=True,
-        cwd=REPO,
-        env={**os.environ, "TIDEMARK_FAILPOINT": failpoint},
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()
-    return [sink.load(data) for data in pickle.loads(done.stdout)] if done.stdout else []
+    data = ipc(kit.numbers(range(rows)))
+    status, dumped = in_child(sink, "write", context, data, die=True, failpoint=failpoint)
+    assert status == -signal.SIGKILL
+    return [sink.load(one) for one in dumped or ()]
 
 
 @pytest.fixture

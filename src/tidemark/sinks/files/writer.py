@@ -13,8 +13,8 @@ import pyarrow as pa
 from tidemark.contracts.sink import WriterContext
 from tidemark.model import failpoints
 from tidemark.sinks.files.formats import FORMATS, Encoder
-from tidemark.sinks.internal.local_paths import make_directory, sync_directory
-from tidemark.sinks.internal.staged_files import StagedFile, new_handle
+from tidemark.sinks.internal.local_paths import sync_directory
+from tidemark.sinks.internal.staged_files import StagedFile, create_staged, new_handle
 
 PENDING = "_tidemark/pending"
 """Below the sink's directory: on the same file system, so that the rename is atomic."""
@@ -27,18 +27,19 @@ class FileWriter:
         self._format = format_
         self._context = context
         self._handle = new_handle(context, format_)
-        self._pending = directory / PENDING / self._handle
+        self._root = directory / PENDING
+        self._pending = self._root / self._handle
         self._file: BinaryIO | None = None
         self._encoder: Encoder | None = None
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append one batch to the pending file."""
+        """Append one batch to the pending file. Raises WriteRefusedError, at the first batch, if
+        this machine does not share the directory with the driver."""
         if batch.num_rows == 0:
             return
         if self._encoder is None:
-            make_directory(self._pending.parent)
-            self._file = self._pending.open("xb")
+            self._file = create_staged(self._root, self._handle)
             self._encoder = FORMATS[self._format](self._file, batch.schema)
         self._encoder.write(batch)
         self._rows += batch.num_rows

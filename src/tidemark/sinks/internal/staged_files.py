@@ -8,25 +8,23 @@ exists only after the file's fsync: a torn file is lingering, never committed.
 
 from __future__ import annotations
 
-import binascii
 import hashlib
-import json
 import re
+import socket
 import uuid
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
+from tidemark.contracts.committables import dump_committable, load_committable
 from tidemark.contracts.sink import WriterContext
-from tidemark.model.errors import CorruptRecordError
+from tidemark.model.errors import CorruptRecordError, WriteRefusedError
+from tidemark.sinks.internal.local_paths import make_directory
 
 VERSION = 1
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _NAME = re.compile(r"g(\d+)-e(\d+)-p(\d+)-a(\d+)-([0-9a-f]{32})\.(\w+)")
-_FIELDS = {
-    "handle": str, "job_id": str, "sink_uid": str, "generation": int, "epoch": int,
-    "rows": int, "size_bytes": int,
-}  # fmt: skip
 UNKNOWN_ROWS = -1
 
 
@@ -66,6 +64,22 @@ def new_handle(context: WriterContext, extension: str) -> str:
     return f"{_token(context.job_id)}/{_token(context.sink_uid)}/{name}"
 
 
+def create_staged(root: Path, handle: str) -> BinaryIO:
+    """Create a new handle's file, for writing.
+
+    Raises WriteRefusedError where `root`, which the driver makes before it starts, is missing: what
+    is staged on a machine that the driver does not see could never be committed.
+    """
+    if not root.is_dir():
+        raise WriteRefusedError(
+            f"{root} was made by the driver and does not exist on {socket.gethostname()}; give the "
+            "sink a path on a file system that the driver and all executors share"
+        )
+    path = root / handle
+    make_directory(path.parent)
+    return path.open("xb")
+
+
 def list_staged(root: Path, job_id: str, sink_uid: str) -> Iterator[StagedFile]:
     """Yield every file that any attempt of this job and sink has staged, whole or torn."""
     directory = staging_directory(root, job_id, sink_uid)
@@ -84,29 +98,13 @@ def list_staged(root: Path, job_id: str, sink_uid: str) -> Iterator[StagedFile]:
 
 
 def dump(committable: StagedFile) -> bytes:
-    """Serialise as ``<version> <CRC-32 in hex> <JSON>``."""
-    body = json.dumps(asdict(committable), separators=(",", ":"), sort_keys=True).encode()
-    return b"%d %08x %s" % (VERSION, binascii.crc32(body), body)
+    """Serialise with a version and a checksum."""
+    return dump_committable(committable, VERSION)
 
 
 def load(data: bytes) -> StagedFile:
     """Read what `dump` wrote; raises CorruptRecordError."""
-    version, _, rest = bytes(data).partition(b" ")
-    checksum, _, body = rest.partition(b" ")
-    if version != b"%d" % VERSION:
-        raise CorruptRecordError(
-            f"committable of a staged file: version {version[:20]!r}, this Tidemark reads "
-            f"{VERSION}; it is damaged or from a newer Tidemark"
-        )
-    if checksum != b"%08x" % binascii.crc32(body):
-        raise CorruptRecordError(
-            f"committable of a staged file: checksum {checksum[:20]!r} does not match its "
-            f"{len(body)} bytes; the record is damaged"
-        )
-    fields = json.loads(body)
-    if {k: type(v) for k, v in fields.items()} != _FIELDS:
-        raise CorruptRecordError(f"committable of a staged file: unexpected fields {fields!r}")
-    committable = StagedFile(**fields)
+    committable = load_committable(StagedFile, data, VERSION)
     _parse(committable.handle)
     return committable
 

@@ -14,8 +14,8 @@ from tidemark.contracts.sink import WriterContext
 from tidemark.model import failpoints
 from tidemark.model.errors import WriteRefusedError
 from tidemark.sinks.internal.columns import datetimes_as_text
-from tidemark.sinks.internal.local_paths import make_directory, sync_directory
-from tidemark.sinks.internal.staged_files import StagedFile, new_handle
+from tidemark.sinks.internal.local_paths import sync_directory
+from tidemark.sinks.internal.staged_files import StagedFile, create_staged, new_handle
 from tidemark.sinks.sqlite import database
 
 
@@ -27,6 +27,7 @@ class SQLiteWriter:
         self._table = table
         self._context = context
         self._handle = new_handle(context, "arrow")
+        self._root = root
         self._staged = root / self._handle
         self._file: BinaryIO | None = None
         self._ipc: pa.RecordBatchFileWriter | None = None
@@ -35,15 +36,15 @@ class SQLiteWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append one batch to the staged file.
 
-        Raises WriteRefusedError, at the first batch, if the table exists without its columns.
+        Raises WriteRefusedError, at the first batch, if the table exists without its columns, or
+        this machine does not share the database's directory with the driver.
         """
         if batch.num_rows == 0:
             return
         batch = datetimes_as_text(batch)
         if self._ipc is None:
             self._check_table(batch.schema)
-            make_directory(self._staged.parent)
-            self._file = self._staged.open("xb")
+            self._file = create_staged(self._root, self._handle)
             self._ipc = pa.ipc.new_file(self._file, batch.schema)
         self._ipc.write_batch(batch)
         self._rows += batch.num_rows

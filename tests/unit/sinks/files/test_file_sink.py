@@ -17,7 +17,7 @@ import pyarrow.parquet
 import pytest
 
 from tidemark.contracts.sink import CommitOutcome, SinkContext, WriterContext
-from tidemark.model.errors import ConfigurationError, PreflightError
+from tidemark.model.errors import ConfigurationError, PreflightError, WriteRefusedError
 from tidemark.model.schema import Column
 from tidemark.sinks.files import FileSink
 from tidemark.sinks.files.formats import JsonEncoder, ParquetEncoder
@@ -180,6 +180,7 @@ def test_csv_tells_null_from_empty_and_quotes_by_rfc_4180(tmp_path: Path) -> Non
 
 def test_a_torn_pending_file_is_lost_not_published(tmp_path: Path) -> None:
     sink = FileSink(tmp_path)
+    sink.create_committer(DRIVER).preflight()
     writer = sink.create_writer(attempt())
     writer.write(pa.record_batch({"n": [1, 2]}))
     (committable,) = writer.prepare_commit()
@@ -192,6 +193,7 @@ def test_a_torn_pending_file_is_lost_not_published(tmp_path: Path) -> None:
 def test_a_missing_directory_is_retried_when_it_may_come_back(tmp_path: Path) -> None:
     # A file system that is unmounted: the answer must be neither LOST nor a guess.
     sink = FileSink(tmp_path / "mount")
+    sink.create_committer(DRIVER).preflight()
     writer = sink.create_writer(attempt())
     writer.write(pa.record_batch({"n": [1]}))
     committables = writer.prepare_commit()
@@ -200,6 +202,15 @@ def test_a_missing_directory_is_retried_when_it_may_come_back(tmp_path: Path) ->
     assert committer.commit(committables) == [CommitOutcome.RETRY]
     (tmp_path / "away").rename(tmp_path / "mount")
     assert committer.commit(committables) == [CommitOutcome.COMMITTED]
+
+
+def test_a_machine_that_does_not_share_the_directory_writes_nothing(tmp_path: Path) -> None:
+    # The driver's preflight ran elsewhere: to this machine the directory is an empty place.
+    sink = FileSink(tmp_path / "data")
+    (tmp_path / "data").mkdir()
+    with pytest.raises(WriteRefusedError, match="executors share"):
+        sink.create_writer(attempt()).write(pa.record_batch({"n": [1]}))
+    assert list((tmp_path / "data").iterdir()) == []
 
 
 @pytest.mark.parametrize("kind", ["a file", "below a file", "spark"])

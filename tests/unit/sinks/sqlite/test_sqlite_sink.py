@@ -19,7 +19,6 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.conformance.suite import DONE, REPO
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome, SinkContext, WriterContext
 from tidemark.model.errors import (
     CommitFailedError,
@@ -31,7 +30,9 @@ from tidemark.model.schema import Column
 from tidemark.sinks.internal.staged_files import StagedFile
 from tidemark.sinks.sqlite import SQLiteSink, database
 from tidemark.sinks.sqlite.committer import SQLiteCommitter
+from tidemark.verify.conformance.steps import DONE
 
+REPO = Path(__file__).parents[4]
 DRIVER = SinkContext("job", "job", "out", 1, 5.0)
 
 

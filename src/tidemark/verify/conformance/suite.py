@@ -1,118 +1,40 @@
-"""The conformance suite for two-phase-commit sinks: subclass `SinkConformance`, give one fixture.
+"""The tests: real writers and committers on the real system, without Spark.
 
-How: real writers and committers on the real system, without Spark. Rows are numbers, so that a
-reader's list shows loss and doubling at once. Where a process must die, it is a child process
-(`child.py`) that gets the pickled sink and is killed with SIGKILL; drivers are told apart by their
-generation.
+`SinkConformance` is for every sink; `further_suites.py` has what some sinks can be asked besides.
+Rows are numbers, so that a reader's list shows loss and doubling at once.
 """
 
 from __future__ import annotations
 
-import os
 import pickle
 import random
 import signal
-import subprocess
-import sys
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from tidemark.contracts.sink import (
-    AbortOutcome,
-    CommitOutcome,
-    Committer,
-    SinkContext,
-    TwoPhaseCommitSink,
-    WriterContext,
-)
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import CorruptRecordError
-
-JOB, UID = "c0ffee00c0ffee00", "orders-out"
-REPO = Path(__file__).parents[2]
-CHILD_DEADLINE_S = 60
-DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}
-
-
-@dataclass(frozen=True)
-class SinkUnderTest:
-    """One configured sink on a fresh target, and what only a test of it knows.
-
-    batch: makes a batch of one row per number, with the columns that the sink's writers get.
-    visible: every number that a reader of the target sees now, doubled ones twice.
-    writer_failpoint: reached at the end of `prepare_commit`.
-    commit_failpoints: every ``name[:nth]`` that a commit of three transactions passes.
-    """
-
-    sink: TwoPhaseCommitSink[Any]
-    batch: Callable[[Sequence[int]], pa.RecordBatch]
-    visible: Callable[[], list[int]]
-    writer_failpoint: str
-    commit_failpoints: tuple[str, ...]
-
-
-def driver(generation: int = 1, *, job: str = JOB, uid: str = UID) -> SinkContext:
-    return SinkContext(job, "orders", uid, generation, checkpoint_interval_s=5.0)
-
-
-def attempt(
-    generation: int = 1, epoch: int = 0, partition: int = 0, attempt: int = 0, *,
-    job: str = JOB, uid: str = UID,
-) -> WriterContext:  # fmt: skip
-    return WriterContext(job, uid, generation, epoch, partition, attempt, settled_epoch=epoch - 1)
-
-
-def write(
-    under: SinkUnderTest, context: WriterContext, numbers: Sequence[int]
-) -> tuple[Any, list[Any]]:
-    """Write the numbers as two batches and flush; return the writer and its committables."""
-    writer = under.sink.create_writer(context)
-    middle = len(numbers) // 2
-    writer.write(under.batch(numbers[:middle]))
-    writer.write(under.batch(numbers[middle:]))
-    return writer, list(writer.prepare_commit())
-
-
-def committer(under: SinkUnderTest, context: SinkContext) -> Committer[Any]:
-    made = under.sink.create_committer(context)
-    made.preflight()
-    return made
-
-
-def until_proved(call: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]) -> list[Any]:
-    """Call until no outcome is RETRY, as the coordinator does, and return the outcomes."""
-    for _ in range(200):
-        outcomes = list(call(items))
-        assert len(outcomes) == len(items)
-        if not any(outcome.name == "RETRY" for outcome in outcomes):
-            return outcomes
-    pytest.fail(f"still RETRY after 200 calls: {outcomes}")
-
-
-def in_child(under: SinkUnderTest, action: str, *payload: Any, failpoint: str = "") -> Any:
-    """Run `child.py` on the pickled sink; return its exit status and the objects that it wrote."""
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.conformance.child", action],
-        input=pickle.dumps((under.sink, *payload)),
-        capture_output=True,
-        cwd=REPO,
-        env={**os.environ, "TIDEMARK_FAILPOINT": failpoint},
-        timeout=CHILD_DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode in (0, -signal.SIGKILL), done.stderr.decode()
-    return done.returncode, pickle.loads(done.stdout) if done.stdout else None
+from tidemark.verify.conformance.steps import (
+    DONE,
+    SinkUnderTest,
+    attempt,
+    committer,
+    driver,
+    in_child,
+    ipc,
+    until_proved,
+    write,
+)
 
 
 class SinkConformance:
-    """Every test gets `under`, a `SinkUnderTest` whose target is empty."""
+    """The tests. A subclass gives the fixture `under`: a `SinkUnderTest` whose target is empty."""
 
     def test_prepared_rows_are_invisible_until_the_commit(self, under: SinkUnderTest) -> None:
+        """Pre-commit shows nothing; the commit shows all, and leaves nothing lingering."""
         driver_side = committer(under, driver())
         _, committables = write(under, attempt(), range(10))
         assert len(committables) == 1
@@ -123,8 +45,11 @@ class SinkConformance:
         driver_side.close()
 
     def test_prepared_rows_survive_kill_9_of_their_process(self, under: SinkUnderTest) -> None:
+        """What `prepare_commit` returned can be committed by another process."""
         driver_side = committer(under, driver())
-        status, dumped = in_child(under, "write", attempt(), ipc(under.batch(range(1000))), True)
+        status, dumped = in_child(
+            under.sink, "write", attempt(), ipc(under.batch(range(1000))), die=True
+        )
         assert status == -signal.SIGKILL
         assert under.visible() == []
         committables = [under.sink.load(data) for data in dumped]
@@ -132,6 +57,7 @@ class SinkConformance:
         assert sorted(under.visible()) == list(range(1000))
 
     def test_a_repeated_commit_is_proved_and_adds_nothing(self, under: SinkUnderTest) -> None:
+        """After a lost reply, and by a successor: ALREADY_COMMITTED, and each row once."""
         first = committer(under, driver(1))
         _, committables = write(under, attempt(), range(10))
         assert until_proved(first.commit, committables) == [CommitOutcome.COMMITTED]
@@ -144,6 +70,7 @@ class SinkConformance:
         assert sorted(under.visible()) == list(range(10))
 
     def test_a_repeated_abort_stays_aborted(self, under: SinkUnderTest) -> None:
+        """An abort may be asked for again."""
         driver_side = committer(under, driver())
         _, committables = write(under, attempt(), range(10))
         for _ in range(2):
@@ -153,6 +80,7 @@ class SinkConformance:
         assert list(driver_side.list_lingering()) == []
 
     def test_a_commit_after_an_abort_is_lost(self, under: SinkUnderTest) -> None:
+        """A late commit must fail, and say that the rows are lost."""
         old, new = committer(under, driver(1)), under.sink.create_committer(driver(2))
         _, committables = write(under, attempt(), range(10))
         assert until_proved(new.abort, committables) == [AbortOutcome.ABORTED]
@@ -160,6 +88,7 @@ class SinkConformance:
         assert under.visible() == []
 
     def test_an_abort_after_a_commit_says_so(self, under: SinkUnderTest) -> None:
+        """A late abort must change nothing, and find the commit."""
         old, new = committer(under, driver(1)), under.sink.create_committer(driver(2))
         _, committables = write(under, attempt(), range(10))
         assert until_proved(old.commit, committables) == [CommitOutcome.COMMITTED]
@@ -167,6 +96,7 @@ class SinkConformance:
         assert sorted(under.visible()) == list(range(10))
 
     def test_outcomes_come_one_per_committable_in_order(self, under: SinkUnderTest) -> None:
+        """One call gets a committed, an aborted and an open transaction."""
         driver_side = committer(under, driver())
         parts = [
             write(under, attempt(partition=p), range(10 * p, 10 * p + 10))[1][0] for p in range(3)
@@ -183,6 +113,7 @@ class SinkConformance:
         assert list(driver_side.abort([])) == []
 
     def test_of_two_attempts_only_the_given_one_becomes_visible(self, under: SinkUnderTest) -> None:
+        """The other one is found lingering, and can be aborted."""
         driver_side = committer(under, driver())
         _, loser = write(under, attempt(attempt=0), range(10))
         _, winner = write(under, attempt(attempt=1), range(10))
@@ -197,6 +128,7 @@ class SinkConformance:
         assert sorted(under.visible()) == list(range(10))
 
     def test_an_attempt_that_gives_up_leaves_nothing_visible(self, under: SinkUnderTest) -> None:
+        """`abort` in the middle, before the first row, and after `prepare_commit`."""
         driver_side = committer(under, driver())
         begun = under.sink.create_writer(attempt(attempt=1))
         begun.write(under.batch(range(5)))
@@ -210,6 +142,8 @@ class SinkConformance:
         assert under.visible() == []
 
     def test_a_writer_of_an_old_generation_is_shut_out(self, under: SinkUnderTest) -> None:
+        """It writes on after its successor has aborted what it had: that lingers, apart from the
+        successor's own."""
         old, new = committer(under, driver(1)), under.sink.create_committer(driver(2))
         _, before = write(under, attempt(generation=1, epoch=7), range(10))
         left = list(new.list_lingering())
@@ -226,6 +160,7 @@ class SinkConformance:
         assert sorted(under.visible()) == list(range(10))
 
     def test_an_epoch_without_rows_has_no_committables(self, under: SinkUnderTest) -> None:
+        """No row, or empty batches only: no transaction."""
         driver_side = committer(under, driver())
         untouched = under.sink.create_writer(attempt())
         assert list(untouched.prepare_commit()) == []
@@ -237,6 +172,8 @@ class SinkConformance:
         assert under.visible() == []
 
     def test_a_recovery_lists_exactly_what_lingers(self, under: SinkUnderTest) -> None:
+        """Whatever is open of this job and sink, its writer dead or alive, and nothing that has
+        ended."""
         driver_side = committer(under, driver(1))
         _, committed = write(under, attempt(epoch=1), range(10))
         until_proved(driver_side.commit, committed)  # before epoch 2 says that it is settled
@@ -246,7 +183,7 @@ class SinkConformance:
         write(under, attempt(epoch=2, job="deadbeef"), range(40, 50))
         until_proved(driver_side.abort, aborted)
         status, _ = in_child(
-            under, "write", attempt(epoch=3), ipc(under.batch(range(50, 60))), True,
+            under.sink, "write", attempt(epoch=3), ipc(under.batch(range(50, 60))), die=True,
             failpoint=under.writer_failpoint,
         )  # fmt: skip
         assert status == -signal.SIGKILL
@@ -264,6 +201,8 @@ class SinkConformance:
     def test_committables_survive_dump_and_load_and_nothing_else_does(
         self, under: SinkUnderTest
     ) -> None:
+        """Each bit flipped, each tail cut off: found, by CorruptRecordError."""
+        committer(under, driver()).close()
         _, (committable,) = write(under, attempt(), range(10))
         data = under.sink.dump(committable)
         assert under.sink.load(data) == committable
@@ -281,8 +220,9 @@ class SinkConformance:
     def test_a_commit_killed_at_each_failpoint_is_ended_by_the_next(
         self, under: SinkUnderTest
     ) -> None:
+        """The next driver commits what is left, and proves the rest."""
         expected: list[int] = []
-        for epoch, failpoint in enumerate(under.commit_failpoints):
+        for epoch, failpoint in enumerate(under.commit_failpoints or ("",)):
             committer(under, driver(epoch + 1)).close()
             numbers = range(30 * epoch, 30 * epoch + 30)
             parts = [
@@ -290,7 +230,10 @@ class SinkConformance:
                 for p in range(3)
             ]
             dumped = [under.sink.dump(part) for part in parts]
-            status, _ = in_child(under, "commit", driver(epoch + 1), dumped, failpoint=failpoint)
+            status, _ = in_child(
+                under.sink, "commit", driver(epoch + 1), dumped,
+                die=not failpoint, failpoint=failpoint,
+            )  # fmt: skip
             assert status == -signal.SIGKILL, f"{failpoint} was never reached"
             successor = committer(under, driver(epoch + 2))
             outcomes = until_proved(successor.commit, parts)
@@ -304,8 +247,8 @@ class SinkConformance:
     def test_of_a_commit_and_an_abort_at_once_exactly_one_succeeds(
         self, under: SinkUnderTest
     ) -> None:
-        # Two drivers that disagree: the protocol's seals prevent it, and the sink must still not
-        # answer both with success.
+        """Two drivers that disagree. The protocol's seals prevent it, and the sink must still not
+        answer both with success."""
         old, new = committer(under, driver(1)), under.sink.create_committer(driver(2))
         shuffle = random.Random(7)
         expected: list[int] = []
@@ -316,7 +259,11 @@ class SinkConformance:
             start = threading.Barrier(2)
 
             def end(
-                how: str, call: Any, start=start, outcomes=outcomes, items=committables
+                how: str,
+                call: Any,
+                start: threading.Barrier = start,
+                outcomes: dict[str, Any] = outcomes,
+                items: Sequence[Any] = committables,
             ) -> None:
                 start.wait()
                 outcomes[how] = until_proved(call, items)[0]
@@ -337,14 +284,7 @@ class SinkConformance:
         assert sorted(under.visible()) == expected
 
     def test_sink_is_picklable_and_says_what_it_is(self, under: SinkUnderTest) -> None:
+        """It travels to the executors, and `explain` prints its one line."""
         assert pickle.loads(pickle.dumps(under.sink)) == under.sink
         assert under.sink.describe()
         assert "\n" not in under.sink.describe()
-
-
-def ipc(batch: pa.RecordBatch) -> bytes:
-    """One batch as an Arrow stream, for a child process."""
-    out = pa.BufferOutputStream()
-    with pa.ipc.new_stream(out, batch.schema) as stream:
-        stream.write_batch(batch)
-    return out.getvalue().to_pybytes()

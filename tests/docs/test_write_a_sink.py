@@ -1,0 +1,70 @@
+"""docs/write-a-sink.md, run as it stands: its sink against a real service, under the whole suite.
+
+The page's Python blocks are taken out of it: all but the last are the module `hold_sink`, the last
+is the reader's test file, which runs here. The service is a process of its own in each test.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs" / "write-a-sink.md"
+*MODULE, TEST = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+# Importable here and, by sys.path, in the suite's child processes.
+directory = tempfile.TemporaryDirectory(prefix="tm-")
+Path(directory.name, "hold_sink.py").write_text("\n\n".join(MODULE))
+sys.path.append(directory.name)
+
+
+class Service:
+    """The order service on a port and a database that stay the same when it is restarted."""
+
+    def __init__(self, directory: Path) -> None:
+        self._database = directory / "orders.db"
+        self._port = 0
+        self.restart()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._port}"
+
+    def restart(self) -> None:
+        program = Path(__file__).with_name("hold_service.py")
+        self._process = subprocess.Popen(
+            [sys.executable, str(program), str(self._port), str(self._database)],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self._port = int(self._process.stdout.readline())
+
+    def kill(self) -> None:
+        self._process.send_signal(signal.SIGKILL)
+        self._process.wait()
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Iterator[Service]:
+    running = Service(tmp_path)
+    yield running
+    running.kill()
+
+
+def test_the_sink_is_as_short_as_the_page_says() -> None:
+    lines = [line for block in MODULE for line in block.splitlines()]
+    code = [line for line in lines if line.strip() and not re.match("import |from ", line)]
+    assert len(code) < 60
+
+
+exec(compile(TEST, str(PAGE), "exec"))  # defines `under` and `TestHoldSink`
