@@ -36,7 +36,7 @@ from rich.table import Table
 import tidemark as tm
 from benchmarks.process_tree import cpu_s
 from tidemark.dev.kafka import LocalKafka
-from tidemark.runtime.session import spark_session
+from tidemark.runtime.session import require_format, spark_session
 
 EPOCHS_AT_MOST = 40
 PARTITIONS = 4
@@ -204,6 +204,7 @@ def main() -> None:
         for created in admin.create_topics([NewTopic(t, PARTITIONS, 1) for t in topics]).values():
             created.result()
         spark = spark_session("benchmark")
+        require_format(spark, "kafka")
         spark.conf.set("spark.sql.streaming.numRecentProgressUpdates", "10000")
         for epoch in sizes:
             rows = min(arguments.rows, epoch * EPOCHS_AT_MOST)

@@ -41,6 +41,7 @@ from tidemark.model.durations import seconds
 from tidemark.model.errors import ConfigurationError, UserError
 from tidemark.model.schema import Column
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
+from tidemark.runtime.jvm_shutdown import stop_before_jvm
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.restore import restore as restore_checkpoint
 from tidemark.runtime.session import (
@@ -108,7 +109,7 @@ class Job:
                 f"source {uid!r}: replayable= is for plain DataFrames; "
                 f"{type(source).__name__} knows it itself"
             )
-        spark = spark_session(declared.name, declared.checkpoint.storage)
+        spark = spark_session(declared.name)
         reader = source.reader()
         require_format(spark, reader.format)
         stream = spark.readStream.format(reader.format).options(**reader.options)
@@ -198,7 +199,7 @@ class Job:
             raise ConfigurationError(
                 f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
             )
-        spark = spark_session(declared.name, declared.checkpoint.storage)
+        spark = spark_session(declared.name)
         if path := os.environ.get(RESTORE_VARIABLE) or restore:
             restore_checkpoint(spark, path, self._directory, declared.name)
         supervisor = self._supervisor = Supervisor(
@@ -209,7 +210,11 @@ class Job:
             bounded=declared.bounded,
             directory=self._directory,
         )
-        with _StopSignals(lambda: supervisor.stop(program_ends=True)):
+
+        def stop() -> None:
+            supervisor.stop(program_ends=True)
+
+        with _StopSignals(stop), stop_before_jvm(spark, stop):
             supervisor.run()
 
     def stop(self) -> None:
@@ -308,7 +313,7 @@ def write_stream(
     the end of the program, what was decided is committed and the rest aborted.
     """
     location = storage_uri(checkpoint_location, "write_stream: checkpoint_location")
-    spark = spark_session(query_name, location)
+    spark = spark_session(query_name)
     trigger = dict(trigger or {"processingTime": "0 seconds"})
     run = StreamRun(
         spark,

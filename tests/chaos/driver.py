@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,10 +41,35 @@ def wait_until(
     return value
 
 
+def marked(mark: str) -> list[psutil.Process]:
+    """Return every living process whose environment has this mark."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.environ().get(MARK) == mark:
+                found.append(process)
+    return found
+
+
+def kill_marked(mark: str) -> None:
+    """End every process with this mark by SIGKILL; return when all are gone."""
+    while living := marked(mark):
+        for process in living:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        time.sleep(0.02)
+
+
+def spark_submit(*arguments: str) -> list[str]:
+    """Return a `launcher`: the spark-submit beside this Python, as in a user's environment."""
+    return [str(Path(sys.executable).with_name("spark-submit")), *arguments]
+
+
 class Driver:
     """One run of one program, from `start` to its death.
 
-    `failpoint` is what TIDEMARK_FAILPOINT is set to. What the program says goes to `log`.
+    `failpoint` is what TIDEMARK_FAILPOINT is set to. What the program says goes to `log`. With
+    spark-submit as `launcher` the driver's own process is the JVM, and Python is its child.
     """
 
     def __init__(
@@ -54,6 +79,7 @@ class Driver:
         log: Path,
         failpoint: str | None = None,
         environment: Mapping[str, str] | None = None,
+        launcher: Sequence[str] = (sys.executable,),
     ) -> None:
         self.log = log
         self.failpoint = failpoint
@@ -76,7 +102,7 @@ class Driver:
             variables["TIDEMARK_FAILPOINT"] = failpoint
         with log.open("wb") as out:
             self._process = subprocess.Popen(
-                [sys.executable, str(program), json.dumps(options)],
+                [*launcher, str(program), json.dumps(options)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
@@ -99,12 +125,7 @@ class Driver:
 
     def tree(self) -> list[psutil.Process]:
         """Return every living process of this run."""
-        found = []
-        for process in psutil.process_iter():
-            with contextlib.suppress(psutil.Error, OSError):
-                if process.environ().get(MARK) == self._mark:
-                    found.append(process)
-        return found
+        return marked(self._mark)
 
     def jvm(self) -> psutil.Process:
         """Return the Spark JVM."""
@@ -120,11 +141,7 @@ class Driver:
         """End every process with SIGKILL, as a machine that dies; return when all are gone."""
         if self.returncode is None:  # at once for the driver and its JVM; finding the rest is slow
             os.killpg(self.pid, signal.SIGKILL)
-        while living := self.tree():
-            for process in living:
-                with contextlib.suppress(psutil.NoSuchProcess):
-                    process.kill()
-            time.sleep(0.02)
+        kill_marked(self._mark)
         self._process.wait()
         shutil.rmtree(self._scratch, ignore_errors=True)
 
@@ -166,15 +183,18 @@ class Driver:
         if code != -signal.SIGKILL:
             raise AssertionError(f"{self}: exit code {code} instead of SIGKILL\n{self.tail()}")
 
-    def stop(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30.0) -> float:
-        """Ask it to end, and return the seconds it took; AssertionError unless it ends with 0."""
+    def stop(
+        self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30.0, code: int = 0
+    ) -> float:
+        """Ask it to end, and return the seconds it took; AssertionError unless it ends with `code`
+        (a JVM that a signal ends: 128 and the signal)."""
         begun = time.monotonic()
         self.send(number)
-        code = self.wait(timeout_s)
+        found = self.wait(timeout_s)
         took_s = time.monotonic() - begun
         self.kill_tree()
-        if code != 0:
-            raise AssertionError(f"{self}: exit code {code} after {number.name}\n{self.tail()}")
+        if found != code:
+            raise AssertionError(f"{self}: exit code {found} after {number.name}\n{self.tail()}")
         return took_s
 
     # --- its words

@@ -7,6 +7,7 @@ context manager: whatever happens, nothing of it is left running.
 from __future__ import annotations
 
 import itertools
+import sys
 import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,6 +26,7 @@ class Scenario:
 
     program: str
     job: str
+    launcher: Sequence[str] = (sys.executable,)
 
     def __init__(self, directory: Path, options: Mapping[str, Any], send: Any, rate: float) -> None:
         self.directory = directory
@@ -54,9 +56,9 @@ class Scenario:
     def start(self, failpoint: str | None = None, **options: Any) -> Driver:
         """Start a driver; `options` add to the app's own."""
         log = self.directory / f"driver-{next(self._numbers):02}.log"
-        driver = Driver(
-            HERE / self.program, {**self.options, **options}, log, failpoint, self.environment
-        )
+        everything = {**self.options, **options}
+        program = HERE / self.program
+        driver = Driver(program, everything, log, failpoint, self.environment, self.launcher)
         self.drivers.append(driver)
         return driver
 
@@ -100,6 +102,12 @@ class Scenario:
                 f"{error}: {self.visible()} of {self.expected()}\n{driver.tail()}"
             ) from None
 
+    def require_settled(self) -> None:
+        """Assert that what the last driver decided is committed, and that nothing else is open."""
+        for epoch in self.epochs_in("spark/commits") & self.epochs_in("epochs"):
+            record = self.job_directory / "epochs" / str(epoch) / "committed.json"
+            assert record.exists(), f"epoch {epoch} is decided and not committed"
+
     def finish(self, driver: Driver, timeout_s: float = 120.0) -> None:
         """Drain, stop `driver` as an operator does, and judge everything."""
         self.drain(driver, timeout_s)
@@ -128,7 +136,9 @@ class Scenario:
         raise NotImplementedError
 
 
-class _KafkaScenario(Scenario):
+class KafkaScenario(Scenario):
+    """What the apps that read and write Kafka share."""
+
     def __init__(
         self,
         directory: Path,
@@ -164,12 +174,16 @@ class _KafkaScenario(Scenario):
         super().__exit__(*args)
         self.reader.close()
 
+    def require_settled(self) -> None:
+        super().require_settled()
+        assert self.open_transactions() == []
+
     def open_transactions(self) -> list[str]:
         """Return the job's transactions that have not ended."""
         return workload.open_transactions(self.servers, self.prefix)
 
 
-class PassthroughScenario(_KafkaScenario):
+class PassthroughScenario(KafkaScenario):
     """Kafka to Kafka: every row once, a key's rows in order."""
 
     program = "app_passthrough.py"
@@ -186,7 +200,7 @@ class PassthroughScenario(_KafkaScenario):
         return checker.check_log(self.output, self.feeder.rows, final, list(self.reader.rows))
 
 
-class WindowsScenario(_KafkaScenario):
+class WindowsScenario(KafkaScenario):
     """Kafka to counts in Kafka and SQLite, and the rows in SQLite."""
 
     program = "app_windows.py"

@@ -7,20 +7,12 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tidemark.model.errors import MissingDependencyError
 from tidemark.runtime.session import spark_session
-from tidemark.runtime.storage_jars import s3a_jars
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    # With the S3 connector, if it can be had: a session that exists can't be given jars.
-    storage = "s3a://any"
-    try:
-        s3a_jars()
-    except MissingDependencyError:
-        storage = ""
-    yield spark_session("tests", storage)
+    yield spark_session("tests")
 
 
 @pytest.fixture

@@ -97,6 +97,7 @@ class Coordinator:
         self._uncommitted: deque[EpochProgress] = deque()
         self._current: EpochProgress | None = None
         self._pause_until = 0.0
+        self._retried_s = -math.inf
         self._ended = False
         self._draining = False
         self._turned_away = threading.Event()
@@ -253,6 +254,7 @@ class Coordinator:
         self.last_stored = epoch
         if retried:
             self._abort_failed_attempts(epoch)
+            self._retried_s = time.monotonic()
         progress.stored_s = time.monotonic()
         with self._changed:
             self._uncommitted.append(progress)
@@ -465,9 +467,9 @@ class Coordinator:
 
         Commits what is decided, aborts the rest and every open transaction of this driver, so that
         no reader waits for one. `quiesce_s`: how long cancelled tasks may still write; an epoch cut
-        off in the middle is swept again after it. `reason`: why an epoch under way has failed, for
-        the statistics, unless this coordinator knows it. Raises the failure of the run, if there
-        was one.
+        off in the middle, or with other attempts than those that won, is swept again after it.
+        `reason`: why an epoch under way has failed, for the statistics, unless this coordinator
+        knows it. Raises the failure of the run, if there was one.
         """
         with self._changed:
             self._ended = True
@@ -483,8 +485,9 @@ class Coordinator:
             if self.failure is None:
                 _run(procedures.settle_own(self.generation, self._store, commits))
                 commits.abort_all_lingering(self.generation + 1)
-                if self._current is not None and quiesce_s:
-                    time.sleep(quiesce_s)
+                since = time.monotonic() if self._current is not None else self._retried_s
+                if (wait_s := since + quiesce_s - time.monotonic()) > 0:
+                    time.sleep(wait_s)
                     commits.abort_all_lingering(self.generation + 1)
             else:
                 self._abort_unstored(commits, quiesce_s)

@@ -36,6 +36,4 @@ def _local(uri: str) -> Path | None:
 
 def _open(uri: str) -> CheckpointFiles:
     local = _local(uri)
-    return (
-        LocalFiles(local) if local is not None else open_files(spark_session("tidemark", uri), uri)
-    )
+    return LocalFiles(local) if local is not None else open_files(spark_session("tidemark"), uri)

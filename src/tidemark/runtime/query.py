@@ -32,7 +32,7 @@ from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import find_uids, is_stateful
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, task_reports
-from tidemark.runtime.session import prefer_renaming_file_manager
+from tidemark.runtime.session import is_local, prefer_renaming_file_manager
 from tidemark.runtime.state_backend import PROVIDER, check_backend, session_settings
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,9 @@ class StreamRun:
             on_committed=self._write_manifest,
         )
         self.query: StreamingQuery | None = None
-        self._speculative = spark.sparkContext.getConf().get("spark.speculation") == "true"
+        # Where executors die, a stage may run again, and its tasks' attempts count from 0 again; a
+        # speculative attempt's loser is told to nobody. In local mode there is neither.
+        self._hidden_attempts = not is_local(spark.sparkContext.master)
         self._settled = threading.Event()
         self._stopping = False
         self._error: BaseException | None = None
@@ -199,7 +201,7 @@ class StreamRun:
             tasks = task_reports(frame.mapInArrow(task, RESULT_SCHEMA).collect())
         try:
             coordinator.store_epoch(
-                epoch, tasks, retried=self._speculative or any(task.attempt for task in tasks)
+                epoch, tasks, retried=self._hidden_attempts or any(task.attempt for task in tasks)
             )
         except BaseException as error:
             coordinator.fail(error)

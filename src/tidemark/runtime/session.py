@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import sys
-from collections.abc import Container
+from collections.abc import Callable, Container, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from pyspark import SparkConf
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 from pyspark.version import __version__ as spark_version
 
 from tidemark.api.config import CheckpointConfig
 from tidemark.model import failpoints
-from tidemark.model.errors import (
-    MissingDependencyError,
-    PreflightError,
-    TidemarkError,
-    UserError,
-)
+from tidemark.model.errors import MissingDependencyError, PreflightError, UserError
 from tidemark.runtime import jars, storage_jars
 
 log = logging.getLogger(__name__)
 
+DEFAULT_MASTER = "local[*]"
+"""What Spark takes when nobody says anything."""
+
 LOCAL_MASTER = "local[*,4]"
-"""All cores; a task that fails is tried four times, as on a cluster (plain local[*] never does)."""
+"""What is taken instead: all cores too, and a task that fails is tried four times, as on a cluster;
+with plain ``local[*]`` its query fails."""
 
 _KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
@@ -37,14 +38,11 @@ _RENAMING_FILE_MANAGER = (
 _SILENT_FILE_MANAGER = ".AbortableStreamBasedCheckpointFileManager"
 
 
-def spark_session(name: str, storage: object = "") -> SparkSession:
-    """Return the active session, or make one: local unless spark-submit says otherwise.
-
-    `storage` is where checkpoints lie: a session that is made gets the jars that its scheme needs.
-    """
+def spark_session(name: str) -> SparkSession:
+    """Return the active session, or make one: local unless spark-submit says otherwise."""
     spark = SparkSession.getActiveSession()
     if spark is None:
-        spark = _make_session(name, str(storage))
+        spark = _make_session(name)
     if not hasattr(spark, "_jsparkSession"):
         raise UserError(
             "this is a Spark Connect session; Tidemark runs in the driver: start Spark without "
@@ -56,62 +54,52 @@ def spark_session(name: str, storage: object = "") -> SparkSession:
     return spark
 
 
-def _make_session(name: str, storage: str) -> SparkSession:
-    jars.find_java()
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+def _make_session(name: str) -> SparkSession:
+    # Spark's stream thread overflows a small stack when a query is stopped. Only a JVM that is
+    # started here can be given a larger one; under spark-submit it runs already.
+    stack = SparkConf(loadDefaults=False).set("spark.driver.extraJavaOptions", "-Xss16m")
+    if SparkContext._jvm is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        jars.find_java()
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    SparkContext._ensure_initialized(conf=stack)
+    # Only now does a SparkConf hold what spark-submit and spark-defaults.conf say.
     conf = SparkConf()
+    master = conf.get("spark.master", DEFAULT_MASTER)
     defaults = {
         "spark.app.name": name,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
         "spark.python.authenticate.socketTimeout": "60s",
         "spark.python.unix.domain.socket.enabled": "true",  # cheaper than TCP to the workers
-        # Spark's stream thread overflows a small stack when a query is stopped.
-        "spark.driver.extraJavaOptions": "-Xss16m",
         "spark.sql.streaming.stopTimeout": "20s",
     }
-    if not conf.contains("spark.master"):
-        defaults["spark.master"] = LOCAL_MASTER
+    if master == DEFAULT_MASTER:
+        conf.set("spark.master", LOCAL_MASTER)
+    if is_local(master):
+        # On a cluster these are the cluster's: its Python has a path of its own.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         defaults["spark.driver.host"] = "127.0.0.1"
         defaults["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
+        defaults["spark.ui.enabled"] = "false"
+        defaults["spark.ui.showConsoleProgress"] = "false"
     for key, value in defaults.items():
         conf.setIfMissing(key, value)
-    if not conf.contains("spark.jars") and not conf.contains("spark.jars.packages"):
-        found = _kafka_jars()
-        if storage.startswith("s3a:"):
-            found += [str(path) for path in storage_jars.s3a_jars()]
-        if found:
-            conf.set("spark.jars", ",".join(found))
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
-    if "spark.log.level" not in dict(conf.getAll()):
+    if not conf.contains("spark.log.level"):
         spark.sparkContext.setLogLevel("ERROR")
     return spark
 
 
-def _kafka_jars() -> list[str]:
-    """Return the connector's jars if the Kafka extra is installed; they can't be added later."""
-    if importlib.util.find_spec("confluent_kafka") is None:
-        return []
-    try:
-        return [str(path) for path in jars.spark_kafka_jars(spark_version)]
-    except TidemarkError as error:
-        log.warning("Spark's Kafka connector is not available: %s", error)
-        return []
+def is_local(master: str) -> bool:
+    """Return whether tasks run in the driver's JVM, where no task is lost without its driver."""
+    return master == "local" or master.startswith("local[")
 
 
 def require_format(spark: SparkSession, format_: str) -> None:
     """Make sure that the session can read `format_`; raises MissingDependencyError if not."""
     if format_ == "kafka":
-        try:
-            spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(
-                _KAFKA_SOURCE_CLASS
-            )
-        except Exception as error:
-            raise MissingDependencyError(
-                "this Spark session has no Kafka connector; install tidemark[kafka] and let "
-                "Tidemark make the session, or start Spark with --packages "
-                f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
-            ) from error
+        connector = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
+        # With the version: spark-submit's PySpark is a zip file, into which jars.py does not look.
+        fetch = partial(jars.spark_kafka_jars, spark_version)
+        _require_class(spark, _KAFKA_SOURCE_CLASS, connector, fetch)
     elif format_ == "tidemark-datagen":
         from tidemark.runtime import datagen
 
@@ -128,17 +116,32 @@ def require_storage(spark: SparkSession, uri: str) -> None:
             f"s3a:{uri.split(':', 1)[1]}"
         )
     if scheme == "s3a":
-        try:
-            spark._jvm.java.lang.Thread.currentThread().getContextClassLoader().loadClass(
-                _S3A_CLASS
-            )
-        except Exception as error:
-            version = storage_jars.hadoop_version()
-            raise MissingDependencyError(
-                f"checkpoint storage {uri}: this Spark session has no S3 connector; let Tidemark "
-                "make the session (none may be active when the job is declared), or start Spark "
-                f"with --packages org.apache.hadoop:hadoop-aws:{version}"
-            ) from error
+        connector = f"org.apache.hadoop:hadoop-aws:{storage_jars.hadoop_version()}"
+        _require_class(spark, _S3A_CLASS, connector, storage_jars.s3a_jars)
+
+
+def _require_class(
+    spark: SparkSession, name: str, artifact: str, fetch: Callable[[], Sequence[Path]]
+) -> None:
+    """Add jars to a running Spark if it lacks a class: to the driver's class loader, and by Spark's
+    own distribution to the executors'. `spark.jars` would do the same, but only for a JVM that is
+    still to start, and under spark-submit it runs."""
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(name)
+        return
+    except Py4JError:
+        log.debug("this Spark session lacks %s", artifact)
+    try:
+        for path in map(str, fetch()):
+            loader.addURL(spark._jvm.java.io.File(path).toURI().toURL())
+            spark.sparkContext._jsc.addJar(path)
+        loader.loadClass(name)
+    except (MissingDependencyError, Py4JError) as error:
+        raise MissingDependencyError(
+            f"this Spark session lacks {artifact}, and it could not be added ({error}); start the "
+            f"program with: spark-submit --packages {artifact} app.py"
+        ) from error
 
 
 def prefer_renaming_file_manager(spark: SparkSession, uri: str) -> None:

@@ -17,7 +17,7 @@ import pytest
 from confluent_kafka import Producer
 
 from tidemark.dev.kafka import LocalKafka
-from tidemark.runtime.session import spark_session
+from tidemark.runtime.session import require_format, spark_session
 from tidemark.sources.kafka import KafkaSource
 
 NOW_MS = int(time.time()) * 1000
@@ -38,6 +38,7 @@ def filled(kafka: LocalKafka, topic: Callable[..., str]) -> str:
 def read(tmp_path: Path, source: KafkaSource) -> list[str]:
     reader = source.reader()
     spark = spark_session("test-kafka-source")
+    require_format(spark, "kafka")
     found: list[str] = []
     query = (
         spark.readStream.format(reader.format).options(**reader.options).load()

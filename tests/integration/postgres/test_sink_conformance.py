@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.suite import SinkConformance, SinkUnderTest, driver
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
+from tidemark.verify.conformance import SinkConformance, SinkUnderTest
+from tidemark.verify.conformance.steps import driver
 
 
 @pytest.fixture(params=kit.MODES)

@@ -1,0 +1,96 @@
+"""Kafka to Kafka behind a shuffle, and counts to SQLite, with a sink that hangs when it is told to.
+
+An attempt that finds the file `armed` in the directory `trouble` takes it away, so that no other
+attempt finds it, writes down who it is, and hangs: flushed, with its transaction open.
+"""
+
+import json
+import logging
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyspark import TaskContext
+from pyspark.sql import functions as F
+
+import tidemark as tm
+
+options = json.loads(sys.argv[1])
+TROUBLE = options["trouble"]
+logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+logging.getLogger("kafka").setLevel(logging.WARNING)
+logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+class HangingWriter:
+    """A KafkaWriter, but for the end of `prepare_commit`."""
+
+    def __init__(self, writer, epoch):
+        self.write, self.abort = writer.write, writer.abort
+        self._writer, self._epoch = writer, epoch
+
+    def prepare_commit(self):
+        import os
+
+        committables = self._writer.prepare_commit()
+        taken = Path(TROUBLE, "taken")
+        if committables:
+            try:
+                Path(TROUBLE, "armed").rename(taken)
+            except FileNotFoundError:
+                return committables
+            task = TaskContext.get()
+            who = {
+                "pid": os.getpid(),
+                "task": task.taskAttemptId(),
+                "stage": task.stageId(),
+                "index": task.partitionId(),
+                "epoch": self._epoch,
+                "transaction": committables[0].transactional_id,
+                "code": tm.__file__,
+            }
+            taken.write_text(json.dumps(who))
+            taken.rename(taken.with_suffix(".json"))
+            time.sleep(600)
+        return committables
+
+
+@dataclass(frozen=True)
+class HangingSink(tm.KafkaSink):
+    def create_writer(self, context):
+        return HangingWriter(super().create_writer(context), context.epoch)
+
+
+job = tm.Job(
+    "cluster",
+    checkpoint=tm.CheckpointConfig(storage=options["storage"], interval=options["interval"]),
+)
+source = tm.KafkaSource(options["servers"], topics=[options["input"]], starting_offsets="earliest")
+rows = job.source(source, uid="input").selectExpr(
+    "CAST(key AS STRING) AS key",
+    "CAST(value AS STRING) AS value",
+    "timestamp_millis(CAST(split_part(CAST(value AS STRING), ',', 2) AS BIGINT)) AS time",
+)
+counts = (
+    rows.withWatermark("time", "2 seconds").groupBy(F.window("time", "10 seconds"), "key").count()
+)
+job.uid(counts, "per-window")
+job.sink(
+    rows.select("key", "value").repartition(2, "key"),
+    HangingSink(
+        options["servers"],
+        topic=options["output"],
+        transactional_id_prefix=options["prefix"],
+        transaction_timeout=options["transaction_timeout"],
+    ),
+    uid="rows-to-kafka",
+)
+job.sink(
+    counts.selectExpr("key", "concat(unix_millis(window.start), ',', count) AS value"),
+    tm.SQLiteSink(options["database"], table="windows"),
+    uid="windows-to-sqlite",
+)
+
+if __name__ == "__main__":
+    job.run()
