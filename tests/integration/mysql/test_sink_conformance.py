@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from tests.conformance.suite import SinkConformance, SinkUnderTest, driver
 from tests.servers.mariadb import MariaDBServer
 from tidemark.sinks.mysql import MySQLSink
+from tidemark.verify.conformance import SinkConformance, SinkUnderTest
+from tidemark.verify.conformance.steps import driver
 
 
 @pytest.fixture(params=["xa", "staged", "upsert"])
