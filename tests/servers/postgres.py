@@ -117,11 +117,16 @@ class PostgresServer:
 
     def kill(self) -> None:
         """Kill -9 the server: the postmaster and all of its processes."""
-        for process in self._processes():
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGSTOP)  # it forks no more while they are counted
+        processes = self._processes()
+        for process in processes:
             with contextlib.suppress(psutil.NoSuchProcess):
-                process.send_signal(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
+                process.kill()
+        self._process.wait()
+        while any(map(_lives, processes)):  # the shared memory is held until the last is gone
+            time.sleep(0.01)
 
     def restart(self, **settings: str) -> None:
         """Kill -9 it and start it again; it recovers before this returns."""
@@ -176,3 +181,10 @@ class PostgresServer:
             shutil.copytree(installed, self._root / "install", symlinks=True)
             return self._root / "install/bin"
         return installed / "bin"
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False

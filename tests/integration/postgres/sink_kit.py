@@ -31,6 +31,7 @@ def fresh_schema(server: PostgresServer) -> Iterator[str]:
         with server.connect() as connection:
             for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
                 connection.execute(f"ROLLBACK PREPARED '{gid}'")
+            connection.execute("SET lock_timeout = '10s'")  # a writer that was left open
             connection.execute(f"DROP SCHEMA {schema} CASCADE")
 
 
@@ -64,11 +65,15 @@ def numbers(values: Sequence[int], text: str = "row") -> pa.RecordBatch:
 
 
 def write(sink: PostgresSink, context: WriterContext, *batches: pa.RecordBatch) -> list[Any]:
-    """Write and flush; return the committables."""
+    """Write and flush; return the committables. Gives up after an error, as a task does."""
     writer = sink.create_writer(context)
-    for batch in batches:
-        writer.write(batch)
-    return list(writer.prepare_commit())
+    try:
+        for batch in batches:
+            writer.write(batch)
+        return list(writer.prepare_commit())
+    except BaseException:
+        writer.abort()
+        raise
 
 
 def visible(server: PostgresServer, schema: str) -> list[int]:

@@ -9,6 +9,7 @@ of its types; `tests/unit/sinks/postgres/test_copy_format.py` has the bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -112,7 +113,7 @@ def _numerics(values: pa.Array) -> Any:
     precision, scale = values.type.precision, values.type.scale
     pad = -scale % 4
     whole, fraction = -(-(precision - scale) // 4), (scale + pad) // 4
-    values = pc.fill_null(values, pa.scalar(0, pa.int32()).cast(values.type))
+    values = pc.fill_null(values, pa.scalar(Decimal(0), values.type))
     words = np.frombuffer(values.buffers()[1], "<i8")
     words = words[2 * values.offset : 2 * (values.offset + len(values))].reshape(-1, 2)
     if precision + pad <= 18:

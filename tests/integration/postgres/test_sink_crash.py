@@ -1,0 +1,140 @@
+"""The server is killed with -9, stopped or away in each phase; it recovers from its own log.
+
+How: one server of this module's own, so that it may die; what must survive is read afterwards.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.postgres import sink_kit as kit
+from tests.servers.postgres import PostgresServer
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome
+from tidemark.model.errors import AbortFailedError, PreCommitError, PreflightError
+from tidemark.sinks.postgres import committer as committers
+
+
+@pytest.fixture(scope="module")
+def mortal() -> Iterator[PostgresServer]:
+    # Nothing that was not flushed on purpose reaches the disk in time by chance.
+    with PostgresServer({"wal_writer_delay": "10s"}) as server:
+        yield server
+
+
+@pytest.fixture
+def schema(mortal: PostgresServer) -> Iterator[str]:
+    with kit.fresh_schema(mortal) as name:
+        mortal.execute(f"CREATE TABLE {name}.orders (id bigint PRIMARY KEY, text text)")
+        yield name
+
+
+@pytest.mark.parametrize("mode", kit.MODES)
+def test_a_server_killed_in_each_phase(mortal: PostgresServer, schema: str, mode: str) -> None:
+    sink = kit.sink_on(mortal, schema, mode)
+    committer = sink.create_committer(kit.driver())
+    committer.preflight()
+    mortal.execute(f"CREATE UNLOGGED TABLE {schema}.unlogged AS SELECT 1 AS id")
+    # A role without synchronous commits: what is flushed must be durable all the same.
+    mortal.execute("ALTER ROLE postgres SET synchronous_commit = off")
+
+    half = sink.create_writer(kit.attempt(partition=9))
+    half.write(kit.numbers(range(100, 200)))
+    kept = kit.write(sink, kit.attempt(), kit.numbers(range(5)))
+    dropped = kit.write(sink, kit.attempt(partition=1), kit.numbers(range(5, 9)))
+    mortal.kill()
+
+    with pytest.raises(PreCommitError):  # writing, and the server is away
+        half.prepare_commit()
+    half.abort()
+    begun = time.monotonic()
+    assert list(committer.commit(kept)) == [CommitOutcome.RETRY]
+    assert list(committer.abort(dropped)) == [AbortOutcome.RETRY]
+    with pytest.raises(AbortFailedError, match="Start the job again when the server answers"):
+        list(committer.list_lingering())
+    with pytest.raises(PreflightError, match="that the server runs"):
+        sink.create_committer(kit.driver()).preflight()
+    assert time.monotonic() - begun < 20
+
+    mortal.start()
+    # Why a stage table is a logged one: this is what becomes of the other kind.
+    assert mortal.execute(f"SELECT count(*) FROM {schema}.unlogged") == [(0,)]
+    left = {found.committable.handle for found in committer.list_lingering()}
+    assert left == {kept[0].handle, dropped[0].handle}
+    assert kit.visible(mortal, schema) == []
+    assert list(committer.abort(dropped)) == [AbortOutcome.ABORTED]
+    assert list(committer.commit(kept)) == [CommitOutcome.COMMITTED]
+
+    mortal.restart()
+    assert list(committer.commit([*kept, *dropped])) == [
+        # The connection was the old server's; now it is a new one.
+        CommitOutcome.RETRY,
+        CommitOutcome.RETRY,
+    ]
+    assert list(committer.commit([*kept, *dropped])) == [
+        CommitOutcome.ALREADY_COMMITTED,
+        CommitOutcome.LOST,
+    ]
+    assert list(committer.abort(dropped)) == [AbortOutcome.ABORTED]
+    assert kit.visible(mortal, schema) == list(range(5))
+    mortal.execute("ALTER ROLE postgres RESET synchronous_commit")
+    committer.close()
+
+
+@pytest.mark.parametrize("mode", ["prepared", "staged"])
+def test_a_server_that_does_not_answer_holds_nobody_up(
+    mortal: PostgresServer, schema: str, mode: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committers, "CALL_TIMEOUT_S", 1.0)
+    sink = kit.sink_on(mortal, schema, mode)
+    committer = sink.create_committer(kit.driver())
+    committer.preflight()
+    committables = kit.write(sink, kit.attempt(), kit.numbers(range(5)))
+    list(committer.list_lingering())  # its connection is open
+    mortal.pause()
+    try:
+        begun = time.monotonic()
+        assert list(committer.commit(committables)) == [CommitOutcome.RETRY]  # cut by its timer
+        assert list(committer.abort(committables)) == [AbortOutcome.RETRY]  # cannot connect
+        assert time.monotonic() - begun < 30
+    finally:
+        mortal.resume()
+    # The abort, and perhaps the commit, may have reached the server before the line was cut.
+    deadline = time.monotonic() + 30
+    while (outcome := committer.commit(committables)[0]) is CommitOutcome.RETRY:
+        assert time.monotonic() < deadline
+    assert outcome in (CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED)
+    assert kit.visible(mortal, schema) == list(range(5))
+    committer.close()
+
+
+def test_a_server_that_can_prepare_none_or_no_more(mortal: PostgresServer, schema: str) -> None:
+    prepared, staged = (kit.sink_on(mortal, schema, mode) for mode in ("prepared", "staged"))
+    try:
+        # A server cannot replay more of them than it may have: let it begin after the last one.
+        mortal.execute("CHECKPOINT")
+        mortal.restart(max_prepared_transactions="0")
+        with pytest.raises(PreflightError, match="max_prepared_transactions is 0") as caught:
+            prepared.create_committer(kit.driver()).preflight()
+        for remedy in ("ALTER SYSTEM SET max_prepared_transactions", 'mode="staged"'):
+            assert remedy in str(caught.value)
+        committer = staged.create_committer(kit.driver())
+        committer.preflight()
+        committables = kit.write(staged, kit.attempt(), kit.numbers(range(5)))
+        assert list(committer.commit(committables)) == [CommitOutcome.COMMITTED]
+        committer.close()
+
+        mortal.restart(max_prepared_transactions="1")
+        kit.write(prepared, kit.attempt(1), kit.numbers([10]))
+        with pytest.raises(PreCommitError, match=r"53200.*raise max_prepared_transactions"):
+            kit.write(prepared, kit.attempt(1, 1), kit.numbers([11]))
+        committer = prepared.create_committer(kit.driver())
+        assert len(list(committer.list_lingering())) == 1
+        committer.close()
+    finally:
+        with mortal.connect() as connection:
+            for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
+                connection.execute(f"ROLLBACK PREPARED '{gid}'")
+        mortal.restart(max_prepared_transactions="100")

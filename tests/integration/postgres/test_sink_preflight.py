@@ -1,0 +1,152 @@
+"""What stops a job at its start, and what the error says; and that no secret is in any text.
+
+How: a real server whose tables, roles and privileges are set up by hand.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import pickle
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.integration.postgres import sink_kit as kit
+from tests.servers.postgres import PostgresServer
+from tidemark.model.errors import PreCommitError, PreflightError
+from tidemark.model.schema import Column
+from tidemark.sinks.postgres import PostgresSink
+
+
+@pytest.fixture
+def schema(postgres: PostgresServer) -> Iterator[str]:
+    with kit.fresh_schema(postgres) as name:
+        yield name
+
+
+def refused(sink: PostgresSink, shape: tuple[Column, ...] = kit.SCHEMA) -> str:
+    committer = sink.create_committer(kit.driver(schema=shape))
+    with pytest.raises(PreflightError) as caught:
+        committer.preflight()
+    committer.close()
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("columns", "shape", "said"),
+    [
+        ("id bigint", {}, ["no column 'text' (it has id)", 'ADD COLUMN "text" text']),
+        (
+            "id int, text text", {},
+            ["column 'id' has type integer and the DataFrame's bigint", "bigint or numeric"],
+        ),
+        ("id bigint, text bigint", {}, ["type bigint and the DataFrame's string"]),
+        (
+            "id bigint, text text, at timestamp", {"at": "timestamp"},
+            ["timestamp without time zone", "goes into timestamp with time zone"],
+        ),
+        (
+            "id bigint, text text, tags bigint[]", {"tags": "array<string>"},
+            ["bigint[]", "text[] or varchar[]"],
+        ),
+        ("id bigint, text text, tags text", {"tags": "array<string>"}, ["text[] or varchar[]"]),
+        (
+            "id bigint, text text, who text NOT NULL", {},
+            ["column 'who' is NOT NULL without a default"],
+        ),
+        (
+            "id bigint, text text GENERATED ALWAYS AS ('x') STORED", {},
+            ["'text' is computed by the table"],
+        ),
+        ("id int, other text", {}, ["'id' has type integer", "; it has no column 'text'"]),
+    ],
+)  # fmt: skip
+def test_a_table_that_does_not_fit(
+    postgres: PostgresServer, schema: str, columns: str, shape: dict[str, str], said: list[str]
+) -> None:
+    postgres.execute(f"CREATE TABLE {schema}.orders ({columns})")
+    more = tuple(Column(name, type_) for name, type_ in shape.items())
+    error = refused(kit.sink_on(postgres, schema), (*kit.SCHEMA, *more))
+    for part in ["sink 'orders-out'", f'"{schema}"."orders"', *said]:
+        assert part in error
+
+
+def test_no_table_a_view_and_no_unique_index(postgres: PostgresServer, schema: str) -> None:
+    sink, upsert = kit.sink_on(postgres, schema), kit.sink_on(postgres, schema, "upsert")
+    assert "create_table=True" in refused(sink)
+    postgres.execute(f"CREATE VIEW {schema}.orders AS SELECT 1::bigint AS id, 'x'::text AS text")
+    assert "is no table" in refused(sink)
+    postgres.execute(f"DROP VIEW {schema}.orders")
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, text text)")
+    postgres.execute(f"CREATE UNIQUE INDEX ON {schema}.orders (id, text)")
+    postgres.execute(f"CREATE UNIQUE INDEX ON {schema}.orders (id) WHERE id > 0")
+    assert f'ALTER TABLE "{schema}"."orders" ADD UNIQUE ("id")' in refused(upsert)
+    postgres.execute(f'ALTER TABLE {schema}.orders ADD UNIQUE ("id")')
+    upsert.create_committer(kit.driver()).preflight()
+
+
+def test_privileges_that_are_missing_are_named(postgres: PostgresServer, schema: str) -> None:
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint UNIQUE, text text)")
+    postgres.execute("CREATE ROLE clerk LOGIN")
+    try:
+        postgres.execute(f"GRANT USAGE ON SCHEMA {schema} TO clerk")
+        url = postgres.url("clerk")
+        prepared, staged, upsert = (
+            kit.sink_on(postgres, schema, mode, url=url) for mode in kit.MODES
+        )
+        assert f'GRANT INSERT ON "{schema}"."orders" TO clerk' in refused(prepared)
+        postgres.execute(f"GRANT INSERT ON {schema}.orders TO clerk")
+        prepared.create_committer(kit.driver()).preflight()
+        assert f'GRANT CREATE ON SCHEMA "{schema}" TO clerk' in refused(staged)
+        postgres.execute(f"GRANT CREATE ON SCHEMA {schema} TO clerk")
+        assert "GRANT INSERT, SELECT, UPDATE" in refused(upsert)
+        # With no more than that, each way works from end to end.
+        for partition, sink in enumerate((prepared, staged)):
+            committer = sink.create_committer(kit.driver())
+            committer.preflight()
+            committables = kit.write(sink, kit.attempt(0, partition), kit.numbers([partition]))
+            assert [o.name for o in committer.commit(committables)] == ["COMMITTED"]
+            committer.close()
+        assert kit.visible(postgres, schema) == [0, 1]
+    finally:
+        postgres.execute("DROP OWNED BY clerk CASCADE")
+        postgres.execute("DROP ROLE clerk")
+
+
+def test_no_server_is_said_within_seconds(postgres: PostgresServer) -> None:
+    begun = time.monotonic()
+    error = refused(kit.sink_on(postgres, "s", url="postgresql://me:pw@127.0.0.1:1/db"))
+    assert time.monotonic() - begun < 20
+    assert "postgresql://me:***@127.0.0.1:1/db" in error
+    assert "Connection refused" in error
+
+
+def test_secrets_are_in_no_text(
+    postgres: PostgresServer, schema: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret = "s3cr3t/pass@word"
+    postgres.execute(f"CREATE TABLE {schema}.orders (id bigint, text text)")
+    url = (
+        f"postgresql://postgres:s3cr3t%2Fpass%40word@127.0.0.1:{postgres.port}/postgres"
+        "?sslpassword=hunter2"
+    )
+    sink = kit.sink_on(postgres, schema, url=url)
+    assert pickle.loads(pickle.dumps(sink)) == sink
+    committer = sink.create_committer(kit.driver())
+    committer.preflight()
+    (committable,) = kit.write(sink, kit.attempt(), kit.numbers([1]))
+    texts: list[Any] = [sink, sink.server, committer, sink.describe(), sink.dump(committable)]
+    bad: PostgresSink = dataclasses.replace(sink, url=url.replace("/postgres?", "/nowhere?"))
+    texts.append(refused(bad))
+    with pytest.raises(PreCommitError) as caught:
+        kit.write(bad, kit.attempt(), kit.numbers([1]))
+    texts += [caught.value, caplog.text]
+    committer.commit([committable])
+    committer.close()
+    for text in texts:
+        for hidden in (secret, "s3cr3t", "hunter2"):
+            assert hidden not in f"{text} {text!r}"

@@ -1,0 +1,90 @@
+"""The configuration and the names: no server."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tidemark as tm
+from tidemark.contracts.sink import WriterContext
+from tidemark.model.errors import ConfigurationError, CorruptRecordError
+from tidemark.model.guarantee import SinkWay
+from tidemark.model.schema import Column
+from tidemark.sinks.postgres import committable as committables
+from tidemark.sinks.postgres.committable import LONGEST_GID_BYTES, from_gid, gid
+
+URL = "postgresql://app:secret@db:5432/shop"
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"url": "host=db password=secret"}, "not a PostgreSQL URL"),
+        ({"url": "mysql://app:secret@db/shop"}, "not a PostgreSQL URL"),
+        ({"url": "postgresql://app:secret@[db/shop"}, "not a PostgreSQL URL"),
+        ({"url": 5}, "url is a int"),
+        ({"table": "a.b.c"}, "'schema.name'"),
+        ({"table": ""}, "'schema.name'"),
+        ({"table": "s._tidemark_ledger"}, "Tidemark's own"),
+        ({"mode": "magic"}, "'prepared' or 'staged' or 'upsert'"),
+        ({"mode": "upsert"}, "needs the key columns"),
+        ({"keys": ["id"]}, "no other mode"),
+        ({"mode": "upsert", "keys": ["id", "id"]}, "once each"),
+        ({"mode": "upsert", "keys": "id"}, "a list of column names"),
+    ],
+)
+def test_a_bad_value_is_refused_and_no_secret_is_shown(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said) as caught:
+        tm.PostgresSink(**{"url": URL, "table": "orders", **changes})
+    assert "secret" not in str(caught.value)
+
+
+def test_what_it_says_of_itself() -> None:
+    sink = tm.PostgresSink(URL, "sales.orders", "upsert", keys=["id"])
+    assert sink.describe() == "PostgreSQL table sales.orders in shop at db:5432 (upsert)"
+    assert "secret" not in repr(sink)
+    assert "app:***@db:5432/shop" in repr(sink)
+    assert sink.way is SinkWay.TWO_PHASE_COMMIT
+
+
+def test_the_expressions_and_what_no_column_holds() -> None:
+    sink = tm.PostgresSink(URL, "orders")
+    schema = tuple(
+        Column(f"c{i}", type_)
+        for i, type_ in enumerate(
+            ["string", "array<int>", "array<decimal(3,1)>", "array<array<int>>", "map<int,int>",
+             "struct<a:int>", "array<struct<a:int>>", "decimal(38,2)", "timestamp_ntz"]
+        )
+    )  # fmt: skip
+    expressions = sink.select_expressions(schema)
+    as_json = [i for i, text in enumerate(expressions) if text.startswith("to_json(")]
+    assert as_json == [3, 4, 5, 6]
+    with pytest.raises(ConfigurationError, match="interval"):
+        sink.select_expressions((Column("d", "interval day"),))
+    keyed = tm.PostgresSink(URL, "orders", "upsert", keys=["id"])
+    with pytest.raises(ConfigurationError, match=r"key 'id' is no column .*it has c0"):
+        keyed.select_expressions(schema[:1])
+
+
+def test_a_gid_names_its_attempt_and_fits() -> None:
+    long = WriterContext("j" * 128, "s" * 128, 10**9, 10**12, 10**6, 2**63, 0)
+    for context in (long, WriterContext("job", "out", 3, 7, 0, 1, 6)):
+        text = gid(context, 2**64 - 1)
+        assert len(text.encode()) <= LONGEST_GID_BYTES
+        found = from_gid(text, context.job_id, context.sink_uid)
+        assert found is not None
+        assert (found.handle, found.xid) == (text, 2**64 - 1)
+        assert (found.generation, found.epoch) == (context.generation, context.epoch)
+        assert from_gid(text, context.job_id, context.sink_uid[:-1]) is None
+        assert from_gid(text + ":x", context.job_id, context.sink_uid) is None
+    assert from_gid("somebody's own", "job", "out") is None
+
+
+def test_a_committable_that_means_nothing_is_refused() -> None:
+    whole = from_gid(gid(WriterContext("job", "out", 3, 7, 0, 1, 6), 5), "job", "out")
+    assert whole is not None
+    assert committables.load(committables.dump(whole)) == whole
+    neither = committables.PostgresCommittable("h", "job", "out", 1, 1, 1)
+    with pytest.raises(CorruptRecordError, match="not as it was written"):
+        committables.load(committables.dump(neither))
