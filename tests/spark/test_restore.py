@@ -18,8 +18,11 @@ from pyspark.sql import SparkSession
 
 import tidemark as tm
 from tests.spark.restore_app import add_clicks, counting_job, counts
-from tidemark.model.errors import RestoreError
+from tidemark.dev.hdfs import LocalHdfs
+from tidemark.dev.s3 import LocalS3
+from tidemark.model.errors import DamagedCheckpointError, RestoreError
 from tidemark.runtime import restore
+from tidemark.runtime.hadoop_files import open_files
 
 EPOCHS = 4
 
@@ -177,3 +180,20 @@ def test_an_epoch_decided_but_not_recorded_is_committed_by_the_restore(tmp_path:
     # The first job may come back: it finds its epoch committed, and what is new is each one's own.
     counting_job(tmp_path, "dead", "shared").run()
     assert counts(tmp_path, "shared") == [10, 20]
+
+
+def test_a_checkpoint_moves_between_file_systems(
+    first: Path, spark: SparkSession, hdfs: LocalHdfs, s3: LocalS3
+) -> None:
+    for key, value in s3.spark_settings().items():
+        spark.conf.set(key.removeprefix("spark.hadoop."), value)
+    on_hdfs, on_s3 = f"{hdfs.uri}/restored", f"s3a://{s3.bucket}/restored"
+    counting_job(first, "afar", storage=on_hdfs).run(restore=str(first / "store/first/epochs/1"))
+    assert counts(first, "afar") == [30, 40, 50]
+    counting_job(first, "farther", storage=on_s3).run(restore=f"{on_hdfs}/afar/epochs/3")
+    assert counts(first, "farther") == [50]
+    files = open_files(spark, f"{on_s3}/farther")
+    files.delete("spark/state/0/0/5.delta")
+    with pytest.raises(DamagedCheckpointError, match=r"0/0/5\.delta: missing") as found:
+        counting_job(first, "farther", storage=on_s3).run()
+    assert found.value.restore_path == f"{on_s3}/farther/epochs/3"
