@@ -239,8 +239,7 @@ def _copy(
                 for store in (source, target)
             ]
             systems = [at.getFileSystem(configuration) for at in paths]
-            size = systems[0].getFileStatus(paths[0]).getLen()
-            if systems[1].exists(paths[1]) and systems[1].getFileStatus(paths[1]).getLen() == size:
+            if _is_whole(target, name, int(systems[0].getFileStatus(paths[0]).getLen())):
                 return  # copied before the restore was cut off
             jvm.org.apache.hadoop.fs.FileUtil.copy(
                 systems[0], paths[0], systems[1], paths[1], False, True, configuration
@@ -257,6 +256,13 @@ def _copy(
             f"({reason}). If that job is running, it has deleted this checkpoint meanwhile: delete "
             f"{target.uri} and restore a newer one, or retain more (checkpoint.num_retained)"
         ) from error
+
+
+def _is_whole(target: CheckpointStore, name: str, size: int) -> bool:
+    try:
+        return target.spark_files.check(name) == size
+    except (FileNotFoundError, CorruptRecordError):
+        return False
 
 
 def _create(target: CheckpointStore, name: str, data: bytes) -> None:
