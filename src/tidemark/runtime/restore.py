@@ -65,6 +65,7 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
     target = _open(spark, directory)
     if target.files.exists("job.json"):
         _require_same(target, path, name)
+        target.files.delete(RESTORING)  # of a restore that was cut off at its last step
         return
     if not source.epochs():
         raise RestoreError(
