@@ -211,7 +211,7 @@ class Driver:
         """Return the epochs it has committed, from its log: rows, and ms from return to commit."""
         return {int(m[1]): (int(m[2]), int(m[3])) for m in _COMMITTED.finditer(self.text())}
 
-    def wait_for_epochs(self, count: int, timeout_s: float = 60.0) -> None:
+    def wait_for_epochs(self, count: int, timeout_s: float = 180.0) -> None:
         """Wait until it has itself committed `count` epochs with rows."""
 
         def enough() -> bool:
