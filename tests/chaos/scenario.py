@@ -17,6 +17,7 @@ from typing import Any
 from tests.chaos import checker, workload
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.history import Pair, window_counts
+from tests.servers.postgres import PostgresServer
 
 HERE = Path(__file__).resolve().parent
 
@@ -283,3 +284,55 @@ class EmbeddedScenario(Scenario):
             *checker.check_rows("Parquet counts", self.counts(), in_files),
             *checker.check_same({"SQLite counts": in_sqlite, "Parquet counts": in_files}),
         ]
+
+
+class PostgresScenario(Scenario):
+    """Files into PostgreSQL: the rows by both two-phase ways, their counts merged by key."""
+
+    program = "app_postgres.py"
+    job = "postgres"
+
+    def __init__(
+        self, directory: Path, server: PostgresServer, *, rate: float = 600.0, **options: Any
+    ) -> None:
+        self.server = server
+        incoming = directory / "incoming"
+        super().__init__(
+            directory,
+            {"input": str(incoming), "url": server.url(), **options},
+            workload.file_sender(incoming),
+            rate,
+        )
+
+    def counts(self) -> list[Pair]:
+        """Return the counts that the input makes."""
+        return window_counts(self.feeder.counted, workload.WINDOW_MS)
+
+    def expected(self) -> int:
+        return len(self.counts()) + 2 * len(self.feeder.rows)
+
+    def visible(self) -> int:
+        return sum(len(self._table(name)) for name in ("events", "staged", "windows"))
+
+    def check(self) -> list[checker.Anomaly]:
+        events, staged = self._table("events"), self._table("staged")
+        sent = [Pair(*row) for row in self.feeder.rows]
+        return [
+            *checker.check_rows("prepared events", sent, events),
+            *checker.check_rows("staged events", sent, staged),
+            *checker.check_same({"prepared events": events, "staged events": staged}),
+            *checker.check_rows("merged counts", self.counts(), self._table("windows")),
+        ]
+
+    def left_open(self) -> list[str]:
+        """Return the prepared transactions and stages that nobody has ended."""
+        found = self.server.execute(
+            "SELECT gid FROM pg_prepared_xacts UNION ALL "
+            "SELECT relname FROM pg_class WHERE starts_with(relname, '_tidemark_stage_')"
+        )
+        return [row[0] for row in found]
+
+    def _table(self, name: str) -> list[Pair]:
+        if self.server.execute(f"SELECT to_regclass('{name}')") == [(None,)]:
+            return []
+        return [Pair(*row) for row in self.server.execute(f"SELECT key, value FROM {name}")]

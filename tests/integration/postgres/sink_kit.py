@@ -13,6 +13,7 @@ from tests.servers.postgres import PostgresServer
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.schema import Column, Schema
 from tidemark.sinks.postgres import PostgresSink
+from tidemark.verify.conformance import ServerUnderTest, SinkUnderTest
 
 JOB, UID = "c0ffee00c0ffee00", "orders-out"
 SCHEMA: Schema = (Column("id", "bigint"), Column("text", "string"))
@@ -42,6 +43,37 @@ def sink_on(
     keys = ["id"] if mode == "upsert" else []
     settings = {"url": server.url(), "keys": keys, **how}
     return PostgresSink(table=f"{schema}.orders", mode=mode, **settings)  # type: ignore[arg-type]
+
+
+@contextlib.contextmanager
+def sink_under_test(server: PostgresServer, mode: str) -> Iterator[SinkUnderTest]:
+    """Make what the conformance suite wants, in a schema of its own."""
+    staged = mode != "prepared"
+    with fresh_schema(server) as schema:
+        key = "PRIMARY KEY" if mode == "upsert" else ""
+        server.execute(f"CREATE TABLE {schema}.orders (id bigint {key}, text text NOT NULL)")
+        sink = sink_on(server, schema, mode)
+        # As every job does at its start; some tests begin with a writer.
+        committer = sink.create_committer(driver())
+        committer.preflight()
+        committer.close()
+        yield SinkUnderTest(
+            sink=sink,
+            batch=numbers,
+            visible=lambda: visible(server, schema),
+            writer_failpoint="stage-written" if staged else "transaction-prepared",
+            commit_failpoints=("ledger-committed",)
+            if staged
+            else tuple(f"prepared-committed:{nth}" for nth in (1, 2, 3)),
+            # Neither has a time-out: this is an administrator at work.
+            drop=lambda dropped: server.execute(
+                f"DROP TABLE {schema}.{dropped.stage}"
+                if staged
+                else f"ROLLBACK PREPARED '{dropped.handle}'"
+            ),
+            refused=lambda: pa.record_batch({"id": [1], "text": pa.array([None], pa.string())}),
+            server=ServerUnderTest(kill=server.kill, restart=server.start),
+        )
 
 
 def driver(generation: int = 1, schema: Schema = SCHEMA) -> SinkContext:

@@ -15,6 +15,7 @@ from tests.servers.postgres import PostgresServer
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import AbortFailedError, PreCommitError, PreflightError
 from tidemark.sinks.postgres import committer as committers
+from tidemark.verify.conformance import ServerConformance, SinkUnderTest
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +30,15 @@ def schema(mortal: PostgresServer) -> Iterator[str]:
     with kit.fresh_schema(mortal) as name:
         mortal.execute(f"CREATE TABLE {name}.orders (id bigint PRIMARY KEY, text text)")
         yield name
+
+
+class TestServer(ServerConformance):
+    @pytest.fixture(params=kit.MODES)
+    def under(
+        self, request: pytest.FixtureRequest, mortal: PostgresServer
+    ) -> Iterator[SinkUnderTest]:
+        with kit.sink_under_test(mortal, request.param) as made:
+            yield made
 
 
 @pytest.mark.parametrize("mode", kit.MODES)
