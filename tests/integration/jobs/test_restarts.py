@@ -35,7 +35,7 @@ def test_decision_deleted_by_hand(kafka: LocalKafka, tmp_path: Path) -> None:
         driver = scenario.start()
         assert driver.wait(60) == 1
         assert "DecisionMissingError" in driver.text(), driver.tail()
-        assert f"commits/{newest} is missing" in driver.text()
+        assert f"commits/{newest}: missing" in driver.text()
         checker.require_none(scenario.check())
 
 
