@@ -35,7 +35,7 @@ from tidemark.model.errors import (
 from tidemark.protocol.states import Seal
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|manifest|started)\.json")
-_TRIES = 3
+_TRIES = 5
 _NO_DECISION = "missing, though every sink has committed this epoch"
 RESTORING = "restoring.json"
 """Marks a directory into which a checkpoint is being restored (`runtime/restore.py`)."""
@@ -160,20 +160,19 @@ def _epochs(store: CheckpointStore) -> list[int]:
 def _job_records(store: CheckpointStore) -> list[str]:
     """Look at job.json and the leases, against what the epochs' records say."""
     problems: list[str] = []
-    epochs = _epochs(store)
-    leases = store.generations()
+    newest = 0
+    for epoch in _epochs(store)[-3:]:  # one that could be undecided, the last decided, one before
+        for name in store.files.list(f"epochs/{epoch}"):
+            if (match := _RECORD.fullmatch(name)) and match[2]:
+                newest = max(newest, int(match[2]))
+    leases = store.generations()  # after them: a driver that claims the job now has made none yet
     if not store.files.exists("job.json"):
-        if epochs or leases:
+        if store.epochs() or leases:
             problems.append(f"{store.uri}/job.json: missing, though the job has other records")
     else:
         _open(store.files, "job", "job.json", problems)
     for generation in leases:
         _open(store.files, "lease", f"lease/{generation}.json", problems)
-    newest = 0
-    for epoch in epochs[-3:]:  # one that could be undecided, the last decided, one before it
-        for name in store.files.list(f"epochs/{epoch}"):
-            if (match := _RECORD.fullmatch(name)) and match[2]:
-                newest = max(newest, int(match[2]))
     if newest > max(leases, default=0):
         problems.append(
             f"{store.uri}/lease/{newest}.json: missing, though this generation has records"
