@@ -61,7 +61,7 @@ _SPARK_WRITES = re.compile(
     rf"|state\.\w+\$?\w*\.(commit|writeUpdate|write|close|upload|saveCheckpoint|mkdirs))"
 )
 _ROOT_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
-_REFUSED = ("IOException", "FSError", "AccessDenied", "AccessControl", "FileSystemException")
+_REFUSED = ("IOException", "FSError", "FileNotFound", "Access", "FileSystemException")
 
 
 def judge(error: BaseException, *, first_start: bool) -> Verdict | CheckpointFailureReason:
