@@ -6,12 +6,15 @@ A failure costs a restart, so each test makes as few as show its point.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import sqlite3
+import subprocess
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -260,3 +263,80 @@ def test_what_a_user_must_mend_is_not_restarted(tmp_path: Path) -> None:
     with pytest.raises(PreflightError, match="does not exist"):
         job.run()
     assert supervisor(job).restarts == 0
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 8 MB of its own."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(disk)]
+    try:
+        mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
+    except OSError:
+        mounted = False
+    if not mounted:
+        pytest.skip("a full disk needs a small file system of its own: run as root")
+    yield disk
+    subprocess.run(["chattr", "-R", "-i", str(disk)], capture_output=True, check=False)
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+def test_a_job_goes_on_when_a_full_disk_has_room_and_may_be_written_again(
+    tmp_path: Path, small_disk: Path, spark: SparkSession
+) -> None:
+    """Epoch 1's task fills the disk that holds the checkpoints; then, in epoch 2, the directory of
+    Spark's decisions is made immutable, which not even root may write. Each is mended after two
+    failures. The restart strategy has one attempt only: tolerated failures do not use it up."""
+    files(tmp_path, 3)
+    store, ballast = small_disk / "store", small_disk / "ballast"
+    commits = store / "job/spark/commits"
+    checkpoint = tm.CheckpointConfig(
+        storage=str(store),
+        tolerable_failed_checkpoints=100,
+        min_pause="200ms",
+        restart_strategy=tm.RestartStrategy.fixed_delay(attempts=1, delay="10ms"),
+    )
+    job = tm.Job("job", checkpoint)
+    source = tm.FileSource(
+        str(tmp_path / "in"),
+        format="json",
+        schema="id BIGINT",
+        ending="latest",
+        options={"maxFilesPerTrigger": "1"},
+    )
+    once = tmp_path / "once"
+
+    @F.udf("bigint")
+    def breaking(id_: int) -> int:
+        done = Path(f"{once}{id_}")
+        if id_ == 5 and not done.exists():
+            done.touch()
+            with contextlib.suppress(OSError), ballast.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(1000))
+        if id_ == 10 and not done.exists():
+            done.touch()
+            subprocess.run(["chattr", "+i", str(commits)], check=True)
+        return id_
+
+    rows = job.source(source, "in")
+    frame = rows.select(breaking("id").alias("id"))
+    job.sink(frame, tm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
+
+    def mend() -> None:
+        for number, cure in ((2, ballast.unlink), (4, lambda: subprocess.run(undo, check=True))):
+            while not (job._supervisor and len(job._supervisor.failed_checkpoints) >= number):
+                time.sleep(0.05)
+            cure()
+
+    undo = ["chattr", "-i", str(commits)]
+    threading.Thread(target=mend, daemon=True).start()
+    job.run()
+    failed = supervisor(job).failed_checkpoints
+    assert {f.reason for f in failed} == {CheckpointFailureReason.STORAGE}
+    assert "No space left on device" in failed[0].message
+    assert any("Operation not permitted" in f.message for f in failed)
+    assert supervisor(job).restarts == 0
+    assert count(tmp_path) == (15, 15), "rows were lost or doubled"
+    assert open_transactions(tmp_path) == []

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import tidemark as tm
@@ -116,7 +116,9 @@ def test_only_so_many_checkpoints_are_retained(tmp_path: Path) -> None:
     assert ids(tmp_path) == list(range(epochs + 1)), "what is retained is not enough to go on"
 
 
-def test_a_cancelled_job_ends_at_once_and_keeps_or_deletes_its_checkpoints(tmp_path: Path) -> None:
+def test_a_cancelled_job_ends_at_once_and_keeps_or_deletes_its_checkpoints(
+    tmp_path: Path, spark: SparkSession
+) -> None:
     """Row 1 sleeps: the epoch that holds it is never committed."""
     files(tmp_path, [0])
     asleep = tmp_path / "asleep"

@@ -35,6 +35,7 @@ from tidemark.model.errors import (
     CheckpointExpiredError,
     DecisionVoidError,
     FencedError,
+    QueryHangsError,
     StoppedError,
     TidemarkError,
 )
@@ -53,6 +54,8 @@ LONGEST_WAIT_S = 3600.0
 """A thread's wait is cut here: a condition cannot be waited for longer than some 292 years."""
 LINGERING_CHECK_S = 300.0
 UNDECIDED = (AttemptState.PENDING, AttemptState.PRE_COMMITTED, AttemptState.PREPARED)
+COMMIT_THREAD_END_S = 60.0
+"""How much longer than its sinks' deadline a commit may take, which is then its records' share."""
 LAST_WORDS_S = 5.0
 """How long a run that is being ended asks a system that does not answer."""
 
@@ -126,7 +129,10 @@ class Coordinator:
     def start(self) -> None:
         """Take the job over and settle what older drivers left. Nothing is written before this
         returns; afterwards Spark's query may start. Raises PreflightError, CheckpointError, …"""
-        self._store.preflight()
+        if self.identity is None:
+            self._store.preflight()
+        else:  # a restart in the same program, which must find the same job
+            self._store.check_identity(self.identity)
         self.identity = self._store.open(self._name)
         contexts = {uid: self._context(uid, generation=0) for uid in self._declared}
         for uid, sink in self._declared.items():
@@ -155,7 +161,9 @@ class Coordinator:
             "job %s (%s): generation %d goes on after epoch %d",
             self._name, self.identity.job_id, self.generation, decided,
         )  # fmt: skip
-        self._thread = threading.Thread(target=self._commit_loop, name="tidemark-commit")
+        self._thread = threading.Thread(
+            target=self._commit_loop, name="tidemark-commit", daemon=True
+        )  # `finish` waits for it
         self._thread.start()
         threading.Thread(target=self._watch_timeout, name="tidemark-timeout", daemon=True).start()
 
@@ -403,6 +411,7 @@ class Coordinator:
         with self._changed:
             if self.failure is None:
                 self.failure = error
+            self.give_up()  # the next start asks again, with all its time
             self._changed.notify_all()
         log.error("job %s stops: %s", self._name, error)
         self._on_failure()
@@ -475,13 +484,20 @@ class Coordinator:
             self._ended = True
             self._changed.notify_all()
         if self.failure is not None:
-            self.give_up()  # the next start asks again, with all its time
+            self.give_up()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(self._commit_deadline_s + COMMIT_THREAD_END_S)
+            if self._thread.is_alive():
+                raise QueryHangsError(
+                    f"job {self._name}: the commit of an epoch has not come back: the checkpoint "
+                    "storage hangs. End the program; the next start settles what is open"
+                ) from self.failure
         commits = self._commits
         if commits is None:
             return
         try:
+            if self.identity is not None:
+                self._store.check_identity(self.identity)
             if self.failure is None:
                 _run(procedures.settle_own(self.generation, self._store, commits))
                 commits.abort_all_lingering(self.generation + 1)
@@ -492,7 +508,7 @@ class Coordinator:
             else:
                 self._abort_unstored(commits, quiesce_s)
         except TidemarkError as error:
-            self.failure = error
+            self.failure = self.failure or error
         finally:
             with contextlib.suppress(Exception):
                 commits.close()
@@ -513,7 +529,7 @@ class Coordinator:
         try:
             if self._current is not None and quiesce_s:
                 time.sleep(quiesce_s)
-            stored: set[str] = set()
+            stored = commits.remembered_handles()  # a record may be there and not be seen now
             for epoch in sorted(self._store.epochs(), reverse=True):
                 record = self._store.epoch(epoch)
                 if record.committed is not None:

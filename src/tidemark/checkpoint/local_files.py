@@ -97,7 +97,10 @@ class LocalFiles:
     def _make_directory(self, directory: Path) -> None:
         if not directory.parent.is_dir():
             self._make_directory(directory.parent)
-        directory.mkdir(exist_ok=True)
+        try:
+            directory.mkdir(exist_ok=True)
+        except FileExistsError as error:  # a file: not the record that `create` may find
+            raise NotADirectoryError(error.errno, "is a file", str(directory)) from None
         _sync_directory(directory.parent)
 
 

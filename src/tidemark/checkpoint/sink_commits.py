@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any, TypeVar
 
+from tidemark.checkpoint.call_deadline import CallHangsError, CallThread
 from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Committer, TwoPhaseCommitSink
 from tidemark.model.errors import (
@@ -21,13 +22,18 @@ from tidemark.model.errors import (
     CheckpointError,
     CommitFailedError,
     LostTransactionError,
+    PreflightError,
+    TidemarkError,
 )
 
 log = logging.getLogger(__name__)
 O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
+R = TypeVar("R")
 
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
+LAST_CALL_S = 10.0
+"""How long a call may still take when the run has been given up."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,11 @@ class AttachedSink:
 
 
 class SinkCommits:
-    """Commits and aborts stored attempts. Used by one thread at a time."""
+    """Commits and aborts stored attempts. Used by one thread at a time.
+
+    No call to a committer takes longer than `deadline_s`; one that hangs ends the run, and that
+    committer is not called again.
+    """
 
     def __init__(
         self, attached: Sequence[AttachedSink], store: CheckpointStore, deadline_s: float
@@ -49,6 +59,8 @@ class SinkCommits:
         self._store = store
         self._deadline_s = deadline_s
         self._staged: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
+        self._calls: CallThread | None = None
+        self._hanging: set[str] = set()
         self.give_up_at = math.inf
         """From this monotonic time on a RETRY is not asked again: the run is being ended."""
 
@@ -59,8 +71,8 @@ class SinkCommits:
 
     def preflight(self) -> None:
         """Ask every real system whether the job can run on it."""
-        for attached in self._attached.values():
-            attached.committer.preflight()
+        for uid, attached in self._attached.items():
+            self._call(uid, "preflight", attached.committer.preflight, PreflightError)
 
     def remember(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
         """Spare the next commit of this attempt the reading of its record."""
@@ -70,7 +82,9 @@ class SinkCommits:
         """Commit one sink's part of a sealed attempt; returns when every outcome is proved."""
         attached, committables = self._load(uid, epoch, generation)
         outcomes = self._until_proved(
-            attached.committer.commit,
+            lambda open_: self._call(
+                uid, "commit", lambda: attached.committer.commit(open_), CommitFailedError
+            ),
             committables,
             CommitOutcome.RETRY,
             lambda open_: CommitFailedError(
@@ -102,7 +116,12 @@ class SinkCommits:
         attached = self._attached[uid]
         left = [
             found.committable
-            for found in attached.committer.list_lingering()
+            for found in self._call(
+                uid,
+                "list_lingering",
+                lambda: list(attached.committer.list_lingering()),
+                AbortFailedError,
+            )
             if found.generation < below_generation and found.committable.handle not in keep
         ]
         if left:
@@ -124,19 +143,52 @@ class SinkCommits:
             for data in self._parts(epoch, generation).get(uid, _NOTHING).committables
         }
 
+    def remembered_handles(self) -> set[str]:
+        """Return the transaction handles of every attempt that `remember` was given and `forget`
+        was not."""
+        return {
+            h for epoch, generation in list(self._staged) for h in self.handles(epoch, generation)
+        }
+
     def forget(self, epoch: int, generation: int) -> None:
         """Drop what `remember` kept."""
         self._staged.pop((epoch, generation), None)
 
     def close(self) -> None:
         """Close every committer."""
-        for attached in self._attached.values():
-            attached.committer.close()
+        for uid, attached in self._attached.items():
+            try:
+                self._call(uid, "close", attached.committer.close, TidemarkError)
+            except Exception as error:
+                log.info("sink %s was not closed: %s", uid, error)
+        if self._calls is not None:
+            self._calls.close()
+            self._calls = None
+
+    def _call(self, uid: str, what: str, call: Callable[[], R], error: type[TidemarkError]) -> R:
+        """Make one call to a committer, or raise `error` at the deadline."""
+        begun = time.monotonic()
+        if uid not in self._hanging:
+            self._calls = self._calls or CallThread("tidemark-sink-calls")
+            try:
+                return self._calls.call(
+                    call, lambda: min(begun + self._deadline_s, self.give_up_at + LAST_CALL_S)
+                )
+            except CallHangsError:
+                self._hanging.add(uid)
+                self._calls = None  # left behind
+        raise error(
+            f"sink {uid!r}: {what} has not returned within {self._deadline_s:g} s, or within "
+            f"{LAST_CALL_S:g} s of the job's end: its system hangs. Nothing decided is lost: start "
+            "the job again when the system answers"
+        )
 
     def _abort(self, attached: AttachedSink, committables: Sequence[Any], what: str) -> None:
         uid = attached.uid
         outcomes = self._until_proved(
-            attached.committer.abort,
+            lambda open_: self._call(
+                uid, "abort", lambda: attached.committer.abort(open_), AbortFailedError
+            ),
             committables,
             AbortOutcome.RETRY,
             lambda open_: AbortFailedError(

@@ -121,6 +121,19 @@ class CheckpointStore:
             )
         return self._identity
 
+    def check_identity(self, identity: JobIdentity) -> None:
+        """Raise RecordNotStoredError unless the directory is still this job's: a mount that is away
+        looks like an empty directory, and what is decided would look undecided."""
+        try:
+            found = self.read_identity().job_id
+        except FileNotFoundError:
+            found = None
+        if found != identity.job_id:
+            raise RecordNotStoredError(
+                f"{self.uri} no longer holds job {identity.job_id} (found: {found}); is its file "
+                "system still mounted? Nothing is lost; make the storage reachable again"
+            )
+
     def create_identity(self, identity: JobIdentity) -> JobIdentity:
         """Make this directory that job's; return the one that stands, if another was first."""
         try:

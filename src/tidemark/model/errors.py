@@ -112,6 +112,6 @@ class TooManyFailedCheckpointsError(TidemarkError):
     """More epochs failed one after another than the job tolerates; lists the reason of each."""
 
 
-class SinkHangsError(TidemarkError):
-    """A sink's committer did not return from a call; the epoch's outcome is settled at the next
-    start."""
+class QueryHangsError(TidemarkError):
+    """Spark's query, or a thread of this driver, does not end: a file system or a function hangs.
+    End the program; the next start settles what is open."""

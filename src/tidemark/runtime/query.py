@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,7 @@ from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.checkpoint.inspection import require_sound
 from tidemark.checkpoint.manifest import ManifestWriter
 from tidemark.checkpoint.store import CheckpointStore
-from tidemark.model.errors import SparkDiedError, StoppedError
+from tidemark.model.errors import QueryHangsError, SparkDiedError, StoppedError
 from tidemark.runtime.batch_limit import BatchLimit
 from tidemark.runtime.branches import unite
 from tidemark.runtime.epoch_figures import SparkFigures
@@ -37,6 +38,8 @@ from tidemark.runtime.state_backend import PROVIDER, check_backend, session_sett
 
 log = logging.getLogger(__name__)
 
+QUERY_END_S = 120.0
+"""How long a stopped query may take to end: Spark waits for the function that runs."""
 TASK_KILL_S = 2.5
 """How long a cancelled task's Python worker may go on (spark.python.task.killTimeout is 2 s)."""
 
@@ -216,13 +219,26 @@ class StreamRun:
         query = self.query
         assert query is not None
         try:
+            ending_since = math.inf
             while query.isActive:
                 if query.awaitTermination(1):
                     break
+                if self._stopping or self.coordinator.failure is not None:
+                    ending_since = min(ending_since, time.monotonic())
+                    if time.monotonic() - ending_since > QUERY_END_S:
+                        raise QueryHangsError(
+                            f"job {self._name}: Spark's query has not ended {QUERY_END_S:g} s "
+                            "after it was stopped: a file system or a function in it hangs. End "
+                            "the program; the next start settles what is open"
+                        ) from self.coordinator.failure
                 if not threading.main_thread().is_alive():
                     query.stop()  # the program ended without waiting, as if it had called stop
         except (Py4JNetworkError, OSError) as error:
             self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
+        except QueryHangsError as error:
+            self._error = error  # it may still decide an epoch: only the next driver can settle
+            self._settled.set()
+            return
         except BaseException as error:  # StreamingQueryException: the query failed
             self._failed(error)
         reason = "the job was stopped" if self._error is None else reason_of(self._error)

@@ -84,7 +84,7 @@ class Supervisor:
     def _keep_running(self) -> None:
         delay_s = 0.0
         while not self._told_to_end.wait(delay_s):
-            run = self._run = self._new_run()
+            run = self._next_run()
             try:
                 self._live(run)
                 return
@@ -112,6 +112,13 @@ class Supervisor:
         self.cancelled = True
         self.stop()
 
+    def _next_run(self) -> StreamRun:
+        run = self._new_run()
+        if self._run is not None and self._started:  # it must find the same job again
+            run.coordinator.identity = self._run.coordinator.identity
+        self._run = run
+        return run
+
     def _live(self, run: StreamRun) -> None:
         try:
             run.start()
@@ -131,7 +138,7 @@ class Supervisor:
 
     def _settle(self) -> None:
         """Told to end while no query runs: abort and commit what the failed run has left."""
-        run = self._run = self._new_run()
+        run = self._next_run()
         run.give_up_recovery()
         try:
             run.settle()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,12 +27,15 @@ class Transaction:
 
 @dataclass
 class MemorySink:
-    """`open` holds flushed transactions, `visible` committed ones; `answers` come first."""
+    """`open` holds flushed transactions, `visible` committed ones; `answers` come first. The call
+    named in `hangs` returns when `released` is set."""
 
     open: dict[str, Transaction] = field(default_factory=dict)
     visible: list[str] = field(default_factory=list)
     answers: list[CommitOutcome] = field(default_factory=list)
     closed: int = 0
+    hangs: str = ""
+    released: threading.Event = field(default_factory=threading.Event)
     way: SinkWay = SinkWay.TWO_PHASE_COMMIT
 
     def flush(self, handle: str, generation: int) -> bytes:
@@ -59,9 +63,15 @@ class MemorySink:
         generation, _, handle = data.decode().partition(":")
         return Transaction(handle, int(generation))
 
-    def preflight(self) -> None: ...
+    def _perhaps_hang(self, call: str) -> None:
+        if call == self.hangs:
+            self.released.wait()
+
+    def preflight(self) -> None:
+        self._perhaps_hang("preflight")
 
     def commit(self, committables: Sequence[Transaction]) -> Sequence[CommitOutcome]:
+        self._perhaps_hang("commit")
         return [self._commit(c) for c in committables]
 
     def _commit(self, committable: Transaction) -> CommitOutcome:
@@ -75,6 +85,7 @@ class MemorySink:
         return CommitOutcome.COMMITTED
 
     def abort(self, committables: Sequence[Transaction]) -> Sequence[AbortOutcome]:
+        self._perhaps_hang("abort")
         outcomes = []
         for committable in committables:
             self.open.pop(committable.handle, None)
@@ -83,7 +94,9 @@ class MemorySink:
         return outcomes
 
     def list_lingering(self) -> Iterable[Lingering[Transaction]]:
+        self._perhaps_hang("list_lingering")
         return [Lingering(t, t.generation) for t in self.open.values()]
 
     def close(self) -> None:
         self.closed += 1
+        self._perhaps_hang("close")

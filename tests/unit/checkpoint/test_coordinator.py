@@ -5,6 +5,7 @@ Spark is played by `decide`: it makes commits/<epoch>, as Spark does after forea
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,6 +20,7 @@ from tidemark.checkpoint.store import CheckpointStore
 from tidemark.checkpoint.task_reports import SinkReport, TaskReport
 from tidemark.contracts.sink import CommitOutcome
 from tidemark.model.errors import (
+    AbortFailedError,
     CheckpointError,
     CheckpointExpiredError,
     CommitFailedError,
@@ -27,6 +29,8 @@ from tidemark.model.errors import (
     DecisionVoidError,
     FencedError,
     LostTransactionError,
+    PreflightError,
+    RecordNotStoredError,
     StoppedError,
 )
 
@@ -138,6 +142,99 @@ def test_a_decided_epoch_does_not_expire_while_those_before_it_are_committed(wor
     assert driver.failure is None
     world.sinks["orders"].answers = []
     until(lambda: driver.last_committed == 1)
+
+
+@pytest.mark.parametrize("call", ["preflight", "list_lingering", "commit", "abort", "close"])
+def test_no_call_of_a_sink_hangs_a_run_for_ever(world: World, call: str) -> None:
+    sink = world.sinks["orders"]
+    dead = world.driver()
+    dead.begin_epoch(0)
+    world.flush(dead, 0)  # for the next one to abort
+    dead.failure = RuntimeError("as if killed")
+    sink.hangs = call
+    error = {"preflight": PreflightError, "commit": CommitFailedError}.get(call, AbortFailedError)
+    begun = time.monotonic()
+    try:
+        if call in ("commit", "close"):
+            driver = world.driver(commit_deadline_s=0.3)
+            world.epoch(driver, 0)
+            world.decide(0)
+            if call == "close":
+                until(lambda: driver.last_committed == 0)
+                driver.finish()
+                assert sink.closed == 1
+                return
+            until(lambda: driver.failure is not None)
+            with pytest.raises(error, match=r"sink 'orders': commit has not returned within 0.3 s"):
+                driver.finish()
+        else:
+            with pytest.raises(error, match=f"sink 'orders': {call} has not returned"):
+                world.driver(commit_deadline_s=0.3)
+    finally:
+        assert time.monotonic() - begun < 30
+        sink.released.set()
+
+
+@pytest.mark.parametrize("record", ["prepared", "sealed"])
+def test_a_storage_that_refuses_a_record_fails_the_run_and_loses_nothing(
+    world: World, record: str
+) -> None:
+    """The storage's directory becomes a file, which nobody can write below, root included."""
+    driver = world.driver()
+    epochs, away = world.directory / "epochs", world.directory / "away"
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    if record == "prepared":
+        epochs.rename(away)
+        epochs.touch()
+        with pytest.raises(RecordNotStoredError, match=r"epochs/1/prepared.1.json cannot be writt"):
+            world.epoch(driver, 1)
+        driver.fail(RecordNotStoredError("as the query does"))
+    else:
+        world.epoch(driver, 1)
+        epochs.rename(away)
+        epochs.touch()
+        world.decide(1)
+        until(lambda: driver.failure is not None)
+        assert isinstance(driver.failure, RecordNotStoredError)
+    with pytest.raises(RecordNotStoredError):
+        driver.finish()
+    epochs.unlink()
+    away.rename(epochs)
+    successor = world.driver()
+    assert successor.last_committed == (0 if record == "prepared" else 1)
+    if record == "prepared":
+        world.epoch(successor, 1)
+        world.decide(1)
+    until(lambda: successor.last_committed == 1)
+    generation = 2 if record == "prepared" else 1
+    assert world.sinks["orders"].visible == ["0.1", f"1.{generation}"]
+
+
+@pytest.mark.parametrize("failed", [False, True])
+def test_a_storage_that_is_away_does_not_make_decided_epochs_undecided(
+    world: World, failed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when its file system is unmounted: an empty directory is left."""
+    monkeypatch.setattr("tidemark.checkpoint.coordinator.LAST_WORDS_S", 0.2)
+    driver = world.driver()
+    world.sinks["orders"].answers = [CommitOutcome.RETRY] * 100_000
+    world.epoch(driver, 0)
+    world.decide(0)
+    until((world.directory / "epochs/0/sealed.1.json").exists)
+    away = world.directory.with_name("away")
+    world.directory.rename(away)
+    world.directory.mkdir()
+    driver.fail(RuntimeError("whatever")) if failed else driver.give_up()
+    with pytest.raises((RuntimeError, RecordNotStoredError, CommitFailedError)):
+        driver.finish()
+    world.sinks["orders"].answers = []
+    assert world.sinks["orders"].open, "a decided transaction was aborted"
+    shutil.rmtree(world.directory)
+    away.rename(world.directory)
+    world.driver()
+    assert world.sinks["orders"].visible == ["0.1"]
 
 
 def test_a_pause_begins_when_every_sink_has_committed(world: World) -> None:
