@@ -33,6 +33,8 @@ _SETTINGS = {
     "bind-address": "127.0.0.1",
     "local-infile": "1",
     "skip-name-resolve": "1",
+    "lock-wait-timeout": "10",
+    "innodb-lock-wait-timeout": "10",
     "innodb-buffer-pool-size": "64M",
     "innodb-log-file-size": "16M",
     # A commit that was answered must still be there after kill -9.

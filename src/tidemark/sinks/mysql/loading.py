@@ -22,12 +22,11 @@ _INSERT_BYTES = 1 << 20
 class Loader:
     """Loads batches over one connection into one table.
 
-    `json_columns`: those of the server's own type JSON (MySQL; MariaDB's is a text), which takes no
-    bytes without a character set.
+    `text_columns`: those that must be told that their bytes are UTF-8 (`TableColumn.takes_bytes`).
     """
 
     def __init__(
-        self, connection: Any, table: str, columns: Sequence[str], json_columns: Sequence[str]
+        self, connection: Any, table: str, columns: Sequence[str], text_columns: Sequence[str]
     ) -> None:
         ((on, packet),) = server.rows(connection, "SELECT @@local_infile, @@max_allowed_packet")
         self._connection = connection
@@ -38,7 +37,7 @@ class Loader:
         self._insert = f"INSERT INTO {table} ({names}) VALUES ".encode()
         targets, conversions = [], []
         for i, name in enumerate(columns):
-            if name in json_columns:
+            if name in text_columns:
                 targets.append(f"@tidemark_{i}")
                 converted = f"CONVERT(@tidemark_{i} USING utf8mb4)"
                 conversions.append(f"{server.quoted(name)} = {converted}")

@@ -25,10 +25,15 @@ _KEY_TYPES = {"LONGTEXT": "VARCHAR(255)", "LONGBLOB": "VARBINARY(255)"}
 
 @dataclass(frozen=True)
 class TableColumn:
-    """One column of a table as the server describes it."""
+    """One column of a table as the server describes it.
+
+    `takes_bytes`: bytes of UTF-8 can be loaded as they are. A text of another character set would
+    take them for its own, and MySQL's type JSON takes none (MariaDB's is a text).
+    """
 
     name: str
     data_type: str
+    takes_bytes: bool
     fraction_digits: int
     must_be_given: bool
     generated: bool
@@ -48,15 +53,16 @@ def read_columns(connection: Any, database: str, table: str) -> list[TableColumn
         TableColumn(
             name,
             str(data_type).lower(),
+            charset in (None, "utf8mb4") and str(data_type).lower() != "json",
             int(digits or 0),
             nullable == "NO" and default is None and "auto_increment" not in str(extra).lower(),
             "generated" in str(extra).lower() and "default_generated" not in str(extra).lower(),
         )
-        for name, data_type, digits, nullable, default, extra in server.rows(
+        for name, data_type, charset, digits, nullable, default, extra in server.rows(
             connection,
-            "SELECT column_name, data_type, datetime_precision, is_nullable, column_default, extra "
-            "FROM information_schema.columns WHERE table_schema = %s AND table_name = %s "
-            "ORDER BY ordinal_position",
+            "SELECT column_name, data_type, character_set_name, datetime_precision, is_nullable, "
+            "column_default, extra FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
             (database, table),
         )
     ]

@@ -131,7 +131,7 @@ class MySQLWriter:
             self._connection,
             into,
             columns,
-            [name for name in columns if present[name.lower()].data_type == "json"],
+            [name for name in columns if not present[name.lower()].takes_bytes],
         )
         self._execute("START TRANSACTION" if self._staged else f"XA START {self._name.xid}")
         self._columns = columns

@@ -1,0 +1,106 @@
+"""What the tests of this directory share: a sink on a database of its own, and looks at the server.
+
+`Target` knows a table of numbers, as the conformance suite's; other tables are the tests' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from tests.conformance.suite import attempt, driver
+from tests.servers.mariadb import MariaDBServer
+from tidemark.contracts.sink import SinkContext, WriterContext
+from tidemark.model.schema import Column
+from tidemark.sinks.mysql import MySQLSink, transaction_name
+from tidemark.sinks.mysql.committable import MySQLCommittable
+from tidemark.sinks.mysql.committer import MySQLCommitter
+
+NUMBERS = (Column("id", "bigint"), Column("text", "string"))
+
+
+@dataclass
+class Target:
+    """A sink on one database, `orders` its table."""
+
+    server: MariaDBServer
+    database: str
+    sink: MySQLSink
+
+    def execute(self, sql: str) -> list[tuple[Any, ...]]:
+        """Run one statement as root, in the database."""
+        return self.server.execute(sql, database=self.database)
+
+    def committer(self, generation: int = 1) -> MySQLCommitter:
+        """Return a committer that has passed its preflight."""
+        made = self.sink.create_committer(context(generation))
+        made.preflight()
+        return made
+
+    def write(
+        self, numbers: Sequence[int], at: WriterContext | None = None
+    ) -> list[MySQLCommittable]:
+        """Write and flush rows of these numbers."""
+        writer = self.sink.create_writer(at or attempt())
+        writer.write(batch(numbers))
+        return list(writer.prepare_commit())
+
+    def visible(self) -> list[int]:
+        """Return the numbers in the table, in order."""
+        return [number for (number,) in self.execute("SELECT id FROM orders ORDER BY id")]
+
+    def prepared(self) -> list[str]:
+        """Return the prepared XA transactions of Tidemark's, as text."""
+        found = self.server.execute("XA RECOVER")
+        names = [transaction_name.from_xid(f, length, data) for f, length, _, data in found]
+        return [str(name) for name in names if name is not None]
+
+    def stages(self) -> list[str]:
+        """Return the stage tables."""
+        return [name for (name,) in self.execute("SHOW TABLES LIKE '\\_tidemark\\_stage%'")]
+
+    def ledger(self) -> dict[str, str]:
+        """Return each transaction's outcome by its branch."""
+        return dict(self.execute("SELECT branch, outcome FROM _tidemark_ledger"))
+
+
+MakeTarget = Callable[..., Target]
+
+
+def context(generation: int = 1, schema: tuple[Column, ...] = NUMBERS) -> SinkContext:
+    """Return the suite's driver, which knows the DataFrame's shape."""
+    plain = driver(generation)
+    return SinkContext(
+        plain.job_id, plain.job_name, plain.sink_uid, generation, plain.checkpoint_interval_s,
+        schema,
+    )  # fmt: skip
+
+
+def batch(numbers: Sequence[int]) -> pa.RecordBatch:
+    """Return one row a number."""
+    return pa.record_batch(
+        [pa.array(numbers, pa.int64()), pa.array([f"row {n}" for n in numbers], pa.string())],
+        names=["id", "text"],
+    )
+
+
+def target_on(
+    server: MariaDBServer, database: str, mode: str = "xa", *, port: int = 0, key: bool = False
+) -> Target:
+    """Make the table, and return a sink on it; `port` is that of a proxy."""
+    key = key or mode == "upsert"
+    server.execute(
+        "CREATE TABLE IF NOT EXISTS orders (id BIGINT NOT NULL, text LONGTEXT"
+        + (", PRIMARY KEY (id))" if key else ")"),
+        database=database,
+    )
+    sink = MySQLSink(
+        server.url(database=database, port=port), "orders", mode,  # type: ignore[arg-type]
+        keys=["id"] if mode == "upsert" else (),
+    )  # fmt: skip
+    target = Target(server, database, sink)
+    target.committer().close()  # makes the ledger
+    return target

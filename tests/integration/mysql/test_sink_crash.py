@@ -1,0 +1,114 @@
+"""The server is killed with SIGKILL, stopped or away in each phase; the sink goes on with the next.
+
+How: a server of the test's own, whose writers and committers live through its death.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+
+import pymysql
+import pytest
+
+from tests.conformance.suite import attempt, until_proved
+from tests.integration.mysql.sink_kit import batch, target_on
+from tests.servers.mariadb import MariaDBServer, NotToBeHadError
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome
+from tidemark.model.errors import AbortFailedError, PreflightError
+from tidemark.sinks.mysql import committer as committers
+
+_names = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def own_server() -> Iterator[MariaDBServer]:
+    try:
+        server = MariaDBServer()
+    except NotToBeHadError as error:
+        pytest.skip(f"MariaDB: {error}")
+    with server:
+        yield server
+
+
+@pytest.fixture
+def own_database(own_server: MariaDBServer) -> str:
+    name = f"crash{next(_names)}"
+    own_server.execute(f"CREATE DATABASE {name}")
+    return name
+
+
+@pytest.mark.parametrize("mode", ["xa", "staged"])
+def test_killed_in_each_phase(own_server: MariaDBServer, own_database: str, mode: str) -> None:
+    target = target_on(own_server, own_database, mode)
+    committer = target.committer()
+
+    # While a task writes: the attempt fails, and nothing of it can ever be seen.
+    writer = target.sink.create_writer(attempt())
+    writer.write(batch(range(1000)))
+    own_server.restart()
+    with pytest.raises((pymysql.MySQLError, OSError)):
+        writer.prepare_commit()
+    writer.abort()
+    left = [found.committable for found in committer.list_lingering()]
+    assert set(until_proved(committer.abort, left)) <= {AbortOutcome.ABORTED}
+    assert target.visible() == []
+    assert target.stages() == []
+
+    # After the flush: prepared is durable, and still invisible.
+    kept = target.write(range(10), attempt(epoch=1))
+    undecided = target.write(range(100, 110), attempt(epoch=1, attempt=9))
+    own_server.restart()
+    assert target.visible() == []
+    handles = {found.committable.handle for found in committer.list_lingering()}
+    assert handles == {kept[0].handle, undecided[0].handle}
+
+    # At the commit: away, then back.
+    own_server.kill()
+    assert committer.commit(kept) == [CommitOutcome.RETRY]
+    assert committer.abort(undecided) == [AbortOutcome.RETRY]
+    own_server.start()
+    assert until_proved(committer.commit, kept) == [CommitOutcome.COMMITTED]
+
+    # After the commit.
+    own_server.restart()
+    assert until_proved(committer.commit, kept) == [CommitOutcome.ALREADY_COMMITTED]
+    assert until_proved(committer.abort, undecided) == [AbortOutcome.ABORTED]
+    own_server.restart()
+    assert until_proved(committer.commit, undecided) == [CommitOutcome.LOST]
+    assert target.visible() == list(range(10))
+    assert list(committer.list_lingering()) == []
+
+
+def test_a_server_that_does_not_answer_is_asked_again(
+    own_server: MariaDBServer, own_database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(committers, "ANSWER_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(committers, "LISTING_DEADLINE_S", 0.1)
+    target = target_on(own_server, own_database)
+    committer = target.committer()
+    committables = target.write(range(10))
+    own_server.pause()
+    try:
+        began = time.monotonic()
+        assert committer.commit(committables) == [CommitOutcome.RETRY]
+        assert committer.abort(committables) == [AbortOutcome.RETRY]
+        with pytest.raises(AbortFailedError, match="could not be listed"):
+            committer.list_lingering()
+        assert time.monotonic() - began < 60
+    finally:
+        own_server.resume()
+    # The server executes what it was sent while it stood still: it may be committed by now.
+    assert until_proved(committer.commit, committables) != [CommitOutcome.RETRY]
+
+
+def test_a_server_that_is_away_at_the_start(own_server: MariaDBServer, own_database: str) -> None:
+    target = target_on(own_server, own_database)
+    own_server.kill()
+    try:
+        with pytest.raises(PreflightError, match=r"no connection as user 'tidemark'") as caught:
+            target.committer()
+        assert "s3cr3t" not in str(caught.value)
+    finally:
+        own_server.start()

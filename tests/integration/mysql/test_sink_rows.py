@@ -1,0 +1,264 @@
+"""Rows arrive as they are, by LOAD DATA and by INSERT, or are refused; what a preflight finds.
+
+How: batches as Spark hands them to a writer, into tables that the sink makes or that are there,
+read back by a client of its own.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.conformance.suite import attempt, until_proved
+from tests.integration.mysql.sink_kit import NUMBERS, batch, context, target_on
+from tests.servers.mariadb import PASSWORD, MariaDBServer
+from tidemark.contracts.sink import CommitOutcome
+from tidemark.model.errors import CommitFailedError, PreflightError, WriteRefusedError
+from tidemark.model.schema import Column, Schema
+from tidemark.sinks.mysql import MySQLSink
+
+UTC = dt.timezone.utc
+AWKWARD = (
+    'it\'s a \\ back\\slash, "quoted", tab\t, new\nline, carriage\r, \0 nul, NULL, \\N, é, 😀 '
+)
+SCHEMA = (
+    Column("flag", "boolean"), Column("tiny", "tinyint"), Column("big", "bigint"),
+    Column("real", "float"), Column("double", "double"), Column("price", "decimal(38,10)"),
+    Column("day", "date"), Column("at", "timestamp"), Column("local", "timestamp_ntz"),
+    Column("text", "string"), Column("bytes", "binary"), Column("nested", "array<string>"),
+    Column("we`ird %s", "string"),
+)  # fmt: skip
+ARROW = pa.schema(
+    [
+        ("flag", pa.bool_()), ("tiny", pa.int8()), ("big", pa.int64()), ("real", pa.float32()),
+        ("double", pa.float64()), ("price", pa.decimal128(38, 10)), ("day", pa.date32()),
+        ("at", pa.timestamp("us", "Asia/Tokyo")), ("local", pa.timestamp("us")),
+        ("text", pa.string()), ("bytes", pa.binary()), ("nested", pa.string()),
+        ("we`ird %s", pa.string()),
+    ]
+)  # fmt: skip
+ROWS: list[Sequence[Any]] = [
+    [True, -128, 2**63 - 1, 0.1, 5e-324, Decimal("1E-10"), dt.date(1970, 1, 1),
+     dt.datetime(2024, 2, 29, 23, 59, 59, 999999, UTC), dt.datetime(1000, 1, 1),
+     AWKWARD, bytes(range(256)), json.dumps(["a\\b", "c\"d", "e'f"]), "x"],
+    [False, 127, -(2**63), -1.5, 1.7976931348623157e308,
+     Decimal("9999999999999999999999999999.9999999999"), dt.date(9999, 12, 31),
+     dt.datetime(1900, 1, 1, tzinfo=UTC), dt.datetime(9999, 12, 31, 23, 59, 59, 999999),
+     "", b"", "[]", "NULL"],
+    [None] * 13,
+]  # fmt: skip
+
+
+@pytest.fixture(params=[1, 0], ids=["load-data", "insert"])
+def server(request: pytest.FixtureRequest, mariadb: MariaDBServer) -> Iterator[MariaDBServer]:
+    """The shared server with `local_infile` on and off."""
+    mariadb.execute(f"SET GLOBAL local_infile={request.param}")
+    yield mariadb
+    mariadb.execute("SET GLOBAL local_infile=1")
+
+
+def commit(sink: MySQLSink, schema: Schema, rows: pa.RecordBatch, epoch: int = 0) -> None:
+    """Preflight, write, commit."""
+    committer = sink.create_committer(context(schema=schema))
+    committer.preflight()
+    writer = sink.create_writer(attempt(epoch=epoch))
+    writer.write(rows)
+    outcomes = until_proved(committer.commit, list(writer.prepare_commit()))
+    assert outcomes == [CommitOutcome.COMMITTED]
+    committer.close()
+
+
+@pytest.mark.parametrize("mode", ["xa", "staged"])
+def test_every_type_comes_back(server: MariaDBServer, database: str, mode: str) -> None:
+    sink = MySQLSink(server.url(database=database), "all types", mode, create_table=True)  # type: ignore[arg-type]
+    columns = [
+        pa.array(column, kind)
+        for column, kind in zip(zip(*ROWS, strict=True), ARROW.types, strict=True)
+    ]
+    commit(sink, SCHEMA, pa.record_batch(columns, schema=ARROW))
+    found = server.execute("SELECT * FROM `all types`", database=database)
+    first, second, nulls = sorted(found, key=lambda row: (row[0] is None, not row[0]))
+    assert nulls == (None,) * 13
+    for row, sent in ((first, ROWS[0]), (second, ROWS[1])):
+        expected = [
+            value.replace(tzinfo=None) if isinstance(value, dt.datetime) else value
+            for value in sent
+        ]
+        assert list(row) == expected
+
+
+def test_nan_is_null_and_infinity_is_refused(server: MariaDBServer, database: str) -> None:
+    sink = MySQLSink(server.url(database=database), "t", create_table=True)
+    schema = (Column("x", "double"),)
+    commit(sink, schema, pa.record_batch({"x": [float("nan"), 1.0]}))
+    assert sorted(server.execute("SELECT x FROM t", database=database), key=str) == [
+        (1.0,),
+        (None,),
+    ]
+    with pytest.raises(WriteRefusedError, match="'x' holds an infinite number"):
+        sink.create_writer(attempt()).write(pa.record_batch({"x": [float("-inf")]}))
+
+
+def test_text_of_another_character_set(server: MariaDBServer, database: str) -> None:
+    server.execute("CREATE TABLE t (v TEXT CHARACTER SET latin1, n INT)", database=database)
+    sink = MySQLSink(server.url(database=database), "t")
+    rows = pa.record_batch({"v": ["caf\u00e9 'x'", None], "n": [1, 2]})
+    commit(sink, (Column("v", "string"), Column("n", "int")), rows)
+    found = server.execute("SELECT v, LENGTH(v), n FROM t", database=database)
+    assert sorted(found, key=lambda row: row[2]) == [("caf\u00e9 'x'", 8, 1), (None, None, 2)]
+
+
+def test_a_batch_of_more_than_one_statement(server: MariaDBServer, database: str) -> None:
+    target = target_on(server, database)
+    rows = pa.record_batch({"id": range(3000), "text": ["x" * 1000] * 3000})
+    commit(target.sink, NUMBERS, rows)
+    commit(target.sink, NUMBERS, rows.slice(2500, 100), epoch=1)
+    assert target.execute("SELECT COUNT(*), SUM(id), SUM(LENGTH(text)) FROM orders") == [
+        (3100, 4498500 + sum(range(2500, 2600)), 3_100_000)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "why"),
+    [
+        ("VARCHAR(3)", ["abcd"], "too long|truncated"),
+        ("TINYINT", ["300"], "Out of range"),
+        ("INT", ["12x"], "truncated|Incorrect integer"),
+        ("DECIMAL(5,1)", ["1.25"], "truncated"),
+        ("DATE", ["2024-02-30"], "truncated|Incorrect date"),
+        ("DATE", ["2024-02-01 10:00:00"], "truncated"),
+        ("BIGINT NOT NULL", [None], "(?i)null"),
+        ("INT PRIMARY KEY", ["1", "2", "1"], "Duplicate"),
+        ("INT CHECK (v > 5)", ["3"], "CONSTRAINT"),
+        ("VARCHAR(9) CHARACTER SET latin1", ["\u20bf"], "Incorrect string"),
+    ],
+)  # fmt: skip
+def test_what_the_server_would_alter_or_skip_is_refused(
+    server: MariaDBServer, database: str, column: str, values: list[str | None], why: str
+) -> None:
+    """LOAD DATA LOCAL warns of each, in strict mode too, and goes on with another row or none."""
+    server.execute(f"CREATE TABLE t (v {column})", database=database)
+    sink = MySQLSink(server.url(database=database), "t")
+    sink.create_committer(context(schema=())).preflight()
+    writer = sink.create_writer(attempt())
+    with pytest.raises(WriteRefusedError, match=why):
+        writer.write(pa.record_batch({"v": pa.array(values, pa.string())}))
+    writer.abort()
+    assert server.execute("SELECT * FROM t", database=database) == []
+
+
+def test_upsert_replaces_rows_of_the_same_key(server: MariaDBServer, database: str) -> None:
+    sink = MySQLSink(
+        server.url(database=database), "t", "upsert", keys=["k", "day"], create_table=True
+    )
+    schema = (Column("k", "string"), Column("day", "date"), Column("n", "bigint"))
+
+    def rows(*found: tuple[str, int, int | None]) -> pa.RecordBatch:
+        return pa.record_batch(
+            [
+                pa.array([k for k, _, _ in found]),
+                pa.array([dt.date(2024, 1, day) for _, day, _ in found]),
+                pa.array([n for _, _, n in found], pa.int64()),
+            ],
+            names=["k", "day", "n"],
+        )
+
+    commit(sink, schema, rows(("a", 1, 1), ("A", 1, 2), ("a ", 1, 3), ("a", 2, 4)))
+    commit(sink, schema, rows(("a", 1, 10), ("b", 1, 20), ("a", 2, None), ("b", 1, 21)), epoch=1)
+    found = server.execute("SELECT k, DAY(day), n FROM t", database=database)
+    # The later row of one task wins; keys that differ in case or spaces are different, as in Spark.
+    assert set(found) == {("a", 1, 10), ("A", 1, 2), ("a ", 1, 3), ("a", 2, None), ("b", 1, 21)}
+    writer = sink.create_writer(attempt(epoch=2))
+    with pytest.raises(WriteRefusedError, match=r"(?i)null"):
+        writer.write(
+            pa.record_batch(rows(("a", 1, 1)).columns[1:], names=["day", "n"]).append_column(
+                "k", pa.array([None], pa.string())
+            )
+        )
+    writer.abort()
+
+
+def test_staged_rows_that_the_table_refuses_stop_the_job_and_wait(
+    mariadb: MariaDBServer, database: str
+) -> None:
+    target = target_on(mariadb, database, "staged", key=True)
+    target.execute("INSERT INTO orders VALUES (5, 'row 5')")
+    committer = target.committer()
+    committables = target.write([4, 5, 6])
+    with pytest.raises(CommitFailedError, match="Duplicate entry '5'"):
+        committer.commit(committables)
+    assert target.visible() == [5]
+    target.execute("DELETE FROM orders")
+    assert until_proved(committer.commit, committables) == [CommitOutcome.COMMITTED]
+    assert target.visible() == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    ("create", "settings", "why"),
+    [
+        (None, {}, "does not exist; create it, .* create_table=True: CREATE TABLE .*`id` BIGINT"),
+        ("(id BIGINT, text LONGTEXT) ENGINE=Aria", {}, "is Aria, and only InnoDB"),
+        ("(id BIGINT) ENGINE=InnoDB", {}, "no column 'text'.* ADD COLUMN `text` LONGTEXT"),
+        ("(id FLOAT, text TEXT)", {}, "float in .* would round numbers"),
+        ("(id BIGINT, text TEXT, more INT NOT NULL)", {}, "'more' .* is NOT NULL"),
+        ("(id BIGINT, text TEXT GENERATED ALWAYS AS ('x') VIRTUAL)", {}, "is generated"),
+        ("(id BIGINT, text TEXT)", {"mode": "upsert", "keys": ["id"]}, "no unique index"),
+        ("(id BIGINT PRIMARY KEY, text VARCHAR(9) UNIQUE)", {"mode": "upsert", "keys": ["id"]},
+         "second unique index, text"),
+    ],
+)  # fmt: skip
+def test_preflight_names_what_is_wrong_with_the_table(
+    mariadb: MariaDBServer, database: str, create: str | None, settings: dict[str, Any], why: str
+) -> None:
+    if create:
+        mariadb.execute(f"CREATE TABLE t {create}", database=database)
+    sink = MySQLSink(mariadb.url(database=database), "t", **settings)
+    with pytest.raises(PreflightError, match=why):
+        sink.create_committer(context()).preflight()
+
+
+def test_preflight_of_times_that_would_be_rounded(mariadb: MariaDBServer, database: str) -> None:
+    mariadb.execute("CREATE TABLE t (at DATETIME)", database=database)
+    sink = MySQLSink(mariadb.url(database=database), "t")
+    with pytest.raises(PreflightError, match=r"round to 0 digits .* MODIFY `at` DATETIME"):
+        sink.create_committer(context(schema=(Column("at", "timestamp"),))).preflight()
+
+
+def test_preflight_names_a_missing_right_and_no_secret(
+    mariadb: MariaDBServer, database: str
+) -> None:
+    mariadb.execute("CREATE TABLE t (id BIGINT, text TEXT)", database=database)
+    mariadb.execute(f"CREATE OR REPLACE USER reader@'%' IDENTIFIED BY '{PASSWORD}'")
+    mariadb.execute(f"GRANT SELECT ON {database}.* TO reader@'%'")
+    secret = mariadb.url(database=database).replace("tidemark:", "reader:")
+    for url, why in ((secret, "GRANT CREATE"), (secret.replace(":s3cr3t", ":wrong"), "no conn")):
+        sink = MySQLSink(url, "t")
+        with pytest.raises(PreflightError, match=why) as caught:
+            sink.create_committer(context()).preflight()
+        for text in (str(caught.value), repr(sink), sink.describe()):
+            assert "s3cr3t" not in text
+
+
+def test_preflight_of_a_server_that_forgets_commits(mariadb: MariaDBServer, database: str) -> None:
+    target = target_on(mariadb, database)
+    mariadb.execute("SET GLOBAL innodb_flush_log_at_trx_commit=0")
+    try:
+        with pytest.raises(PreflightError, match="innodb_flush_log_at_trx_commit is 0"):
+            target.committer()
+    finally:
+        mariadb.execute("SET GLOBAL innodb_flush_log_at_trx_commit=1")
+
+
+def test_a_table_that_lost_a_column_refuses_the_epoch(
+    mariadb: MariaDBServer, database: str
+) -> None:
+    target = target_on(mariadb, database)
+    target.execute("ALTER TABLE orders DROP COLUMN text")
+    with pytest.raises(WriteRefusedError, match="no column 'text'"):
+        target.sink.create_writer(attempt()).write(batch([1]))
