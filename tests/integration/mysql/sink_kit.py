@@ -11,13 +11,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tests.conformance.suite import attempt, driver
 from tests.servers.mariadb import MariaDBServer
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.schema import Column
 from tidemark.sinks.mysql import MySQLSink, transaction_name
 from tidemark.sinks.mysql.committable import MySQLCommittable
 from tidemark.sinks.mysql.committer import MySQLCommitter
+from tidemark.verify.conformance.steps import attempt, driver
 
 NUMBERS = (Column("id", "bigint"), Column("text", "string"))
 

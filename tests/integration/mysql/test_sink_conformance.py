@@ -13,7 +13,13 @@ import pytest
 
 from tests.servers.mariadb import MariaDBServer
 from tidemark.sinks.mysql import MySQLSink
-from tidemark.verify.conformance import SinkConformance, SinkUnderTest
+from tidemark.sinks.mysql.committable import MySQLCommittable
+from tidemark.verify.conformance import (
+    ExpiryConformance,
+    RefusalConformance,
+    SinkConformance,
+    SinkUnderTest,
+)
 from tidemark.verify.conformance.steps import driver
 
 
@@ -21,7 +27,9 @@ from tidemark.verify.conformance.steps import driver
 def under(request: pytest.FixtureRequest, mariadb: MariaDBServer, database: str) -> SinkUnderTest:
     mode = request.param
     key = ", PRIMARY KEY (id)" if mode == "upsert" else ""
-    mariadb.execute(f"CREATE TABLE {database}.orders (id BIGINT NOT NULL, text LONGTEXT{key})")
+    mariadb.execute(
+        f"CREATE TABLE {database}.orders (id BIGINT NOT NULL, text LONGTEXT NOT NULL{key})"
+    )
     sink = MySQLSink(
         mariadb.url(database=database), "orders", mode, keys=["id"] if key else (),
         create_table=False,
@@ -39,6 +47,12 @@ def under(request: pytest.FixtureRequest, mariadb: MariaDBServer, database: str)
         assert all(text == f"row {number}" for number, text in rows)
         return [number for number, _ in rows]
 
+    def drop(committable: MySQLCommittable) -> None:
+        """Neither way has a time-out: this is an administrator at work."""
+        name = committable.name
+        how = f"XA ROLLBACK {name.xid}" if mode == "xa" else f"DROP TABLE {name.stage_table}"
+        mariadb.execute(how, database=database)
+
     points = tuple(f"xa-committed:{nth}" for nth in (1, 2, 3))
     return SinkUnderTest(
         sink=sink,
@@ -46,8 +60,10 @@ def under(request: pytest.FixtureRequest, mariadb: MariaDBServer, database: str)
         visible=visible,
         writer_failpoint="xa-prepared" if mode == "xa" else "stage-written",
         commit_failpoints=points if mode == "xa" else ("ledger-committed",),
+        drop=drop,
+        refused=lambda: pa.record_batch({"id": [1], "text": pa.array([None], pa.string())}),
     )
 
 
-class TestMySQL(SinkConformance):
+class TestMySQL(SinkConformance, ExpiryConformance, RefusalConformance):
     pass

@@ -12,12 +12,12 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
-from tests.conformance.suite import attempt, until_proved
 from tests.integration.mysql.sink_kit import batch, target_on
 from tests.servers.mariadb import MariaDBServer, NotToBeHadError
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import AbortFailedError, PreflightError
 from tidemark.sinks.mysql import committer as committers
+from tidemark.verify.conformance.steps import attempt, until_proved
 
 _names = itertools.count(1)
 

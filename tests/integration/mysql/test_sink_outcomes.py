@@ -13,7 +13,6 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.conformance.suite import attempt, until_proved
 from tests.integration.mysql.sink_kit import Target, batch, target_on
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.proxy import LosingProxy
@@ -22,6 +21,7 @@ from tidemark.model.errors import PreCommitError, WriteRefusedError
 from tidemark.sinks.mysql import ledger
 from tidemark.sinks.mysql.committable import MySQLCommittable
 from tidemark.sinks.mysql.transaction_name import new_name
+from tidemark.verify.conformance.steps import attempt, until_proved
 
 COMMITTED, ALREADY, RETRY, LOST = (
     CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED, CommitOutcome.RETRY,

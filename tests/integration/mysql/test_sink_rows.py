@@ -15,13 +15,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.conformance.suite import attempt, until_proved
 from tests.integration.mysql.sink_kit import NUMBERS, batch, context, target_on
 from tests.servers.mariadb import PASSWORD, MariaDBServer
 from tidemark.contracts.sink import CommitOutcome
 from tidemark.model.errors import CommitFailedError, PreflightError, WriteRefusedError
 from tidemark.model.schema import Column, Schema
 from tidemark.sinks.mysql import MySQLSink
+from tidemark.verify.conformance.steps import attempt, until_proved
 
 UTC = dt.timezone.utc
 AWKWARD = (
