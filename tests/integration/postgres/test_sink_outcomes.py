@@ -237,6 +237,30 @@ def test_a_change_of_mode_still_ends_what_was_left(postgres: PostgresServer, sch
     assert kit.visible(postgres, schema) == [*range(5), *range(10, 15), *range(20, 25)]
 
 
+@pytest.mark.parametrize("mode", ["prepared", "staged"])
+def test_time_outs_of_the_role_do_not_end_a_slow_epoch(
+    postgres: PostgresServer, schema: str, mode: str
+) -> None:
+    sink = kit.sink_on(postgres, schema, mode)
+    names = ("statement_timeout", "idle_in_transaction_session_timeout", "transaction_timeout")
+    postgres.execute("CREATE ROLE hasty LOGIN SUPERUSER")
+    for name in names:
+        postgres.execute(f"ALTER ROLE hasty SET {name} = '200ms'")
+    try:
+        hasty = dataclasses.replace(sink, url=postgres.url("hasty"))
+        slow = hasty.create_writer(kit.attempt())
+        slow.write(kit.numbers([1]))
+        time.sleep(0.5)
+        slow.write(kit.numbers([2]))
+        committer = ready(hasty)
+        assert list(committer.commit(slow.prepare_commit())) == [CommitOutcome.COMMITTED]
+        committer.close()
+    finally:
+        postgres.execute("DROP OWNED BY hasty")
+        postgres.execute("DROP ROLE hasty")
+    assert kit.visible(postgres, schema) == [1, 2]
+
+
 # --- stages
 
 

@@ -35,6 +35,8 @@ _SECRET_OPTION = re.compile(r"(?i)(password=)[^&]*")
 BEGIN = (
     f"BEGIN; SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'; SET LOCAL statement_timeout = 0; "
     "SET LOCAL idle_in_transaction_session_timeout = 0; "
+    "SELECT set_config('transaction_timeout', '0', true) "
+    "WHERE current_setting('server_version_num')::int >= 170000; "
     # A role or server may have turned it off, and then a commit is not durable when it returns.
     "SELECT set_config('synchronous_commit', 'on', true) "
     "WHERE current_setting('synchronous_commit') = 'off'"
