@@ -57,7 +57,6 @@ def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> Checkpoin
     parts = urlsplit(uri)
     if parts.scheme in ("", "file"):
         return LocalFiles(unquote(parts.path) if parts.scheme else uri, make=make)
-    require_storage(spark, uri)
     return HadoopFiles(spark, uri)
 
 
@@ -69,6 +68,7 @@ class HadoopFiles:
     """
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
+        require_storage(spark, uri)  # before Hadoop looks for the scheme: it remembers a failure
         self._uri = uri.rstrip("/")
         self._jvm: Any = spark._jvm
         configuration = spark._jsparkSession.sessionState().newHadoopConf()
