@@ -340,3 +340,16 @@ def test_a_job_goes_on_when_a_full_disk_has_room_and_may_be_written_again(
     assert supervisor(job).restarts == 0
     assert count(tmp_path) == (15, 15), "rows were lost or doubled"
     assert open_transactions(tmp_path) == []
+
+
+def test_at_most_once_skips_an_epoch_that_failed_also_in_a_query_with_state(
+    tmp_path: Path,
+) -> None:
+    files(tmp_path, 3)
+    job, rows = bounded_job(tmp_path, tolerable_failed_checkpoints=1, mode="at-most-once")
+    sink = RefusingSink(str(tmp_path / "out.db"), "t", tmp_path / "log", {5: ATTEMPTS})
+    job.sink(rows.dropDuplicates(["id"]), sink, "out")
+    job.run()
+    assert count(tmp_path) == (10, 10)
+    assert count(tmp_path, "SELECT count(*) FROM t WHERE id BETWEEN 5 AND 9") == (0,)
+    assert open_transactions(tmp_path) == []
