@@ -17,6 +17,7 @@ from typing import Any
 from tests.chaos import checker, workload
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.history import Pair, window_counts
+from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 
 HERE = Path(__file__).resolve().parent
@@ -336,3 +337,52 @@ class PostgresScenario(Scenario):
         if self.server.execute(f"SELECT to_regclass('{name}')") == [(None,)]:
             return []
         return [Pair(*row) for row in self.server.execute(f"SELECT key, value FROM {name}")]
+
+
+class MySQLScenario(Scenario):
+    """Files into MariaDB: the rows by both two-phase ways, their counts merged by key."""
+
+    program = "app_mysql.py"
+    job = "mysql"
+
+    def __init__(
+        self, directory: Path, server: MariaDBServer, *, rate: float = 600.0, **options: Any
+    ) -> None:
+        self.server = server
+        incoming = directory / "incoming"
+        super().__init__(
+            directory,
+            {"input": str(incoming), "url": server.url(), **options},
+            workload.file_sender(incoming),
+            rate,
+        )
+
+    def counts(self) -> list[Pair]:
+        """Return the counts that the input makes."""
+        return window_counts(self.feeder.counted, workload.WINDOW_MS)
+
+    def expected(self) -> int:
+        return len(self.counts()) + 2 * len(self.feeder.rows)
+
+    def visible(self) -> int:
+        return sum(len(self._table(name)) for name in ("events", "staged", "windows"))
+
+    def check(self) -> list[checker.Anomaly]:
+        events, staged = self._table("events"), self._table("staged")
+        sent = [Pair(*row) for row in self.feeder.rows]
+        return [
+            *checker.check_rows("XA events", sent, events),
+            *checker.check_rows("staged events", sent, staged),
+            *checker.check_same({"XA events": events, "staged events": staged}),
+            *checker.check_rows("merged counts", self.counts(), self._table("windows")),
+        ]
+
+    def left_open(self) -> list[str]:
+        """Return the prepared transactions and stages that nobody has ended."""
+        stages = self.server.execute("SHOW TABLES LIKE '\\_tidemark\\_stage%'")
+        return [str(row) for row in (*self.server.execute("XA RECOVER"), *stages)]
+
+    def _table(self, name: str) -> list[Pair]:
+        if not self.server.execute(f"SHOW TABLES LIKE '{name}'"):
+            return []
+        return [Pair(*row) for row in self.server.execute(f"SELECT `key`, value FROM {name}")]

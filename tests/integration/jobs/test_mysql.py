@@ -1,0 +1,43 @@
+"""Files into MariaDB by all three ways in one job, killed between and within their commits.
+
+One scenario as in `test_embedded.py`; then the server itself is killed with -9 under the last
+driver. Each row must be in both tables exactly once, each count once, and nothing may be left open.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.driver import wait_until
+from tests.chaos.scenario import MySQLScenario
+from tests.servers.mariadb import MariaDBServer, NotToBeHadError
+
+POINTS = [
+    "xa-committed:2",  # one table shows a part of the epoch
+    "ledger-committed:3",  # the XA rows and one table's stages, but not the merged counts
+]
+
+
+def test_killed_between_and_within_the_ways(tmp_path: Path) -> None:
+    try:
+        server = MariaDBServer()
+    except NotToBeHadError as error:
+        pytest.skip(f"MariaDB: {error}")
+    with server, MySQLScenario(tmp_path, server) as scenario:
+        driver = scenario.die_at_each(POINTS)
+        driver.wait_for_epochs(3)
+        server.restart()
+        before = len(driver.epochs())
+        wait_until(
+            "the job commits again, or gives up",
+            lambda: len(driver.epochs()) > before + 1 or driver.returncode is not None,
+            60,
+        )
+        if driver.returncode is not None:  # a task met the dead server in each of its tries
+            assert driver.returncode > 0, driver.tail()
+            driver.kill_tree()
+            driver = scenario.start()
+        scenario.finish(driver)
+        assert scenario.left_open() == []
