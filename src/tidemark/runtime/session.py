@@ -57,11 +57,12 @@ def spark_session(name: str) -> SparkSession:
 def _make_session(name: str) -> SparkSession:
     # Spark's stream thread overflows a small stack when a query is stopped. Only a JVM that is
     # started here can be given a larger one; under spark-submit it runs already.
-    stack = SparkConf(loadDefaults=False).set("spark.driver.extraJavaOptions", "-Xss16m")
+    gateway = SparkConf(loadDefaults=False).set("spark.driver.extraJavaOptions", "-Xss16m")
+    gateway.set("spark.ui.showConsoleProgress", "false")  # spark-submit's default is true
     if SparkContext._jvm is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         jars.find_java()
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    SparkContext._ensure_initialized(conf=stack)
+    SparkContext._ensure_initialized(conf=gateway)
     # Only now does a SparkConf hold what spark-submit and spark-defaults.conf say.
     conf = SparkConf()
     master = conf.get("spark.master", DEFAULT_MASTER)
@@ -79,7 +80,6 @@ def _make_session(name: str) -> SparkSession:
         defaults["spark.driver.host"] = "127.0.0.1"
         defaults["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
         defaults["spark.ui.enabled"] = "false"
-        defaults["spark.ui.showConsoleProgress"] = "false"
     for key, value in defaults.items():
         conf.setIfMissing(key, value)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()
