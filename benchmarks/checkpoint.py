@@ -97,7 +97,7 @@ def state_of(rows: DataFrame) -> DataFrame:
 
 def measure(size_bytes: int, backend: str, epochs: int) -> Measured:
     keys = size_bytes // VALUE_BYTES
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         directory = Path(scratch) / "in"
         directory.mkdir()
         fills = -(-keys // FILL_ROWS_PER_EPOCH)
