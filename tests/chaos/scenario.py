@@ -287,14 +287,19 @@ class EmbeddedScenario(Scenario):
         ]
 
 
-class PostgresScenario(Scenario):
-    """Files into PostgreSQL: the rows by both two-phase ways, their counts merged by key."""
+class DatabaseScenario(Scenario):
+    """Files into a database: the rows by both two-phase ways, their counts merged by key."""
 
-    program = "app_postgres.py"
-    job = "postgres"
+    way: str
+    """What the database calls the first of them."""
 
     def __init__(
-        self, directory: Path, server: PostgresServer, *, rate: float = 600.0, **options: Any
+        self,
+        directory: Path,
+        server: PostgresServer | MariaDBServer,
+        *,
+        rate: float = 600.0,
+        **options: Any,
     ) -> None:
         self.server = server
         incoming = directory / "incoming"
@@ -319,11 +324,21 @@ class PostgresScenario(Scenario):
         events, staged = self._table("events"), self._table("staged")
         sent = [Pair(*row) for row in self.feeder.rows]
         return [
-            *checker.check_rows("prepared events", sent, events),
+            *checker.check_rows(f"{self.way} events", sent, events),
             *checker.check_rows("staged events", sent, staged),
-            *checker.check_same({"prepared events": events, "staged events": staged}),
+            *checker.check_same({f"{self.way} events": events, "staged events": staged}),
             *checker.check_rows("merged counts", self.counts(), self._table("windows")),
         ]
+
+    def _table(self, name: str) -> list[Pair]:
+        raise NotImplementedError
+
+
+class PostgresScenario(DatabaseScenario):
+    program = "app_postgres.py"
+    job = "postgres"
+    way = "prepared"
+    server: PostgresServer
 
     def left_open(self) -> list[str]:
         """Return the prepared transactions and stages that nobody has ended."""
@@ -339,43 +354,11 @@ class PostgresScenario(Scenario):
         return [Pair(*row) for row in self.server.execute(f"SELECT key, value FROM {name}")]
 
 
-class MySQLScenario(Scenario):
-    """Files into MariaDB: the rows by both two-phase ways, their counts merged by key."""
-
+class MySQLScenario(DatabaseScenario):
     program = "app_mysql.py"
     job = "mysql"
-
-    def __init__(
-        self, directory: Path, server: MariaDBServer, *, rate: float = 600.0, **options: Any
-    ) -> None:
-        self.server = server
-        incoming = directory / "incoming"
-        super().__init__(
-            directory,
-            {"input": str(incoming), "url": server.url(), **options},
-            workload.file_sender(incoming),
-            rate,
-        )
-
-    def counts(self) -> list[Pair]:
-        """Return the counts that the input makes."""
-        return window_counts(self.feeder.counted, workload.WINDOW_MS)
-
-    def expected(self) -> int:
-        return len(self.counts()) + 2 * len(self.feeder.rows)
-
-    def visible(self) -> int:
-        return sum(len(self._table(name)) for name in ("events", "staged", "windows"))
-
-    def check(self) -> list[checker.Anomaly]:
-        events, staged = self._table("events"), self._table("staged")
-        sent = [Pair(*row) for row in self.feeder.rows]
-        return [
-            *checker.check_rows("XA events", sent, events),
-            *checker.check_rows("staged events", sent, staged),
-            *checker.check_same({"XA events": events, "staged events": staged}),
-            *checker.check_rows("merged counts", self.counts(), self._table("windows")),
-        ]
+    way = "XA"
+    server: MariaDBServer
 
     def left_open(self) -> list[str]:
         """Return the prepared transactions and stages that nobody has ended."""
