@@ -1,7 +1,8 @@
 """Tidemark: state consistency for PySpark Structured Streaming.
 
 `Job` declares and runs a job (`tidemark/job.py`); the other public names are its settings, sources
-and sinks. They are loaded at first use, so that ``import tidemark`` needs no driver of any system.
+and sinks, and what a sink of one's own is made of (docs/write-a-sink.md). They are loaded at first
+use, so that ``import tidemark`` needs no driver of any system.
 """
 
 from __future__ import annotations
@@ -19,9 +20,28 @@ if TYPE_CHECKING:
     from tidemark.api.config import StateBackend as StateBackend
     from tidemark.api.ephemeral_storage import EphemeralStorage as EphemeralStorage
     from tidemark.api.restart_strategy import RestartStrategy as RestartStrategy
+    from tidemark.contracts.committables import dump_committable as dump_committable
+    from tidemark.contracts.committables import load_committable as load_committable
+    from tidemark.contracts.sink import AbortOutcome as AbortOutcome
+    from tidemark.contracts.sink import CommitOutcome as CommitOutcome
+    from tidemark.contracts.sink import Committable as Committable
+    from tidemark.contracts.sink import Committer as Committer
+    from tidemark.contracts.sink import CommittingWriter as CommittingWriter
+    from tidemark.contracts.sink import Lingering as Lingering
+    from tidemark.contracts.sink import SinkContext as SinkContext
+    from tidemark.contracts.sink import TwoPhaseCommitSink as TwoPhaseCommitSink
+    from tidemark.contracts.sink import WriterContext as WriterContext
+    from tidemark.contracts.source import Source as Source
     from tidemark.job import Job as Job
     from tidemark.job import write_stream as write_stream
+    from tidemark.model.errors import AbortFailedError as AbortFailedError
+    from tidemark.model.errors import CommitFailedError as CommitFailedError
+    from tidemark.model.errors import ConfigurationError as ConfigurationError
+    from tidemark.model.errors import PreCommitError as PreCommitError
+    from tidemark.model.errors import PreflightError as PreflightError
     from tidemark.model.errors import TidemarkError as TidemarkError
+    from tidemark.model.errors import WriteRefusedError as WriteRefusedError
+    from tidemark.model.guarantee import SinkWay as SinkWay
     from tidemark.sinks.files import FileSink as FileSink
     from tidemark.sinks.kafka import KafkaSink as KafkaSink
     from tidemark.sinks.mysql import MySQLSink as MySQLSink
@@ -33,8 +53,16 @@ if TYPE_CHECKING:
     from tidemark.sources.socket import SocketSource as SocketSource
 
 _HOMES = {
+    "AbortFailedError": "tidemark.model.errors",
+    "AbortOutcome": "tidemark.contracts.sink",
     "CheckpointConfig": "tidemark.api.config",
     "CheckpointMode": "tidemark.api.config",
+    "CommitFailedError": "tidemark.model.errors",
+    "CommitOutcome": "tidemark.contracts.sink",
+    "Committable": "tidemark.contracts.sink",
+    "Committer": "tidemark.contracts.sink",
+    "CommittingWriter": "tidemark.contracts.sink",
+    "ConfigurationError": "tidemark.model.errors",
     "DatagenSource": "tidemark.sources.datagen",
     "EphemeralStorage": "tidemark.api.ephemeral_storage",
     "ExternalizedCheckpointRetention": "tidemark.api.config",
@@ -43,13 +71,24 @@ _HOMES = {
     "Job": "tidemark.job",
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.sources.kafka",
+    "Lingering": "tidemark.contracts.sink",
     "MySQLSink": "tidemark.sinks.mysql",
     "PostgresSink": "tidemark.sinks.postgres",
+    "PreCommitError": "tidemark.model.errors",
+    "PreflightError": "tidemark.model.errors",
     "RestartStrategy": "tidemark.api.restart_strategy",
     "SQLiteSink": "tidemark.sinks.sqlite",
+    "SinkContext": "tidemark.contracts.sink",
+    "SinkWay": "tidemark.model.guarantee",
     "SocketSource": "tidemark.sources.socket",
+    "Source": "tidemark.contracts.source",
     "StateBackend": "tidemark.api.config",
     "TidemarkError": "tidemark.model.errors",
+    "TwoPhaseCommitSink": "tidemark.contracts.sink",
+    "WriteRefusedError": "tidemark.model.errors",
+    "WriterContext": "tidemark.contracts.sink",
+    "dump_committable": "tidemark.contracts.committables",
+    "load_committable": "tidemark.contracts.committables",
     "write_stream": "tidemark.job",
 }
 __all__ = sorted(_HOMES)

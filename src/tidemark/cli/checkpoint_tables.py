@@ -20,8 +20,9 @@ def show_all(found: CheckpointingStatistics) -> None:
     """Print counts, the newest of the history and the summary."""
     console = _console()
     counts = found.counts
+    checkpoints = "checkpoint" if counts.total == 1 else "checkpoints"
     console.print(
-        f"{counts.total} checkpoints: {counts.completed} completed, {counts.failed} failed, "
+        f"{counts.total} {checkpoints}: {counts.completed} completed, {counts.failed} failed, "
         f"{counts.in_progress} in progress; {counts.restored} restored"
     )
     if found.latest_restored is not None:

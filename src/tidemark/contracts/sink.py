@@ -5,17 +5,21 @@ checkpoint -> the decision -> commit (driver). At recovery: the decided epochs' 
 committed again, every other lingering transaction of an older driver is aborted, and only then is
 anything written. `checkpoint/coordinator.py` is the one caller of committers,
 `runtime/pre_commit.py` of writers.
+
+The package exports these names (`tm.TwoPhaseCommitSink`, …). A subclass that lacks a method cannot
+be built; a class that has them all need not be one. docs/write-a-sink.md writes a whole sink.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Schema
+from tidemark.model.schema import Schema, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -88,6 +92,7 @@ class WriterContext:
 class CommittingWriter(Protocol[C_co]):
     """One attempt of one executor task. Owns its sockets and files; never pickled or shared."""
 
+    @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
         """Take one Arrow batch with the columns of `select_expressions`.
 
@@ -96,12 +101,14 @@ class CommittingWriter(Protocol[C_co]):
         """
         ...
 
+    @abstractmethod
     def prepare_commit(self) -> Sequence[C_co]:
         """Flush. On return every row is durable and still invisible, and survives kill -9 of this
         process and of the server. Returns one committable per transaction, none if no row came.
         Called at most once, after the last `write`."""
         ...
 
+    @abstractmethod
     def abort(self) -> None:
         """Give up this attempt, at any moment, also after `prepare_commit`. Best effort: what it
         leaves behind is lingering and aborted by the driver. Must not raise or hang."""
@@ -121,23 +128,28 @@ class Committer(Protocol[C]):
     one outcome per committable in order, and come from one thread at a time. No call hangs: a
     system that is away answers RETRY within seconds, and the coordinator keeps the deadline."""
 
+    @abstractmethod
     def preflight(self) -> None:
         """Check the real system before anything is written; raises PreflightError with the remedy.
         Takes ownership of the transaction prefix, if the system needs one, until `close`."""
         ...
 
+    @abstractmethod
     def commit(self, committables: Sequence[C]) -> Sequence[CommitOutcome]:
         """Make the transactions visible: called after the decision, and again at recovery."""
         ...
 
+    @abstractmethod
     def abort(self, committables: Sequence[C]) -> Sequence[AbortOutcome]:
         """Roll the transactions back, provably: after ABORTED a late commit must fail."""
         ...
 
+    @abstractmethod
     def list_lingering(self) -> Iterable[Lingering[C]]:
         """List every open transaction of this job and sink, of any generation and attempt."""
         ...
 
+    @abstractmethod
     def close(self) -> None:
         """Release sockets, threads and the prefix. Called once; the committer is not used again."""
         ...
@@ -153,34 +165,41 @@ class TwoPhaseCommitSink(Protocol[C]):
     @property
     def way(self) -> SinkWay:
         """How this sink takes part in the checkpoint."""
-        ...
+        return SinkWay.TWO_PHASE_COMMIT
 
+    @abstractmethod
     def describe(self) -> str:
         """Return one short line for people, e.g. ``Kafka topic orders``; never a secret."""
         ...
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """Return the Spark SQL expressions that make the columns which `write` gets from the
-        declared DataFrame. Called when the job is built; raises ConfigurationError for a schema
-        that this sink cannot take, naming the column, its type and what is allowed."""
-        ...
+        declared DataFrame: here, each column as it is. Called when the job is built; raises
+        ConfigurationError for a schema that this sink cannot take, naming the column, its type and
+        what is allowed."""
+        return [quoted(column.name) for column in schema]
 
+    @abstractmethod
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check this configuration against the job's, when the run starts, without any I/O."""
         ...
 
+    @abstractmethod
     def create_writer(self, context: WriterContext) -> CommittingWriter[C]:
         """Called in an executor task, once per attempt and epoch."""
         ...
 
+    @abstractmethod
     def create_committer(self, context: SinkContext) -> Committer[C]:
         """Called in the driver, once per run, before `preflight`."""
         ...
 
+    @abstractmethod
     def dump(self, committable: C) -> bytes:
         """Serialise: self-describing, with a version; never pickle."""
         ...
 
+    @abstractmethod
     def load(self, data: bytes) -> C:
         """Read what this or an older version of `dump` wrote; raises CorruptRecordError."""
         ...

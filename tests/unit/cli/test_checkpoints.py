@@ -62,6 +62,16 @@ def test_the_history_is_a_table_and_flinks_json(storage: Path) -> None:
     } <= set(page["summary"])  # fmt: skip
 
 
+def test_a_single_checkpoint_is_counted_as_one(tmp_path: Path) -> None:
+    world = World(tmp_path / "store/clicks")
+    driver = world.driver()
+    world.epoch(driver, 0)
+    world.decide(0)
+    driver.finish()
+    shown = call("clicks", "--storage", tmp_path / "store")
+    assert shown.output.startswith("1 checkpoint: 1 completed")
+
+
 def test_one_checkpoint_is_shown_with_its_operators(storage: Path) -> None:
     shown = call("clicks", "--storage", storage, "--id", 7)
     assert "checkpoint 7: COMPLETED" in shown.output

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import binascii
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from tidemark.contracts.committables import load_committable
 from tidemark.model.errors import CorruptRecordError
 from tidemark.sinks.mysql.transaction_name import TransactionName, parse
 
 VERSION = 1
 UNKNOWN_ROWS = -1
-_FIELDS = {
-    "handle": str, "way": str, "database": str, "table": str, "columns": list, "keys": list,
-    "rows": int,
-}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,29 +36,9 @@ class MySQLCommittable:
         return name
 
 
-def dump(committable: MySQLCommittable) -> bytes:
-    """Serialise as ``<version> <CRC-32 in hex> <JSON>``."""
-    body = json.dumps(asdict(committable), separators=(",", ":"), sort_keys=True).encode()
-    return b"%d %08x %s" % (VERSION, binascii.crc32(body), body)
-
-
 def load(data: bytes) -> MySQLCommittable:
-    """Read what `dump` wrote; raises CorruptRecordError."""
-    version, _, rest = bytes(data).partition(b" ")
-    checksum, _, body = rest.partition(b" ")
-    if version != b"%d" % VERSION:
-        raise CorruptRecordError(
-            f"MySQL committable: version {version[:20]!r}, this Tidemark reads {VERSION}; it is "
-            "damaged or from a newer Tidemark"
-        )
-    if checksum != b"%08x" % binascii.crc32(body):
-        raise CorruptRecordError(
-            f"MySQL committable: checksum {checksum[:20]!r} does not match its {len(body)} bytes; "
-            "the record is damaged"
-        )
-    fields = json.loads(body)
-    found = {k: type(v) for k, v in fields.items()} if isinstance(fields, dict) else None
-    if found != _FIELDS or fields["way"] not in ("xa", "stage") or parse(fields["handle"]) is None:
-        raise CorruptRecordError(f"MySQL committable: unexpected fields {fields!r}")
-    lists = {name: tuple(fields[name]) for name in ("columns", "keys")}
-    return MySQLCommittable(**{**fields, **lists})
+    """Read what `dump_committable` wrote of one; raises CorruptRecordError."""
+    committable = load_committable(MySQLCommittable, data, VERSION)
+    if committable.way not in ("xa", "stage") or parse(committable.handle) is None:
+        raise CorruptRecordError(f"{committable} is neither an XA transaction nor a stage")
+    return committable

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tidemark.contracts.committables import dump_committable
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
@@ -141,7 +142,7 @@ class MySQLSink:
 
     def dump(self, committable: MySQLCommittable) -> bytes:
         """See `TwoPhaseCommitSink`."""
-        return committables.dump(committable)
+        return dump_committable(committable, committables.VERSION)
 
     def load(self, data: bytes) -> MySQLCommittable:
         """See `TwoPhaseCommitSink`."""

@@ -6,12 +6,11 @@ two runs still ends what was left as it was begun. It never holds how to connect
 
 from __future__ import annotations
 
-import binascii
 import hashlib
-import json
 import re
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from tidemark.contracts.committables import load_committable
 from tidemark.contracts.sink import WriterContext
 from tidemark.model.errors import CorruptRecordError
 
@@ -72,34 +71,11 @@ def from_gid(text: str, job_id: str, sink_uid: str) -> PostgresCommittable | Non
     return PostgresCommittable(text, job_id, sink_uid, generation, epoch, UNKNOWN_ROWS, xid)
 
 
-def dump(committable: PostgresCommittable) -> bytes:
-    """Serialise as ``<version> <CRC-32 in hex> <JSON>``."""
-    body = json.dumps(asdict(committable), separators=(",", ":"), sort_keys=True).encode()
-    return b"%d %08x %s" % (VERSION, binascii.crc32(body), body)
-
-
 def load(data: bytes) -> PostgresCommittable:
-    """Read what `dump` wrote; raises CorruptRecordError."""
-    data = bytes(data)
-    version, _, rest = data.partition(b" ")
-    checksum, _, body = rest.partition(b" ")
-    if version != b"%d" % VERSION:
-        raise CorruptRecordError(
-            f"PostgreSQL committable: version {version[:20]!r}, this Tidemark reads {VERSION}; "
-            "it is damaged or from a newer Tidemark"
-        )
-    if checksum != b"%08x" % binascii.crc32(body):
-        raise CorruptRecordError(
-            f"PostgreSQL committable: checksum {checksum[:20]!r} does not match its "
-            f"{len(body)} bytes; the record is damaged"
-        )
-    try:
-        fields = json.loads(body)
-        committable = PostgresCommittable(**{**fields, "keys": tuple(fields["keys"])})
-        if dump(committable) != data or committable.prepared != bool(committable.xid):
-            raise ValueError("it is not as it was written")
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptRecordError(f"PostgreSQL committable {body[:200]!r}: {error}") from error
+    """Read what `dump_committable` wrote of one; raises CorruptRecordError."""
+    committable = load_committable(PostgresCommittable, data, VERSION)
+    if committable.prepared != bool(committable.xid):
+        raise CorruptRecordError(f"{committable} is neither a prepared transaction nor a stage")
     return committable
 
 

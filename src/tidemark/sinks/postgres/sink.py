@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tidemark.contracts.committables import dump_committable
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
@@ -151,7 +152,7 @@ class PostgresSink:
 
     def dump(self, committable: PostgresCommittable) -> bytes:
         """Serialise, with a version and a checksum."""
-        return committables.dump(committable)
+        return dump_committable(committable, committables.VERSION)
 
     def load(self, data: bytes) -> PostgresCommittable:
         """Read what `dump` wrote; raises CorruptRecordError."""
