@@ -1,4 +1,4 @@
-"""The protocol, model-checked: start with `test_protocol.py`, then `world.py`.
+"""The protocol, model-checked: start with `test_exhaustive.py`, then `world.py`.
 
 `world.py` holds what is outside the driver (records, Spark's two logs, the sinks) and the
 invariants; `driver.py` is one driver's life on the real procedures of `tidemark.protocol`;

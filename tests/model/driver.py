@@ -20,8 +20,8 @@ from .replay import Call, stepwise
 from .world import SparkFailedError, Transaction, World
 
 WRITES = {
-    "claim_generation", "forget_generations", "seal", "write_prepared", "write_committed",
-    "void_decision", "void_plan",
+    "claim_generation", "claim_epoch", "forget_generations", "seal", "write_prepared",
+    "write_committed", "void_decision", "void_plan",
 }  # fmt: skip
 Wait = Callable[[], bool] | None
 Steps = Generator[Wait, None, Any]
@@ -40,6 +40,7 @@ class Protocol:
 
     take_over: Callable[..., Any] = procedures.take_over
     recover: Callable[..., Any] = procedures.recover
+    claim_epoch: Callable[..., bool] = procedures.claim_epoch
     store_attempt: Callable[..., Any] = procedures.store_attempt
     commit_attempt: Callable[..., Any] = procedures.commit_attempt
     settle_own: Callable[..., Any] = lambda own, known, r, s: procedures.settle_own(own, r, s)
@@ -211,10 +212,15 @@ class Driver:
         self._passed(Point.EPOCH_STARTED)
         p.check_continuity(epoch, self.last_stored)
         settled = self.last_committed
-        self.staged[epoch] = {}
-        retried = False
-        for uid, sink in world.sinks.items():
-            written = self.staged[epoch][uid] = []
+        self.staged[epoch] = {uid: [] for uid in world.uids}
+        retried = skips = False
+        if world.setup.at_most_once:
+            claimed = yield from self._run(lambda r, _: p.claim_epoch(epoch, self.generation, r))
+            skips = not claimed
+        if skips:
+            world.skipped |= set(rows)
+        for uid, sink in () if skips else world.sinks.items():
+            written = self.staged[epoch][uid]
             # Another attempt may split the rows another way: the plan is not deterministic.
             parts = [rows[t :: world.setup.tasks] for t in range(world.setup.tasks)]
             for part in parts if self.generation % 2 else [r[::-1] for r in reversed(parts)]:
@@ -237,6 +243,8 @@ class Driver:
             raise SparkFailedError("the coordinator has stopped")
         self.storing = True
         try:
+            if world.setup.at_most_once:
+                yield from self._commit_early(epoch)
             yield from self._run(
                 lambda records, _: p.store_attempt(epoch, self.generation, records)
             )
@@ -252,6 +260,15 @@ class Driver:
             self.uncommitted.append(epoch)
         finally:
             self.storing = False
+
+    def _commit_early(self, epoch: int) -> Steps:
+        """Make the rows visible before the decision; what is stored has nothing left to commit."""
+        for uid, written in self.staged[epoch].items():
+            for transaction in written:
+                yield
+                self.world.caller = self
+                self.world.commit(uid, transaction)
+        self.staged[epoch] = {uid: [] for uid in self.world.uids}
 
     def _take_id(self, uid: str, epoch: int, settled: int) -> str:
         for id_, last_used in self.ids.items():

@@ -144,6 +144,22 @@ def _committing_by(commit_attempt: Callable[..., Any]) -> Protocol:
     return replace(RIGHT, commit_attempt=commit_attempt, recover=recover)
 
 
+def _claim_again(world: World, call: Call) -> Callable[[], bool] | None:
+    """Takes an older generation's claim for void, as its driver is fenced."""
+    if call.name != "claim_epoch":
+        return None
+    epoch, generation = call.args
+    if world.claims.get(epoch, generation) < generation:
+        del world.claims[epoch]
+    return lambda: world.claim_epoch(epoch, generation)
+
+
+def _not_prepared(epoch: int, generation: int, records: Any) -> bool:
+    """Believes that an epoch without a prepared record was never begun."""
+    procedures.check_fence(records, generation)
+    return not records.epoch(epoch).prepared
+
+
 PLANTED: dict[str, Protocol] = {
     "commit before the decision": replace(RIGHT, is_decided=_is_stored),
     "abort what was decided": replace(RIGHT, recover=_recover_aborting_the_last_decided),
@@ -164,6 +180,18 @@ PLANTED: dict[str, Protocol] = {
     "store without a look at the fence": replace(RIGHT, store_attempt=_store_unfenced),
 }
 """Protocols that nobody wrote, but somebody could."""
+
+PLANTED_AT_MOST_ONCE: dict[str, Protocol] = {
+    "claim nothing": replace(RIGHT, claim_epoch=lambda epoch, generation, records: True),
+    "take the prepared record for the claim": replace(RIGHT, claim_epoch=_not_prepared),
+    "forget the claims of older generations": replace(RIGHT, execute=_claim_again),
+}
+"""Wrong ways to claim an epoch, at-most-once."""
+
+CLAIM_UNFENCED = replace(
+    RIGHT, claim_epoch=lambda epoch, generation, records: records.claim_epoch(epoch, generation)
+)
+"""At-most-once: claims without a look at the fence. Random histories hardly ever show it."""
 
 FIRST_VERSIONS: dict[str, Protocol] = {
     "keep the plans beyond a void decision": replace(RIGHT, execute=_plans_kept),

@@ -132,7 +132,7 @@ class Run:
                 ) from driver.stopped_by
         if taken == MAX_STEPS:
             raise Violation(f"{driver.name}, undisturbed, never comes to rest")
-        self.world.check_exactly_once()
+        self.world.check_rows()
         driver.stop()
         self.advance(driver, MAX_STEPS)
         if driver.alive or driver.stopped_by:

@@ -10,6 +10,8 @@ The chaos tests add pairs on the void start, another order of threads, and three
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -41,8 +43,8 @@ class Coverage:
         )
 
 
-def clean_start() -> Run:
-    run = Run(SETUP)
+def clean_start(setup: Setup = SETUP) -> Run:
+    run = Run(setup)
     run.world.available = ROWS_PER_EPOCH
     return run
 
@@ -145,6 +147,17 @@ def test_a_driver_asleep_at_every_step_wakes_at_every_step_of_its_successor() ->
         seen.add(run)
     print(seen)
     assert seen.paused_at == set(Point)
+
+
+@pytest.mark.parametrize("life", [crashing, sleeping])
+def test_at_most_once_at_every_step_of_two_drivers(life: Callable[[], Any]) -> None:
+    lost = 0
+    begin = partial(clean_start, Setup(sinks=2, tasks=1, at_most_once=True))
+    for run in nested(begin, life(), life()):
+        wake_in_turn(run)
+        run.finale()
+        lost += any(set(range(run.world.available)) - rows for rows in run.world.visible.values())
+    assert lost, "nothing was ever lost, so no epoch was ever skipped"
 
 
 def test_a_crash_at_every_step_of_the_end_of_a_run() -> None:

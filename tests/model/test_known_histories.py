@@ -16,7 +16,7 @@ from tidemark.model.errors import CommitFailedError, DecisionMissingError
 from tidemark.protocol.points import Point
 
 from .driver import Driver, Protocol
-from .planted_bugs import FIRST_VERSIONS, RIGHT
+from .planted_bugs import CLAIM_UNFENCED, FIRST_VERSIONS, RIGHT
 from .replay import Call
 from .scheduler import MAX_STEPS, Run
 from .world import ROWS_PER_EPOCH, Setup, Violation, World
@@ -231,3 +231,73 @@ def test_a_transaction_that_timed_out_stops_every_driver_and_spares_the_other_si
     assert run.world.visible["alpha"] == set()
     assert run.world.visible["beta"] == set(range(ROWS_PER_EPOCH))
     assert run.world.confirmed == {}
+
+
+# --- at-most-once
+
+
+def void_decision_then_on(protocol: Protocol) -> Run:
+    """`old` decides epoch 0 though `new` has fenced it, and goes on to epoch 1. The finale's driver
+    takes the decision back and plans epoch 1 anew, with fewer rows: its generation is odd."""
+    run = Run(Setup(at_most_once=True, uneven=True, max_concurrent=2), protocol)
+    run.world.available = 3 * ROWS_PER_EPOCH
+    pass_a_generation(run)
+    old = run.start()
+    until(run, old, Point.PREPARED)
+    run.pause(old)
+    new = run.start()
+    until(run, new, Point.RECOVERED)
+    run.wake(old)
+    while run.runnable(old) and old.last_stored < 1:
+        run.advance(old, 1, prefer="stream")
+    run.crash(old)
+    run.crash(new)
+    pass_a_generation(run)
+    return run
+
+
+def pass_a_generation(run: Run) -> None:
+    driver = run.start()
+    until(run, driver, Point.GENERATION_CLAIMED)
+    run.crash(driver)
+
+
+def test_at_most_once_needs_a_look_at_the_fence_before_the_claim() -> None:
+    void_decision_then_on(RIGHT).finale()
+    with pytest.raises(Violation, match="visible twice"):
+        void_decision_then_on(CLAIM_UNFENCED).finale()
+
+
+def test_the_window_in_which_at_most_once_doubles_a_row() -> None:
+    """docs/checkpoints.md describes it. Two drivers must sleep at the wrong moment: one in its
+    recovery, before it takes back a plan, and one between its look at the fence and its claim of
+    that very epoch; and the epoch must be planned anew with fewer rows."""
+    run = Run(Setup(at_most_once=True, uneven=True))
+    run.world.available = 3 * ROWS_PER_EPOCH
+    old = run.start()
+    until(run, old, Point.PREPARED)
+    run.pause(old)
+    new = run.start()
+    until(run, new, Point.RECOVERED)
+    decide_and_die(run, old)
+    run.advance(new, MAX_STEPS)
+    recovering = run.start()
+    until_called(run, recovering, "generations", nth=4)  # it has looked before void_plan(1)
+    run.pause(recovering)
+    claiming = run.start()
+    until(run, claiming, Point.RECOVERED)
+    while claiming.entered < 1:
+        run.advance(claiming, 1, prefer="stream")
+    until_called(run, claiming, "generations")
+    run.pause(claiming)
+    run.wake(recovering)
+    until_called(run, recovering, "void_plan")
+    run.crash(recovering)
+    assert 1 not in run.world.offsets and 1 not in run.world.claims
+    last = run.start()
+    while 1 not in run.world.offsets:
+        run.advance(last, 1, prefer="stream")
+    run.wake(claiming)
+    with pytest.raises(Violation, match="visible twice"):
+        run.advance(claiming, MAX_STEPS)
+        run.finale()

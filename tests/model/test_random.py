@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
 
 from .driver import Protocol
-from .planted_bugs import PLANTED, RIGHT
+from .planted_bugs import PLANTED, PLANTED_AT_MOST_ONCE, RIGHT
 from .scheduler import random_run
 from .world import Setup, Violation
 
@@ -23,6 +23,15 @@ setups = st.builds(
     max_concurrent=st.integers(1, 2),
     forgetful=st.booleans(),
     first_epoch=st.sampled_from([0, 2]),
+)
+at_most_once = st.builds(
+    Setup,
+    sinks=st.integers(1, 3),
+    tasks=st.integers(1, 2),
+    max_concurrent=st.integers(1, 2),
+    first_epoch=st.sampled_from([0, 2]),
+    at_most_once=st.just(True),
+    uneven=st.booleans(),
 )
 choices = st.binary(min_size=150, max_size=150)
 quick = settings(
@@ -48,6 +57,20 @@ def test_exactly_once_in_random_histories(setup: Setup, data: bytes) -> None:
     check(setup, data)
 
 
+@settings(quick, max_examples=500)
+@given(at_most_once, choices)
+def test_at_most_once_in_random_histories(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@settings(quick, max_examples=20_000)
+@given(at_most_once, choices)
+def test_at_most_once_in_very_many_random_histories(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 @settings(quick, max_examples=50_000)
@@ -64,4 +87,15 @@ def test_a_planted_bug_is_found(bug: str) -> None:
         check(setup, data, PLANTED[bug])
 
     with pytest.raises(Violation):
+        look()
+
+
+@pytest.mark.parametrize("bug", PLANTED_AT_MOST_ONCE)
+def test_a_planted_bug_of_at_most_once_is_found(bug: str) -> None:
+    @settings(quick, max_examples=300, phases=[Phase.generate], report_multiple_bugs=False)
+    @given(at_most_once, choices)
+    def look(setup: Setup, data: bytes) -> None:
+        check(setup, data, PLANTED_AT_MOST_ONCE[bug])
+
+    with pytest.raises(Violation, match="visible twice"):
         look()

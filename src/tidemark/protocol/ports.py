@@ -65,6 +65,11 @@ class Records(Protocol):
         """Return the first epoch that this job's checkpoint covers (0, or where it was adopted)."""
         ...
 
+    def claim_epoch(self, epoch: int, generation: int) -> bool:
+        """Record exclusively that this generation processes the epoch; False if one does already.
+        At-most-once only."""
+        ...
+
     def write_prepared(self, epoch: int, generation: int) -> None:
         """Store the committables of all sinks, exclusively; raises FencedError if it exists."""
         ...

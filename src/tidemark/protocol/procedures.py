@@ -50,6 +50,13 @@ def check_fence(records: Records, generation: int) -> None:
         )
 
 
+def claim_epoch(epoch: int, generation: int, records: Records) -> bool:
+    """At-most-once, before the epoch is processed: decide that this driver does it, and no other
+    ever. False if an earlier run has claimed it: then its rows must not be processed again."""
+    check_fence(records, generation)
+    return records.claim_epoch(epoch, generation)
+
+
 def store_attempt(epoch: int, generation: int, records: Records) -> Steps:
     """From flushed transactions to the prepared record: DESIGN section 3, step 3."""
     yield Point.PRE_COMMITTED
