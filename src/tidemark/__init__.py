@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from tidemark.model.errors import TidemarkError as TidemarkError
     from tidemark.model.errors import WriteRefusedError as WriteRefusedError
     from tidemark.model.guarantee import SinkWay as SinkWay
+    from tidemark.sinks.delta import DeltaSink as DeltaSink
     from tidemark.sinks.files import FileSink as FileSink
     from tidemark.sinks.kafka import KafkaSink as KafkaSink
     from tidemark.sinks.mysql import MySQLSink as MySQLSink
@@ -64,6 +65,7 @@ _HOMES = {
     "CommittingWriter": "tidemark.contracts.sink",
     "ConfigurationError": "tidemark.model.errors",
     "DatagenSource": "tidemark.sources.datagen",
+    "DeltaSink": "tidemark.sinks.delta",
     "EphemeralStorage": "tidemark.api.ephemeral_storage",
     "ExternalizedCheckpointRetention": "tidemark.api.config",
     "FileSink": "tidemark.sinks.files",

@@ -1,0 +1,276 @@
+"""The driver's side: one log entry commits all of an epoch's data files, or aborts them.
+
+Both are written by compare-and-set (`ledger.py`): the table is loaded, the ledger read up to that
+version, and delta-rs writes the entry only if no other entry of this sink has come since. So of a
+commit and an abort of the same files exactly one succeeds, whoever calls them and whenever.
+
+Invariants:
+- an entry that names a file is written only when the file is there, whole, and the ledger is silent
+  about it; a file is deleted only after the ledger says "aborted";
+- an outcome is told only when its entry is durable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from tidemark.model import failpoints
+from tidemark.model.errors import AbortFailedError, CommitFailedError, PreflightError
+from tidemark.sinks.delta import pending_files, preflight
+from tidemark.sinks.delta.committable import DeltaCommittable
+from tidemark.sinks.delta.ledger import ABORTED, COMMITTED, Ledger, entry_path
+from tidemark.sinks.delta.table_files import TableFiles
+
+if TYPE_CHECKING:
+    from tidemark.sinks.delta.sink import DeltaSink
+
+_log = logging.getLogger(__name__)
+_TRIES = 5
+"""How often a commit that met another entry of this sink is tried before RETRY is answered."""
+
+
+class DeltaCommitter:
+    """Keeps the table's state between calls; any thread may call, one at a time."""
+
+    def __init__(self, sink: DeltaSink, context: SinkContext) -> None:
+        self._sink = sink
+        self._context = context
+        self._name = f"sink {context.sink_uid!r}: {sink.describe()}"
+        self._files = TableFiles(sink.path, sink.storage_options)
+        self._ledger = Ledger(self._files, context.job_id, context.sink_uid)
+        self._table: Any = None
+        self._checked: object = None
+
+    def preflight(self) -> None:
+        """Check the table, making it if it is missing and the sink may; raises PreflightError."""
+        self._table = preflight.check(self._sink, self._context, self._name)
+        self._checked = preflight.shape(self._table)
+
+    def commit(self, committables: Sequence[DeltaCommittable]) -> Sequence[CommitOutcome]:
+        """Add every file to the table in one log entry. LOST: aborted, or a file is gone or torn.
+
+        Raises CommitFailedError when the table no longer takes the files.
+        """
+        outcomes = [CommitOutcome.RETRY] * len(committables)
+        for _ in range(_TRIES if committables else 0):
+            try:
+                self._refresh(committables)
+                self._check_shape()
+                open_ = self._judge(committables, outcomes)
+                if not open_ or self._add(open_):
+                    break
+            except preflight.errors() as error:
+                _log.warning("%s: commit: %s; trying again", self._name, error)
+                return [o if o.name == "LOST" else CommitOutcome.RETRY for o in outcomes]
+        else:
+            return outcomes
+        for position, committable in enumerate(committables):
+            if committable in open_:
+                outcomes[position] = CommitOutcome.COMMITTED
+        self._tidy([c.handle for c, o in zip(committables, outcomes, strict=True)
+                    if o is not CommitOutcome.LOST])  # fmt: skip
+        return outcomes
+
+    def abort(self, committables: Sequence[DeltaCommittable]) -> Sequence[AbortOutcome]:
+        """Say in the log that they are aborted, so that a late commit is refused; then delete the
+        files."""
+        outcomes = [AbortOutcome.RETRY] * len(committables)
+        for _ in range(_TRIES if committables else 0):
+            try:
+                self._refresh(committables)
+                told = [self._ledger.entry(c.handle) for c in committables]
+                open_ = [c.handle for c, e in zip(committables, told, strict=True) if e is None]
+                if open_:
+                    failpoints.reached("delta-abort-checked")
+                    if not self._append(ABORTED, open_, [], self._newest_epoch()):
+                        continue
+                    failpoints.reached("delta-aborted")
+                self._sync_entries([e.version for e in told if e is not None])
+            except preflight.errors() as error:
+                _log.warning("%s: abort: %s; trying again", self._name, error)
+                return outcomes
+            outcomes = [
+                AbortOutcome.COMMITTED if e and e.outcome == COMMITTED else AbortOutcome.ABORTED
+                for e in told
+            ]
+            self._delete(
+                [c for c, o in zip(committables, outcomes, strict=True)
+                 if o is AbortOutcome.ABORTED]
+            )  # fmt: skip
+            break
+        return outcomes
+
+    def list_lingering(self) -> Iterator[Lingering[DeltaCommittable]]:
+        """Yield every attempt with a record that the ledger is silent about; tidy up the others.
+
+        Raises AbortFailedError if the table cannot be read.
+        """
+        job_id, sink_uid = self._context.job_id, self._context.sink_uid
+        try:
+            pending = list(pending_files.list_pending(self._files, job_id, sink_uid))
+            if pending:
+                self._refresh(pending)
+        except preflight.errors() as error:
+            raise AbortFailedError(
+                f"{self._name}: what its earlier drivers have left cannot be listed: {error}. "
+                "Start the job again when the table can be read"
+            ) from error
+        ended = [(c, e) for c in pending if (e := self._ledger.entry(c.handle)) is not None]
+        self._tidy([c.handle for c, e in ended if e.outcome == COMMITTED])
+        self._delete([c for c, e in ended if e.outcome == ABORTED])
+        for found in pending:
+            if self._ledger.entry(found.handle) is None:
+                yield Lingering(found, found.generation)
+
+    def close(self) -> None:
+        """Nothing is open between calls."""
+        self._table = None
+
+    # --- the table as it is now
+
+    def _refresh(self, committables: Sequence[DeltaCommittable]) -> None:
+        """Load the table's newest version, and read the ledger up to it."""
+        if self._table is None:
+            self._table = preflight.load(self._sink)
+        else:
+            self._table.update_incremental()
+        since = min(c.log_version for c in committables)
+        self._ledger.forget(since)
+        self._ledger.read(since, self._table.version())
+
+    def _check_shape(self) -> None:
+        """Raise CommitFailedError if the table has been altered so that the files do not fit."""
+        if (shape := preflight.shape(self._table)) == self._checked:
+            return
+        try:
+            preflight.check_table(self._table, self._sink, self._context, self._name)
+        except PreflightError as error:
+            raise CommitFailedError(
+                f"{error}. The table was altered while the job ran: its decided rows are kept and "
+                "not visible; alter it back and start the job again, and they are committed"
+            ) from error
+        self._checked = shape
+
+    def _judge(
+        self, committables: Sequence[DeltaCommittable], outcomes: list[CommitOutcome]
+    ) -> list[DeltaCommittable]:
+        """Set what is known of each outcome and return those that are still to be committed."""
+        silent: dict[int, DeltaCommittable] = {}
+        entries = []
+        for position, committable in enumerate(committables):
+            entry = self._ledger.entry(committable.handle)
+            if entry is None:
+                silent[position] = committable
+            elif entry.outcome == COMMITTED:
+                entries.append(entry.version)
+                outcomes[position] = CommitOutcome.ALREADY_COMMITTED
+            else:
+                outcomes[position] = CommitOutcome.LOST
+        self._sync_entries(entries)
+        torn = self._torn(list(silent.values()))
+        for position, committable in silent.items():
+            if committable.handle in torn:
+                outcomes[position] = CommitOutcome.LOST
+            else:
+                self._require_known(committable)
+        return [c for c in silent.values() if c.handle not in torn]
+
+    def _torn(self, committables: Sequence[DeltaCommittable]) -> set[str]:
+        """Return the handles of those whose files are not all there, whole."""
+        files = [(c.handle, file) for c in committables for file in c.data_files]
+        torn = set()
+        sizes = self._files.sizes([file.path for _, file in files])
+        for (handle, file), size in zip(files, sizes, strict=True):
+            if size != file.size_bytes:
+                torn.add(handle)
+                found = "gone" if size is None else f"damaged: it has {size} bytes"
+                _log.error("%s: data file %s is %s, of %d that were written",
+                           self._name, file.path, found, file.size_bytes)  # fmt: skip
+        return torn
+
+    def _require_known(self, committable: DeltaCommittable) -> None:
+        if not self._ledger.knows(committable.log_version):
+            raise CommitFailedError(
+                f"{self._name}: log entries since version {committable.log_version} have been "
+                "cleaned up (delta.logRetentionDuration), so it cannot be told whether epoch "
+                f"{committable.epoch} was committed and its files removed since. See whether its "
+                "rows are in the table, then go on as docs/operations/lost-transactions.md says"
+            )
+
+    def _newest_epoch(self) -> int:
+        version = self._table.transaction_version(self._ledger.app_id)
+        return -1 if version is None else int(version)
+
+    # --- what is written
+
+    def _add(self, committables: Sequence[DeltaCommittable]) -> bool:
+        from deltalake.transaction import AddAction
+
+        actions = [
+            AddAction(
+                path=file.path,  # delta-rs encodes it
+                size=file.size_bytes,
+                partition_values=dict(file.partition_values),
+                modification_time=file.modified_ms,
+                data_change=True,
+                stats=file.statistics,
+            )
+            for committable in committables
+            for file in committable.data_files
+        ]
+        failpoints.reached("delta-commit-checked")
+        epoch = max(committable.epoch for committable in committables)
+        added = self._append(COMMITTED, [c.handle for c in committables], actions, epoch)
+        if added:
+            failpoints.reached("delta-committed")
+        return added
+
+    def _append(
+        self, outcome: str, handles: Sequence[str], actions: Sequence[Any], txn_version: int
+    ) -> bool:
+        """Write one log entry and make it durable; False if it was refused, or may have been."""
+        from deltalake.exceptions import CommitFailedError as RefusedError
+        from deltalake.transaction import CommitProperties, Transaction
+
+        properties = CommitProperties(
+            custom_metadata=self._ledger.mark(outcome, handles),
+            app_transactions=[Transaction(self._ledger.app_id, txn_version)],
+        )
+        table = self._table
+        before = table.version()
+        try:
+            table.create_write_transaction(
+                list(actions), "append", table.schema(), table.metadata().partition_columns,
+                commit_properties=properties,
+            )  # fmt: skip
+        except RefusedError as error:
+            _log.info("%s: %s; reading the log again", self._name, error)
+            return False
+        table.update_incremental()
+        self._sync_entries(range(before + 1, table.version() + 1))
+        return True
+
+    def _sync_entries(self, versions: Sequence[int]) -> None:
+        """delta-rs leaves it to the operating system when a log entry reaches the disk."""
+        self._files.sync([entry_path(version) for version in versions])
+
+    def _delete(self, aborted: Sequence[DeltaCommittable]) -> None:
+        """Best effort: a file that stays is named by no log entry, and VACUUM deletes it."""
+        for committable in aborted:
+            try:
+                paths = {file.path for file in committable.data_files}
+                paths.update(pending_files.read_paths(self._files, committable.handle))
+                self._files.delete(sorted(paths))
+            except OSError as error:
+                _log.warning("%s: %s; left for VACUUM", self._name, error)
+        self._tidy([committable.handle for committable in aborted])
+
+    def _tidy(self, handles: Sequence[str]) -> None:
+        """Best effort: a record that stays is looked at by the next `list_lingering`."""
+        try:
+            pending_files.delete(self._files, handles)
+        except OSError as error:
+            _log.info("%s: %s", self._name, error)

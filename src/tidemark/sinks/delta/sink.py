@@ -1,0 +1,155 @@
+"""`DeltaSink`: what a user writes, checked when it is built."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidemark.contracts.committables import dump_committable
+from tidemark.contracts.sink import SinkContext, WriterContext
+from tidemark.model.errors import ConfigurationError
+from tidemark.model.guarantee import SinkWay
+from tidemark.model.schema import Schema, quoted
+from tidemark.sinks.delta import committable as committables
+from tidemark.sinks.delta import types
+from tidemark.sinks.delta.committable import DeltaCommittable
+from tidemark.sinks.delta.table_files import S3_SCHEMES
+from tidemark.sinks.delta.writer import DeltaWriter
+from tidemark.sinks.internal.columns import check_columns
+from tidemark.sinks.internal.local_paths import local_path
+
+if TYPE_CHECKING:
+    from tidemark.sinks.delta.committer import DeltaCommitter
+
+
+@dataclass(frozen=True, repr=False)
+class DeltaSink:
+    """Append rows to a Delta Lake table, each exactly once; all of an epoch's in one version.
+
+    path: the table's directory: a local path or ``file:`` URI that the driver and all executors
+        share, or ``s3a://bucket/path`` (``s3:`` is the same).
+    partition_by: the table's partition columns, in their order: string, integer, boolean or date.
+        As everywhere in Delta, an empty string in one of them is read back as null.
+    create_table: whether a missing table is made, with the DataFrame's columns.
+    storage_options: for S3, as delta-rs takes them: ``AWS_ENDPOINT_URL``, ``AWS_REGION``,
+        ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``,
+        ``AWS_VIRTUAL_HOSTED_STYLE_REQUEST``; what is not said comes from the environment or the
+        machine's role, on the driver and on the executors. Never shown or stored.
+
+    An existing table's columns must have the DataFrame's types; it may have more that may be null.
+    Other writers may append, compact, alter and vacuum the table at the same time; VACUUM must keep
+    files for longer than the job may be down, as it deletes what is written and not yet committed.
+
+    Each commit's log entry has the application transaction ``tidemark:<job id>:<uid>`` with the
+    epoch as its version. A job that was restored from a checkpoint has a new id.
+
+    Raises ConfigurationError. Needs ``pip install 'tidemark[delta]'``.
+    """
+
+    path: str
+    partition_by: Sequence[str] = ()
+    create_table: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        name = "DeltaSink: path"
+        path = os.fspath(self.path) if isinstance(self.path, os.PathLike) else self.path
+        if isinstance(path, str) and path.startswith(S3_SCHEMES):
+            bucket, _, key = path.partition("://")[2].strip("/").partition("/")
+            if not bucket or not key:
+                raise ConfigurationError(f"{name} is {path!r}; give 's3a://<bucket>/<path>'")
+            path = path.rstrip("/")
+        elif isinstance(path, str) and "://" in path and not path.startswith("file:"):
+            raise ConfigurationError(
+                f"{name} is {path!r}; give a local path, a 'file:' URI or 's3a://<bucket>/<path>'"
+            )
+        else:
+            path = local_path(path, name)
+        object.__setattr__(self, "path", path)
+        columns = self.partition_by
+        if isinstance(columns, str) or not all(isinstance(c, str) and c for c in columns):
+            raise ConfigurationError(
+                f"DeltaSink {path}: partition_by is {columns!r}; give a list of column names"
+            )
+        if len(set(columns)) < len(columns):
+            raise ConfigurationError(
+                f"DeltaSink {path}: partition_by is {columns!r}; a column is in it twice"
+            )
+        object.__setattr__(self, "partition_by", tuple(columns))
+        options = self.storage_options
+        if not isinstance(options, Mapping) or not all(
+            isinstance(part, str) for item in options.items() for part in item
+        ):
+            raise ConfigurationError(
+                f"DeltaSink {path}: storage_options must be a mapping of texts to texts, such as "
+                "{'AWS_REGION': 'eu-central-1'}"
+            )
+        object.__setattr__(self, "storage_options", dict(options))
+
+    def __hash__(self) -> int:
+        return hash((self.path, self.partition_by))
+
+    def __repr__(self) -> str:
+        return (
+            f"DeltaSink(path={self.path!r}, partition_by={self.partition_by!r}, "
+            f"create_table={self.create_table!r}, storage_options=<{len(self.storage_options)}>)"
+        )
+
+    @property
+    def path_is_local(self) -> bool:
+        """Whether the table is on a local disk, else on S3."""
+        return not self.path.startswith(S3_SCHEMES)
+
+    @property
+    def way(self) -> SinkWay:
+        """Two-phase commit: data files become visible by one entry of the table's log."""
+        return SinkWay.TWO_PHASE_COMMIT
+
+    def describe(self) -> str:
+        """See `TwoPhaseCommitSink`."""
+        by = f" (partitioned by {', '.join(self.partition_by)})" if self.partition_by else ""
+        return f"Delta table {self.path}{by}"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`: every column as it is."""
+        check_columns(schema, self.describe())
+        of = {column.name: column.type for column in schema}
+        for name in self.partition_by:
+            if name not in of:
+                raise ConfigurationError(
+                    f"{self.describe()}: the partition column {name!r} is not in the DataFrame, "
+                    f"which has {', '.join(of)}; select it, or change partition_by="
+                )
+            if types.normal(of[name]) not in types.PARTITION_TYPES:
+                raise ConfigurationError(
+                    f"{self.describe()}: the partition column {name!r} is {of[name]}; allowed are "
+                    f"{', '.join(types.PARTITION_TYPES)}. CAST it, e.g. CAST(`{name}` AS DATE)"
+                )
+        if len(self.partition_by) == len(schema):
+            raise ConfigurationError(
+                f"{self.describe()}: every column is a partition column; a table needs one more"
+            )
+        return [quoted(column.name) for column in schema]
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Nothing to check: a data file has no time-out, and its name is its attempt's own."""
+
+    def create_writer(self, context: WriterContext) -> DeltaWriter:
+        """See `TwoPhaseCommitSink`. Touches nothing before the first row."""
+        return DeltaWriter(self.path, self.storage_options, self.partition_by, context)
+
+    def create_committer(self, context: SinkContext) -> DeltaCommitter:
+        """See `TwoPhaseCommitSink`."""
+        from tidemark.sinks.delta.committer import DeltaCommitter
+
+        return DeltaCommitter(self, context)
+
+    def dump(self, committable: DeltaCommittable) -> bytes:
+        """See `TwoPhaseCommitSink`."""
+        return dump_committable(committable, committables.VERSION)
+
+    def load(self, data: bytes) -> DeltaCommittable:
+        """See `TwoPhaseCommitSink`."""
+        return committables.load(data)

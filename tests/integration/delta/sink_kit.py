@@ -1,0 +1,54 @@
+"""Tables and rows for the tests of DeltaSink, and how they are read back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, QueryBuilder
+
+from tidemark.sinks.delta import DeltaSink
+from tidemark.sinks.delta.table_files import delta_options
+
+SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("text", pa.string())])
+
+
+def made(
+    path: Path | str,
+    partition_by: Sequence[str] = (),
+    storage_options: Mapping[str, str] | None = None,
+    schema: pa.Schema = SCHEMA,
+) -> DeltaSink:
+    """Return a sink on a new, empty table."""
+    sink = DeltaSink(str(path), partition_by, storage_options=storage_options or {})
+    options = delta_options(sink.path, sink.storage_options)
+    DeltaTable.create(sink.path, schema, partition_by=list(partition_by), storage_options=options)
+    return sink
+
+
+def batch(numbers: Sequence[int]) -> pa.RecordBatch:
+    """Return a row for each number, in three partitions, one of them null."""
+    parts = [(None, "odd / 1%", "ü:2")[number % 3] for number in numbers]
+    return pa.record_batch(
+        [list(numbers), parts, [f"row {number}" for number in numbers]], schema=SCHEMA
+    )
+
+
+def opened(sink: DeltaSink) -> DeltaTable:
+    """Return the table as another program finds it."""
+    return DeltaTable(sink.path, storage_options=delta_options(sink.path, sink.storage_options))
+
+
+def rows(sink: DeltaSink) -> list[dict[str, Any]]:
+    """Read every row, by delta-rs's query engine."""
+    found = QueryBuilder().register("t", opened(sink)).execute("SELECT * FROM t").read_all()
+    return pa.table(found).to_pylist()
+
+
+def numbers(sink: DeltaSink) -> list[int]:
+    """Read every number, and see that the row is the one that was written with it."""
+    found = rows(sink)
+    assert found == [batch([row["id"]]).to_pylist()[0] for row in found]
+    return [row["id"] for row in found]

@@ -1,0 +1,263 @@
+"""DeltaSink's one log entry, against everything that may come in between: other drivers, other
+writers, compaction, VACUUM, ALTER, a cleaned log.
+
+Real tables on a local disk. Where two drivers must meet between a look and a write, the other one's
+whole call is made at that very point.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Field, write_deltalake
+from deltalake.schema import PrimitiveType
+
+from tests.integration.delta.sink_kit import batch, made, numbers, opened, rows
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome
+from tidemark.model import failpoints
+from tidemark.model.errors import CommitFailedError
+from tidemark.sinks.delta import DeltaSink, pending_files
+from tidemark.sinks.delta.table_files import TableFiles
+from tidemark.verify.conformance.steps import attempt, driver
+
+ABORTED, COMMITTED = AbortOutcome.ABORTED, CommitOutcome.COMMITTED
+
+
+@pytest.fixture
+def sink(tmp_path: Path) -> DeltaSink:
+    return made(tmp_path / "orders")
+
+
+def written(sink: DeltaSink, values: range, generation: int = 1, epoch: int = 0, p: int = 0) -> Any:
+    writer = sink.create_writer(attempt(generation, epoch, p))
+    writer.write(batch(values))
+    (committable,) = writer.prepare_commit()
+    return committable
+
+
+def entries(sink: DeltaSink) -> list[list[dict[str, Any]]]:
+    log = sorted(Path(sink.path, "_delta_log").glob("0*.json"))
+    return [[json.loads(line) for line in path.read_text().splitlines()] for path in log]
+
+
+def data_files(sink: DeltaSink) -> list[Path]:
+    return sorted(Path(sink.path).rglob("*.parquet"))
+
+
+def at(name: str, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """Make `call` once, when the failpoint `name` is reached; return what it returned."""
+    answers: list[Any] = []
+
+    def reached(found: str) -> None:
+        if found == name and not answers:
+            answers.append(None)  # not again from within
+            answers[0] = call()
+
+    monkeypatch.setattr(failpoints, "reached", reached)
+    return answers
+
+
+def test_an_epoch_is_one_version_with_its_application_transaction(sink: DeltaSink) -> None:
+    committer = sink.create_committer(driver())
+    parts = [written(sink, range(10 * p, 10 * p + 10), epoch=7, p=p) for p in range(3)]
+    assert committer.commit(parts) == [COMMITTED] * 3
+    assert opened(sink).version() == 1
+    *adds, transaction = entries(sink)[1][1:]
+    assert [list(action) for action in adds] == [["add"]] * 3
+    app_id = "tidemark:c0ffee00c0ffee00:orders-out"
+    assert transaction == {"txn": {"appId": app_id, "version": 7}}
+    assert opened(sink).transaction_version(app_id) == 7
+    assert not list(Path(sink.path, "_tidemark").rglob("*.json"))
+
+
+def test_a_replay_of_an_epoch_is_not_taken_for_the_first_run(sink: DeltaSink) -> None:
+    """At-least-once: epoch 3 is visible, then its driver dies before the decision. Its successor's
+    rows of epoch 3 must not be skipped because the log has a transaction of version 3."""
+    assert sink.create_committer(driver(1)).commit([written(sink, range(5), epoch=3)]) == [
+        COMMITTED
+    ]
+    again = written(sink, range(5, 10), generation=2, epoch=3)
+    assert sink.create_committer(driver(2)).commit([again]) == [COMMITTED]
+    assert sorted(numbers(sink)) == list(range(10))
+
+
+def test_an_abort_between_the_look_and_the_commit_wins(
+    sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The old driver has seen that the files are there and that nobody has spoken."""
+    old, new = sink.create_committer(driver(1)), sink.create_committer(driver(2))
+    committable = written(sink, range(10))
+    aborted = at("delta-commit-checked", lambda: new.abort([committable]), monkeypatch)
+    assert old.commit([committable]) == [CommitOutcome.LOST]
+    assert aborted == [[ABORTED]]
+    assert data_files(sink) == []
+    assert not any("add" in action for entry in entries(sink) for action in entry)
+    assert numbers(sink) == []
+
+
+def test_a_commit_between_the_look_and_the_abort_wins(
+    sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = sink.create_committer(driver(1)), sink.create_committer(driver(2))
+    committable = written(sink, range(10))
+    committed = at("delta-abort-checked", lambda: old.commit([committable]), monkeypatch)
+    assert new.abort([committable]) == [AbortOutcome.COMMITTED]
+    assert committed == [[COMMITTED]]
+    assert sorted(numbers(sink)) == list(range(10))
+
+
+def test_of_two_drivers_that_commit_the_same_epoch_one_writes_it(
+    sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = sink.create_committer(driver(1)), sink.create_committer(driver(2))
+    committable = written(sink, range(10))
+    first = at("delta-commit-checked", lambda: new.commit([committable]), monkeypatch)
+    assert old.commit([committable]) == [CommitOutcome.ALREADY_COMMITTED]
+    assert first == [[COMMITTED]]
+    assert sorted(numbers(sink)) == list(range(10))
+
+
+def test_an_abort_that_died_before_it_deleted_is_finished(
+    sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    committable = written(sink, range(10))
+
+    class Died(BaseException):
+        pass
+
+    def die() -> None:
+        raise Died
+
+    at("delta-aborted", die, monkeypatch)
+    with pytest.raises(Died):
+        sink.create_committer(driver(2)).abort([committable])
+    assert len(data_files(sink)) == 1
+    successor = sink.create_committer(driver(3))
+    assert list(successor.list_lingering()) == []
+    assert data_files(sink) == []
+    assert successor.commit([committable]) == [CommitOutcome.LOST]
+
+
+def test_a_committed_epoch_is_known_after_compaction_and_vacuum(sink: DeltaSink) -> None:
+    """Its reply was lost, and its files are no longer the table's, nor anywhere."""
+    parts = [written(sink, range(10 * p, 10 * p + 10), p=p) for p in range(2)]
+    assert sink.create_committer(driver()).commit(parts) == [COMMITTED] * 2
+    before = data_files(sink)
+    table = opened(sink)
+    table.optimize.compact()
+    table.vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert not set(before) & set(data_files(sink))
+    assert sink.create_committer(driver(2)).commit(parts) == [CommitOutcome.ALREADY_COMMITTED] * 2
+    assert sink.create_committer(driver(2)).abort(parts) == [AbortOutcome.COMMITTED] * 2
+    assert sorted(numbers(sink)) == list(range(20))
+
+
+def test_other_writers_at_that_very_moment_are_no_conflict(
+    sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another job's append, a compaction, and a new column that may be null."""
+    committer = sink.create_committer(driver())
+    calls = [
+        lambda: append(sink, range(100, 110)),
+        lambda: opened(sink).optimize.compact(),
+        lambda: opened(sink).alter.add_columns([Field("more", PrimitiveType("long"))]),
+        lambda: made_commit(sink, "other-out", range(200, 210)),
+    ]  # fmt: skip
+    for epoch, call in enumerate(calls):
+        at("delta-commit-checked", call, monkeypatch)
+        part = written(sink, range(10 * epoch, 10 * epoch + 10), epoch=epoch)
+        assert committer.commit([part]) == [COMMITTED]
+    found = [row["id"] for row in rows(sink)]
+    assert sorted(found) == [*range(40), *range(100, 110), *range(200, 210)]
+
+
+def append(sink: DeltaSink, values: range) -> None:
+    """As another program does that knows nothing of Tidemark."""
+    write_deltalake(sink.path, pa.Table.from_batches([batch(values)]), mode="append")
+
+
+def made_commit(sink: DeltaSink, uid: str, values: range) -> None:
+    writer = sink.create_writer(attempt(uid=uid))
+    writer.write(batch(values))
+    assert sink.create_committer(driver(uid=uid)).commit(writer.prepare_commit()) == [COMMITTED]
+
+
+def test_a_table_that_was_altered_under_the_job_is_said(sink: DeltaSink) -> None:
+    committer = sink.create_committer(driver())
+    committer.preflight()
+    committable = written(sink, range(10))
+    opened(sink).alter.add_constraint({"few": "id < 5"})
+    with pytest.raises(CommitFailedError, match=r"CHECK constraint .* altered while the job ran"):
+        committer.commit([committable])
+    opened(sink).alter.drop_constraint("few")
+    assert committer.commit([committable]) == [COMMITTED]
+
+
+def test_vacuum_spares_what_is_pending_until_its_retention_is_over(sink: DeltaSink) -> None:
+    committer = sink.create_committer(driver())
+    first, second = written(sink, range(10)), written(sink, range(10, 20), epoch=1)
+    opened(sink).vacuum(dry_run=False, full=True)
+    assert committer.commit([first]) == [COMMITTED]
+    opened(sink).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
+    assert len(list(committer.list_lingering())) == 1  # VACUUM does not look into _tidemark
+    assert committer.commit([second]) == [CommitOutcome.LOST]
+    assert sorted(numbers(sink)) == list(range(10))
+
+
+def test_a_log_that_was_cleaned_up_proves_nothing(sink: DeltaSink) -> None:
+    committable = written(sink, range(10))
+    committer = sink.create_committer(driver())
+    append(sink, range(10, 20))
+    opened(sink).create_checkpoint()
+    Path(sink.path, f"_delta_log/{0:020}.json").unlink()
+    append(sink, range(20, 30))
+    with pytest.raises(CommitFailedError, match="have been cleaned up"):
+        committer.commit([committable])
+    # What is written from now on is not concerned.
+    assert committer.commit([written(sink, range(5), epoch=1)]) == [COMMITTED]
+
+
+def test_a_torn_record_of_a_pending_file_stops_nothing(sink: DeltaSink) -> None:
+    """Records are not fsynced: the machine may end before one is on the disk."""
+    writer = sink.create_writer(attempt())
+    writer.write(batch(range(10)))
+    (record,) = Path(sink.path, pending_files.DIRECTORY).rglob("*.json")
+    record.write_bytes(b"")
+    committer = sink.create_committer(driver(2))
+    (left,) = committer.list_lingering()
+    assert committer.abort([left.committable]) == [ABORTED]
+    assert list(committer.list_lingering()) == []
+
+
+def test_each_checkpoint_of_the_log_moves_on_what_is_read(sink: DeltaSink) -> None:
+    """A committer reads entries once, and from the log's last checkpoint only."""
+    opened(sink).alter.set_table_properties({"delta.checkpointInterval": "2"})
+    committer = sink.create_committer(driver())
+    for epoch in range(6):
+        part = written(sink, range(10 * epoch, 10 * epoch + 10), epoch=epoch)
+        assert committer.commit([part]) == [COMMITTED]
+    assert part.log_version >= 4
+    assert len(committer._ledger._entries) <= 2
+    fresh = sink.create_committer(driver(2))
+    assert fresh.commit([part]) == [CommitOutcome.ALREADY_COMMITTED]
+    assert sorted(numbers(sink)) == list(range(60))
+    assert TableFiles(sink.path, {}).names("nowhere") == []
+
+
+def test_a_table_that_is_dropped_and_made_anew_takes_new_rows(sink: DeltaSink) -> None:
+    import shutil
+
+    committer = sink.create_committer(driver())
+    for epoch in range(3):
+        assert committer.commit([written(sink, range(5), epoch=epoch)]) == [COMMITTED]
+    shutil.rmtree(sink.path)
+    made(sink.path)
+    DeltaTable(sink.path)
+    fresh = sink.create_committer(driver(2))
+    assert fresh.commit([written(sink, range(7), epoch=3)]) == [COMMITTED]
+    assert sorted(numbers(sink)) == list(range(7))

@@ -1,0 +1,244 @@
+"""What DeltaSink writes and which tables it takes: every type there and back, partitions, the
+statistics that readers skip files by, and each refusal at start. Real tables on a local disk."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pickle
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, Field, QueryBuilder, Schema
+from deltalake.schema import PrimitiveType
+
+from tests.integration.delta.sink_kit import SCHEMA, batch, made, numbers, opened, rows
+from tidemark.contracts.sink import CommitOutcome, SinkContext
+from tidemark.model.errors import PreflightError, WriteRefusedError
+from tidemark.model.schema import Column
+from tidemark.sinks.delta import DeltaSink
+from tidemark.sinks.delta.data_files import split
+from tidemark.verify.conformance.steps import JOB, UID, attempt, driver
+
+UTC = datetime.timezone.utc
+COLUMNS = (
+    Column("id", "bigint"),
+    Column("part", "string"),
+    Column("text", "string"),
+)
+TYPES: dict[str, tuple[str, pa.DataType, list[Any]]] = {
+    "flag": ("boolean", pa.bool_(), [True, None]),
+    "tiny": ("tinyint", pa.int8(), [-128, 127]),
+    "small": ("smallint", pa.int16(), [-32768, None]),
+    "whole": ("int", pa.int32(), [-(2**31), 2**31 - 1]),
+    "big": ("bigint", pa.int64(), [-(2**63), 2**63 - 1]),
+    "single": ("float", pa.float32(), [1.5, None]),
+    "double": ("double", pa.float64(), [float("inf"), -0.5]),
+    "money": ("decimal(38,10)", pa.decimal128(38, 10), [Decimal("-1.0000000001"), None]),
+    "text": ("string", pa.string(), ["ü\0 ", ""]),
+    "short": ("varchar(10)", pa.string(), ["x", None]),
+    "raw": ("binary", pa.binary(), [b"\0\xff", b""]),
+    "day": ("date", pa.date32(), [datetime.date(1, 1, 1), datetime.date(9999, 12, 31)]),
+    "at": (
+        "timestamp",
+        pa.timestamp("us", "America/New_York"),
+        [datetime.datetime(2026, 1, 1, 12, 0, 0, 123456, UTC), None],
+    ),
+    "local": (
+        "timestamp_ntz",
+        pa.timestamp("us"),
+        [datetime.datetime(2026, 1, 1, 12, 0, 0, 1), None],
+    ),
+    "list": ("array<int>", pa.list_(pa.int32()), [[1, None], None]),
+    "map": ("map<string,bigint>", pa.map_(pa.string(), pa.int64()), [[("a", 1)], []]),
+    "nested": (
+        "struct<a:int,b:array<struct<c:string>>>",
+        pa.struct([("a", pa.int32()), ("b", pa.list_(pa.struct([("c", pa.string())])))]),
+        [{"a": 1, "b": [{"c": "x"}, None]}, None],
+    ),
+}
+
+
+def context(*columns: Column) -> SinkContext:
+    return SinkContext(JOB, "orders", UID, 1, checkpoint_interval_s=5.0, schema=columns)
+
+
+def write(sink: DeltaSink, *batches: pa.RecordBatch) -> Any:
+    writer = sink.create_writer(attempt())
+    for one in batches:
+        writer.write(one)
+    (committable,) = writer.prepare_commit()
+    assert sink.create_committer(driver()).commit([committable]) == [CommitOutcome.COMMITTED]
+    return committable
+
+
+def test_every_type_goes_there_and_back(tmp_path: Path) -> None:
+    columns = [Column(name, spark) for name, (spark, _, _) in TYPES.items()]
+    sink = DeltaSink(str(tmp_path / "types"), create_table=True)
+    assert sink.select_expressions(tuple(columns)) == [f"`{name}`" for name in TYPES]
+    sink.create_committer(context(*columns)).preflight()
+    arrays = [pa.array(values, arrow) for _, arrow, values in TYPES.values()]
+    written = pa.record_batch(arrays, names=list(TYPES))
+    write(sink, written)
+    assert rows(sink) == [
+        {**row, "at": row["at"] and row["at"].astimezone(UTC)} for row in written.to_pylist()
+    ]
+    # The table that the sink has made is one that it takes.
+    sink.create_committer(context(*columns)).preflight()
+
+
+def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
+    """A file that a reader leaves out by them holds no row that it asks for."""
+    sink = made(
+        tmp_path / "statistics",
+        schema=pa.schema([("n", pa.int64()), ("t", pa.timestamp("us", "UTC")), ("s", pa.string()),
+                          ("d", pa.date32()), ("f", pa.float64())]),
+    )  # fmt: skip
+    moment = datetime.datetime(2026, 1, 1, 0, 0, 0, 1, UTC)
+    values = {
+        "n": pa.array([3, None, -7], pa.int64()),
+        "t": pa.array([moment, moment, None], pa.timestamp("us", "UTC")),
+        "s": ["b", "a" * 65, "ä"],
+        "d": pa.array([datetime.date(2026, 1, 2)] * 3, pa.date32()),
+        "f": [float("nan"), 1.0, 2.0],
+    }
+    committable = write(sink, pa.record_batch(values))
+    assert json.loads(committable.data_files[0].statistics) == {
+        "numRecords": 3,
+        "minValues": {"n": -7, "t": "2026-01-01T00:00:00.000Z", "d": "2026-01-02"},
+        "maxValues": {"n": 3, "t": "2026-01-01T00:00:00.001Z", "d": "2026-01-02"},
+        "nullCount": {"n": 1, "t": 1, "s": 0, "d": 0, "f": 0},
+    }
+    write(sink, pa.record_batch({**values, "n": pa.array([50, 51, 52], pa.int64())}))
+    for where, count in (
+        ("n >= 50", 3), ("n = -7", 1), ("n IS NULL", 1), ("f < 1.5", 2), ("s > 'zz'", 2),
+        ("t >= '2026-01-01T00:00:00.000001Z'", 4), ("d = '2026-01-02'", 6),
+    ):  # fmt: skip
+        query = QueryBuilder().register("t", opened(sink))
+        answer = pa.table(query.execute(f"SELECT count(*) FROM t WHERE {where}").read_all())
+        assert answer.column(0).to_pylist() == [count], where
+
+
+def test_partitions_are_files_of_their_own(tmp_path: Path) -> None:
+    sink = made(tmp_path / "by-part", partition_by=["part"])
+    committable = write(sink, batch(range(10)), batch(range(10, 20)))
+    assert sorted(numbers(sink)) == list(range(20))
+    assert sorted(str(f.partition_values["part"]) for f in committable.data_files) == [
+        "None", "odd / 1%", "ü:2",
+    ]  # fmt: skip
+    assert {Path(f.path).parent.name for f in committable.data_files} == {
+        "part=__HIVE_DEFAULT_PARTITION__", "part=odd%20%2F%201%25", "part=%C3%BC%3A2",
+    }  # fmt: skip
+
+
+def test_rows_are_cut_by_every_partition_type() -> None:
+    day = datetime.date(2026, 1, 2)
+    given = pa.record_batch(
+        {
+            "n": [1, 2, 3, 4, 5, 6],
+            "d": pa.array([day, None, day, day, None, day]),
+            "b": [True, True, False, True, True, False],
+            "i": pa.array([1, 1, 1, 1, 1, 2], pa.int8()),
+            "s": ["", "x", None, "", "x", None],
+        }
+    )
+    found = {
+        values: part.column("n").to_pylist() for values, part in split(given, ["d", "b", "i", "s"])
+    }
+    assert found == {
+        ("2026-01-02", "false", "1", None): [3],
+        ("2026-01-02", "false", "2", None): [6],
+        ("2026-01-02", "true", "1", None): [1, 4],
+        (None, "true", "1", "x"): [2, 5],
+    }
+    assert [values for values, _ in split(given, [])] == [()]
+
+
+def test_a_large_attempt_has_row_groups_worth_reading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.parquet as pq
+
+    from tidemark.sinks.delta import data_files
+
+    monkeypatch.setattr(data_files, "ROW_GROUP_BYTES", 10_000)
+    sink = made(tmp_path / "large")
+    committable = write(sink, *(batch(range(n, n + 100)) for n in range(0, 1000, 100)))
+    groups = pq.ParquetFile(Path(sink.path, committable.data_files[0].path)).metadata.num_row_groups
+    assert 1 < groups < 10
+    assert json.loads(committable.data_files[0].statistics)["maxValues"]["id"] == 999
+    assert sorted(numbers(sink)) == list(range(1000))
+
+
+def test_a_machine_that_does_not_share_the_path_is_said(tmp_path: Path) -> None:
+    writer = DeltaSink(str(tmp_path / "nowhere")).create_writer(attempt())
+    with pytest.raises(WriteRefusedError, match="driver and all executors share"):
+        writer.write(batch(range(1)))
+    writer.abort()
+    assert not (tmp_path / "nowhere").exists()
+
+
+def refusal(sink: DeltaSink, *columns: Column) -> str:
+    with pytest.raises(PreflightError) as found:
+        sink.create_committer(context(*columns)).preflight()
+    return str(found.value)
+
+
+def test_a_missing_table_is_made_only_on_wish(tmp_path: Path) -> None:
+    path = tmp_path / "new"
+    assert "create_table=True" in refusal(DeltaSink(str(path)), *COLUMNS)
+    assert not path.exists()
+    sink = DeltaSink(str(path), ["part"], create_table=True)
+    sink.create_committer(context(*COLUMNS)).preflight()
+    assert opened(sink).metadata().partition_columns == ["part"]
+    assert opened(sink).schema() == Schema.from_arrow(SCHEMA)
+    assert opened(sink).protocol().min_writer_version == 2  # old readers can read it
+    write(sink, batch(range(10)))
+    assert sorted(numbers(sink)) == list(range(10))
+
+
+def test_another_schema_is_refused_and_both_are_named(tmp_path: Path) -> None:
+    sink = made(tmp_path / "orders")
+    other = (Column("id", "int"), *COLUMNS[1:])
+    message = refusal(sink, *other)
+    assert "column 'id' is int in the DataFrame and bigint in the table" in message
+    assert "The table has: id bigint, part string, text string" in message
+    assert "The DataFrame has: id int, part string, text string" in message
+    assert "no column 'more'" in refusal(sink, *COLUMNS, Column("more", "int"))
+    sink.create_committer(context(*COLUMNS[:2])).preflight()  # the rest is null
+
+
+def test_what_a_table_asks_of_a_writer_is_refused(tmp_path: Path) -> None:
+    sink = made(tmp_path / "orders", partition_by=["part"])
+    assert "set partition_by=['part']" in refusal(DeltaSink(sink.path), *COLUMNS)
+    assert "is a partition column and is not in the DataFrame" in refusal(
+        sink, COLUMNS[0], COLUMNS[2]
+    )
+    opened(sink).alter.add_constraint({"few": "id < 5"})
+    assert "CHECK constraint (id < 5)" in refusal(sink, *COLUMNS)
+
+    strict = DeltaSink(str(tmp_path / "strict"))
+    fields = [Field("id", PrimitiveType("long"), nullable=False), Field("n", PrimitiveType("long"))]
+    DeltaTable.create(strict.path, Schema(fields))
+    assert "is NOT NULL and is not in the DataFrame" in refusal(strict, Column("n", "bigint"))
+    assert "DROP NOT NULL" in refusal(strict, COLUMNS[0])
+
+    generated = DeltaSink(str(tmp_path / "generated"))
+    computed = Field("n", PrimitiveType("long"), metadata={"delta.generationExpression": "id + 1"})
+    DeltaTable.create(generated.path, Schema([fields[1], computed][1:]))
+    assert "generation expression" in refusal(generated, Column("n", "bigint"))
+
+    blocked = DeltaSink(str(tmp_path / "file"))
+    Path(blocked.path).write_text("not a directory")
+    assert "cannot be used" in refusal(blocked, *COLUMNS)
+
+
+def test_a_sink_holds_no_connection_and_its_secrets_are_not_shown() -> None:
+    sink = DeltaSink("s3a://bucket/table/", storage_options={"AWS_SECRET_ACCESS_KEY": "hush"})
+    assert pickle.loads(pickle.dumps(sink)) == sink
+    for shown in (repr(sink), sink.describe(), str(sink)):
+        assert "hush" not in shown
+        assert "s3a://bucket/table" in shown

@@ -1,0 +1,99 @@
+"""DeltaSink's configuration and types, without a table: what is refused when a job is built."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidemark.model.errors import ConfigurationError
+from tidemark.model.schema import Column
+from tidemark.sinks.delta import DeltaSink, types
+from tidemark.sinks.delta.table_files import delta_options
+
+
+@pytest.mark.parametrize(
+    ("given", "path"),
+    [
+        ("/data/orders", "/data/orders"),
+        (Path("/data/orders"), "/data/orders"),
+        ("file:///data/a%20table", "/data/a table"),
+        ("s3://bucket/orders/", "s3://bucket/orders"),
+        ("s3a://bucket/a/b", "s3a://bucket/a/b"),
+    ],
+)
+def test_a_path_is_local_or_on_s3(given: Any, path: str) -> None:
+    assert DeltaSink(given).path == path
+    assert DeltaSink(given).path_is_local == path.startswith("/")
+
+
+@pytest.mark.parametrize("path", ["", "s3://bucket", "s3a://", "hdfs://name/orders", None])
+def test_other_paths_are_refused(path: Any) -> None:
+    with pytest.raises(ConfigurationError, match="DeltaSink: path is"):
+        DeltaSink(path)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"partition_by": "day"}, "give a list of column names"),
+        ({"partition_by": [""]}, "give a list of column names"),
+        ({"partition_by": ["day", "day"]}, "twice"),
+        ({"storage_options": {"AWS_REGION": 1}}, "a mapping of texts to texts"),
+    ],
+)
+def test_wrong_settings_are_refused(settings: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigurationError, match=words):
+        DeltaSink("/data/orders", **settings)
+
+
+def test_columns_that_no_table_takes_are_refused() -> None:
+    day, number = Column("day", "date"), Column("n", "double")
+    for partition_by, schema, words in (
+        (["other"], (day, number), "'other' is not in the DataFrame"),
+        (["n"], (day, number), "partition column 'n' is double; allowed are string"),
+        (["day"], (day,), "every column is a partition column"),
+        ([], (day, Column("i", "interval day")), "type interval day, which it cannot store"),
+        ([], (day, Column("DAY", "int")), "differ in case alone"),
+    ):
+        with pytest.raises(ConfigurationError, match=words):
+            DeltaSink("/data/orders", partition_by).select_expressions(schema)
+    assert DeltaSink("/data/orders", ["day"]).select_expressions((day, number)) == ["`day`", "`n`"]
+
+
+@pytest.mark.parametrize(
+    "spark",
+    [
+        "tinyint", "smallint", "int", "bigint", "float", "double", "boolean", "string", "binary",
+        "date", "timestamp", "timestamp_ntz", "decimal(10,2)", "array<map<string,decimal(3,1)>>",
+        "struct<a:int,b:array<struct<c d:string,e:date>>>", "map<int,struct<x:binary>>",
+    ],
+)  # fmt: skip
+def test_a_type_comes_back_from_the_table_as_it_was(spark: str) -> None:
+    schema = types.schema_json((Column("c", spark),))
+    assert types.column_types(schema) == {"c": spark}
+    assert all(field["nullable"] for field in json.loads(schema)["fields"])
+
+
+def test_text_of_a_length_is_a_string_in_the_table() -> None:
+    schema = types.schema_json((Column("c", "array<varchar(3)>"), Column("d", "char(1)")))
+    assert types.column_types(schema) == {"c": "array<string>", "d": "string"}
+    assert types.normal("map<char(3),varchar(10)>") == "map<string,string>"
+
+
+@pytest.mark.parametrize("spark", ["void", "struct<a,b:int>", "array<int", "struct<a:b:int>", "x>"])
+def test_a_type_that_cannot_be_told_is_refused(spark: str) -> None:
+    with pytest.raises(ConfigurationError, match="column 'c' has type"):
+        types.schema_json((Column("c", spark),))
+
+
+def test_calls_to_a_store_have_deadlines_that_a_user_may_change() -> None:
+    assert delta_options("/data/orders", {}) is None
+    options = delta_options("s3://b/t", {"AWS_ENDPOINT_URL": "http://here", "timeout": "60s"})
+    assert options is not None
+    assert options["timeout"] == "60s"
+    assert options["aws_allow_http"] == "true"
+    assert options["retry_timeout"] == "20s"
+    assert "aws_allow_http" not in (delta_options("s3://b/t", {}) or {})
