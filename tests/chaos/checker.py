@@ -48,15 +48,20 @@ def check_log(
     A value must be unique among the produced rows of its key.
     """
     found = check_rows(where, produced, [Pair(s.key, s.value) for s in final])
+    found += check_shown(where, final, live)
+    for reader, rows in ((where, final), (f"{where} (concurrent reader)", live)):
+        found += _reordered(reader, produced, rows)
+    return found
+
+
+def check_shown(where: str, final: Sequence[Seen], live: Sequence[Seen]) -> list[Anomaly]:
+    """Judge a concurrent reader: what it was shown must be there in the end, at the same place."""
     places = {(s.partition, s.offset): s for s in final}
-    found += [
+    return [
         Anomaly(Kind.PHANTOM, f"{where} (concurrent reader)", seen)
         for seen in live
         if places.get((seen.partition, seen.offset)) != seen
     ]
-    for reader, rows in ((where, final), (f"{where} (concurrent reader)", live)):
-        found += _reordered(reader, produced, rows)
-    return found
 
 
 def check_rows(where: str, expected: Sequence[Pair], final: Sequence[Pair]) -> list[Anomaly]:

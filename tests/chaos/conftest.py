@@ -1,4 +1,4 @@
-"""A broker for the matrix, apart from the one that `tests/integration` shares."""
+"""Servers for the matrix, apart from those that `tests/integration` shares."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers.mariadb import MariaDBServer, NotToBeHadError
+from tests.servers.postgres import PostgresServer
 from tidemark.dev.kafka import LocalKafka
 
 
@@ -14,3 +16,19 @@ def chaos_kafka() -> Iterator[LocalKafka]:
     """A broker of the defaults."""
     with LocalKafka() as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def chaos_postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def chaos_mariadb() -> Iterator[MariaDBServer]:
+    try:
+        server = MariaDBServer()
+    except NotToBeHadError as error:
+        pytest.skip(f"MariaDB: {error}")
+    with server:
+        yield server

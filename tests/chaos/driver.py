@@ -88,7 +88,8 @@ class Driver:
         self._scratch = tempfile.mkdtemp(prefix="tm-")
         variables = {
             **os.environ,
-            "PYTHONPATH": str(REPOSITORY / "src"),
+            # The tests too: a sink of theirs must be found in Spark's workers as well.
+            "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
             "SPARK_LOCAL_DIRS": self._scratch,
             "TMPDIR": self._scratch,
             # These drivers die young: half of their lives would go to the optimising compiler.

@@ -24,8 +24,8 @@ from pathlib import Path
 
 from tests.chaos import checker
 from tests.chaos.driver import Driver
+from tests.chaos.matrix import MATRIX, PROTOCOL_POINTS
 from tests.chaos.scenario import PassthroughScenario, WindowsScenario
-from tests.chaos.test_matrix import DRIVER_POINTS, SINK_POINTS, WORKER_POINTS
 from tidemark.dev.kafka import LocalKafka
 
 APPS = {"passthrough": PassthroughScenario, "windows": WindowsScenario}
@@ -187,7 +187,8 @@ class Soak:
 
     def die_at_failpoint(self) -> None:
         """Start a driver with a failpoint, and give it a while to die there."""
-        points = DRIVER_POINTS + SINK_POINTS[self._app] + WORKER_POINTS[self._app]
+        row = MATRIX[self._app]
+        points = [*PROTOCOL_POINTS, *row.committer_points, *row.writer_points]
         failpoint = f"{self._chance.choice(points)}:{self._chance.choice([1, 1, 2, 3, 5])}"
         self.note_pending()
         self._driver = driver = self._scenario.start(failpoint)

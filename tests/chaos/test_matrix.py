@@ -1,51 +1,73 @@
-"""``make chaos``: every failpoint, for every app, at the first, second and third time.
+"""``make chaos``: every row of `matrix.py`, killed at every failpoint the first, second and third
+time that it is reached; in the end every sink is read.
 
-One scenario per app and number. Where a recovery passes a point only after a certain death, that
+One scenario per row and number. Where a recovery passes a point only after a certain death, that
 death is made first. The first time of each driver's point must be reached; a later one may not be
 (an epoch passes `prepared` once, a recovery `recovered` once): the driver is killed then anyway.
 A worker's point kills workers, not the driver, which goes on or gives up after Spark's four tries.
+
+``make chaos ARGS="-k mysql"`` runs the rows with that name, ``-k mysql-xa-2`` one cell.
 """
 
 from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.chaos import checker
-from tests.chaos.scenario import (
-    EmbeddedScenario,
-    PassthroughScenario,
-    Scenario,
-    WindowsScenario,
-)
-from tidemark.dev.kafka import LocalKafka
-from tidemark.protocol.points import Point
+from tests.chaos.driver import Driver
+from tests.chaos.matrix import FIRST, MATRIX, PROTOCOL_POINTS
+from tests.chaos.scenario import Scenario
 
-FIRST = {Point.RECOVERY_COMMITTED.value: "decided:2", Point.SINK_ABORTED.value: "prepared:2"}
-"""What must have happened before a point is reached."""
-NEEDS_TWO_DRIVERS = {Point.DECISION_VOIDED.value, Point.PLAN_VOIDED.value}
-DRIVER_POINTS = [point.value for point in Point if point.value not in NEEDS_TWO_DRIVERS]
-SINK_POINTS = {
-    "passthrough": ["end-transaction-sent"],
-    "windows": ["end-transaction-sent", "ledger-committed"],
-    "embedded": ["ledger-committed", "file-renamed"],
-}
-WORKER_POINTS = {
-    "passthrough": ["transaction-begun", "transaction-flushed"],
-    "windows": ["transaction-begun", "transaction-flushed", "stage-written"],
-    "embedded": ["stage-written", "pending-written"],
-}
 ENOUGH_EPOCHS = 8
-PATIENCE_S = 120.0
+PATIENCE_S = 180.0
 
 
-def reach(scenario: Scenario, failpoint: str) -> bool:
-    """Start a driver with a failpoint; return whether it has died there. It is dead afterwards."""
-    driver = scenario.start(failpoint)
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("nth", [1, 2, 3])
+@pytest.mark.parametrize("name", MATRIX)
+def test_every_failpoint(
+    name: str, nth: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    row = MATRIX[name]
+    with row.scenario(tmp_path, request.getfixturevalue) as scenario:
+        kill_at_each(scenario, [*PROTOCOL_POINTS, *row.committer_points], nth, row.writer_points)
+        last = scenario.start()
+        last.wait_for_epochs(3)
+        scenario.drain(last, 300)
+        last.stop()
+        checker.require_none(scenario.check())
+        scenario.require_settled()
+
+
+def kill_at_each(
+    scenario: Scenario, points: Sequence[str], nth: int, writer_points: Sequence[str] = ()
+) -> None:
+    """Run a driver for each point, the last ones for those of writers, whose death is not the
+    driver's. The next one comes up while the one before still runs."""
+    steps = []
+    for point in points:
+        if point in FIRST:
+            steps.append((FIRST[point], True))
+        steps.append((f"{point}:{nth}", True if nth == 1 else None))
+    steps += [(f"{point}:{nth}", False) for point in writer_points]
+    driver, gate = scenario.held(steps[0][0])
+    for number, (failpoint, must_die) in enumerate(steps, 1):
+        gate.touch()
+        if number < len(steps):
+            coming, gate = scenario.held(steps[number][0])
+        died = dies(driver)
+        assert must_die in (None, died), f"{failpoint}: died there: {died}\n{driver.tail()}"
+        driver = coming
+
+
+def dies(driver: Driver) -> bool:
+    """Return whether a driver dies at its failpoint; after some epochs it is killed anyway."""
     deadline = time.monotonic() + PATIENCE_S
     while driver.returncode is None and len(driver.epochs()) < ENOUGH_EPOCHS:
         assert time.monotonic() < deadline, driver.tail()
@@ -53,34 +75,3 @@ def reach(scenario: Scenario, failpoint: str) -> bool:
     died = driver.returncode == -signal.SIGKILL
     driver.kill_tree()
     return died
-
-
-@pytest.mark.chaos
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("nth", [1, 2, 3])
-@pytest.mark.parametrize("app", ["passthrough", "windows", "embedded"])
-def test_every_failpoint(
-    app: str, nth: int, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
-    with scenario_of(app, tmp_path, lambda: request.getfixturevalue("chaos_kafka")) as scenario:
-        for point in DRIVER_POINTS + SINK_POINTS[app]:
-            if point in FIRST:
-                scenario.die_at(FIRST[point])
-            died = reach(scenario, f"{point}:{nth}")
-            assert died or nth > 1, f"{point} was not reached"
-        for point in WORKER_POINTS[app]:
-            assert not reach(scenario, f"{point}:{nth}"), "a worker's death is not the driver's"
-        last = scenario.start()
-        last.wait_for_epochs(3)
-        scenario.drain(last, 300)
-        last.stop()
-        checker.require_none(scenario.check())
-
-
-def scenario_of(app: str, directory: Path, kafka: Callable[[], LocalKafka]) -> Scenario:
-    """Return the app's scenario; `kafka` is called only if it needs a broker."""
-    if app == "embedded":
-        return EmbeddedScenario(directory)
-    servers = kafka().bootstrap_servers
-    kinds = {"passthrough": PassthroughScenario, "windows": WindowsScenario}
-    return kinds[app](directory, servers)

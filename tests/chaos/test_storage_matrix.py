@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.chaos import checker
+from tests.chaos.matrix import PROTOCOL_POINTS
 from tests.chaos.scenario import EmbeddedScenario
-from tests.chaos.test_matrix import DRIVER_POINTS, FIRST, reach
+from tests.chaos.test_matrix import kill_at_each
 from tests.storage_servers import spark_configuration
 
 
@@ -27,11 +28,7 @@ def test_every_failpoint(
     with EmbeddedScenario(tmp_path, storage=f"{base}/matrix-{nth}-{tmp_path.name}") as scenario:
         if store == "s3":
             scenario.environment = spark_configuration(tmp_path / "conf", server)
-        for point in DRIVER_POINTS:
-            if point in FIRST:
-                scenario.die_at(FIRST[point])
-            died = reach(scenario, f"{point}:{nth}")
-            assert died or nth > 1, f"{point} was not reached"
+        kill_at_each(scenario, PROTOCOL_POINTS, nth)
         last = scenario.start()
         last.wait_for_epochs(2, 120)
         scenario.drain(last, 300)

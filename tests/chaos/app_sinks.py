@@ -1,0 +1,53 @@
+"""Files into whatever sinks the options name: the rows themselves, or counts of their windows.
+
+The input's columns are `key` and `value` (``sequence,time_ms``); a count's value is ``window start
+in ms,count``. An entry of ``options["sinks"]`` has a `uid`, the `frame` it gets (``rows`` or
+``counts``), and its maker: the name of a class of `tidemark`, or ``module:function``, with keyword
+arguments. `tests/chaos/outputs.py` makes the entries.
+"""
+
+import importlib
+import json
+import logging
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import functions as F
+
+import tidemark as tm
+
+options = json.loads(sys.argv[1])
+logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+logging.getLogger("kafka").setLevel(logging.WARNING)
+logging.getLogger("py4j").setLevel(logging.WARNING)
+job = tm.Job(
+    "sinks",
+    checkpoint=tm.CheckpointConfig(storage=options["storage"], interval=options["interval"]),
+)
+rows = job.source(
+    tm.FileSource(options["input"], format="json", schema="key STRING, value STRING"), uid="input"
+)
+frames = {"rows": rows}
+if any(one["frame"] == "counts" for one in options["sinks"]):
+    time_ms = "timestamp_millis(CAST(split_part(value, ',', 2) AS BIGINT))"
+    counts = (
+        rows.selectExpr("key", f"{time_ms} AS time")
+        .withWatermark("time", "2 seconds")
+        .groupBy(F.window("time", "10 seconds"), "key")
+        .count()
+    )
+    job.uid(counts, "per-window")
+    frames["counts"] = counts.selectExpr(
+        "key", "concat(unix_millis(window.start), ',', count) AS value"
+    )
+for one in options["sinks"]:
+    module, _, maker = one["maker"].rpartition(":")
+    make = getattr(importlib.import_module(module or "tidemark"), maker)
+    job.sink(frames[one["frame"]], make(**one["arguments"]), uid=one["uid"])
+
+if __name__ == "__main__":
+    gate = options.get("gate")  # the harness holds a driver here until its turn comes
+    while gate and not Path(gate).exists():
+        time.sleep(0.02)
+    job.run()

@@ -1,0 +1,133 @@
+"""The kill matrix: one table of jobs, and the failpoints at which each is killed.
+
+`MATRIX` names the rows. A sink is put into it by three things: its `Output` (`outputs.py`), its
+`Kind` here, with the failpoints that its committer and its writer reach, and a row that names it.
+`conftest.py` starts the servers. `test_matrix.py` does the killing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.chaos.outputs import (
+    FilesOutput,
+    KafkaOutput,
+    MySQLOutput,
+    Output,
+    PostgresOutput,
+    SQLiteOutput,
+)
+from tests.chaos.scenario import PassthroughScenario, Scenario, SinksScenario, WindowsScenario
+from tidemark.protocol.points import Point
+
+FIRST = {Point.RECOVERY_COMMITTED.value: "decided:2", Point.SINK_ABORTED.value: "prepared:2"}
+"""What must have happened before a point is reached."""
+NEEDS_TWO_DRIVERS = {Point.DECISION_VOIDED.value, Point.PLAN_VOIDED.value}
+PROTOCOL_POINTS = [point.value for point in Point if point.value not in NEEDS_TWO_DRIVERS]
+
+Servers = Callable[[str], Any]
+"""Starts a server by the name of its fixture, once, and returns it."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A job, and the points at which its driver (`committer_points`, besides the protocol's) or a
+    Python worker (`writer_points`) dies."""
+
+    scenario: Callable[[Path, Servers], Scenario]
+    committer_points: tuple[str, ...]
+    writer_points: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A sink in one of its modes, and the failpoints that are its own."""
+
+    output: Callable[[Path, Servers], Output]
+    committer_points: tuple[str, ...]
+    writer_points: tuple[str, ...]
+
+
+def row(*kinds: Kind) -> Row:
+    """Return the row of a job with these sinks."""
+    return Row(
+        lambda directory, servers: SinksScenario(
+            directory, [kind.output(directory, servers) for kind in kinds]
+        ),
+        tuple(dict.fromkeys(point for kind in kinds for point in kind.committer_points)),
+        tuple(dict.fromkeys(point for kind in kinds for point in kind.writer_points)),
+    )
+
+
+def sqlite(frame: str = "rows") -> Kind:
+    return Kind(
+        lambda directory, _: SQLiteOutput(directory, frame),
+        ("ledger-committed",),
+        ("stage-written",),
+    )
+
+
+def files(frame: str = "rows") -> Kind:
+    return Kind(
+        lambda directory, _: FilesOutput(directory, frame),
+        ("file-renamed",),
+        ("pending-written",),
+    )
+
+
+def kafka(frame: str = "rows") -> Kind:
+    return Kind(
+        lambda _, servers: KafkaOutput(servers("chaos_kafka").bootstrap_servers, frame),
+        ("end-transaction-sent",),
+        ("transaction-begun", "transaction-flushed"),
+    )
+
+
+def postgres(mode: str, frame: str = "rows") -> Kind:
+    prepared = mode == "prepared"
+    return Kind(
+        lambda _, servers: PostgresOutput(servers("chaos_postgres"), mode, frame),
+        ("prepared-committed" if prepared else "ledger-committed",),
+        ("transaction-begun", "transaction-prepared" if prepared else "stage-written"),
+    )
+
+
+def mysql(mode: str, frame: str = "rows") -> Kind:
+    return Kind(
+        lambda _, servers: MySQLOutput(servers("chaos_mariadb"), mode, frame),
+        ("xa-committed" if mode == "xa" else "ledger-committed",),
+        ("xa-prepared" if mode == "xa" else "stage-written",),
+    )
+
+
+MATRIX = {
+    "passthrough": Row(
+        lambda directory, servers: PassthroughScenario(
+            directory, servers("chaos_kafka").bootstrap_servers
+        ),
+        ("end-transaction-sent",),
+        ("transaction-begun", "transaction-flushed"),
+    ),
+    "windows": Row(
+        lambda directory, servers: WindowsScenario(
+            directory, servers("chaos_kafka").bootstrap_servers
+        ),
+        ("end-transaction-sent", "ledger-committed"),
+        ("transaction-begun", "transaction-flushed", "stage-written"),
+    ),
+    "sqlite": row(sqlite()),
+    "files": row(files()),
+    "sqlite+files": row(sqlite("counts"), files("counts")),
+    "postgres-prepared": row(postgres("prepared")),
+    "postgres-staged": row(postgres("staged")),
+    # Merged by key, a doubled row would not show: counts of rows do.
+    "postgres-upsert": row(postgres("upsert", "counts")),
+    "mysql-xa": row(mysql("xa")),
+    "mysql-staged": row(mysql("staged")),
+    "mysql-upsert": row(mysql("upsert", "counts")),
+    "kafka+postgres": row(kafka(), postgres("prepared")),
+    "postgres+mysql": row(postgres("staged"), mysql("xa")),
+}

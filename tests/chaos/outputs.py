@@ -1,0 +1,165 @@
+"""The sinks of `app_sinks.py`: how each is made, and what other programs then see of it.
+
+To put another sink into the kill matrix, write its `Output` here and name it in `matrix.py`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.chaos import checker, workload
+from tests.chaos.history import Pair
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.postgres import PostgresServer
+
+
+class Output:
+    """One sink of one job. `uid` is its uid, `frame` what it gets: ``rows`` or ``counts``.
+
+    `maker` and `arguments` are what `app_sinks.py` makes it from: JSON alone. The target is new.
+    """
+
+    def __init__(self, uid: str, frame: str, maker: str, **arguments: Any) -> None:
+        self.uid = uid
+        self.frame = frame
+        self.maker = maker
+        self.arguments = arguments
+
+    def rows(self) -> list[Pair]:
+        """Return every row that a reader sees."""
+        raise NotImplementedError
+
+    def count(self) -> int:
+        """Return how many rows a reader sees, while the job runs."""
+        return len(self.rows())
+
+    def left_open(self) -> list[str]:
+        """Return the transactions that nobody has ended."""
+        return []
+
+    def check(self, expected: Sequence[Pair]) -> list[checker.Anomaly]:
+        """Judge what the sink holds, after the last driver has ended."""
+        return checker.check_rows(self.uid, expected, self.rows())
+
+    def close(self) -> None:
+        """Free what the reader holds."""
+
+
+class SQLiteOutput(Output):
+    def __init__(self, directory: Path, frame: str = "rows") -> None:
+        self._database = directory / "sink.db"
+        self._table = f"{frame}_out"
+        super().__init__(
+            f"{frame}-to-sqlite", frame, "SQLiteSink", path=str(self._database), table=self._table
+        )
+
+    def rows(self) -> list[Pair]:
+        return workload.read_table(self._database, self._table)
+
+    def left_open(self) -> list[str]:
+        return [str(path) for path in Path(f"{self._database}.tidemark").rglob("*.*")]
+
+
+class FilesOutput(Output):
+    def __init__(self, directory: Path, frame: str = "rows") -> None:
+        self._directory = directory / f"{frame}-files"
+        super().__init__(
+            f"{frame}-to-files", frame, "FileSink", path=str(self._directory), format="parquet"
+        )
+
+    def rows(self) -> list[Pair]:
+        return workload.read_parquet(self._directory)
+
+    def left_open(self) -> list[str]:
+        return [str(path) for path in (self._directory / "_tidemark/pending").rglob("*.parquet")]
+
+
+class KafkaOutput(Output):
+    """A reader beside the job must never see a row that is gone later."""
+
+    def __init__(self, servers: str, frame: str = "rows") -> None:
+        self._servers = servers
+        self._name = f"sinks-{uuid.uuid4().hex[:8]}"
+        workload.create_topics(servers, self._name)
+        super().__init__(
+            f"{frame}-to-kafka", frame, "KafkaSink",
+            bootstrap_servers=servers, topic=self._name, transactional_id_prefix=self._name,
+            transaction_timeout="5min",
+        )  # fmt: skip
+        self._reader = workload.LiveReader(servers, self._name)
+        self._reader.start()
+
+    def rows(self) -> list[Pair]:
+        return [Pair(seen.key, seen.value) for seen in self._final()]
+
+    def count(self) -> int:
+        return len(self._reader.rows)
+
+    def left_open(self) -> list[str]:
+        return workload.open_transactions(self._servers, self._name)
+
+    def check(self, expected: Sequence[Pair]) -> list[checker.Anomaly]:
+        shown = checker.check_shown(self.uid, self._final(), list(self._reader.rows))
+        return [*super().check(expected), *shown]
+
+    def close(self) -> None:
+        self._reader.close()
+
+    def _final(self) -> list[Any]:
+        return workload.read_topic(self._servers, self._name)
+
+
+class PostgresOutput(Output):
+    """In a schema of its own."""
+
+    def __init__(self, server: PostgresServer, mode: str, frame: str = "rows") -> None:
+        self._server = server
+        self._schema = f"s{uuid.uuid4().hex[:8]}"
+        server.execute(f"CREATE SCHEMA {self._schema}")
+        super().__init__(
+            f"{frame}-to-postgres-{mode}", frame, "PostgresSink",
+            url=server.url(), table=f"{self._schema}.out", mode=mode,
+            keys=["key", "value"] if mode == "upsert" else [], create_table=True,
+        )  # fmt: skip
+
+    def rows(self) -> list[Pair]:
+        if self._server.execute(f"SELECT to_regclass('{self._schema}.out')") == [(None,)]:
+            return []
+        found = self._server.execute(f"SELECT key, value FROM {self._schema}.out")
+        return [Pair(*row) for row in found]
+
+    def left_open(self) -> list[str]:
+        found = self._server.execute(
+            "SELECT gid FROM pg_prepared_xacts UNION ALL SELECT tablename FROM pg_tables "
+            f"WHERE schemaname = '{self._schema}' AND starts_with(tablename, '_tidemark_stage_')"
+        )
+        return [row[0] for row in found]
+
+
+class MySQLOutput(Output):
+    """In a database of its own."""
+
+    def __init__(self, server: MariaDBServer, mode: str, frame: str = "rows") -> None:
+        self._server = server
+        self._database = f"d{uuid.uuid4().hex[:8]}"
+        server.execute(f"CREATE DATABASE {self._database}")
+        super().__init__(
+            f"{frame}-to-mysql-{mode}", frame, "MySQLSink",
+            url=server.url(database=self._database), table="out", mode=mode,
+            keys=["key", "value"] if mode == "upsert" else [], create_table=True,
+        )  # fmt: skip
+
+    def rows(self) -> list[Pair]:
+        if not self._execute("SHOW TABLES LIKE 'out'"):
+            return []
+        return [Pair(*row) for row in self._execute("SELECT `key`, value FROM `out`")]
+
+    def left_open(self) -> list[str]:
+        stages = self._execute("SHOW TABLES LIKE '\\_tidemark\\_stage%'")
+        return [str(row) for row in (*self._execute("XA RECOVER"), *stages)]
+
+    def _execute(self, sql: str) -> list[tuple[Any, ...]]:
+        return self._server.execute(sql, database=self._database)
