@@ -30,22 +30,22 @@ class Service:
 
     def __init__(self, directory: Path) -> None:
         self._database = directory / "orders.db"
-        self._port = 0
+        self.port = 0
         self.restart()
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.port}"
 
     def restart(self) -> None:
         program = Path(__file__).with_name("hold_service.py")
         self._process = subprocess.Popen(
-            [sys.executable, str(program), str(self._port), str(self._database)],
+            [sys.executable, str(program), str(self.port), str(self._database)],
             stdout=subprocess.PIPE,
             text=True,
         )
         assert self._process.stdout is not None
-        self._port = int(self._process.stdout.readline())
+        self.port = int(self._process.stdout.readline())
 
     def kill(self) -> None:
         self._process.send_signal(signal.SIGKILL)

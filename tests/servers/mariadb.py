@@ -55,7 +55,7 @@ class MariaDBServer:
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._settings = {**_SETTINGS, **(settings or {})}
-        self._programs = _programs()
+        self._programs = self._find_programs()
         # In memory where there is room: what survives kill -9 of a process is the same there.
         memory = Path("/dev/shm")
         roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2**30
@@ -124,9 +124,9 @@ class MariaDBServer:
                  f"--basedir={_basedir(self._programs)}", f"--datadir={self._data}",
                  f"--socket={self._root / 'socket'}", f"--pid-file={self._root / 'pid'}",
                  # Or 11.4 makes a certificate of its own, and a proxy can't read what passes.
-                 f"--port={self.port}", "--skip-ssl", *_as_root(), *options],
+                 f"--port={self.port}", "--skip-ssl", *_as_root(), *self._own_options(), *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._root,
-                start_new_session=True,
+                env=self._environment(), start_new_session=True,
             )  # fmt: skip
         deadline = time.monotonic() + START_DEADLINE_S
         while True:
@@ -136,7 +136,7 @@ class MariaDBServer:
             except pymysql.MySQLError as error:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise AssertionError(
-                        f"MariaDB does not start: {error}\n{self.log()}"
+                        f"{self._programs} does not start: {error}\n{self.log()}"
                     ) from error
                 time.sleep(0.02)
 
@@ -168,6 +168,15 @@ class MariaDBServer:
     def log(self) -> str:
         """Return the end of what the server has said."""
         return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
+
+    def _find_programs(self) -> Path:
+        return _programs()
+
+    def _own_options(self) -> list[str]:
+        return []
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ)
 
     def _install(self) -> None:
         base = _basedir(self._programs)

@@ -146,7 +146,8 @@ class Committer(Protocol[C]):
 
     @abstractmethod
     def list_lingering(self) -> Iterable[Lingering[C]]:
-        """List every open transaction of this job and sink, of any generation and attempt."""
+        """List every open transaction of this job and sink, of any generation and attempt. Raises
+        AbortFailedError if the system does not answer within seconds."""
         ...
 
     @abstractmethod

@@ -6,6 +6,8 @@ mistakes of the caller's: the command line shows them as one paragraph, without 
 
 from __future__ import annotations
 
+from tidemark.model.findings import Finding
+
 
 class TidemarkError(Exception):
     """The root: `except TidemarkError` catches all that Tidemark raises on purpose."""
@@ -20,7 +22,14 @@ class ConfigurationError(UserError, ValueError):
 
 
 class PreflightError(UserError):
-    """A real server, asked at start, does not meet what the job needs; nothing was written."""
+    """A real server, asked at start, does not meet what the job needs; nothing was written.
+
+    `finding` is what was found, where it has a code of its own; else None.
+    """
+
+    def __init__(self, what: str | Finding) -> None:
+        super().__init__(str(what))
+        self.finding = what if isinstance(what, Finding) else None
 
 
 class MissingDependencyError(UserError):

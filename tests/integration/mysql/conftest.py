@@ -1,37 +1,66 @@
-"""One real MariaDB for the session, and an empty database of its own for each test.
+"""One real server of each kind for the session, and an empty database of its own for each test.
 
-A test that kills or pauses the server starts another (`own_server`).
+The conformance suite runs on MariaDB and on MySQL 8; the other tests on MariaDB, or on MySQL with
+``TIDEMARK_TEST_MYSQL=mysql``. A test that kills or pauses the server starts another (`own_server`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.servers.mariadb import MariaDBServer, NotToBeHadError
+from tests.servers.mysql import MySQLServer
 
+KINDS = {"mariadb": MariaDBServer, "mysql": MySQLServer}
 _numbers = itertools.count(1)
+
+
+@contextlib.contextmanager
+def serving(
+    kind: str = os.environ.get("TIDEMARK_TEST_MYSQL", "mariadb"),
+) -> Iterator[MariaDBServer]:
+    """Run a server, or skip the test that asks for it."""
+    try:
+        server = KINDS[kind]()
+    except NotToBeHadError as error:
+        pytest.skip(f"{kind}: {error}")
+    with server:
+        yield server
 
 
 @pytest.fixture(scope="session")
 def mariadb() -> Iterator[MariaDBServer]:
-    try:
-        server = MariaDBServer()
-    except NotToBeHadError as error:
-        pytest.skip(f"MariaDB: {error}")
-    with server:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mysql8() -> Iterator[MariaDBServer]:
+    with serving("mysql") as server:
         yield server
 
 
 @pytest.fixture
 def database(mariadb: MariaDBServer) -> Iterator[str]:
-    """The name of an empty database. What a test leaves prepared is rolled back: the suite's job is
-    the same in every test."""
+    """The name of an empty database."""
+    with fresh_database(mariadb) as name:
+        yield name
+
+
+@contextlib.contextmanager
+def fresh_database(server: MariaDBServer) -> Iterator[str]:
+    """Make one. What a test leaves prepared is rolled back: the suite's job is the same in every
+    test."""
     name = f"d{next(_numbers)}"
-    mariadb.execute(f"CREATE DATABASE {name}")
+    server.execute(f"CREATE DATABASE {name}")
     yield name
-    for _, _, _, data in mariadb.execute("XA RECOVER FORMAT='SQL'"):
-        mariadb.execute(f"XA ROLLBACK {data}")
-    mariadb.execute(f"DROP DATABASE {name}")
+    for format_id, length, _, data in server.execute("XA RECOVER"):
+        xid = data if isinstance(data, bytes) else data.encode("latin-1")
+        gtrid, bqual = xid[:length].hex(), xid[length:].hex()
+        server.execute(f"XA ROLLBACK X'{gtrid}',X'{bqual}',{format_id}")
+    server.execute(f"DROP DATABASE {name}")

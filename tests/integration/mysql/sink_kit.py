@@ -17,8 +17,10 @@ from tidemark.model.schema import Column
 from tidemark.sinks.mysql import MySQLSink, transaction_name
 from tidemark.sinks.mysql.committable import MySQLCommittable
 from tidemark.sinks.mysql.committer import MySQLCommitter
+from tidemark.verify.conformance import LineUnderTest, ServerUnderTest, SinkUnderTest
 from tidemark.verify.conformance.steps import attempt, driver
 
+MODES = ("xa", "staged", "upsert")
 NUMBERS = (Column("id", "bigint"), Column("text", "string"))
 
 
@@ -104,3 +106,40 @@ def target_on(
     target = Target(server, database, sink)
     target.committer().close()  # makes the ledger
     return target
+
+
+def sink_under_test(server: MariaDBServer, database: str, mode: str) -> SinkUnderTest:
+    """Return what the conformance suite wants, in an empty database."""
+    key = ", PRIMARY KEY (id)" if mode == "upsert" else ""
+    server.execute(
+        f"CREATE TABLE {database}.orders (id BIGINT NOT NULL, text LONGTEXT NOT NULL{key})"
+    )
+    target = target_on(server, database, mode)
+
+    def visible() -> list[int]:
+        rows = server.execute(f"SELECT id, text FROM {database}.orders")
+        assert all(text == f"row {number}" for number, text in rows)
+        return [number for number, _ in rows]
+
+    def drop(committable: MySQLCommittable) -> None:
+        """Neither way has a time-out: this is an administrator at work."""
+        name = committable.name
+        how = f"XA ROLLBACK {name.xid}" if mode == "xa" else f"DROP TABLE {name.stage_table}"
+        server.execute(how, database=database)
+
+    points = tuple(f"xa-committed:{nth}" for nth in (1, 2, 3))
+    return SinkUnderTest(
+        sink=target.sink,
+        batch=batch,
+        visible=visible,
+        writer_failpoint="xa-prepared" if mode == "xa" else "stage-written",
+        commit_failpoints=points if mode == "xa" else ("ledger-committed",),
+        drop=drop,
+        refused=lambda: pa.record_batch({"id": [1], "text": pa.array([None], pa.string())}),
+        server=ServerUnderTest(kill=server.kill, restart=server.start),
+        line=LineUnderTest(
+            "127.0.0.1",
+            server.port,
+            lambda port: target_on(server, database, mode, port=port).sink,
+        ),
+    )

@@ -5,38 +5,40 @@ How: a server of the test's own, whose writers and committers live through its d
 
 from __future__ import annotations
 
-import itertools
 import time
 from collections.abc import Iterator
 
 import pymysql
 import pytest
 
-from tests.integration.mysql.sink_kit import batch, target_on
-from tests.servers.mariadb import MariaDBServer, NotToBeHadError
+from tests.integration.mysql.conftest import fresh_database, serving
+from tests.integration.mysql.sink_kit import MODES, batch, sink_under_test, target_on
+from tests.servers.mariadb import MariaDBServer
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import AbortFailedError, PreflightError
 from tidemark.sinks.mysql import committer as committers
+from tidemark.verify.conformance import ServerConformance, SinkUnderTest
 from tidemark.verify.conformance.steps import attempt, until_proved
-
-_names = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
 def own_server() -> Iterator[MariaDBServer]:
-    try:
-        server = MariaDBServer()
-    except NotToBeHadError as error:
-        pytest.skip(f"MariaDB: {error}")
-    with server:
+    with serving() as server:
         yield server
 
 
 @pytest.fixture
-def own_database(own_server: MariaDBServer) -> str:
-    name = f"crash{next(_names)}"
-    own_server.execute(f"CREATE DATABASE {name}")
-    return name
+def own_database(own_server: MariaDBServer) -> Iterator[str]:
+    with fresh_database(own_server) as name:
+        yield name
+
+
+class TestServer(ServerConformance):
+    @pytest.fixture(params=MODES)
+    def under(
+        self, request: pytest.FixtureRequest, own_server: MariaDBServer, own_database: str
+    ) -> SinkUnderTest:
+        return sink_under_test(own_server, own_database, request.param)
 
 
 @pytest.mark.parametrize("mode", ["xa", "staged"])

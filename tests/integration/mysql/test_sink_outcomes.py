@@ -15,12 +15,12 @@ import pytest
 
 from tests.integration.mysql.sink_kit import Target, batch, target_on
 from tests.servers.mariadb import MariaDBServer
-from tests.servers.proxy import LosingProxy
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import PreCommitError, WriteRefusedError
 from tidemark.sinks.mysql import ledger
 from tidemark.sinks.mysql.committable import MySQLCommittable
 from tidemark.sinks.mysql.transaction_name import new_name
+from tidemark.verify.conformance import CuttingProxy
 from tidemark.verify.conformance.steps import attempt, until_proved
 
 COMMITTED, ALREADY, RETRY, LOST = (
@@ -35,9 +35,9 @@ def target(mariadb: MariaDBServer, database: str) -> Target:
 
 
 @pytest.fixture
-def proxied(mariadb: MariaDBServer, database: str) -> Iterator[tuple[LosingProxy, Any]]:
+def proxied(mariadb: MariaDBServer, database: str) -> Iterator[tuple[CuttingProxy, Any]]:
     """A proxy, and a function that makes a target whose sink goes through it."""
-    with LosingProxy(mariadb.port) as proxy:
+    with CuttingProxy("127.0.0.1", mariadb.port) as proxy:
         yield proxy, lambda mode: target_on(mariadb, database, mode, port=proxy.port)
 
 
@@ -147,7 +147,7 @@ def test_an_empty_branch_is_never_prepared(target: Target) -> None:
     [("xa", b"XA COMMIT"), ("staged", b"\x03COMMIT"), ("upsert", b"\x03COMMIT")],
 )
 def test_a_commit_whose_reply_is_lost_is_proved_by_the_next(
-    proxied: tuple[LosingProxy, Any], mode: str, statement: bytes
+    proxied: tuple[CuttingProxy, Any], mode: str, statement: bytes
 ) -> None:
     proxy, make = proxied
     target = make(mode)
@@ -155,7 +155,7 @@ def test_a_commit_whose_reply_is_lost_is_proved_by_the_next(
     committables = target.write(range(10))
     proxy.lose_reply_to(statement)
     assert committer.commit(committables) == [RETRY]
-    assert proxy.lost == 1
+    assert proxy.cuts == 1
     assert target.visible() == list(range(10))
     assert until_proved(committer.commit, committables) == [ALREADY]
     assert target.visible() == list(range(10))
@@ -163,7 +163,7 @@ def test_a_commit_whose_reply_is_lost_is_proved_by_the_next(
     assert target.stages() == []
 
 
-def test_a_commit_that_never_arrived_is_asked_again(proxied: tuple[LosingProxy, Any]) -> None:
+def test_a_commit_that_never_arrived_is_asked_again(proxied: tuple[CuttingProxy, Any]) -> None:
     proxy, make = proxied
     target = make("staged")
     committer = target.committer()
@@ -176,7 +176,7 @@ def test_a_commit_that_never_arrived_is_asked_again(proxied: tuple[LosingProxy, 
 
 
 def test_an_abort_whose_reply_is_lost_is_proved_by_the_next(
-    proxied: tuple[LosingProxy, Any],
+    proxied: tuple[CuttingProxy, Any],
 ) -> None:
     proxy, make = proxied
     target = make("xa")
@@ -188,7 +188,7 @@ def test_an_abort_whose_reply_is_lost_is_proved_by_the_next(
     assert target.visible() == []
 
 
-def test_a_prepare_whose_reply_is_lost_lingers(proxied: tuple[LosingProxy, Any]) -> None:
+def test_a_prepare_whose_reply_is_lost_lingers(proxied: tuple[CuttingProxy, Any]) -> None:
     """The task fails and reports nothing, so only the list can find the transaction."""
     proxy, make = proxied
     target = make("xa")
@@ -249,6 +249,6 @@ def test_a_stage_that_somebody_dropped_or_changed_is_lost(
 def test_old_ledger_rows_are_forgotten(target: Target) -> None:
     committer = target.committer()
     for epoch in (0, 1, ledger.LEDGER_EPOCHS + 1):
-        committer.commit(target.write([epoch], attempt(epoch=epoch)))
+        until_proved(committer.commit, target.write([epoch], attempt(epoch=epoch)))
     epochs = [e for (e,) in target.execute("SELECT epoch FROM _tidemark_ledger ORDER BY epoch")]
     assert epochs == [1, ledger.LEDGER_EPOCHS + 1]

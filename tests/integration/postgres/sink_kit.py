@@ -13,7 +13,7 @@ from tests.servers.postgres import PostgresServer
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.schema import Column, Schema
 from tidemark.sinks.postgres import PostgresSink
-from tidemark.verify.conformance import ServerUnderTest, SinkUnderTest
+from tidemark.verify.conformance import LineUnderTest, ServerUnderTest, SinkUnderTest
 
 JOB, UID = "c0ffee00c0ffee00", "orders-out"
 SCHEMA: Schema = (Column("id", "bigint"), Column("text", "string"))
@@ -73,6 +73,11 @@ def sink_under_test(server: PostgresServer, mode: str) -> Iterator[SinkUnderTest
             ),
             refused=lambda: pa.record_batch({"id": [1], "text": pa.array([None], pa.string())}),
             server=ServerUnderTest(kill=server.kill, restart=server.start),
+            line=LineUnderTest(
+                "127.0.0.1",
+                server.port,
+                lambda port: sink_on(server, schema, mode, url=server.url(port=port)),
+            ),
         )
 
 

@@ -13,6 +13,7 @@ from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
 from tidemark.verify.conformance import (
     ExpiryConformance,
+    LineConformance,
     RefusalConformance,
     SinkConformance,
     SinkUnderTest,
@@ -25,5 +26,5 @@ def under(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[
         yield made
 
 
-class TestPostgres(SinkConformance, ExpiryConformance, RefusalConformance):
+class TestPostgres(SinkConformance, ExpiryConformance, RefusalConformance, LineConformance):
     pass

@@ -14,6 +14,7 @@ from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import AbortFailedError, PreCommitError, PreflightError
+from tidemark.model.findings import FindingCode
 from tidemark.sinks.postgres import committer as committers
 from tidemark.verify.conformance import ServerConformance, SinkUnderTest
 
@@ -128,6 +129,8 @@ def test_a_server_that_can_prepare_none_or_no_more(mortal: PostgresServer, schem
         mortal.restart(max_prepared_transactions="0")
         with pytest.raises(PreflightError, match="max_prepared_transactions is 0") as caught:
             prepared.create_committer(kit.driver()).preflight()
+        assert caught.value.finding is not None
+        assert caught.value.finding.code is FindingCode.PG001
         for remedy in ("ALTER SYSTEM SET max_prepared_transactions", 'mode="staged"'):
             assert remedy in str(caught.value)
         committer = staged.create_committer(kit.driver())

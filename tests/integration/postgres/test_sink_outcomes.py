@@ -18,11 +18,11 @@ import pytest
 
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
-from tests.servers.proxy import LosingProxy
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import CommitFailedError, PreCommitError, WriteRefusedError
 from tidemark.sinks.postgres import prepared, writer
 from tidemark.sinks.postgres.committable import PostgresCommittable
+from tidemark.verify.conformance import CuttingProxy
 
 
 @pytest.fixture
@@ -44,13 +44,13 @@ def ready(sink: Any, generation: int = 1) -> Any:
 def test_a_commit_whose_reply_is_lost_is_asked_again_and_proved(
     postgres: PostgresServer, schema: str, mode: str
 ) -> None:
-    with LosingProxy(postgres.port) as proxy:
+    with CuttingProxy("127.0.0.1", postgres.port) as proxy:
         sink = kit.sink_on(postgres, schema, mode, url=postgres.url(port=proxy.port))
         committer = ready(sink)
         committables = kit.write(sink, kit.attempt(), kit.numbers(range(5)))
         proxy.lose_reply_to(b"COMMIT")
         assert list(committer.commit(committables)) == [CommitOutcome.RETRY]
-        assert proxy.lost == 1
+        assert proxy.cuts == 1
         assert kit.visible(postgres, schema) == list(range(5))
         assert list(committer.commit(committables)) == [CommitOutcome.ALREADY_COMMITTED]
         assert list(committer.abort(committables)) == [AbortOutcome.COMMITTED]
@@ -62,13 +62,13 @@ def test_a_commit_whose_reply_is_lost_is_asked_again_and_proved(
 def test_an_abort_whose_reply_is_lost_is_asked_again_and_proved(
     postgres: PostgresServer, schema: str, mode: str
 ) -> None:
-    with LosingProxy(postgres.port) as proxy:
+    with CuttingProxy("127.0.0.1", postgres.port) as proxy:
         sink = kit.sink_on(postgres, schema, mode, url=postgres.url(port=proxy.port))
         committer = ready(sink)
         committables = kit.write(sink, kit.attempt(), kit.numbers(range(5)))
         proxy.lose_reply_to(b"ROLLBACK PREPARED" if mode == "prepared" else b"COMMIT")
         assert list(committer.abort(committables)) == [AbortOutcome.RETRY]
-        assert proxy.lost == 1
+        assert proxy.cuts == 1
         assert list(committer.abort(committables)) == [AbortOutcome.ABORTED]
         assert list(committer.commit(committables)) == [CommitOutcome.LOST]
         assert kit.visible(postgres, schema) == []
@@ -79,14 +79,14 @@ def test_an_abort_whose_reply_is_lost_is_asked_again_and_proved(
 def test_a_flush_whose_reply_is_lost_fails_its_attempt_and_lingers(
     postgres: PostgresServer, schema: str, mode: str
 ) -> None:
-    with LosingProxy(postgres.port) as proxy:
+    with CuttingProxy("127.0.0.1", postgres.port) as proxy:
         sink = kit.sink_on(postgres, schema, mode, url=postgres.url(port=proxy.port))
         attempt = sink.create_writer(kit.attempt(epoch=3))
         attempt.write(kit.numbers(range(5)))
         proxy.lose_reply_to(b"PREPARE TRANSACTION" if mode == "prepared" else b"COMMIT")
         with pytest.raises(PreCommitError, match=r"orders"):
             attempt.prepare_commit()
-        assert proxy.lost == 1
+        assert proxy.cuts == 1
     successor = kit.sink_on(postgres, schema, mode).create_committer(kit.driver(2))
     (left,) = successor.list_lingering()
     assert (left.generation, left.committable.epoch) == (1, 3)

@@ -54,7 +54,8 @@ def test_guarantees_are_listed_weakest_first() -> None:
 
 
 def test_every_error_is_in_the_tree_and_says_what_it_is() -> None:
-    classes = [c for _, c in inspect.getmembers(errors, inspect.isclass)]
+    members = inspect.getmembers(errors, inspect.isclass)
+    classes = [c for _, c in members if c.__module__ == errors.__name__]
     assert errors.LostTransactionError in classes
     for found in classes:
         assert issubclass(found, errors.TidemarkError)

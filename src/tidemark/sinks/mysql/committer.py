@@ -104,18 +104,18 @@ class MySQLCommitter:
         server.close(connection)
 
     def _commit_xa(self, committable: MySQLCommittable) -> CommitOutcome | None:
-        if self._end_xa("COMMIT", committable):
+        ended = self._end_xa("COMMIT", committable)
+        if ended:
             failpoints.reached("xa-committed")
-            return CommitOutcome.COMMITTED
         return {
-            "committed": CommitOutcome.ALREADY_COMMITTED,
+            "committed": CommitOutcome.COMMITTED if ended else CommitOutcome.ALREADY_COMMITTED,
             "aborted": CommitOutcome.LOST,
             None: None,
         }[self._prove(committable)]
 
     def _abort_one(self, committable: MySQLCommittable) -> AbortOutcome | None:
-        if committable.way == "xa" and self._end_xa("ROLLBACK", committable):
-            return AbortOutcome.ABORTED
+        if committable.way == "xa":
+            self._end_xa("ROLLBACK", committable)
         proof = self._prove(committable)
         if proof is None:
             return None
@@ -124,8 +124,9 @@ class MySQLCommitter:
         return AbortOutcome.COMMITTED if proof == "committed" else AbortOutcome.ABORTED
 
     def _end_xa(self, how: str, committable: MySQLCommittable) -> bool:
-        """Ask the server to end a prepared transaction; False if it did not, for whatever reason it
-        gives. Which of the reasons it is, only the ledger can tell."""
+        """Ask the server to end a prepared transaction; False if it says that it did not. Either
+        answer proves nothing: a refusal has several reasons, and of a commit and a rollback that
+        arrive together MySQL 8.0 tells both that they have succeeded. The ledger knows."""
         connection = self._connected(ANSWER_TIMEOUT_S)
         try:
             server.execute(connection, f"XA {how} {committable.name.xid}")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.contracts.sink import SinkContext
 from tidemark.model.errors import PreflightError
+from tidemark.model.findings import Finding, FindingCode
 from tidemark.sinks.postgres import ledger
 from tidemark.sinks.postgres import table as tables
 from tidemark.sinks.postgres.connection import BEGIN, CALL_TIMEOUT_S, driver, quoted, within
@@ -53,9 +54,14 @@ def _check_server(connection: Any, sink: PostgresSink, name: str) -> None:
         raise PreflightError(f"{name}: the server is a standby; give the primary's address")
     if sink.mode == "prepared" and limit == 0:
         raise PreflightError(
-            f"{name}: the server's max_prepared_transactions is 0, so that it can prepare none: "
-            "set it above twice the number of Spark's tasks and restart the server (ALTER SYSTEM "
-            'SET max_prepared_transactions = 200), or give PostgresSink mode="staged"'
+            Finding(
+                FindingCode.PG001,
+                subject=name,
+                found="the server's max_prepared_transactions is 0, so that it can prepare none",
+                remedy='give PostgresSink mode="staged", or set it above twice the number of '
+                "Spark's tasks (ALTER SYSTEM SET max_prepared_transactions = 200) and restart the "
+                "server",
+            )
         )
 
 

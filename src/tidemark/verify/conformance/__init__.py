@@ -3,8 +3,8 @@
 Subclass `SinkConformance` in a test file, with those of the other classes that fit the system, and
 give it one fixture, `under`, that returns a `SinkUnderTest`; run it with pytest (``pip install
 'tidemark[verify]'``). Every test must pass before a job may trust the sink. `suite.py` and
-`further_suites.py` hold the tests, `steps.py` what they are made of; docs/write-a-sink.md walks
-through a whole sink. Nothing here needs Spark.
+`further_suites.py` hold the tests, `steps.py` and `proxy.py` what they are made of;
+docs/write-a-sink.md walks through a whole sink. Nothing here needs Spark.
 """
 
 from __future__ import annotations
@@ -16,14 +16,23 @@ pytest.register_assert_rewrite(f"{__name__}.suite", f"{__name__}.further_suites"
 
 from tidemark.verify.conformance.further_suites import (  # noqa: E402
     ExpiryConformance,
+    LineConformance,
     RefusalConformance,
     ServerConformance,
 )
-from tidemark.verify.conformance.steps import ServerUnderTest, SinkUnderTest  # noqa: E402
+from tidemark.verify.conformance.proxy import CuttingProxy  # noqa: E402
+from tidemark.verify.conformance.steps import (  # noqa: E402
+    LineUnderTest,
+    ServerUnderTest,
+    SinkUnderTest,
+)
 from tidemark.verify.conformance.suite import SinkConformance  # noqa: E402
 
 __all__ = [
+    "CuttingProxy",
     "ExpiryConformance",
+    "LineConformance",
+    "LineUnderTest",
     "RefusalConformance",
     "ServerConformance",
     "ServerUnderTest",

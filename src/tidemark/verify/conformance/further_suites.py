@@ -7,11 +7,14 @@ import time
 import pytest
 
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.model.errors import WriteRefusedError
+from tidemark.model.errors import AbortFailedError, PreflightError, WriteRefusedError
+from tidemark.verify.conformance.proxy import Side
 from tidemark.verify.conformance.steps import (
+    DONE,
     SinkUnderTest,
     attempt,
     committer,
+    cut_lines,
     driver,
     until_proved,
     write,
@@ -75,18 +78,39 @@ class ServerConformance:
         assert until_proved(driver_side.abort, dropped) == [AbortOutcome.ABORTED]
         assert sorted(under.visible()) == list(range(10))
 
-    def test_a_server_that_is_away_fails_the_attempt(self, under: SinkUnderTest) -> None:
-        """An exception within the sink's deadline; the next attempt writes the rows."""
+    def test_a_server_that_is_away_is_said_to_be(self, under: SinkUnderTest) -> None:
+        """A job's start and a listing cannot go on without it: their errors, soon."""
         assert under.server is not None, "give SinkUnderTest.server"
         driver_side = committer(under, driver())
-        writer = under.sink.create_writer(attempt())
-        writer.write(under.batch(range(5)))
+        _, committables = write(under, attempt(), range(10))
         under.server.kill()
         begun = time.monotonic()
-        with pytest.raises(Exception):  # noqa: B017 - what it is, is the sink's
-            writer.write(under.batch(range(5, 10)))
-            writer.prepare_commit()
-        writer.abort()
+        with pytest.raises(PreflightError):
+            under.sink.create_committer(driver(2)).preflight()
+        with pytest.raises(AbortFailedError):
+            list(driver_side.list_lingering())
+        assert time.monotonic() - begun < AWAY_ANSWER_S
+        under.server.restart()
+        left = [found.committable.handle for found in committer(under, driver(2)).list_lingering()]
+        assert left == [committables[0].handle]
+        assert under.visible() == []
+
+    def test_a_server_that_is_away_fails_the_attempt(self, under: SinkUnderTest) -> None:
+        """Before the first row, among the rows, and at the flush: an exception within the sink's
+        deadline; the next attempt writes the rows."""
+        assert under.server is not None, "give SinkUnderTest.server"
+        driver_side = committer(under, driver())
+        writers = [under.sink.create_writer(attempt(partition=p)) for p in range(3)]
+        for writer in writers[1:]:
+            writer.write(under.batch(range(5)))
+        under.server.kill()
+        begun = time.monotonic()
+        for writer in writers:
+            with pytest.raises(Exception):  # noqa: B017 - what it is, is the sink's
+                if writer is not writers[2]:
+                    writer.write(under.batch(range(5, 10)))
+                writer.prepare_commit()
+            writer.abort()
         assert time.monotonic() - begun < AWAY_ANSWER_S
         under.server.restart()
         left = [found.committable for found in driver_side.list_lingering()]
@@ -94,3 +118,65 @@ class ServerConformance:
         _, committables = write(under, attempt(attempt=1), range(10))
         assert until_proved(driver_side.commit, committables) == [CommitOutcome.COMMITTED]
         assert sorted(under.visible()) == list(range(10))
+
+
+_each_side = pytest.mark.parametrize("side", ["request", "reply"])
+
+
+class LineConformance:
+    """For a sink that speaks to its server by TCP: the line is cut at each request and at each
+    reply, one after the other. Needs `line`."""
+
+    @_each_side
+    def test_a_commit_whose_line_is_cut_is_proved(self, under: SinkUnderTest, side: Side) -> None:
+        """Whether it was executed or not, the next call knows, and each row is there once."""
+        committer(under, driver()).close()
+        expected: list[int] = []
+        for epoch, sink in cut_lines(under, side):
+            numbers = range(10 * epoch, 10 * epoch + 10)
+            _, committables = write(under, attempt(epoch=epoch), numbers)
+            driver_side = sink.create_committer(driver())
+            assert set(until_proved(driver_side.commit, committables)) <= DONE
+            assert until_proved(driver_side.commit, committables) == [
+                CommitOutcome.ALREADY_COMMITTED
+            ]
+            driver_side.close()
+            expected += numbers
+            assert sorted(under.visible()) == expected
+
+    @_each_side
+    def test_an_abort_whose_line_is_cut_is_proved(self, under: SinkUnderTest, side: Side) -> None:
+        """And holds: a later commit finds the rows lost."""
+        committer(under, driver()).close()
+        for epoch, sink in cut_lines(under, side):
+            _, committables = write(under, attempt(epoch=epoch), range(10))
+            driver_side = sink.create_committer(driver())
+            assert until_proved(driver_side.abort, committables) == [AbortOutcome.ABORTED]
+            assert until_proved(driver_side.commit, committables) == [CommitOutcome.LOST]
+            driver_side.close()
+        assert under.visible() == []
+
+    @_each_side
+    def test_an_attempt_whose_line_is_cut_leaves_nothing_unknown(
+        self, under: SinkUnderTest, side: Side
+    ) -> None:
+        """It fails, and what it left is listed and aborted; or it has survived the cut."""
+        direct = committer(under, driver())
+        expected: list[int] = []
+        for epoch, sink in cut_lines(under, side):
+            numbers = range(10 * epoch, 10 * epoch + 10)
+            writer = sink.create_writer(attempt(epoch=epoch))
+            try:
+                writer.write(under.batch(numbers))
+                committables = list(writer.prepare_commit())
+            except Exception:
+                writer.abort()
+                left = [found.committable for found in direct.list_lingering()]
+                assert set(until_proved(direct.abort, left)) <= {AbortOutcome.ABORTED}
+            else:
+                assert until_proved(direct.commit, committables) == [CommitOutcome.COMMITTED]
+                expected += numbers
+            assert list(direct.list_lingering()) == []
+            assert sorted(under.visible()) == expected
+        assert expected, "not one attempt has gone through"
+        direct.close()

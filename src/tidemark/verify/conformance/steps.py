@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,11 +26,13 @@ from tidemark.contracts.sink import (
     WriterContext,
 )
 from tidemark.model import failpoints
+from tidemark.verify.conformance.proxy import CuttingProxy, Side
 
 JOB, UID = "c0ffee00c0ffee00", "orders-out"
 DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}
 CHILD_DEADLINE_S = 60
 PROOF_DEADLINE_S = 60
+MOST_CUTS = 1000
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,19 @@ class ServerUnderTest:
 
     kill: Callable[[], None]
     restart: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class LineUnderTest:
+    """The way to a sink's server, where it is one TCP connection, or several to one address.
+
+    host, port: where the server is. through: makes the same sink with the server at 127.0.0.1 and
+    the port that it is given, which is a proxy's.
+    """
+
+    host: str
+    port: int
+    through: Callable[[int], TwoPhaseCommitSink[Any]]
 
 
 @dataclass(frozen=True)
@@ -58,6 +73,7 @@ class SinkUnderTest:
     refused: for `RefusalConformance`: makes a batch that the target refuses once it holds a
         committed row.
     server: for `ServerConformance`: kills and restarts the server.
+    line: for `LineConformance`: leads the sink through a proxy.
     """
 
     sink: TwoPhaseCommitSink[Any]
@@ -68,6 +84,7 @@ class SinkUnderTest:
     drop: Callable[[Any], None] | None = None
     refused: Callable[[], pa.RecordBatch] | None = None
     server: ServerUnderTest | None = None
+    line: LineUnderTest | None = None
 
 
 def driver(generation: int = 1, *, job: str = JOB, uid: str = UID) -> SinkContext:
@@ -114,6 +131,21 @@ def until_proved(call: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence
             break
         time.sleep(min(0.001 * tries, 0.2))
     raise AssertionError(f"still RETRY after {PROOF_DEADLINE_S} s: {outcomes}")
+
+
+def cut_lines(under: SinkUnderTest, side: Side) -> Iterator[tuple[int, TwoPhaseCommitSink[Any]]]:
+    """Yield 0, 1, … and the sink through a proxy that cuts the line at the first, second, … request
+    or reply; end after the first time that it was not reached."""
+    assert under.line is not None, "give SinkUnderTest.line"
+    with CuttingProxy(under.line.host, under.line.port) as proxy:
+        sink = under.line.through(proxy.port)
+        for number in range(MOST_CUTS):
+            proxy.cut_at(side, number + 1)
+            yield number, sink
+            if proxy.cuts == number:
+                assert number > 0, "nothing of the sink's goes through the proxy"
+                return
+    raise AssertionError(f"more than {MOST_CUTS} {side}s")
 
 
 def in_child(

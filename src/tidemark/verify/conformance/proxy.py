@@ -1,0 +1,118 @@
+"""A TCP proxy that cuts the line at a chosen moment: before a request, or before a reply.
+
+A request that is cut off has not reached the server. Where a reply is cut off, what was asked has
+been executed, and its sender sees a broken line and cannot know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from types import TracebackType
+from typing import Literal
+
+Side = Literal["request", "reply"]
+
+
+class CuttingProxy:
+    """A context manager: listens on `port` of 127.0.0.1 and passes everything on to a server.
+
+    Once told to, it cuts one connection, whichever gets there first; new ones are passed on.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self.cuts = 0
+        """How many lines it has cut."""
+        self._lock = threading.Lock()
+        self._armed: tuple[Side, int] | None = None
+        self._text: bytes | None = None
+        self._open: list[socket.socket] = []
+
+    def cut_at(self, side: Side, nth: int) -> None:
+        """Cut the line instead of passing on the nth request or reply from now on, from 1. What is
+        received at once counts as one."""
+        with self._lock:
+            self._armed = (side, nth)
+
+    def lose_reply_to(self, text: bytes) -> None:
+        """Cut the line instead of passing on the reply to the next request with `text` in it."""
+        with self._lock:
+            self._text = text
+
+    def __enter__(self) -> CuttingProxy:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for end in [self._listener, *self._open]:
+            _close(end)
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # the listener is closed
+            while True:
+                client, _ = self._listener.accept()
+                try:
+                    server = socket.create_connection(self._target)
+                except OSError:  # the server is away
+                    _close(client)
+                    continue
+                self._open += [client, server]
+                losing = threading.Event()
+                for pass_on in (self._requests, self._replies):
+                    threading.Thread(
+                        target=pass_on, args=(client, server, losing), daemon=True
+                    ).start()
+
+    def _requests(
+        self, client: socket.socket, server: socket.socket, losing: threading.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := client.recv(65536):
+                with self._lock:
+                    if self._text is not None and self._text in data:
+                        self._text = None
+                        losing.set()
+                if self._cuts("request"):
+                    break
+                server.sendall(data)
+        if not losing.is_set():
+            _close(server)
+            _close(client)
+
+    def _replies(
+        self, client: socket.socket, server: socket.socket, losing: threading.Event
+    ) -> None:
+        with contextlib.suppress(OSError):
+            while data := server.recv(65536):
+                if losing.is_set():
+                    self.cuts += 1
+                    break
+                if self._cuts("reply"):
+                    break
+                client.sendall(data)
+        _close(client)
+        _close(server)
+
+    def _cuts(self, side: Side) -> bool:
+        with self._lock:
+            if self._armed is None or self._armed[0] != side:
+                return False
+            left = self._armed[1] - 1
+            self._armed = (side, left) if left else None
+            self.cuts += not left
+            return not left
+
+
+def _close(end: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        end.shutdown(socket.SHUT_RDWR)
+    end.close()
