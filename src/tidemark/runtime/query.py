@@ -25,6 +25,7 @@ from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.checkpoint.inspection import require_sound
 from tidemark.checkpoint.manifest import ManifestWriter
 from tidemark.checkpoint.store import CheckpointStore
+from tidemark.checkpoint.task_reports import TaskReport
 from tidemark.model.errors import QueryHangsError, SparkDiedError, StoppedError
 from tidemark.runtime.batch_limit import BatchLimit
 from tidemark.runtime.branches import unite
@@ -32,7 +33,7 @@ from tidemark.runtime.epoch_figures import SparkFigures
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import find_uids, is_stateful
-from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, task_reports
+from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
 from tidemark.runtime.session import is_local, prefer_renaming_file_manager
 from tidemark.runtime.state_backend import PROVIDER, check_backend, session_settings
 
@@ -125,10 +126,18 @@ class StreamRun:
         self._write_manifest(self.coordinator.last_committed)
         # What this run's first epoch adds to the state's metadata is not there yet.
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
+        assert self.coordinator.identity is not None
+        task = pre_commit(
+            self._layout,
+            self._sinks,
+            job_id=self.coordinator.identity.job_id,
+            generation=self.coordinator.generation,
+        )
         try:
             with session_settings(self._spark, self._spark_settings):
                 self.query = (
-                    self._stream.writeStream.queryName(self._name)
+                    self._stream.mapInArrow(task, RESULT_SCHEMA)
+                    .writeStream.queryName(self._name)
                     .outputMode(self._output_mode)
                     .option("checkpointLocation", self._spark_location)
                     .trigger(**self._trigger)
@@ -187,21 +196,11 @@ class StreamRun:
         except BaseException as error:
             coordinator.fail(error)
             raise
-        assert coordinator.identity is not None
-        task = pre_commit(
-            self._layout,
-            self._sinks,
-            job_id=coordinator.identity.job_id,
-            generation=coordinator.generation,
-            epoch=epoch,
-            settled_epoch=settled,
-        )
-        if self._at_most_once and not coordinator.claim_epoch(epoch):
-            if is_stateful(self._stream):  # the state that the next epoch starts from is made here
-                frame.write.format("noop").mode("overwrite").save()
-            tasks = []
-        else:
-            tasks = task_reports(frame.mapInArrow(task, RESULT_SCHEMA).collect())
+        tasks: list[TaskReport] = []
+        if not self._at_most_once or coordinator.claim_epoch(epoch):
+            tasks = run_tasks(frame, epoch, settled)
+        elif is_stateful(self._stream):  # the state that the next epoch starts from is made here
+            run_tasks(frame, epoch, settled, write=False)
         try:
             coordinator.store_epoch(
                 epoch, tasks, retried=self._hidden_attempts or any(task.attempt for task in tasks)
