@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tidemark.api.restart_strategy import RestartStrategy as RestartStrategy
     from tidemark.contracts.committables import dump_committable as dump_committable
     from tidemark.contracts.committables import load_committable as load_committable
+    from tidemark.contracts.idempotent import IdempotentSink as IdempotentSink
     from tidemark.contracts.sink import AbortOutcome as AbortOutcome
     from tidemark.contracts.sink import CommitOutcome as CommitOutcome
     from tidemark.contracts.sink import Committable as Committable
@@ -47,6 +48,7 @@ if TYPE_CHECKING:
     from tidemark.sinks.kafka import KafkaSink as KafkaSink
     from tidemark.sinks.mysql import MySQLSink as MySQLSink
     from tidemark.sinks.postgres import PostgresSink as PostgresSink
+    from tidemark.sinks.redis import RedisSink as RedisSink
     from tidemark.sinks.sqlite import SQLiteSink as SQLiteSink
     from tidemark.sources.datagen import DatagenSource as DatagenSource
     from tidemark.sources.files import FileSource as FileSource
@@ -70,6 +72,7 @@ _HOMES = {
     "ExternalizedCheckpointRetention": "tidemark.api.config",
     "FileSink": "tidemark.sinks.files",
     "FileSource": "tidemark.sources.files",
+    "IdempotentSink": "tidemark.contracts.idempotent",
     "Job": "tidemark.job",
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.sources.kafka",
@@ -78,6 +81,7 @@ _HOMES = {
     "PostgresSink": "tidemark.sinks.postgres",
     "PreCommitError": "tidemark.model.errors",
     "PreflightError": "tidemark.model.errors",
+    "RedisSink": "tidemark.sinks.redis",
     "RestartStrategy": "tidemark.api.restart_strategy",
     "SQLiteSink": "tidemark.sinks.sqlite",
     "SinkContext": "tidemark.contracts.sink",

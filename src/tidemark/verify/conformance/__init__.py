@@ -1,10 +1,12 @@
-"""The conformance suite for two-phase-commit sinks: what a job relies on, tried on the real system.
+"""The conformance suites for sinks: what a job relies on, tried on the real system.
 
 Subclass `SinkConformance` in a test file, with those of the other classes that fit the system, and
 give it one fixture, `under`, that returns a `SinkUnderTest`; run it with pytest (``pip install
-'tidemark[verify]'``). Every test must pass before a job may trust the sink. `suite.py` and
-`further_suites.py` hold the tests, `steps.py` and `proxy.py` what they are made of;
-docs/write-a-sink.md walks through a whole sink. Nothing here needs Spark.
+'tidemark[verify]'``). Every test must pass before a job may trust the sink. For a sink that writes
+by key, before the decision, it is `IdempotentConformance` with the fixture `keyed`, which returns a
+`KeyedSinkUnderTest`. `suite.py`, `further_suites.py` and `idempotent.py` hold the tests, `steps.py`
+and `proxy.py` what they are made of; docs/write-a-sink.md walks through a whole sink. Nothing here
+needs Spark.
 """
 
 from __future__ import annotations
@@ -12,13 +14,19 @@ from __future__ import annotations
 import pytest
 
 # Before the import: only then does pytest show the values of a failed assertion.
-pytest.register_assert_rewrite(f"{__name__}.suite", f"{__name__}.further_suites")
+for _module in ("suite", "further_suites", "idempotent"):
+    pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
 from tidemark.verify.conformance.further_suites import (  # noqa: E402
     ExpiryConformance,
     LineConformance,
     RefusalConformance,
     ServerConformance,
+)
+from tidemark.verify.conformance.idempotent import (  # noqa: E402
+    IdempotentConformance,
+    KeyedServerConformance,
+    KeyedSinkUnderTest,
 )
 from tidemark.verify.conformance.proxy import CuttingProxy  # noqa: E402
 from tidemark.verify.conformance.steps import (  # noqa: E402
@@ -31,6 +39,9 @@ from tidemark.verify.conformance.suite import SinkConformance  # noqa: E402
 __all__ = [
     "CuttingProxy",
     "ExpiryConformance",
+    "IdempotentConformance",
+    "KeyedServerConformance",
+    "KeyedSinkUnderTest",
     "LineConformance",
     "LineUnderTest",
     "RefusalConformance",

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -87,6 +87,15 @@ class SinkUnderTest:
     line: LineUnderTest | None = None
 
 
+class HasSink(Protocol):
+    """Whatever is under test."""
+
+    @property
+    def sink(self) -> TwoPhaseCommitSink[Any]:
+        """The sink."""
+        ...
+
+
 def driver(generation: int = 1, *, job: str = JOB, uid: str = UID) -> SinkContext:
     """Return what a committer of this generation is made from."""
     return SinkContext(job, "orders", uid, generation, checkpoint_interval_s=5.0)
@@ -111,7 +120,7 @@ def write(
     return writer, list(writer.prepare_commit())
 
 
-def committer(under: SinkUnderTest, context: SinkContext) -> Committer[Any]:
+def committer(under: HasSink, context: SinkContext) -> Committer[Any]:
     """Return a committer that has passed its preflight."""
     made = under.sink.create_committer(context)
     made.preflight()

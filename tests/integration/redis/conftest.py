@@ -1,0 +1,36 @@
+"""One real Redis for the session, emptied for each test; a test that kills or pauses it has its own
+(`own_redis`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.servers.redis import NotToBeHadError, RedisServer
+
+
+def _serving() -> Iterator[RedisServer]:
+    try:
+        server = RedisServer()
+    except NotToBeHadError as error:
+        pytest.skip(f"Redis: {error}")
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_server() -> Iterator[RedisServer]:
+    yield from _serving()
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer) -> RedisServer:
+    """The session's server, empty."""
+    redis_server.client().flushall()
+    return redis_server
+
+
+@pytest.fixture
+def own_redis() -> Iterator[RedisServer]:
+    yield from _serving()

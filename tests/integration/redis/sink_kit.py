@@ -1,0 +1,55 @@
+"""What the tests of this directory share: sinks of numbers, as strings and as hashes, and readers.
+
+A number's key is ``row:<number>``, its value ``<number>`` or what the test says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from tests.servers.redis import RedisServer
+from tidemark.sinks.redis import RedisSink
+
+KINDS = ("strings", "hashes")
+
+
+def sink_on(
+    server: RedisServer, kind: str = "strings", *, port: int = 0, **settings: Any
+) -> RedisSink:
+    """Return a sink; `port` is that of a proxy."""
+    value = "value" if kind == "strings" else None
+    return RedisSink(server.url(port=port), "number", value, **{"key_prefix": "row:", **settings})
+
+
+def batch(numbers: Sequence[int]) -> pa.RecordBatch:
+    """Return a row for each number, whose value is the number."""
+    return versions(numbers, None)
+
+
+def versions(numbers: Sequence[int], value: int | None) -> pa.RecordBatch:
+    """Return a row for each number with this value, or the number itself."""
+    values = [n if value is None else value for n in numbers]
+    return pa.record_batch(
+        [pa.array(list(map(str, each)), pa.string()) for each in (numbers, values)],
+        names=["number", "value"],
+    )
+
+
+def shown(server: RedisServer) -> Mapping[int, int]:
+    """Return what a reader finds: the value of each number."""
+    client = server.client()
+    found = {}
+    for key in client.scan_iter("row:*", count=1000):
+        text = client.hget(key, "value") if client.type(key) == "hash" else client.get(key)
+        found[int(key.removeprefix("row:"))] = int(text)
+    return found
+
+
+def visible(server: RedisServer) -> list[int]:
+    """Return the numbers that a reader finds; each must have itself as value."""
+    found = shown(server)
+    assert all(number == value for number, value in found.items())
+    return list(found)

@@ -1,0 +1,55 @@
+"""RedisSink under the conformance suites, strings and hashes: staged under the one for two-phase
+commit, upserting under the one for idempotent sinks; on a real server, read by a client of its own.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+
+from tests.integration.redis import sink_kit as kit
+from tests.servers.redis import RedisServer
+from tidemark.sinks.redis.committable import RedisCommittable
+from tidemark.verify.conformance import (
+    ExpiryConformance,
+    IdempotentConformance,
+    KeyedServerConformance,
+    KeyedSinkUnderTest,
+    ServerConformance,
+    ServerUnderTest,
+    SinkConformance,
+    SinkUnderTest,
+)
+
+
+class TestStaged(SinkConformance, ExpiryConformance, ServerConformance):
+    @pytest.fixture(params=kit.KINDS)
+    def under(self, request: pytest.FixtureRequest, own_redis: RedisServer) -> SinkUnderTest:
+        server = own_redis
+
+        def drop(committable: RedisCommittable) -> None:
+            """A stage has no time-out: this is somebody who cleans up."""
+            server.client().delete(committable.keys.stage(committable.handle))
+
+        return SinkUnderTest(
+            sink=kit.sink_on(server, request.param, mode="staged"),
+            batch=kit.batch,
+            visible=partial(kit.visible, server),
+            writer_failpoint="stage-written",
+            commit_failpoints=tuple(f"ledger-committed:{nth}" for nth in (1, 2, 3)),
+            drop=drop,
+            server=ServerUnderTest(kill=server.kill, restart=server.restart),
+        )
+
+
+class TestUpsert(IdempotentConformance, KeyedServerConformance):
+    @pytest.fixture(params=kit.KINDS)
+    def keyed(self, request: pytest.FixtureRequest, own_redis: RedisServer) -> KeyedSinkUnderTest:
+        return KeyedSinkUnderTest(
+            sink=kit.sink_on(own_redis, request.param),
+            batch=kit.versions,
+            shown=partial(kit.shown, own_redis),
+            writer_failpoint="rows-written",
+            server=ServerUnderTest(kill=own_redis.kill, restart=own_redis.restart),
+        )

@@ -1,0 +1,145 @@
+"""What stands in Redis for each kind of column, by both modes; what a key that is taken does.
+
+How: batches as Spark hands them to a writer, on a real server, read by a client of its own.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+
+import pyarrow as pa
+import pytest
+
+from tests.integration.redis import sink_kit as kit
+from tests.servers.redis import RedisServer
+from tidemark.contracts.sink import CommitOutcome
+from tidemark.model.errors import CommitFailedError, WriteRefusedError
+from tidemark.sinks.redis import RedisSink
+from tidemark.verify.conformance.steps import attempt, driver, until_proved
+
+MODES = ("upsert", "staged")
+AWKWARD = "line\r\nbreak, \0 nul, $5, é, 😀, '\"\\"
+
+
+def put(sink: RedisSink, *batches: pa.RecordBatch, epoch: int = 0) -> None:
+    """Write and, if there is something to commit, commit."""
+    writer = sink.create_writer(attempt(epoch=epoch))
+    for batch in batches:
+        writer.write(batch)
+    made = list(writer.prepare_commit())
+    assert bool(made) == (sink.mode == "staged")
+    if made:
+        committer = sink.create_committer(driver())
+        assert until_proved(committer.commit, made) == [CommitOutcome.COMMITTED]
+        committer.close()
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_strings(redis: RedisServer, mode: str) -> None:
+    sink = RedisSink(redis.url(), "k", "v", mode=mode)  # type: ignore[arg-type]
+    rows = {AWKWARD: AWKWARD, "": "", "a": "1", "gone": "x"}
+    put(sink, pa.record_batch({"k": list(rows), "v": list(rows.values())}))
+    # Nulls delete, and the last row of a key counts, in one batch and from batch to batch.
+    put(
+        sink,
+        pa.record_batch({"k": ["gone", "a", "b", "b"], "v": [None, None, None, "2"]}),
+        pa.record_batch({"k": ["c"], "v": ["3"]}),
+        pa.record_batch({"k": ["c"], "v": pa.array([None], pa.string())}),
+        epoch=1,
+    )
+    client = redis.client()
+    assert {k: client.get(k) for k in client.scan_iter() if not k.startswith("tidemark:")} == {
+        AWKWARD: AWKWARD, "": "", "b": "2",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_bytes_dates_and_prefix(redis: RedisServer, mode: str) -> None:
+    sink = RedisSink(redis.url(), "at", "raw", key_prefix="é:", mode=mode)  # type: ignore[arg-type]
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 6, dt.timezone.utc)
+    put(
+        sink,
+        pa.record_batch(
+            [pa.array([at], pa.timestamp("us", "Asia/Tokyo")), pa.array([b"\xff\0\r\n"])],
+            names=["at", "raw"],
+        ),
+    )
+    raw = redis.client()
+    raw.connection_pool.connection_kwargs["decode_responses"] = False
+    assert raw.get("é:2026-01-02 03:04:05.000006Z") == b"\xff\0\r\n"
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_hashes(redis: RedisServer, mode: str) -> None:
+    client = redis.client()
+    client.hset("row:1", mapping={"kept": "x", "b": "old"})
+    sink = kit.sink_on(redis, "hashes", mode=mode)
+    names = ["a", "number", "b"]
+    put(
+        sink,
+        pa.record_batch(
+            [pa.array(["1", None, None]), pa.array(["1", "2", "3"]), pa.array([None, "2", None])],
+            names=names,
+        ),
+    )
+    assert client.hgetall("row:1") == {"kept": "x", "a": "1"}
+    assert client.hgetall("row:2") == {"b": "2"}
+    assert not client.exists("row:3")
+    put(
+        sink,
+        pa.record_batch([["3", "4"], ["2", "2"], pa.array([None, "9"])], names=names),
+        pa.record_batch(
+            [pa.array([None], pa.string()), ["1"], pa.array([None], pa.string())], names=names
+        ),
+        epoch=1,
+    )
+    assert client.hgetall("row:2") == {"a": "4", "b": "9"}
+    assert client.hgetall("row:1") == {"kept": "x"}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("kind", kit.KINDS)
+def test_time_to_live(redis: RedisServer, mode: str, kind: str) -> None:
+    put(kit.sink_on(redis, kind, mode=mode, ttl="1h"), kit.batch(range(3)))
+    assert sorted(kit.visible(redis)) == [0, 1, 2]
+    assert all(3_500_000 < redis.client().pttl(f"row:{n}") <= 3_600_000 for n in range(3))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_many_rows_of_many_sizes(redis: RedisServer, mode: str) -> None:
+    """Blocks are cut by rows and by bytes; each row arrives whole."""
+    sizes = [(7919 * i) % 5000 for i in range(9000)]
+    sink = kit.sink_on(redis, mode=mode)
+    put(
+        sink,
+        pa.record_batch(
+            {"number": [str(i) for i in range(9000)], "value": ["x" * n for n in sizes]}
+        ),
+    )
+    client = redis.client()
+    found = client.mget([f"row:{i}" for i in range(9000)])
+    assert [len(text) for text in found] == sizes
+
+
+@pytest.mark.parametrize("kind", kit.KINDS)
+def test_a_key_of_another_type(redis: RedisServer, kind: str) -> None:
+    """A string's SET replaces whatever is there; a hash's HSET is refused: by an upsert before the
+    decision, at a staged epoch's commit after it; and goes on when the key is deleted."""
+    client = redis.client()
+    client.rpush("row:1", "a list")
+    upsert, staged = (kit.sink_on(redis, kind, mode=mode) for mode in MODES)
+    if kind == "strings":
+        put(upsert, kit.batch([1]))
+        assert kit.visible(redis) == [1]
+        return
+    with pytest.raises(WriteRefusedError, match=r"no hash.*WRONGTYPE"):
+        put(upsert, kit.batch([0, 1, 2]))
+    writer = staged.create_writer(attempt(epoch=1))
+    writer.write(kit.batch([0, 1, 2]))
+    made = list(writer.prepare_commit())
+    committer = staged.create_committer(driver())
+    with pytest.raises(CommitFailedError, match="delete the key"):
+        committer.commit(made)
+    client.delete("row:1")
+    assert until_proved(committer.commit, made) == [CommitOutcome.COMMITTED]
+    assert sorted(kit.visible(redis)) == [0, 1, 2]
