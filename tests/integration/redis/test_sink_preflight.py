@@ -60,7 +60,9 @@ def test_a_server_that_writes_through_once_a_second(
 
 
 def test_a_cluster_node(own_redis: RedisServer) -> None:
-    own_redis.restart(cluster_enabled="yes")
+    own_redis.kill()
+    own_redis.port -= 10_000  # the nodes' own port is 10,000 above it
+    own_redis.start(cluster_enabled="yes")
     require_refused(kit.sink_on(own_redis), "runs as cluster")
 
 
