@@ -14,6 +14,7 @@ class FindingCode(Enum):
     """The codes and their names. A code is never given to something else."""
 
     PG001 = "no-prepared-transactions"
+    RD001 = "no-append-only-file"
 
 
 @dataclass(frozen=True)

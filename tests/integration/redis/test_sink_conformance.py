@@ -10,12 +10,15 @@ import pytest
 
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import RedisServer
+from tidemark.sinks.redis import committer
 from tidemark.sinks.redis.committable import RedisCommittable
 from tidemark.verify.conformance import (
     ExpiryConformance,
     IdempotentConformance,
     KeyedServerConformance,
     KeyedSinkUnderTest,
+    LineConformance,
+    LineUnderTest,
     ServerConformance,
     ServerUnderTest,
     SinkConformance,
@@ -23,10 +26,16 @@ from tidemark.verify.conformance import (
 )
 
 
-class TestStaged(SinkConformance, ExpiryConformance, ServerConformance):
+class TestStaged(SinkConformance, ExpiryConformance, ServerConformance, LineConformance):
     @pytest.fixture(params=kit.KINDS)
-    def under(self, request: pytest.FixtureRequest, own_redis: RedisServer) -> SinkUnderTest:
+    def under(
+        self,
+        request: pytest.FixtureRequest,
+        own_redis: RedisServer,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> SinkUnderTest:
         server = own_redis
+        monkeypatch.setattr(committer, "LISTING_DEADLINE_S", 1.0)
 
         def drop(committable: RedisCommittable) -> None:
             """A stage has no time-out: this is somebody who cleans up."""
@@ -40,6 +49,11 @@ class TestStaged(SinkConformance, ExpiryConformance, ServerConformance):
             commit_failpoints=tuple(f"ledger-committed:{nth}" for nth in (1, 2, 3)),
             drop=drop,
             server=ServerUnderTest(kill=server.kill, restart=server.restart),
+            line=LineUnderTest(
+                "127.0.0.1",
+                server.port,
+                lambda port: kit.sink_on(server, request.param, mode="staged", port=port),
+            ),
         )
 
 

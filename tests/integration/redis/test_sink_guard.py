@@ -16,12 +16,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.redis import sink_kit as kit
-from tests.servers.proxy import LosingProxy
 from tests.servers.redis import RedisServer
 from tidemark.model.errors import PreCommitError
 from tidemark.sinks.redis import RedisSink, scripts
 from tidemark.sinks.redis.committable import Keys
 from tidemark.sinks.redis.writer import UpsertWriter
+from tidemark.verify.conformance import CuttingProxy
 from tidemark.verify.conformance.steps import JOB, UID, attempt, driver
 
 GUARD = Keys(JOB, UID).named("guard")
@@ -130,7 +130,7 @@ def test_another_tasks_first_block_does_not_keep_rows_from_being_written(
 def test_an_attempt_whose_reply_is_lost_fails_and_its_retry_writes(
     redis: RedisServer, kind: str, text: bytes
 ) -> None:
-    with LosingProxy(redis.port) as proxy:
+    with CuttingProxy("127.0.0.1", redis.port) as proxy:
         through = kit.sink_on(redis, kind, port=proxy.port)
         start(through, 1)
         writer = through.create_writer(attempt())

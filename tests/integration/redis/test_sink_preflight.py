@@ -30,7 +30,7 @@ def require_refused(sink: RedisSink, found: str) -> None:
 def test_without_an_append_only_file(own_redis: RedisServer) -> None:
     """Rows that the server has confirmed would be gone with it; they are, if that is accepted."""
     own_redis.restart(appendonly="no")
-    require_refused(kit.sink_on(own_redis), "appendonly is off.*CONFIG SET appendonly yes")
+    require_refused(kit.sink_on(own_redis), r"appendonly is off.*SET appendonly yes.*RD001")
     accepting = kit.sink_on(own_redis, durability="none")
     check(accepting)
     writer = accepting.create_writer(attempt())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.contracts.sink import SinkContext
 from tidemark.model.errors import PreflightError
+from tidemark.model.findings import Finding, FindingCode
 from tidemark.sinks.redis import scripts, server
 from tidemark.sinks.redis.committable import Keys
 from tidemark.sinks.redis.server import ANSWER_TIMEOUT_S, Link
@@ -71,9 +72,13 @@ def _check_durability(link: Link, found: dict[str, str], name: str) -> None:
     accept = 'or accept what can be lost with durability="none"'
     if found.get("aof_enabled") != "1":
         raise PreflightError(
-            f"{name}: appendonly is off at the server: rows that it has confirmed are gone when it "
-            "dies, back to its last snapshot. CONFIG SET appendonly yes (and in its configuration "
-            f"file), {accept}"
+            Finding(
+                FindingCode.RD001,
+                subject=name,
+                found="appendonly is off at the server: rows that it has confirmed are gone when "
+                "it dies, back to its last snapshot",
+                remedy="CONFIG SET appendonly yes (and in its configuration file), " + accept,
+            )
         )
     policy = found.get("maxmemory_policy", "noeviction")
     if policy.startswith("allkeys") and int(found.get("maxmemory", 0)):
