@@ -5,7 +5,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 BIN := .venv/bin
 READY := .venv/setup-done
 
-.PHONY: setup lint format test chaos soak demo demo-kafka bench clean
+.PHONY: setup lint format test chaos soak demo demo-kafka bench bench-sinks clean
 
 ## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/tidemark)
 setup: $(READY)
@@ -58,8 +58,12 @@ demo: setup
 demo-kafka: setup
 	$(BIN)/python -m examples.demo --kafka $(ARGS)
 
+## bench, bench-sinks: Kafka to Kafka beside Spark's own sink; each database sink beside a plain load
 bench: setup
 	$(BIN)/python -m benchmarks.kafka_sink $(ARGS)
+
+bench-sinks: setup
+	$(BIN)/python -m benchmarks.sinks $(ARGS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
