@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import functools
 import itertools
 import multiprocessing.pool
@@ -34,6 +35,7 @@ from rich.table import Table
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
 from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
 
 import tidemark as tm
 from tidemark.model.schema import Column
@@ -50,24 +52,27 @@ MYSQL = {"innodb-buffer-pool-size": "1G", "innodb-log-file-size": "1G"}
 
 @dataclass(frozen=True)
 class Part:
-    """What one task writes: `rows` of the epoch's rows, from `first`."""
+    """What one task writes: `rows` of the epoch's rows, from `first`. `text`: ids as text."""
 
     number: int
     first: int
     rows: int
+    text: bool = False
 
     def batches(self) -> list[pa.RecordBatch]:
-        rows = _epoch[0].slice(self.first, self.rows)
+        rows = _epoch[self.text].slice(self.first, self.rows)
         return list(rows.to_batches(max_chunksize=BATCH_ROWS))
 
 
 _epoch: list[pa.Table] = []
-"""In each process: the rows of an epoch, made beforehand."""
+"""In each process: the rows of an epoch, made beforehand, with numbers and with texts as ids."""
 
 
 def make_rows(count: int) -> None:
     texts = [f"{i:010d}" + "x" * 82 for i in range(count)]
-    _epoch.append(pa.table([pa.array(range(count), pa.int64()), pa.array(texts)], schema=SCHEMA))
+    ids = pa.array(range(count), pa.int64())
+    _epoch.append(pa.table([ids, pa.array(texts)], schema=SCHEMA))
+    _epoch.append(_epoch[0].set_column(0, "id", ids.cast(pa.string())))
 
 
 # --- in the processes
@@ -140,6 +145,21 @@ def load_sqlite(path: str, parts: list[Part]) -> None:
         cursor.adbc_ingest("orders", rows, mode="append")
 
 
+def load_redis(url: str, part: Part) -> None:
+    from tidemark.sinks.redis.rows import Layout, blocks
+    from tidemark.sinks.redis.server import Link, parse_url
+
+    with contextlib.closing(Link(parse_url(url, "bench"), 60)) as link:
+        on_its_way = False
+        for batch in part.batches():
+            for block in blocks(batch, Layout("id", "text", "", None), mset=True):
+                if on_its_way:
+                    link.answer()
+                link.send([b"*%d\r\n$4\r\nMSET\r\n" % (1 + block.arguments), block.body])
+                on_its_way = True
+        link.answer()
+
+
 # --- in this process
 
 Run = Callable[[multiprocessing.pool.Pool, list[Part]], None]
@@ -158,7 +178,7 @@ class Variant:
 
 def plain(load: Callable[[Part], None], *, one: bool = False) -> Run:
     def run(pool: multiprocessing.pool.Pool, parts: list[Part]) -> None:
-        whole = [Part(0, 0, sum(part.rows for part in parts))]
+        whole = [Part(0, 0, sum(part.rows for part in parts), parts[0].text)]
         pool.map(load, whole if one else parts, chunksize=1)
 
     return run
@@ -175,7 +195,7 @@ def exactly_once(sink: Any) -> Iterator[Run]:
         written = pool.map(functools.partial(write, sink, epoch), parts, chunksize=1)
         committables = [sink.load(data) for some in written for data in some]
         outcomes = committer.commit(committables)
-        assert set(outcomes) == {tm.CommitOutcome.COMMITTED}, outcomes
+        assert set(outcomes) <= {tm.CommitOutcome.COMMITTED}, outcomes
 
     yield run
     committer.close()
@@ -183,12 +203,14 @@ def exactly_once(sink: Any) -> Iterator[Run]:
 
 @dataclass(frozen=True)
 class System:
-    """A server with the empty table ``orders``. `fresh` empties it, `count` counts its rows."""
+    """A server with the empty table ``orders``. `fresh` empties it, `count` counts its rows; `text`
+    is whether ids are written as text."""
 
     name: str
     variants: list[Variant]
     fresh: Callable[[], None]
     count: Callable[[], int]
+    text: bool = False
 
 
 @contextlib.contextmanager
@@ -281,11 +303,41 @@ def sqlite() -> Iterator[System]:
         yield System("SQLite", variants, fresh, lambda: ask("SELECT count(*) FROM orders")[0])
 
 
+@contextlib.contextmanager
+def redis() -> Iterator[System]:
+    """The server writes its append-only file through at every command."""
+    with RedisServer() as server, contextlib.ExitStack() as stack:
+
+        def sink(mode: str, database: int) -> Run:
+            made = tm.RedisSink(server.url(database), key="id", value="text", mode=mode)
+            return stack.enter_context(exactly_once(made))
+
+        def ask(script: str) -> int:
+            return sum(server.client(number).eval(script, 0) for number in range(3))
+
+        load = functools.partial(load_redis, server.url())
+        loads = ("MSET", "MSET, one connection")
+        variants = [
+            Variant(loads[0], plain(load)),
+            Variant(loads[1], plain(load, one=True)),
+            Variant("RedisSink upsert", sink("upsert", 1), loads),
+            Variant("RedisSink staged", sink("staged", 2), loads),
+        ]
+        # Besides rows a database holds what the sink keeps of its own.
+        rows = "local rows = redis.call('KEYS', '[0-9]*')\n"
+        unlink = "for _, row in ipairs(rows) do redis.call('UNLINK', row) end\n"
+        yield System(
+            "Redis", variants, lambda: ask(rows + unlink + "return 0") and None,
+            lambda: ask(rows + "return #rows"), text=True,
+        )  # fmt: skip
+
+
 SYSTEMS = {
     "postgres": postgres,
     "mariadb": lambda: mysql("MariaDB", MariaDBServer),
     "mysql": lambda: mysql("MySQL 8", MySQLServer),
     "sqlite": sqlite,
+    "redis": redis,
 }
 
 
@@ -294,6 +346,7 @@ def measure(
 ) -> dict[str, list[float]]:
     """Return each variant's rows a second, a value a round."""
     rates: dict[str, list[float]] = {v.name: [] for v in system.variants if only in v.name}
+    parts = [dataclasses.replace(part, text=system.text) for part in parts]
     total = sum(part.rows for part in parts)
     for round_ in range(rounds + 1):
         for variant in system.variants:
