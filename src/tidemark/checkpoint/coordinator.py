@@ -29,6 +29,7 @@ from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.checkpoint.task_reports import TaskReport, sink_epochs
 from tidemark.contracts.sink import SinkContext, TwoPhaseCommitSink
+from tidemark.file_systems import HadoopSettings
 from tidemark.model import failpoints
 from tidemark.model.checkpoint_statistics import CheckpointStatus
 from tidemark.model.errors import (
@@ -71,6 +72,7 @@ class Coordinator:
         *,
         interval_s: float,
         schemas: Mapping[str, Schema] | None = None,
+        hadoop: HadoopSettings | None = None,
         visible_before_decision: bool = False,
         max_concurrent: int = 1,
         timeout_s: float = math.inf,
@@ -86,6 +88,7 @@ class Coordinator:
         self._store = store
         self._interval_s = interval_s
         self._schemas = schemas or {}
+        self._hadoop = hadoop or HadoopSettings()
         self._early = visible_before_decision
         self._max_concurrent = max_concurrent
         self._timeout_s = timeout_s
@@ -176,6 +179,7 @@ class Coordinator:
             generation=generation,
             checkpoint_interval_s=self._interval_s,
             schema=self._schemas.get(uid, ()),
+            hadoop=self._hadoop,
         )
 
     # --- on Spark's stream thread, once an epoch

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from tidemark.file_systems.settings import HadoopSettings
 from tidemark.model.guarantee import SinkWay
 from tidemark.model.schema import Schema, quoted
 
@@ -61,7 +62,8 @@ class SinkContext:
 
     `generation` counts the drivers of this job, from 1. `checkpoint_interval_s` is the longest a
     transaction waits for its epoch's end in normal running; time-outs are checked against it.
-    `schema` is what `select_expressions` was shown; () if the caller knows none.
+    `schema` is what `select_expressions` was shown; () if the caller knows none. `hadoop` is how
+    Spark reaches HDFS and S3, for `tidemark.file_systems`.
     """
 
     job_id: str
@@ -70,6 +72,7 @@ class SinkContext:
     generation: int
     checkpoint_interval_s: float
     schema: Schema = ()
+    hadoop: HadoopSettings = field(default=HadoopSettings())
 
 
 @dataclass(frozen=True)
@@ -77,7 +80,7 @@ class WriterContext:
     """Names one attempt of one task: unique across retries, speculation and driver restarts.
 
     Every epoch up to `settled_epoch` (-1: none) has its outcome recorded, so ids that were used in
-    them may be used again; an id used in a later epoch may not.
+    them may be used again; an id used in a later epoch may not. `hadoop` is as in `SinkContext`.
     """
 
     job_id: str
@@ -87,6 +90,7 @@ class WriterContext:
     partition_id: int
     attempt: int
     settled_epoch: int
+    hadoop: HadoopSettings = field(default=HadoopSettings())
 
 
 class CommittingWriter(Protocol[C_co]):

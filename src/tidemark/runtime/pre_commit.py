@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, Row
 
 from tidemark.checkpoint.task_reports import SinkReport, TaskReport
 from tidemark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
+from tidemark.file_systems import HadoopSettings
 from tidemark.model.errors import PreCommitError
 from tidemark.runtime.branches import Layout
 
@@ -60,7 +61,12 @@ def _spare_the_collector() -> None:
 
 
 def pre_commit(
-    layout: Layout, sinks: Mapping[str, TwoPhaseCommitSink[Any]], *, job_id: str, generation: int
+    layout: Layout,
+    sinks: Mapping[str, TwoPhaseCommitSink[Any]],
+    *,
+    job_id: str,
+    generation: int,
+    hadoop: HadoopSettings,
 ) -> BatchFunction:
     """Return the function for `mapInArrow`: batches of the united stream in; out comes one row per
     sink that got rows, or one without a sink (RESULT_SCHEMA). `run_tasks` runs it.
@@ -98,6 +104,7 @@ def pre_commit(
                                 partition_id=task.partitionId(),
                                 attempt=task.taskAttemptId(),
                                 settled_epoch=settled_epoch,
+                                hadoop=hadoop,
                             )
                         )
                     begun_s = time.perf_counter()

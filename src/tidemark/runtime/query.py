@@ -32,6 +32,7 @@ from tidemark.runtime.branches import unite
 from tidemark.runtime.epoch_figures import SparkFigures
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
+from tidemark.runtime.hadoop_settings import hadoop_settings
 from tidemark.runtime.operator_uids import find_uids, is_stateful
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
 from tidemark.runtime.session import is_local, prefer_renaming_file_manager
@@ -78,6 +79,7 @@ class StreamRun:
         self._trigger = dict(trigger)
         self._spark = spark
         self._batch_limit = BatchLimit()
+        self._hadoop = hadoop_settings(spark)
         self._spark_settings = dict(spark_settings)
         self._at_most_once = checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         records = open_files(spark, records_uri)
@@ -96,6 +98,7 @@ class StreamRun:
             self._store,
             interval_s=checkpoint.interval_s,
             schemas={s.uid: s.schema for s in sinks},
+            hadoop=self._hadoop,
             visible_before_decision=checkpoint.mode is not CheckpointMode.EXACTLY_ONCE,
             max_concurrent=checkpoint.max_concurrent_checkpoints,
             timeout_s=checkpoint.timeout_s,
@@ -132,6 +135,7 @@ class StreamRun:
             self._sinks,
             job_id=self.coordinator.identity.job_id,
             generation=self.coordinator.generation,
+            hadoop=self._hadoop,
         )
         try:
             with session_settings(self._spark, self._spark_settings):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.contracts.committables import dump_committable
 from tidemark.contracts.sink import SinkContext, WriterContext
+from tidemark.file_systems.local import local_path
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
 from tidemark.model.schema import Schema, quoted
@@ -18,7 +19,6 @@ from tidemark.sinks.delta.committable import DeltaCommittable
 from tidemark.sinks.delta.table_files import S3_SCHEMES
 from tidemark.sinks.delta.writer import DeltaWriter
 from tidemark.sinks.internal.columns import check_columns
-from tidemark.sinks.internal.local_paths import local_path
 
 if TYPE_CHECKING:
     from tidemark.sinks.delta.committer import DeltaCommitter

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidemark.sinks.internal.local_paths import make_directory, sync_directory
+from tidemark.file_systems.local import make_directory, sync_directory
 
 S3_SCHEMES = ("s3://", "s3a://")
 CONNECT_TIMEOUT_S = 5

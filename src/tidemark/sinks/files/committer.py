@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from tidemark.file_systems.local import make_directory, sync_directory
 from tidemark.model import failpoints
 from tidemark.model.errors import PreflightError
 from tidemark.sinks.files.writer import PENDING
-from tidemark.sinks.internal.local_paths import make_directory, sync_directory
 from tidemark.sinks.internal.staged_files import StagedFile, list_staged, staging_directory
 
 log = logging.getLogger(__name__)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.contracts.sink import SinkContext, WriterContext
+from tidemark.file_systems.local import local_path
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
 from tidemark.model.schema import Schema, quoted
@@ -15,7 +16,6 @@ from tidemark.sinks.files.formats import FORMATS
 from tidemark.sinks.files.writer import FileWriter
 from tidemark.sinks.internal import staged_files
 from tidemark.sinks.internal.columns import check_columns, refused, text_expression, to_json
-from tidemark.sinks.internal.local_paths import local_path
 from tidemark.sinks.internal.staged_files import StagedFile
 
 

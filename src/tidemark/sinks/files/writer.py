@@ -11,9 +11,9 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from tidemark.contracts.sink import WriterContext
+from tidemark.file_systems.local import sync_directory
 from tidemark.model import failpoints
 from tidemark.sinks.files.formats import FORMATS, Encoder
-from tidemark.sinks.internal.local_paths import sync_directory
 from tidemark.sinks.internal.staged_files import StagedFile, create_staged, new_handle
 
 PENDING = "_tidemark/pending"

@@ -1,1 +1,1 @@
-"""What sinks share, none of it public: `staged_files.py`, `columns.py`, `local_paths.py`."""
+"""What sinks share, none of it public: `staged_files.py`, `columns.py`."""

@@ -19,8 +19,8 @@ from typing import BinaryIO
 
 from tidemark.contracts.committables import dump_committable, load_committable
 from tidemark.contracts.sink import WriterContext
+from tidemark.file_systems.local import make_directory
 from tidemark.model.errors import CorruptRecordError, WriteRefusedError
-from tidemark.sinks.internal.local_paths import make_directory
 
 VERSION = 1
 _PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")

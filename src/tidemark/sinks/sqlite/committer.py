@@ -16,9 +16,9 @@ from pathlib import Path
 import pyarrow as pa
 
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from tidemark.file_systems.local import make_directory
 from tidemark.model import failpoints
 from tidemark.model.errors import AbortFailedError, CommitFailedError, PreflightError
-from tidemark.sinks.internal.local_paths import make_directory
 from tidemark.sinks.internal.staged_files import StagedFile, list_staged, staging_directory
 from tidemark.sinks.sqlite import database
 

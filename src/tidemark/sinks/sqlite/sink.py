@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidemark.contracts.sink import SinkContext, WriterContext
+from tidemark.file_systems.local import local_path
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
 from tidemark.model.schema import Schema
 from tidemark.sinks.internal import staged_files
 from tidemark.sinks.internal.columns import check_columns, text_expression
-from tidemark.sinks.internal.local_paths import local_path
 from tidemark.sinks.internal.staged_files import StagedFile
 from tidemark.sinks.sqlite.committer import SQLiteCommitter
 from tidemark.sinks.sqlite.writer import SQLiteWriter

@@ -11,10 +11,10 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from tidemark.contracts.sink import WriterContext
+from tidemark.file_systems.local import sync_directory
 from tidemark.model import failpoints
 from tidemark.model.errors import WriteRefusedError
 from tidemark.sinks.internal.columns import datetimes_as_text
-from tidemark.sinks.internal.local_paths import sync_directory
 from tidemark.sinks.internal.staged_files import StagedFile, create_staged, new_handle
 from tidemark.sinks.sqlite import database
 
