@@ -22,7 +22,7 @@ logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name
 logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 job = tm.Job(
-    "sinks",
+    options.get("name", "sinks"),
     checkpoint=tm.CheckpointConfig(storage=options["storage"], interval=options["interval"]),
 )
 rows = job.source(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.chaos.outputs import (
+    DeltaOutput,
     FilesOutput,
     KafkaOutput,
     MySQLOutput,
@@ -78,6 +79,28 @@ def files(frame: str = "rows") -> Kind:
     )
 
 
+def delta(frame: str = "rows") -> Kind:
+    return Kind(
+        lambda directory, _: DeltaOutput(directory, frame),
+        ("delta-commit-checked", "delta-committed"),
+        ("data-files-written",),
+    )
+
+
+def delta_on_s3(frame: str = "rows") -> Kind:
+    def output(directory: Path, servers: Servers) -> Output:
+        s3 = servers("s3")
+        options = {
+            "AWS_ENDPOINT_URL": s3.endpoint,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": s3.access_key,
+            "AWS_SECRET_ACCESS_KEY": s3.secret_key,
+        }
+        return DeltaOutput(f"s3a://{s3.bucket}/{directory.name}", frame, options)
+
+    return Kind(output, delta().committer_points, delta().writer_points)
+
+
 def kafka(frame: str = "rows") -> Kind:
     return Kind(
         lambda _, servers: KafkaOutput(servers("chaos_kafka").bootstrap_servers, frame),
@@ -128,6 +151,9 @@ MATRIX = {
     "mysql-xa": row(mysql("xa")),
     "mysql-staged": row(mysql("staged")),
     "mysql-upsert": row(mysql("upsert", "counts")),
+    "delta": row(delta()),
+    "delta-on-s3": row(delta_on_s3()),
+    "delta+sqlite": row(delta("counts"), sqlite("counts")),
     "kafka+postgres": row(kafka(), postgres("prepared")),
     "postgres+mysql": row(postgres("staged"), mysql("xa")),
 }

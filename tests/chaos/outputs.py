@@ -112,6 +112,26 @@ class KafkaOutput(Output):
         return workload.read_topic(self._servers, self._name)
 
 
+class DeltaOutput(Output):
+    """A table below `base`, a directory or a URI, with the options that its store needs."""
+
+    def __init__(
+        self, base: Path | str, frame: str = "rows", storage_options: dict[str, str] | None = None
+    ) -> None:
+        self._uri = f"{base}/{frame}-table"
+        self._storage_options = storage_options or {}
+        super().__init__(
+            f"{frame}-to-delta", frame, "DeltaSink",
+            path=self._uri, create_table=True, storage_options=self._storage_options,
+        )  # fmt: skip
+
+    def rows(self) -> list[Pair]:
+        return workload.read_delta(self._uri, self._storage_options)
+
+    def left_open(self) -> list[str]:
+        return workload.delta_files_unnamed(self._uri, self._storage_options)
+
+
 class PostgresOutput(Output):
     """In a schema of its own."""
 

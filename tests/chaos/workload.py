@@ -264,3 +264,38 @@ def read_parquet(directory: Path) -> list[Pair]:
     if table.num_columns == 0:
         return []
     return [Pair(r["key"], r["value"]) for r in table.select(["key", "value"]).to_pylist()]
+
+
+def read_delta(uri: str, storage_options: dict[str, str]) -> list[Pair]:
+    """Read a Delta table by delta-rs's query engine; [] if there is none."""
+    import pyarrow as pa
+    from deltalake import DeltaTable, QueryBuilder
+    from deltalake.exceptions import TableNotFoundError
+
+    try:
+        table = DeltaTable(uri, storage_options=storage_options)
+    except TableNotFoundError:
+        return []
+    query = QueryBuilder().register("t", table).execute("SELECT key, value FROM t")
+    return [Pair(r["key"], r["value"]) for r in pa.table(query.read_all()).to_pylist()]
+
+
+def delta_files_unnamed(uri: str, storage_options: dict[str, str]) -> list[str]:
+    """Return the data files below a Delta table that its newest version does not name, and the
+    records of attempts that have not ended."""
+    from deltalake import DeltaTable
+    from pyarrow import fs
+
+    from tidemark.sinks.delta.table_files import TableFiles
+
+    files = TableFiles(uri, storage_options)
+    listing = files._fs.get_file_info(fs.FileSelector(files._root, recursive=True))
+    found = {info.path.removeprefix(f"{files._root}/") for info in listing if info.is_file}
+    named = DeltaTable(uri, storage_options=storage_options).file_uris()
+    named_parts = {name.rpartition("/")[2] for name in named}
+    return sorted(
+        path
+        for path in found
+        if path.startswith("_tidemark/pending/")
+        or (not path.startswith("_") and path.rpartition("/")[2] not in named_parts)
+    )

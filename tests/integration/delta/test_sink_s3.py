@@ -1,0 +1,101 @@
+"""DeltaSink on a real S3 server: the conformance suite, with the server killed under it, and stores
+that weaken conditional writes (`tests/weak_s3.py`), which stand before a server of their own.
+`make test` runs the part of the suite that rests on the store, `make chaos` all of it."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.delta.sink_kit import batch, made, numbers
+from tests.storage_servers import serving
+from tests.weak_s3 import Weakness, WeakS3
+from tidemark.contracts.sink import CommitOutcome
+from tidemark.dev.s3 import LocalS3
+from tidemark.model.errors import PreflightError
+from tidemark.sinks.delta import DeltaSink
+from tidemark.sinks.delta.table_files import TableFiles
+from tidemark.verify.conformance import (
+    ExpiryConformance,
+    ServerConformance,
+    ServerUnderTest,
+    SinkConformance,
+    SinkUnderTest,
+)
+from tidemark.verify.conformance.steps import attempt, driver, until_proved
+
+
+def options(s3: LocalS3, endpoint: str = "") -> dict[str, str]:
+    return {
+        "AWS_ENDPOINT_URL": endpoint or s3.endpoint,
+        "AWS_REGION": "us-east-1",
+        "AWS_ACCESS_KEY_ID": s3.access_key,
+        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
+    }
+
+
+@pytest.fixture
+def sink(s3: LocalS3) -> DeltaSink:
+    return made(f"s3a://{s3.bucket}/{uuid.uuid4()}/orders", ["part"], storage_options=options(s3))
+
+
+@pytest.fixture
+def under(s3: LocalS3, sink: DeltaSink) -> SinkUnderTest:
+    files = TableFiles(sink.path, sink.storage_options)
+    return SinkUnderTest(
+        sink=sink,
+        batch=batch,
+        visible=lambda: numbers(sink),
+        writer_failpoint="data-files-written",
+        commit_failpoints=("delta-committed",),
+        drop=lambda found: files.delete([found.data_files[0].path]),
+        server=ServerUnderTest(kill=s3.kill, restart=s3.restart),
+    )
+
+
+class TestWhatS3CouldBreak:
+    """A part of the suite, for every run: what rests on the store rather than on the sink."""
+
+    test_killed = SinkConformance.test_a_commit_killed_at_each_failpoint_is_ended_by_the_next
+    test_races = SinkConformance.test_of_a_commit_and_an_abort_at_once_exactly_one_succeeds
+    test_server = ServerConformance.test_prepared_rows_survive_kill_9_of_the_server
+
+
+@pytest.mark.chaos
+class TestDeltaOnS3(SinkConformance, ExpiryConformance, ServerConformance):
+    """The whole of it."""
+
+
+@pytest.fixture(scope="module")
+def unsigned() -> Iterator[LocalS3]:
+    """A server that takes requests which a proxy has altered."""
+    yield from serving(lambda: LocalS3(signed=False))
+
+
+@pytest.mark.parametrize(
+    "weakness", [Weakness.IGNORES, pytest.param(Weakness.LOOKS_FIRST, marks=pytest.mark.chaos)]
+)
+def test_a_store_with_two_winners_is_refused(unsigned: LocalS3, weakness: Weakness) -> None:
+    with WeakS3(unsigned.port, weakness) as proxy:
+        path = f"s3a://{unsigned.bucket}/{uuid.uuid4()}/orders"
+        sink = DeltaSink(path, create_table=True, storage_options=options(unsigned, proxy.endpoint))
+        with pytest.raises(PreflightError, match="does not keep the condition of a write"):
+            sink.create_committer(driver()).preflight()
+
+
+def test_a_commit_whose_reply_is_lost_is_found_in_the_log(unsigned: LocalS3) -> None:
+    """The entry is written; its writer's own retry finds the name taken, and by itself."""
+    direct = made(
+        f"s3a://{unsigned.bucket}/{uuid.uuid4()}/orders", storage_options=options(unsigned)
+    )
+    writer = direct.create_writer(attempt())
+    writer.write(batch(range(10)))
+    committables = writer.prepare_commit()
+    with WeakS3(unsigned.port, Weakness.LOSES_REPLY) as proxy:
+        sink = DeltaSink(direct.path, storage_options=options(unsigned, proxy.endpoint))
+        outcomes = until_proved(sink.create_committer(driver()).commit, committables)
+        assert proxy.replies_lost == 1
+    assert outcomes == [CommitOutcome.ALREADY_COMMITTED]
+    assert sorted(numbers(direct)) == list(range(10))

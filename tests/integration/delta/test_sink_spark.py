@@ -1,0 +1,121 @@
+"""The other side of the table: Spark with delta-spark, which made it, reads it, and maintains it,
+in a process of its own (`spark_sql.py`). Skips where Delta's jars cannot be had."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.delta.sink_kit import batch, made, numbers, rows
+from tests.integration.delta.test_sink_rows import COLUMNS, context, write
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome
+from tidemark.model.errors import MissingDependencyError
+from tidemark.runtime.jars import Request, resolve
+from tidemark.sinks.delta import DeltaSink
+from tidemark.verify.conformance.steps import attempt, driver
+
+VERSION = "4.4.0"
+
+
+class Spark:
+    """A Spark session with Delta, asked by SQL."""
+
+    def __init__(self, log: Path) -> None:
+        try:
+            jars = resolve(
+                f"delta-spark-{VERSION}",
+                Request(
+                    (
+                        f"io.delta:delta-spark_4.2_2.13:{VERSION}",
+                        f"io.delta:delta-storage:{VERSION}",
+                        f"io.delta:delta-kernel-api:{VERSION}",
+                        f"io.delta:delta-kernel-defaults:{VERSION}",
+                        f"io.delta:delta-kernel-unitycatalog:{VERSION}",
+                    ),
+                    transitive=False,
+                ),
+            )
+        except MissingDependencyError as error:
+            pytest.skip(f"delta-spark: {error}")
+        self._log = log
+        with log.open("w") as errors:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "tests.integration.delta.spark_sql", *map(str, jars)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
+                cwd=log.parent,
+            )  # fmt: skip
+
+    def sql(self, statement: str) -> list[dict[str, Any]]:
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._process.stdin.write(json.dumps(statement) + "\n")
+        self._process.stdin.flush()
+        for line in self._process.stdout:
+            if line.startswith("answer "):
+                answer: list[dict[str, Any]] = json.loads(line.removeprefix("answer "))
+                return answer
+        raise AssertionError(f"Spark ended at {statement!r}:\n{self._log.read_text()[-3000:]}")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+
+@pytest.fixture(scope="module")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Spark]:
+    started = Spark(tmp_path_factory.mktemp("spark") / "spark.log")
+    yield started
+    started.close()
+
+
+def test_spark_reads_what_is_written_and_keeps_its_house(spark: Spark, tmp_path: Path) -> None:
+    sink = made(tmp_path / "a table", partition_by=["part"])
+    table = f"delta.`{sink.path}`"
+    committed = write(sink, batch(range(30)))
+    write(sink, batch(range(30, 60)))
+    writer = sink.create_writer(attempt(epoch=1))
+    writer.write(batch(range(60, 70)))
+    (pending,) = writer.prepare_commit()
+
+    def ids(where: str = "true") -> list[int]:
+        return [row["id"] for row in spark.sql(f"SELECT id FROM {table} WHERE {where} ORDER BY id")]
+
+    assert ids() == list(range(60))
+    assert ids("part = 'ü:2' AND id >= 30") == list(range(32, 60, 3))
+    # Spark as another writer, then its maintenance: afterwards nothing but the log knows.
+    spark.sql(f"INSERT INTO {table} VALUES (100, 'odd / 1%', 'row 100')")
+    spark.sql(f"OPTIMIZE {table}")
+    spark.sql(f"VACUUM {table} RETAIN 0 HOURS")
+    left = {path.name for path in Path(sink.path).rglob("*.parquet")}
+    assert not left & {Path(file.path).name for file in committed.data_files}
+    committer = sink.create_committer(driver(2))
+    assert committer.commit([committed]) == [CommitOutcome.ALREADY_COMMITTED]
+    assert [found.committable.handle for found in committer.list_lingering()] == [pending.handle]
+    assert committer.commit([pending]) == [CommitOutcome.LOST]  # VACUUM kept nothing for 0 hours
+    assert committer.abort([pending]) == [AbortOutcome.ABORTED]
+    assert ids() == [*range(60), 100]
+    assert sorted(row["id"] for row in rows(sink)) == [*range(60), 100]
+
+
+def test_a_table_that_spark_made_takes_rows(spark: Spark, tmp_path: Path) -> None:
+    path = str(tmp_path / "made-by-spark")
+    spark.sql(
+        f"CREATE TABLE delta.`{path}` (id BIGINT, part STRING, text STRING) USING delta "
+        "PARTITIONED BY (part) TBLPROPERTIES ('delta.enableDeletionVectors' = 'true')"
+    )
+    spark.sql(f"INSERT INTO delta.`{path}` VALUES (1000, 'x', 'old')")
+    spark.sql(f"DELETE FROM delta.`{path}` WHERE id = 1000")
+    sink = DeltaSink(path, ["part"])
+    sink.create_committer(context(*COLUMNS)).preflight()
+    write(sink, batch(range(10)))
+    assert sorted(numbers(sink)) == list(range(10))
+    found = spark.sql(f"SELECT id, part, text FROM delta.`{path}` ORDER BY id")
+    assert found == [
+        {name: value for name, value in row.items() if value is not None}
+        for row in batch(range(10)).to_pylist()
+    ]
