@@ -19,7 +19,6 @@ from tests.chaos.scenario import SinksScenario
 
 POINTS = [
     "sink-committed:1",  # the Delta table has the epoch, SQLite has not
-    "delta-committed:3",
     "prepared:2",  # flushed and never decided: its files must go
 ]
 
