@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidemark.contracts.sink import TwoPhaseCommitSink as TwoPhaseCommitSink
     from tidemark.contracts.sink import WriterContext as WriterContext
     from tidemark.contracts.source import Source as Source
+    from tidemark.contracts.write_ahead import EpochToken as EpochToken
     from tidemark.job import Job as Job
     from tidemark.job import write_stream as write_stream
     from tidemark.model.errors import AbortFailedError as AbortFailedError
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from tidemark.model.errors import ConfigurationError as ConfigurationError
     from tidemark.model.errors import PreCommitError as PreCommitError
     from tidemark.model.errors import PreflightError as PreflightError
+    from tidemark.model.errors import SendRefusedError as SendRefusedError
     from tidemark.model.errors import TidemarkError as TidemarkError
     from tidemark.model.errors import WriteRefusedError as WriteRefusedError
     from tidemark.model.guarantee import SinkWay as SinkWay
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
     from tidemark.sinks.postgres import PostgresSink as PostgresSink
     from tidemark.sinks.redis import RedisSink as RedisSink
     from tidemark.sinks.sqlite import SQLiteSink as SQLiteSink
+    from tidemark.sinks.write_ahead import WriteAheadSink as WriteAheadSink
     from tidemark.sources.datagen import DatagenSource as DatagenSource
     from tidemark.sources.files import FileSource as FileSource
     from tidemark.sources.kafka import KafkaSource as KafkaSource
@@ -68,6 +71,7 @@ _HOMES = {
     "ConfigurationError": "tidemark.model.errors",
     "DatagenSource": "tidemark.sources.datagen",
     "DeltaSink": "tidemark.sinks.delta",
+    "EpochToken": "tidemark.contracts.write_ahead",
     "EphemeralStorage": "tidemark.api.ephemeral_storage",
     "ExternalizedCheckpointRetention": "tidemark.api.config",
     "FileSink": "tidemark.sinks.files",
@@ -84,6 +88,7 @@ _HOMES = {
     "RedisSink": "tidemark.sinks.redis",
     "RestartStrategy": "tidemark.api.restart_strategy",
     "SQLiteSink": "tidemark.sinks.sqlite",
+    "SendRefusedError": "tidemark.model.errors",
     "SinkContext": "tidemark.contracts.sink",
     "SinkWay": "tidemark.model.guarantee",
     "SocketSource": "tidemark.sources.socket",
@@ -91,6 +96,7 @@ _HOMES = {
     "StateBackend": "tidemark.api.config",
     "TidemarkError": "tidemark.model.errors",
     "TwoPhaseCommitSink": "tidemark.contracts.sink",
+    "WriteAheadSink": "tidemark.sinks.write_ahead",
     "WriteRefusedError": "tidemark.model.errors",
     "WriterContext": "tidemark.contracts.sink",
     "dump_committable": "tidemark.contracts.committables",

@@ -28,6 +28,7 @@ from tidemark.checkpoint.statistics_recorder import Measure, StatisticsRecorder
 from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.checkpoint.task_reports import TaskReport, sink_epochs
+from tidemark.contracts.row_files import KeepsRows
 from tidemark.contracts.sink import SinkContext, TwoPhaseCommitSink
 from tidemark.file_systems import HadoopSettings
 from tidemark.model import failpoints
@@ -158,6 +159,7 @@ class Coordinator:
             raise
         self.restored_epoch = self.last_stored = self.last_committed = decided
         self._store.prune(decided, self._num_retained)
+        self._store.forget_settled_rows(decided)
         origin = self.identity.restored_from if self.generation == 1 else None
         self.statistics.start(self.generation, decided, str(origin["path"]) if origin else None)
         log.info(
@@ -170,17 +172,34 @@ class Coordinator:
         self._thread.start()
         threading.Thread(target=self._watch_timeout, name="tidemark-timeout", daemon=True).start()
 
-    def _context(self, uid: str, generation: int) -> SinkContext:
-        assert self.identity is not None
+    def _context(
+        self, uid: str, generation: int, identity: JobIdentity | None = None
+    ) -> SinkContext:
+        identity = identity or self.identity
+        assert identity is not None
         return SinkContext(
-            job_id=self.identity.job_id,
+            job_id=identity.job_id,
             job_name=self._name,
             sink_uid=uid,
             generation=generation,
             checkpoint_interval_s=self._interval_s,
             schema=self._schemas.get(uid, ()),
             hadoop=self._hadoop,
+            buffer_uri=self._store.buffer_uri(uid),
         )
+
+    def find_damaged_rows(self, epoch: int, generation: int) -> list[str]:
+        """Return a line for each damaged or missing file among the rows that sinks keep for a
+        stored attempt; for `require_sound`, before `start`."""
+        identity = self._store.read_identity()
+        problems: list[str] = []
+        for uid, part in self._store.read_prepared(epoch, generation).items():
+            sink = self._declared.get(uid)
+            if isinstance(sink, KeepsRows):
+                committables = [sink.load(data) for data in part.committables]
+                context = self._context(uid, generation=0, identity=identity)
+                problems += sink.find_damage(committables, context)
+        return problems
 
     # --- on Spark's stream thread, once an epoch
 
@@ -389,6 +408,9 @@ class Coordinator:
             (progress.committed_s - progress.commit_started_s) * 1e3,
         )
         self._store.prune(progress.epoch, self._num_retained)
+        for uid, sink in self._declared.items():
+            if isinstance(sink, KeepsRows):
+                self._store.forget_rows(uid, progress.epoch)
         self._on_committed(progress.epoch)
 
     def _check_foreign_decision(self) -> None:

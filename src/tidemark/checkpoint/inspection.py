@@ -76,8 +76,14 @@ def inspect_records(store: CheckpointStore, epoch: int) -> Inspection:
     return found
 
 
-def require_sound(store: CheckpointStore) -> None:
+def require_sound(
+    store: CheckpointStore,
+    find_damaged_rows: Callable[[int, int], list[str]] = lambda epoch, generation: [],
+) -> None:
     """Return if the job can go on from its last decided epoch, or is new.
+
+    `find_damaged_rows(epoch, generation)` looks at rows that sinks keep in the checkpoint for a
+    decided attempt which is not recorded as committed.
 
     Raises DamagedCheckpointError, which names each damaged file and the newest complete checkpoint.
     An older driver may still be at work meanwhile: what it has moved on from is looked at again.
@@ -97,6 +103,8 @@ def require_sound(store: CheckpointStore) -> None:
         if latest in epochs and store.files.exists("job.json"):
             found = inspect(store, latest)
             problems += found.problems
+            if not problems and found.uncommitted is not None:
+                problems += find_damaged_rows(latest, found.uncommitted)
             if found.void:  # the job goes on from the one before
                 problems += inspect(store, latest - 1).problems if latest - 1 in epochs else []
             problems += _later(store, latest)

@@ -3,6 +3,7 @@
     job.json  lease/<generation>.json  spark/commits/<epoch>
     epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
                    committed.json
+    wal/<sink>/<epoch>/   rows that a sink keeps until the epoch is committed (deleted here alone)
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
 (`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
@@ -22,10 +23,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import quote
 
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
 from tidemark.checkpoint.storage_check import check_storage
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.contracts.row_files import ROWS, sink_directory
 from tidemark.model.errors import (
     CheckpointError,
     CorruptRecordError,
@@ -94,6 +97,12 @@ class CheckpointStore:
     def external_path(self, epoch: int) -> str:
         """Return what names this epoch's checkpoint in ``job.run(restore=…)``."""
         return f"{self.uri}/epochs/{epoch}"
+
+    def buffer_uri(self, sink_uid: str) -> str:
+        """Return the directory for rows that this sink keeps in the checkpoint, as a URI."""
+        scheme, _, path = self.uri.partition("://")
+        uri = f"file://{quote(path)}" if scheme == "file" else self.uri
+        return f"{uri}/{sink_directory(sink_uid)}"
 
     # --- the job
 
@@ -286,6 +295,18 @@ class CheckpointStore:
             }
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecordError(f"{self.uri}/{path}: {error!r}") from None
+
+    def forget_rows(self, sink_uid: str, epoch: int) -> None:
+        """Delete the rows that a sink kept for an epoch, which is committed everywhere."""
+        self._delete(f"{sink_directory(sink_uid)}/{epoch}")
+
+    def forget_settled_rows(self, settled_epoch: int) -> None:
+        """Delete the rows that any sink kept for epochs up to `settled_epoch`: what a driver that
+        died had not deleted yet, also of sinks that the program does not declare any more."""
+        for sink in self._files.list(ROWS):
+            for name in self._files.list(f"{ROWS}/{sink}"):
+                if name.isdigit() and int(name) <= settled_epoch:
+                    self._delete(f"{ROWS}/{sink}/{name}")
 
     def prune(self, committed_epoch: int, retained: int) -> None:
         """Keep the records of the last `retained` committed epochs, but at least LEAST_RECORDS, and

@@ -63,7 +63,10 @@ class SinkContext:
     `generation` counts the drivers of this job, from 1. `checkpoint_interval_s` is the longest a
     transaction waits for its epoch's end in normal running; time-outs are checked against it.
     `schema` is what `select_expressions` was shown; () if the caller knows none. `hadoop` is how
-    Spark reaches HDFS and S3, for `tidemark.file_systems`.
+    Spark reaches HDFS and S3, for `tidemark.file_systems`. `buffer_uri` is a
+    directory in the job's checkpoint that is this sink's own, for rows that it keeps there itself
+    (made by the sink; what lies in ``<buffer_uri>/<epoch>/`` is deleted when the epoch has its
+    committed record); "" if the caller has none.
     """
 
     job_id: str
@@ -73,6 +76,7 @@ class SinkContext:
     checkpoint_interval_s: float
     schema: Schema = ()
     hadoop: HadoopSettings = field(default=HadoopSettings())
+    buffer_uri: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,7 +84,8 @@ class WriterContext:
     """Names one attempt of one task: unique across retries, speculation and driver restarts.
 
     Every epoch up to `settled_epoch` (-1: none) has its outcome recorded, so ids that were used in
-    them may be used again; an id used in a later epoch may not. `hadoop` is as in `SinkContext`.
+    them may be used again; an id used in a later epoch may not. `hadoop` and `buffer_uri` are as in
+    `SinkContext`.
     """
 
     job_id: str
@@ -91,6 +96,7 @@ class WriterContext:
     attempt: int
     settled_epoch: int
     hadoop: HadoopSettings = field(default=HadoopSettings())
+    buffer_uri: str = ""
 
 
 class CommittingWriter(Protocol[C_co]):

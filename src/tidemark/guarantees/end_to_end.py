@@ -5,6 +5,7 @@
 | none                | at-most-once   | at-least-once                                        |
 | idempotent          | at-most-once   | exactly-once (transient inconsistency in a recovery) |
 | write-ahead log     | at-most-once   | at-least-once                                        |
+| … with a token      | at-most-once   | exactly-once                                         |
 | two-phase commit    | at-most-once   | exactly-once                                         |
 
 `job.explain()` calls `analyse`. Every sink is taken to read every source, so a job whose sinks read
@@ -23,6 +24,7 @@ TRANSIENT = "transient inconsistency while recovering"
 _SINK_LEVEL = {
     SinkWay.NONE: Guarantee.AT_LEAST_ONCE,
     SinkWay.WRITE_AHEAD_LOG: Guarantee.AT_LEAST_ONCE,
+    SinkWay.WRITE_AHEAD_LOG_WITH_TOKEN: Guarantee.EXACTLY_ONCE,
     SinkWay.IDEMPOTENT: Guarantee.EXACTLY_ONCE,
     SinkWay.TWO_PHASE_COMMIT: Guarantee.EXACTLY_ONCE,
 }
@@ -30,6 +32,9 @@ _SINK_WHY = {
     SinkWay.NONE: "rows are visible as they are written; a replayed epoch writes them again",
     SinkWay.WRITE_AHEAD_LOG: (
         "rows are sent after the decision; a crash between sending and its confirmation sends twice"
+    ),
+    SinkWay.WRITE_AHEAD_LOG_WITH_TOKEN: (
+        "rows are sent after the decision, with a token by which the target drops a repetition"
     ),
     SinkWay.IDEMPOTENT: (
         "a replayed epoch overwrites its own rows; until it has, a reader may see older values"

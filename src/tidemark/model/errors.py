@@ -103,6 +103,12 @@ class WriteRefusedError(TidemarkError):
     """The sink's system refused rows during pre-commit; the epoch fails and nothing is visible."""
 
 
+class SendRefusedError(CommitFailedError):
+    """A write-ahead sink's target refuses a decided epoch's rows, for a reason that does not pass:
+    raised by `send`. The rows stay in the checkpoint; the next start of the job sends them again.
+    """
+
+
 class PreCommitError(TidemarkError):
     """A sink's writer failed in a task, while it wrote or flushed: the epoch fails, and nothing of
     it is visible. Names the sink and what its writer raised."""

@@ -23,5 +23,6 @@ class SinkWay(Enum):
 
     NONE = "none"
     WRITE_AHEAD_LOG = "write-ahead log"
+    WRITE_AHEAD_LOG_WITH_TOKEN = "write-ahead log with a token"  # which the target keeps
     IDEMPOTENT = "idempotent"
     TWO_PHASE_COMMIT = "two-phase commit"

@@ -67,6 +67,7 @@ def pre_commit(
     job_id: str,
     generation: int,
     hadoop: HadoopSettings,
+    buffer_uris: Mapping[str, str],
 ) -> BatchFunction:
     """Return the function for `mapInArrow`: batches of the united stream in; out comes one row per
     sink that got rows, or one without a sink (RESULT_SCHEMA). `run_tasks` runs it.
@@ -105,6 +106,7 @@ def pre_commit(
                                 attempt=task.taskAttemptId(),
                                 settled_epoch=settled_epoch,
                                 hadoop=hadoop,
+                                buffer_uri=buffer_uris[uid],
                             )
                         )
                     begun_s = time.perf_counter()

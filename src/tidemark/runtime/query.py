@@ -120,7 +120,7 @@ class StreamRun:
         """Settle older drivers' epochs, then start Spark's query and return it.
 
         Raises DamagedCheckpointError before anything is written, if the job cannot go on."""
-        require_sound(self._store)
+        require_sound(self._store, self.coordinator.find_damaged_rows)
         if (provider := self._spark_settings.get(PROVIDER)) is not None:
             check_backend(
                 self._name, self._spark_files, provider, stateful=is_stateful(self._stream)
@@ -136,6 +136,7 @@ class StreamRun:
             job_id=self.coordinator.identity.job_id,
             generation=self.coordinator.generation,
             hadoop=self._hadoop,
+            buffer_uris={uid: self._store.buffer_uri(uid) for uid in self._sinks},
         )
         try:
             with session_settings(self._spark, self._spark_settings):

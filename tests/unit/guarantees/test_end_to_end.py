@@ -30,6 +30,8 @@ TABLE = {
     (SinkWay.IDEMPOTENT, True): (EO, TRANSIENT),
     (SinkWay.WRITE_AHEAD_LOG, False): (AMO, ""),
     (SinkWay.WRITE_AHEAD_LOG, True): (ALO, ""),
+    (SinkWay.WRITE_AHEAD_LOG_WITH_TOKEN, False): (AMO, ""),
+    (SinkWay.WRITE_AHEAD_LOG_WITH_TOKEN, True): (EO, ""),
     (SinkWay.TWO_PHASE_COMMIT, False): (AMO, ""),
     (SinkWay.TWO_PHASE_COMMIT, True): (EO, ""),
 }

@@ -4,7 +4,8 @@ Subclass `SinkConformance` in a test file, with those of the other classes that 
 give it one fixture, `under`, that returns a `SinkUnderTest`; run it with pytest (``pip install
 'tidemark[verify]'``). Every test must pass before a job may trust the sink. For a sink that writes
 by key, before the decision, it is `IdempotentConformance` with the fixture `keyed`, which returns a
-`KeyedSinkUnderTest`. `suite.py`, `further_suites.py` and `idempotent.py` hold the tests, `steps.py`
+`KeyedSinkUnderTest`; for a `tm.WriteAheadSink`, `WriteAheadConformance`. `suite.py`,
+`further_suites.py`, `idempotent.py` and `write_ahead.py` hold the tests, `steps.py`
 and `proxy.py` what they are made of; docs/write-a-sink.md walks through a whole sink. Nothing here
 needs Spark.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 import pytest
 
 # Before the import: only then does pytest show the values of a failed assertion.
-for _module in ("suite", "further_suites", "idempotent"):
+for _module in ("suite", "further_suites", "idempotent", "write_ahead"):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
 from tidemark.verify.conformance.further_suites import (  # noqa: E402
@@ -35,6 +36,7 @@ from tidemark.verify.conformance.steps import (  # noqa: E402
     SinkUnderTest,
 )
 from tidemark.verify.conformance.suite import SinkConformance  # noqa: E402
+from tidemark.verify.conformance.write_ahead import WriteAheadConformance  # noqa: E402
 
 __all__ = [
     "CuttingProxy",
@@ -49,4 +51,5 @@ __all__ = [
     "ServerUnderTest",
     "SinkConformance",
     "SinkUnderTest",
+    "WriteAheadConformance",
 ]

@@ -14,10 +14,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from tidemark.contracts.row_files import sink_directory
 from tidemark.contracts.sink import (
     CommitOutcome,
     Committer,
@@ -28,6 +30,8 @@ from tidemark.contracts.sink import (
 from tidemark.model import failpoints
 from tidemark.verify.conformance.proxy import CuttingProxy, Side
 
+buffers = Path()
+"""Where the jobs' checkpoints lie: a directory of each test's own (`suite.py` sets it)."""
 JOB, UID = "c0ffee00c0ffee00", "orders-out"
 DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}
 CHILD_DEADLINE_S = 60
@@ -98,7 +102,9 @@ class HasSink(Protocol):
 
 def driver(generation: int = 1, *, job: str = JOB, uid: str = UID) -> SinkContext:
     """Return what a committer of this generation is made from."""
-    return SinkContext(job, "orders", uid, generation, checkpoint_interval_s=5.0)
+    return SinkContext(
+        job, "orders", uid, generation, checkpoint_interval_s=5.0, buffer_uri=buffer_uri(job, uid)
+    )
 
 
 def attempt(
@@ -106,7 +112,18 @@ def attempt(
     job: str = JOB, uid: str = UID,
 ) -> WriterContext:  # fmt: skip
     """Return what the writer of one attempt is made from."""
-    return WriterContext(job, uid, generation, epoch, partition, attempt, settled_epoch=epoch - 1)
+    return WriterContext(
+        job, uid, generation, epoch, partition, attempt, settled_epoch=epoch - 1,
+        buffer_uri=buffer_uri(job, uid),
+    )  # fmt: skip
+
+
+def buffer_uri(job: str = JOB, uid: str = UID) -> str:
+    """Return the directory that a job gives to a sink for rows that it keeps in the checkpoint;
+    the job's own is there, as in a real one."""
+    directory = buffers / job
+    directory.mkdir(parents=True, exist_ok=True)
+    return f"{directory.as_uri()}/{sink_directory(uid)}"
 
 
 def write(

@@ -11,12 +11,14 @@ import random
 import signal
 import threading
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import CorruptRecordError
+from tidemark.verify.conformance import steps
 from tidemark.verify.conformance.steps import (
     DONE,
     SinkUnderTest,
@@ -32,6 +34,11 @@ from tidemark.verify.conformance.steps import (
 
 class SinkConformance:
     """The tests. A subclass gives the fixture `under`: a `SinkUnderTest` whose target is empty."""
+
+    @pytest.fixture(autouse=True)
+    def _buffers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A checkpoint directory for sinks that keep rows in it."""
+        monkeypatch.setattr(steps, "buffers", tmp_path / "tidemark-checkpoints")
 
     def test_prepared_rows_are_invisible_until_the_commit(self, under: SinkUnderTest) -> None:
         """Pre-commit shows nothing; the commit shows all, and leaves nothing lingering."""

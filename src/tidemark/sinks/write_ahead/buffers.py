@@ -1,0 +1,130 @@
+"""The buffers of one epoch of a write-ahead sink, as they lie in its buffer directory.
+
+A buffer goes through these names in ``<buffer directory>/<epoch>/``:
+
+    g…-….arrow            flushed; may be aborted
+    g…-….arrow.claimed    being sent; cannot be aborted any more
+    <unique>.sent         a record that names every handle of one `send` that has returned
+
+Object stores have no rename and so no claim: there the protocol's seals alone, of which an abort
+needs one before it comes here, keep a commit and an abort apart.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from tidemark.contracts import row_files
+from tidemark.contracts.committables import dump_committable, load_committable
+from tidemark.file_systems import Directory, HadoopSettings, open_directory
+from tidemark.model.errors import CorruptRecordError
+from tidemark.sinks.write_ahead.committable import BufferedRows, Sent
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+log = logging.getLogger(__name__)
+
+CLAIMED = ".claimed"
+SENT = ".sent"
+
+
+@dataclass(frozen=True)
+class EpochBuffers:
+    """One epoch's files, as listed a moment ago. Every call raises OSError when the storage does
+    not answer."""
+
+    directory: Directory
+    hadoop: HadoopSettings
+    epoch: int
+    files: frozenset[str]
+
+    @classmethod
+    def find(
+        cls, buffers: Sequence[BufferedRows], own_uri: str, hadoop: HadoopSettings
+    ) -> EpochBuffers:
+        """Look where the buffers of one attempt were written; then, as the whole checkpoint may
+        have been moved since, in the running job's own directory."""
+        epoch = buffers[0].epoch
+        places = [
+            cls.listed(uri, hadoop, epoch)
+            for uri in dict.fromkeys((buffers[0].directory, own_uri or buffers[0].directory))
+        ]
+        return next((place for place in places if place.files), places[0])
+
+    @classmethod
+    def listed(cls, uri: str, hadoop: HadoopSettings, epoch: int) -> EpochBuffers:
+        """Return what lies in a buffer directory."""
+        directory = open_directory(uri, hadoop)
+        return cls(directory, hadoop, epoch, frozenset(directory.list(str(epoch))))
+
+    def sent(self) -> set[str]:
+        """Return the handles that were sent, by the records."""
+        return read_sent(self.directory, self.files)
+
+    def problem(self, buffer: BufferedRows) -> str:
+        """Return a line that says what is wrong with a buffer, "" if nothing is; reads it."""
+        file = replace(buffer.file, path=self._path(buffer.handle))
+        found = row_files.problem(self.directory, file)
+        return f"{self.directory.uri}/{file.path}: {found}" if found else ""
+
+    def claim(self, handle: str) -> bool:
+        """Make a buffer one that cannot be aborted; False if it was aborted."""
+        rename = getattr(self.directory, "rename", None)
+        if rename is None or handle + CLAIMED in self.files:
+            return True
+        try:
+            rename(handle, handle + CLAIMED)
+        except FileNotFoundError:
+            return self.directory.size(handle + CLAIMED) is not None  # another driver was first
+        return True
+
+    def read(self, handles: Sequence[str]) -> BufferedBatches:
+        """Return the batches of claimed buffers."""
+        suffix = CLAIMED if hasattr(self.directory, "rename") else ""
+        return BufferedBatches(self.directory, self.hadoop, [h + suffix for h in handles])
+
+    def record(self, sent: Sent) -> None:
+        """Make the confirmation durable."""
+        with self.directory.create(f"{self.epoch}/{uuid.uuid4().hex}{SENT}") as file:
+            file.write(dump_committable(sent))
+
+    def _path(self, handle: str) -> str:
+        return handle + CLAIMED if handle + CLAIMED in self.files else handle
+
+
+class BufferedBatches(Iterator["pa.RecordBatch"]):
+    """The batches of one epoch, and where they lie, for a sender that reads them in executors."""
+
+    def __init__(self, directory: Directory, hadoop: HadoopSettings, paths: list[str]) -> None:
+        self.directory = directory
+        self.hadoop = hadoop
+        self.paths = paths
+        self._batches = (batch for path in paths for batch in row_files.read(directory, path))
+
+    def __next__(self) -> pa.RecordBatch:
+        return next(self._batches)
+
+    def schema(self) -> pa.Schema:
+        """Return the columns: those of the first batch."""
+        return next(row_files.read(self.directory, self.paths[0])).schema
+
+
+def read_sent(directory: Directory, paths: frozenset[str]) -> set[str]:
+    """Return the handles that the records among `paths` name."""
+    handles: set[str] = set()
+    for path in paths:
+        if not path.endswith(SENT):
+            continue
+        try:
+            with directory.open(path) as file:
+                handles.update(load_committable(Sent, file.read()).handles)
+        except FileNotFoundError:  # deleted since it was listed
+            continue
+        except CorruptRecordError as error:  # a driver died while it wrote it
+            log.warning("%s/%s says nothing: %s", directory.uri, path, error)
+    return handles

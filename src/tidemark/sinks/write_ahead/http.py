@@ -1,0 +1,198 @@
+"""`WriteAheadSink.http`: an epoch's rows, POSTed to an endpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from tidemark.contracts.write_ahead import EpochToken
+from tidemark.model.durations import Duration, seconds
+from tidemark.model.errors import (
+    ConfigurationError,
+    MissingDependencyError,
+    PreflightError,
+    SendRefusedError,
+)
+from tidemark.model.schema import Schema, quoted
+from tidemark.sinks.internal.columns import check_columns, to_json
+from tidemark.sinks.write_ahead.sink import WriteAheadSink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CONTENT_TYPES = {"json": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream"}
+PASSING = (408, 425, 429, 500, 502, 503, 504)
+"""Answers that may be otherwise the next time; so is any other of 5xx."""
+_TRIES = 3
+_SHOWN_ANSWER = 300
+
+
+@dataclass(frozen=True, repr=False)
+class HttpSink(WriteAheadSink):
+    """See `WriteAheadSink.http`."""
+
+    url: str
+    format: str = "json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    idempotent: bool = False
+    timeout: Duration = "30s"
+    rows_per_request: int = 100_000
+
+    def __post_init__(self) -> None:
+        parts = urlsplit(self.url) if isinstance(self.url, str) else None
+        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+            raise ConfigurationError(
+                "WriteAheadSink.http: url is no 'http://host/path' or 'https://host/path'"
+            )
+        if self.format not in CONTENT_TYPES:
+            raise ConfigurationError(
+                f"{self.describe()}: format is {self.format!r}; "
+                f"allowed are {', '.join(map(repr, CONTENT_TYPES))}"
+            )
+        if not isinstance(self.headers, Mapping) or not all(
+            isinstance(text, str) for pair in self.headers.items() for text in pair
+        ):
+            raise ConfigurationError(
+                f"{self.describe()}: headers is a {type(self.headers).__name__}; give a dict of "
+                "texts by name"
+            )
+        # A copy: what the caller does to its dictionary later changes nothing here.
+        object.__setattr__(self, "headers", dict(self.headers))
+        seconds(self.timeout, f"{self.describe()}: timeout", least_s=0.001)
+        if not isinstance(self.rows_per_request, int) or self.rows_per_request < 1:
+            raise ConfigurationError(
+                f"{self.describe()}: rows_per_request is {self.rows_per_request!r}; give at least 1"
+            )
+
+    def __repr__(self) -> str:
+        headers = dict.fromkeys(self.headers, "***")
+        return (
+            f"WriteAheadSink.http({self._shown!r}, format={self.format!r}, headers={headers!r}, "
+            f"idempotent={self.idempotent!r}, timeout={self.timeout!r}, "
+            f"rows_per_request={self.rows_per_request!r})"
+        )
+
+    @property
+    def _shown(self) -> str:
+        parts = urlsplit(self.url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+    def describe(self) -> str:
+        """Return the URL without what may be secret in it."""
+        return f"HTTP POST to {self._shown}"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """Return the columns as they are, or one text column of JSON."""
+        check_columns(schema, self.describe())
+        names = [quoted(column.name) for column in schema]
+        return (
+            names
+            if self.format == "arrow"
+            else [to_json(f"struct({', '.join(names)})") + " AS value"]
+        )
+
+    def check_target(self) -> None:
+        """Ask the server for anything at all; whatever it answers, it is there."""
+        pool, url = self._pool()
+        try:
+            pool.request("HEAD", url, headers=self.headers, redirect=False, retries=False)
+        except _urllib3().exceptions.HTTPError as error:
+            raise PreflightError(
+                f"{self.describe()}: no server answers ({self._said(error)}); start it, or change "
+                "url"
+            ) from error
+
+    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
+        """POST the rows, in as few requests as `rows_per_request` allows."""
+        pool, url = self._pool()
+        for number, some in enumerate(_in_parts(batches, self.rows_per_request)):
+            key = f"{token}.{number}" if number else str(token)
+            self._post(pool, url, key, _arrow(some) if self.format == "arrow" else _lines(some))
+
+    def _post(self, pool: Any, url: str, key: str, body: bytes) -> None:
+        headers = {
+            **self.headers,
+            "Content-Type": CONTENT_TYPES[self.format],
+            "Idempotency-Key": key,
+        }
+        try:
+            answer = pool.request("POST", url, body=body, headers=headers, redirect=False)
+        except _urllib3().exceptions.HTTPError as error:
+            # Without the cause: its text has the whole URL.
+            raise ConnectionError(f"no answer: {self._said(error)}") from None
+        if 200 <= answer.status < 300:
+            return
+        said = f"it answers {answer.status}: {answer.data[:_SHOWN_ANSWER].decode(errors='replace')}"
+        if answer.status in PASSING or answer.status >= 500:
+            raise ConnectionError(said)
+        raise SendRefusedError(said)
+
+    def _pool(self) -> tuple[Any, str]:
+        urllib3 = _urllib3()
+        parts = urlsplit(self.url)
+        retries = urllib3.Retry(
+            total=_TRIES,
+            redirect=False,
+            allowed_methods=None,
+            status_forcelist=PASSING,
+            raise_on_status=False,
+            backoff_factor=0.2,
+        )
+        timeout = urllib3.Timeout(seconds(self.timeout, "timeout"))
+        headers = {}
+        if parts.username is not None:
+            headers = urllib3.make_headers(basic_auth=f"{parts.username}:{parts.password or ''}")
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        url = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else str(host)).geturl()
+        return urllib3.PoolManager(timeout=timeout, retries=retries, headers=headers), url
+
+    def _said(self, error: Exception) -> str:
+        """Return what went wrong, without the URL that urllib3 puts into its errors."""
+        reason = getattr(error, "reason", None) or error
+        return type(reason).__name__
+
+
+def _in_parts(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield lists of batches of `rows` rows each, but the last: the same ones for the same rows,
+    however the batches are cut."""
+    part: list[pa.RecordBatch] = []
+    room = rows
+    for batch in batches:
+        while batch.num_rows:
+            taken = batch.slice(0, room)
+            part.append(taken)
+            room -= taken.num_rows
+            batch = batch.slice(taken.num_rows)
+            if not room:
+                yield part
+                part, room = [], rows
+    if part:
+        yield part
+
+
+def _lines(batches: list[pa.RecordBatch]) -> bytes:
+    lines = [line for batch in batches for line in batch.column(0).to_pylist()]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _arrow(batches: list[pa.RecordBatch]) -> bytes:
+    import pyarrow as pa
+
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return bytes(out.getvalue())
+
+
+def _urllib3() -> Any:
+    try:
+        import urllib3
+    except ImportError as error:
+        raise MissingDependencyError(
+            "WriteAheadSink.http needs urllib3: pip install 'tidemark[http]'"
+        ) from error
+    return urllib3

@@ -1,0 +1,85 @@
+"""Write-ahead sinks under the conformance suite: one into a plain table, one over HTTP to an
+endpoint that keeps its keys. The crash between send and record must double rows in the first alone.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.servers.http_endpoint import http_endpoint
+from tidemark import EpochToken, WriteAheadSink
+from tidemark.verify.conformance import (
+    ExpiryConformance,
+    SinkUnderTest,
+    WriteAheadConformance,
+    steps,
+)
+
+
+@dataclass(frozen=True)
+class TableSink(WriteAheadSink):
+    """Into a SQLite table that knows no tokens."""
+
+    database: str
+
+    def describe(self) -> str:
+        return "a plain table"
+
+    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
+        with sqlite3.connect(self.database, timeout=60) as connection:
+            for batch in batches:
+                rows = [[number] for number in batch["number"].to_pylist()]
+                connection.executemany("INSERT INTO rows VALUES (?)", rows)
+
+
+def numbers(values: Any) -> pa.RecordBatch:
+    return pa.record_batch({"number": pa.array(values, pa.int64())})
+
+
+def lines(values: Any) -> pa.RecordBatch:
+    return pa.record_batch(
+        {"value": pa.array([json.dumps({"number": n}) for n in values], pa.string())}
+    )
+
+
+def drop(buffer: Any) -> None:
+    for path in steps.buffers.rglob(f"{Path(buffer.handle).name}*"):
+        path.unlink()
+
+
+FAILPOINTS: dict[str, Any] = {
+    "writer_failpoint": "buffer-written",
+    "commit_failpoints": ("sent-recorded",),
+    "drop": drop,
+}
+
+
+@pytest.fixture(params=["table", "http"])
+def under(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SinkUnderTest]:
+    if request.param == "http":
+        with http_endpoint(tmp_path) as endpoint:
+            sink = WriteAheadSink.http(f"{endpoint.url}/rows?keep", idempotent=True)
+            yield SinkUnderTest(sink, lines, endpoint.rows, **FAILPOINTS)
+        return
+    database = str(tmp_path / "target.db")
+    with sqlite3.connect(database) as connection:
+        connection.execute("CREATE TABLE rows (number INTEGER)")
+
+    def visible() -> list[int]:
+        with sqlite3.connect(database) as connection:
+            found = connection.execute("SELECT number FROM rows ORDER BY rowid").fetchall()
+        return [number for (number,) in found]
+
+    yield SinkUnderTest(TableSink(database), numbers, visible, **FAILPOINTS)
+
+
+class TestWriteAhead(WriteAheadConformance, ExpiryConformance):
+    pass

@@ -1,0 +1,128 @@
+"""How: a real endpoint in a process of its own, which answers what a test has told it to."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.servers.http_endpoint import HttpEndpoint, http_endpoint
+from tidemark import EpochToken, SendRefusedError, WriteAheadSink
+from tidemark.model.errors import ConfigurationError, PreflightError
+from tidemark.model.guarantee import SinkWay
+from tidemark.model.schema import Column
+
+TOKEN = EpochToken("c0ffee", "out", 5)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpEndpoint]:
+    with http_endpoint(tmp_path_factory.mktemp("endpoint")) as running:
+        yield running
+
+
+def batches(*parts: list[int]) -> Iterator[pa.RecordBatch]:
+    for part in parts:
+        yield pa.record_batch({"number": pa.array(part, pa.int64())})
+
+
+def test_rows_arrive_with_key_and_headers(server: HttpEndpoint) -> None:
+    sink = WriteAheadSink.http(
+        f"{server.url}/rows", format="arrow", headers={"Authorization": "Bearer x"}
+    )
+    sink.check_target()
+    before = server.rows()
+    sink.send(batches([1, 2], [3]), TOKEN)
+    assert server.rows()[len(before) :] == [1, 2, 3]
+    path, headers = server.ask("/requests")[-1]
+    assert path == "/rows"
+    assert headers["Idempotency-Key"] == "c0ffee-out-5"
+    assert headers["Authorization"] == "Bearer x"
+    assert headers["Content-Type"] == "application/vnd.apache.arrow.stream"
+
+
+def test_a_large_epoch_goes_in_parts_that_are_the_same_each_time(server: HttpEndpoint) -> None:
+    sink = WriteAheadSink.http(f"{server.url}/rows?keep", format="arrow", rows_per_request=2)
+    token = EpochToken("c0ffee", "parts", 0)
+    before, asked = server.rows(), len(server.ask("/requests"))
+    sink.send(batches([1, 2, 3], [4, 5]), token)
+    sink.send(batches([1], [2, 3, 4, 5]), token)  # the same rows, cut otherwise
+    assert server.rows()[len(before) :] == [1, 2, 3, 4, 5]
+    keys = [headers["Idempotency-Key"] for _, headers in server.ask("/requests")[asked:]]
+    assert keys == [f"{token}", f"{token}.1", f"{token}.2"] * 2
+
+
+@pytest.mark.parametrize("step", [503, 500, 408, [429, {"Retry-After": "0"}], "lost"])
+def test_what_passes_is_asked_again(server: HttpEndpoint, step: Any) -> None:
+    sink = WriteAheadSink.http(f"{server.url}/rows?keep", format="arrow")
+    before, asked = server.rows(), len(server.ask("/requests"))
+    server.ask("/script", [step])
+    sink.send(batches([1]), EpochToken("c0ffee", f"again-{step}", 0))
+    assert server.rows()[len(before) :] == [1]
+    assert len(server.ask("/requests")) == asked + 2
+
+
+def test_a_server_that_stays_unwilling_is_no_refusal(server: HttpEndpoint) -> None:
+    sink = WriteAheadSink.http(f"{server.url}/rows", format="arrow")
+    server.ask("/script", [503] * 4)
+    with pytest.raises(ConnectionError, match='it answers 503: "as the script says"'):
+        sink.send(batches([1]), TOKEN)
+
+
+@pytest.mark.parametrize("status", [400, 401, 404, 409, 422, 301])
+def test_a_refusal_is_one(server: HttpEndpoint, status: int) -> None:
+    sink = WriteAheadSink.http(f"{server.url}/rows", format="arrow")
+    asked = len(server.ask("/requests"))
+    server.ask("/script", [[status, {"Location": "/rows"}]])
+    with pytest.raises(SendRefusedError, match=f"it answers {status}"):
+        sink.send(batches([1]), TOKEN)
+    assert len(server.ask("/requests")) == asked + 1
+
+
+def test_a_server_that_hangs_or_is_away_is_given_up(
+    server: HttpEndpoint, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    secret = server.url.replace("//", "//me:secret@") + "/rows?key=secret"
+    sink = WriteAheadSink.http(secret, format="arrow", timeout="200ms")
+    server.ask("/script", ["hang"] * 4)
+    with pytest.raises(ConnectionError, match="no answer: ReadTimeoutError"):
+        sink.send(batches([1]), TOKEN)
+    nobody = WriteAheadSink.http("http://me:secret@127.0.0.1:9/?key=secret", format="arrow")
+    with pytest.raises(PreflightError, match=r"POST to http://127\.0\.0\.1:9/: no server"):
+        nobody.check_target()
+    with pytest.raises(ConnectionError, match="no answer: NewConnectionError") as found:
+        nobody.send(batches([1]), TOKEN)
+    assert "secret" not in str(found.value)
+    assert found.value.__cause__ is None
+    ours = [r.getMessage() for r in caplog.records if r.name.startswith("tidemark")]
+    assert "secret" not in "".join(ours)
+
+
+def test_nothing_secret_is_shown() -> None:
+    sink = WriteAheadSink.http(
+        "https://me:secret@host:8443/in?key=secret", headers={"X-Key": "secret"}, idempotent=True
+    )
+    assert "secret" not in repr(sink) + sink.describe()
+    assert sink.describe() == "HTTP POST to https://host:8443/in"
+    assert sink.way is SinkWay.WRITE_AHEAD_LOG_WITH_TOKEN
+    assert sink.select_expressions((Column("a", "bigint"),))[0].startswith("to_json(struct(`a`)")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"url": "ftp://host/"}, "url is no 'http://host/path'"),
+        ({"url": None}, "url is no 'http://host/path'"),
+        ({"format": "csv"}, "format is 'csv'; allowed are 'json', 'arrow'"),
+        ({"headers": {"a": 1}}, "headers is a dict; give a dict of texts"),
+        ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
+        ({"rows_per_request": 0}, "rows_per_request is 0; give at least 1"),
+    ],
+)
+def test_mistakes(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigurationError, match=message):
+        WriteAheadSink.http(**{"url": "http://host/", **arguments})

@@ -1,0 +1,244 @@
+"""How: real buffers in a directory, and senders that do what a test tells them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidemark import EpochToken, SendRefusedError, WriteAheadSink
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome, SinkContext, WriterContext
+from tidemark.model.errors import (
+    CommitFailedError,
+    ConfigurationError,
+    CorruptRecordError,
+    WriteRefusedError,
+)
+from tidemark.model.guarantee import SinkWay
+from tidemark.model.schema import Column
+from tidemark.sinks.write_ahead.committable import BufferedRows
+
+COMMITTED, LOST, RETRY = CommitOutcome.COMMITTED, CommitOutcome.LOST, CommitOutcome.RETRY
+
+
+@dataclass(frozen=True)
+class Told(WriteAheadSink):
+    """Calls the next of `steps`, if there is one, after it has read everything."""
+
+    steps: list[Callable[[], None]] = field(default_factory=list)
+    got: list[tuple[str, list[int]]] = field(default_factory=list)
+    send_timeout: Any = "10s"
+    idempotent: bool = False
+
+    def describe(self) -> str:
+        return "told"
+
+    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
+        rows = [n for batch in batches for n in batch["n"].to_pylist()]
+        self.got.append((str(token), rows))
+        if self.steps:
+            self.steps.pop(0)()
+
+
+def fails(error: Exception) -> Callable[[], None]:
+    def step() -> None:
+        raise error
+
+    return step
+
+
+@dataclass
+class Job:
+    directory: Path
+    sink: Told
+    job_id: str = "c0ffee"
+
+    def __post_init__(self) -> None:
+        self.directory.mkdir(exist_ok=True)
+        self.buffer_uri = (self.directory / "wal/out").as_uri()
+        self.committer = self.sink.create_committer(self.context())
+        self.committer.preflight()
+
+    def context(self) -> SinkContext:
+        return SinkContext(self.job_id, "j", "out", 1, 1.0, buffer_uri=self.buffer_uri)
+
+    def write(self, numbers: list[int], epoch: int = 0, partition: int = 0) -> BufferedRows:
+        at = WriterContext(
+            self.job_id, "out", 1, epoch, partition, 0, epoch - 1, buffer_uri=self.buffer_uri
+        )
+        writer = self.sink.create_writer(at)
+        writer.write(pa.record_batch({"n": pa.array(numbers, pa.int64())}))
+        (committable,) = writer.prepare_commit()
+        return self.sink.load(self.sink.dump(committable))
+
+    def file(self, buffer: BufferedRows) -> Path:
+        (path,) = (self.directory / "wal/out").glob(f"{buffer.handle}*")
+        return path
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Job:
+    return Job(tmp_path / "job", Told())
+
+
+def test_an_epoch_is_sent_once_with_all_tasks_rows_and_its_token(job: Job) -> None:
+    second, first = job.write([3, 4], epoch=7, partition=1), job.write([1, 2], epoch=7)
+    assert list(job.committer.commit([second, first])) == [COMMITTED] * 2
+    assert list(job.committer.commit([first, second])) == [CommitOutcome.ALREADY_COMMITTED] * 2
+    assert job.sink.got == [("c0ffee-out-7", [1, 2, 3, 4])]
+
+
+def test_what_passes_is_tried_again_with_the_same_token(
+    job: Job, caplog: pytest.LogCaptureFixture
+) -> None:
+    job.sink.steps.extend([fails(OSError("away")), fails(KeyError("odd"))])
+    buffer = job.write([1])
+    assert [job.committer.commit([buffer])[0] for _ in range(3)] == [RETRY, RETRY, COMMITTED]
+    assert job.sink.got == [("c0ffee-out-0", [1])] * 3
+    assert [r.levelname for r in caplog.records] == ["WARNING"] * 2
+    assert "told" in caplog.text and "OSError: away" in caplog.text
+
+
+def test_what_does_not_pass_stops_the_job_and_keeps_the_rows(job: Job) -> None:
+    class Rude(Exception):  # noqa: N818 - as a client library may name it
+        pass
+
+    object.__setattr__(job.sink, "permanent_errors", (Rude,))
+    job.sink.steps.extend(
+        [fails(Rude("no such table")), fails(SendRefusedError("too many columns"))]
+    )
+    buffer = job.write([1])
+    with pytest.raises(SendRefusedError, match=r"'out': told refuses .* epoch 0: no such table"):
+        job.committer.commit([buffer])
+    with pytest.raises(SendRefusedError, match=r"too many columns.*They stay in .*wal/out/0"):
+        job.committer.commit([buffer])
+    assert list(job.committer.commit([buffer])) == [COMMITTED]
+    assert job.sink.got == [("c0ffee-out-0", [1])] * 3
+
+
+def test_a_send_that_hangs_fails_the_job(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", Told(send_timeout="100ms"))
+    release = threading.Event()
+    job.sink.steps.append(lambda: release.wait() and None)
+    buffer = job.write([1])
+    with pytest.raises(CommitFailedError, match=r"within 0\.1 s \(send_timeout\)"):
+        job.committer.commit([buffer])
+    release.set()
+
+
+def test_rows_that_were_sent_are_not_sent_again_because_the_record_failed(job: Job) -> None:
+    buffer = job.write([1])
+    buffers = job.directory / "wal/out"
+
+    def fill_the_disk() -> None:
+        (buffers / "0").rename(buffers / "gone")
+        (buffers / "0").write_text("a file where the directory was")
+
+    job.sink.steps.append(fill_the_disk)
+    assert list(job.committer.commit([buffer])) == [RETRY]
+    (buffers / "0").unlink()
+    (buffers / "gone").rename(buffers / "0")
+    assert list(job.committer.commit([buffer])) == [COMMITTED]
+    assert len(job.sink.got) == 1
+
+
+@pytest.mark.parametrize("damage", ["cut", "flip", "empty", "delete"])
+def test_a_damaged_buffer_is_named_and_nothing_of_its_epoch_is_sent(
+    job: Job, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    good, bad = job.write([1], epoch=3), job.write([2], epoch=3, partition=1)
+    path = job.file(bad)
+    data = path.read_bytes()
+    match damage:
+        case "cut":
+            path.write_bytes(data[: len(data) // 2])
+        case "flip":
+            path.write_bytes(data[:100] + bytes([data[100] ^ 1]) + data[101:])
+        case "empty":
+            path.write_bytes(b"")
+        case "delete":
+            path.unlink()
+    (found,) = job.sink.find_damage([good, bad], job.context())
+    assert found.startswith(f"{job.directory}/wal/out/{bad.handle}: ")
+    assert list(job.committer.commit([good, bad])) == [LOST, LOST]
+    assert bad.handle in caplog.text
+    assert job.sink.got == []
+    path.write_bytes(data)  # out of a backup
+    assert job.sink.find_damage([good, bad], job.context()) == []
+    assert list(job.committer.commit([good, bad])) == [COMMITTED] * 2
+    assert job.sink.find_damage([good, bad], job.context()) == []
+
+
+def test_what_was_sent_needs_no_buffer(job: Job) -> None:
+    buffer = job.write([1])
+    job.committer.commit([buffer])
+    job.file(buffer).unlink()
+    assert job.sink.find_damage([buffer], job.context()) == []
+    assert list(job.committer.commit([buffer])) == [CommitOutcome.ALREADY_COMMITTED]
+
+
+def test_a_torn_record_proves_nothing(job: Job) -> None:
+    buffer = job.write([1])
+    job.committer.commit([buffer])
+    (record,) = (job.directory / "wal/out/0").glob("*.sent")
+    record.write_bytes(record.read_bytes()[:-3])
+    assert list(job.committer.commit([buffer])) == [COMMITTED]
+    assert len(job.sink.got) == 2
+
+
+def test_a_restored_job_sends_the_first_jobs_epoch_with_its_token(tmp_path: Path) -> None:
+    """The first job died after its decision; its buffers lie in its own directory."""
+    first = Job(tmp_path / "first", Told())
+    buffer = first.write([1, 2])
+    restored = Job(tmp_path / "second", Told(), job_id="beef")
+    assert list(restored.committer.list_lingering()) == []
+    assert list(restored.committer.commit([buffer])) == [COMMITTED]
+    assert restored.sink.got == [("c0ffee-out-0", [1, 2])]
+    assert list(first.committer.commit([buffer])) == [CommitOutcome.ALREADY_COMMITTED]
+    assert first.sink.got == []
+
+
+def test_a_checkpoint_that_was_moved_has_its_buffers_with_it(tmp_path: Path) -> None:
+    job = Job(tmp_path / "job", Told())
+    buffer = job.write([1])
+    (tmp_path / "job").rename(tmp_path / "moved")
+    moved = Job(tmp_path / "moved", job.sink)
+    assert list(moved.committer.commit([buffer])) == [COMMITTED]
+    assert job.sink.got == [("c0ffee-out-0", [1])]
+
+
+def test_an_aborted_buffer_is_gone(job: Job) -> None:
+    buffer = job.write([1])
+    (found,) = job.committer.list_lingering()
+    assert (found.committable.handle, found.generation) == (buffer.handle, 1)
+    assert list(job.committer.abort([found.committable])) == [AbortOutcome.ABORTED]
+    assert list((job.directory / "wal/out/0").iterdir()) == []
+
+
+def test_an_executor_that_does_not_share_the_storage_is_told(tmp_path: Path) -> None:
+    at = WriterContext("j", "out", 1, 0, 0, 0, -1, buffer_uri=f"file://{tmp_path}/no/wal/out")
+    with pytest.raises(WriteRefusedError, match="that the driver and all executors share"):
+        Told().create_writer(at).write(pa.record_batch({"n": [1]}))
+
+
+def test_way_and_columns() -> None:
+    assert Told().way is SinkWay.WRITE_AHEAD_LOG
+    assert Told(idempotent=True).way is SinkWay.WRITE_AHEAD_LOG_WITH_TOKEN
+    assert Told().select_expressions((Column("a b", "bigint"),)) == ["`a b`"]
+    with pytest.raises(ConfigurationError, match="told: column 'v' has type variant"):
+        Told().select_expressions((Column("v", "variant"),))
+    with pytest.raises(ConfigurationError, match="told: send_timeout: 'soon' is not a duration"):
+        Told(send_timeout="soon").check_transaction_scope(SinkContext("j", "j", "out", 1, 1.0))
+
+
+def test_a_committable_must_name_a_buffer(job: Job) -> None:
+    good = job.write([1])
+    for handle in ("../../job.json", "0/x.arrow", good.handle.replace("0/", "1/")):
+        altered = BufferedRows(**{**vars(good), "handle": handle})
+        with pytest.raises(CorruptRecordError, match="not the handle of a buffer file"):
+            job.sink.load(job.sink.dump(altered))
