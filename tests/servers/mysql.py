@@ -102,6 +102,8 @@ def _is_on_the_machine(name: str) -> bool:
 
 def _fetch(name: str, packages: tuple[str, ...], into: Path) -> None:
     """Put a library of the first of these Debian packages that there is into a directory."""
+    if not shutil.which("apt-get"):
+        raise NotToBeHadError(f"no {name} on this machine, and it is no Debian")
     scratch = into / "packages"
     scratch.mkdir(exist_ok=True)
     # Lists of its own: those of the machine may be missing, and are root's to fetch.
