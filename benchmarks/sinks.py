@@ -193,9 +193,12 @@ def exactly_once(sink: Any) -> Iterator[Run]:
     def run(pool: multiprocessing.pool.Pool, parts: list[Part]) -> None:
         epoch = next(_epochs)
         written = pool.map(functools.partial(write, sink, epoch), parts, chunksize=1)
-        committables = [sink.load(data) for some in written for data in some]
-        outcomes = committer.commit(committables)
-        assert set(outcomes) <= {tm.CommitOutcome.COMMITTED}, outcomes
+        left = [sink.load(data) for some in written for data in some]
+        while left:  # as the coordinator does
+            outcomes = committer.commit(left)
+            assert tm.CommitOutcome.LOST not in outcomes
+            retry = tm.CommitOutcome.RETRY
+            left = [c for c, how in zip(left, outcomes, strict=True) if how is retry]
 
     yield run
     committer.close()
