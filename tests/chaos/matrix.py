@@ -90,13 +90,7 @@ def delta(frame: str = "rows") -> Kind:
 def delta_on_s3(frame: str = "rows") -> Kind:
     def output(directory: Path, servers: Servers) -> Output:
         s3 = servers("s3")
-        options = {
-            "AWS_ENDPOINT_URL": s3.endpoint,
-            "AWS_REGION": "us-east-1",
-            "AWS_ACCESS_KEY_ID": s3.access_key,
-            "AWS_SECRET_ACCESS_KEY": s3.secret_key,
-        }
-        return DeltaOutput(f"s3a://{s3.bucket}/{directory.name}", frame, options)
+        return DeltaOutput(f"s3a://{s3.bucket}/{directory.name}", frame, s3.spark_settings())
 
     return Kind(output, delta().committer_points, delta().writer_points)
 

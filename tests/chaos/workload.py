@@ -273,7 +273,7 @@ def read_delta(uri: str, storage_options: dict[str, str]) -> list[Pair]:
     from deltalake.exceptions import TableNotFoundError
 
     try:
-        table = DeltaTable(uri, storage_options=storage_options)
+        table = DeltaTable(uri, storage_options=_delta_options(uri, storage_options))
     except TableNotFoundError:
         return []
     query = QueryBuilder().register("t", table).execute("SELECT key, value FROM t")
@@ -284,18 +284,22 @@ def delta_files_unnamed(uri: str, storage_options: dict[str, str]) -> list[str]:
     """Return the data files below a Delta table that its newest version does not name, and the
     records of attempts that have not ended."""
     from deltalake import DeltaTable
-    from pyarrow import fs
 
-    from tidemark.sinks.delta.table_files import TableFiles
+    from tidemark.file_systems import HadoopSettings, open_directory
 
-    files = TableFiles(uri, storage_options)
-    listing = files._fs.get_file_info(fs.FileSelector(files._root, recursive=True))
-    found = {info.path.removeprefix(f"{files._root}/") for info in listing if info.is_file}
-    named = DeltaTable(uri, storage_options=storage_options).file_uris()
-    named_parts = {name.rpartition("/")[2] for name in named}
+    found = open_directory(uri, HadoopSettings.given(storage_options, uri)).list()
+    table = DeltaTable(uri, storage_options=_delta_options(uri, storage_options))
+    named = {name.rpartition("/")[2] for name in table.file_uris()}
     return sorted(
         path
         for path in found
         if path.startswith("_tidemark/pending/")
-        or (not path.startswith("_") and path.rpartition("/")[2] not in named_parts)
+        or (not path.startswith("_") and path.rpartition("/")[2] not in named)
     )
+
+
+def _delta_options(uri: str, storage_options: dict[str, str]) -> dict[str, str] | None:
+    from tidemark.file_systems import HadoopSettings
+    from tidemark.sinks.delta.store import delta_options
+
+    return delta_options(uri, HadoopSettings.given(storage_options, uri))

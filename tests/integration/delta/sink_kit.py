@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from tidemark.file_systems import HadoopSettings
 from tidemark.sinks.delta import DeltaSink
-from tidemark.sinks.delta.table_files import delta_options
+from tidemark.sinks.delta.store import delta_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("text", pa.string())])
 
@@ -23,7 +24,7 @@ def made(
 ) -> DeltaSink:
     """Return a sink on a new, empty table."""
     sink = DeltaSink(str(path), partition_by, storage_options=storage_options or {})
-    options = delta_options(sink.path, sink.storage_options)
+    options = options_of(sink)
     DeltaTable.create(sink.path, schema, partition_by=list(partition_by), storage_options=options)
     return sink
 
@@ -36,9 +37,13 @@ def batch(numbers: Sequence[int]) -> pa.RecordBatch:
     )
 
 
+def options_of(sink: DeltaSink) -> dict[str, str] | None:
+    return delta_options(sink.path, HadoopSettings(sink.storage_options))
+
+
 def opened(sink: DeltaSink) -> DeltaTable:
     """Return the table as another program finds it."""
-    return DeltaTable(sink.path, storage_options=delta_options(sink.path, sink.storage_options))
+    return DeltaTable(sink.path, storage_options=options_of(sink))
 
 
 def rows(sink: DeltaSink) -> list[dict[str, Any]]:

@@ -237,7 +237,7 @@ def test_what_a_table_asks_of_a_writer_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_sink_holds_no_connection_and_its_secrets_are_not_shown() -> None:
-    sink = DeltaSink("s3a://bucket/table/", storage_options={"AWS_SECRET_ACCESS_KEY": "hush"})
+    sink = DeltaSink("s3a://bucket/table/", storage_options={"fs.s3a.secret.key": "hush"})
     assert pickle.loads(pickle.dumps(sink)) == sink
     for shown in (repr(sink), sink.describe(), str(sink)):
         assert "hush" not in shown

@@ -14,9 +14,9 @@ from tests.storage_servers import serving
 from tests.weak_s3 import Weakness, WeakS3
 from tidemark.contracts.sink import CommitOutcome
 from tidemark.dev.s3 import LocalS3
+from tidemark.file_systems import HadoopSettings, open_directory
 from tidemark.model.errors import PreflightError
 from tidemark.sinks.delta import DeltaSink
-from tidemark.sinks.delta.table_files import TableFiles
 from tidemark.verify.conformance import (
     ExpiryConformance,
     ServerConformance,
@@ -28,12 +28,7 @@ from tidemark.verify.conformance.steps import attempt, driver, until_proved
 
 
 def options(s3: LocalS3, endpoint: str = "") -> dict[str, str]:
-    return {
-        "AWS_ENDPOINT_URL": endpoint or s3.endpoint,
-        "AWS_REGION": "us-east-1",
-        "AWS_ACCESS_KEY_ID": s3.access_key,
-        "AWS_SECRET_ACCESS_KEY": s3.secret_key,
-    }
+    return s3.spark_settings(endpoint)
 
 
 @pytest.fixture
@@ -43,14 +38,14 @@ def sink(s3: LocalS3) -> DeltaSink:
 
 @pytest.fixture
 def under(s3: LocalS3, sink: DeltaSink) -> SinkUnderTest:
-    files = TableFiles(sink.path, sink.storage_options)
+    files = open_directory(sink.path, HadoopSettings(sink.storage_options))
     return SinkUnderTest(
         sink=sink,
         batch=batch,
         visible=lambda: numbers(sink),
         writer_failpoint="data-files-written",
         commit_failpoints=("delta-committed",),
-        drop=lambda found: files.delete([found.data_files[0].path]),
+        drop=lambda found: files.delete(found.data_files[0].path),
         server=ServerUnderTest(kill=s3.kill, restart=s3.restart),
     )
 

@@ -47,12 +47,14 @@ class DataFile:
 class DeltaCommittable:
     """One attempt's durable data files, which no log entry names yet.
 
-    What becomes of it can only stand in log entries from `log_version` on. `files` holds a JSON
-    object for each `DataFile`. One that was found by listing has no files and `UNKNOWN_ROWS`.
+    What becomes of it can only stand in log entries from `log_version` on. `records` is how many
+    `pending_files` it has. `files` holds a JSON object for each `DataFile`. One that was found by
+    listing has no files and `UNKNOWN_ROWS`.
     """
 
     handle: str
     log_version: int
+    records: int
     rows: int
     files: tuple[str, ...]
 

@@ -17,12 +17,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from tidemark.file_systems import open_directory
 from tidemark.model import failpoints
 from tidemark.model.errors import AbortFailedError, CommitFailedError, PreflightError
-from tidemark.sinks.delta import pending_files, preflight
+from tidemark.sinks.delta import pending_files, preflight, store
 from tidemark.sinks.delta.committable import DeltaCommittable
 from tidemark.sinks.delta.ledger import ABORTED, COMMITTED, Ledger, entry_path
-from tidemark.sinks.delta.table_files import TableFiles
 
 if TYPE_CHECKING:
     from tidemark.sinks.delta.sink import DeltaSink
@@ -39,7 +39,8 @@ class DeltaCommitter:
         self._sink = sink
         self._context = context
         self._name = f"sink {context.sink_uid!r}: {sink.describe()}"
-        self._files = TableFiles(sink.path, sink.storage_options)
+        self._hadoop = context.hadoop.under(sink.storage_options)
+        self._files = open_directory(sink.path, self._hadoop)
         self._ledger = Ledger(self._files, context.job_id, context.sink_uid)
         self._table: Any = None
         self._checked: object = None
@@ -70,8 +71,9 @@ class DeltaCommitter:
         for position, committable in enumerate(committables):
             if committable in open_:
                 outcomes[position] = CommitOutcome.COMMITTED
-        self._tidy([c.handle for c, o in zip(committables, outcomes, strict=True)
-                    if o is not CommitOutcome.LOST])  # fmt: skip
+        self._tidy(
+            [c for c, o in zip(committables, outcomes, strict=True) if o is not CommitOutcome.LOST]
+        )
         return outcomes
 
     def abort(self, committables: Sequence[DeltaCommittable]) -> Sequence[AbortOutcome]:
@@ -110,7 +112,7 @@ class DeltaCommitter:
         """
         job_id, sink_uid = self._context.job_id, self._context.sink_uid
         try:
-            pending = list(pending_files.list_pending(self._files, job_id, sink_uid))
+            pending = list(pending_files.find(self._files, job_id, sink_uid))
             if pending:
                 self._refresh(pending)
         except preflight.errors() as error:
@@ -119,7 +121,7 @@ class DeltaCommitter:
                 "Start the job again when the table can be read"
             ) from error
         ended = [(c, e) for c in pending if (e := self._ledger.entry(c.handle)) is not None]
-        self._tidy([c.handle for c, e in ended if e.outcome == COMMITTED])
+        self._tidy([c for c, e in ended if e.outcome == COMMITTED])
         self._delete([c for c, e in ended if e.outcome == ABORTED])
         for found in pending:
             if self._ledger.entry(found.handle) is None:
@@ -134,7 +136,7 @@ class DeltaCommitter:
     def _refresh(self, committables: Sequence[DeltaCommittable]) -> None:
         """Load the table's newest version, and read the ledger up to it."""
         if self._table is None:
-            self._table = preflight.load(self._sink)
+            self._table = preflight.load(self._sink, self._hadoop)
         else:
             self._table.update_incremental()
         since = min(c.log_version for c in committables)
@@ -182,7 +184,7 @@ class DeltaCommitter:
         """Return the handles of those whose files are not all there, whole."""
         files = [(c.handle, file) for c in committables for file in c.data_files]
         torn = set()
-        sizes = self._files.sizes([file.path for _, file in files])
+        sizes = store.sizes(self._files, [file.path for _, file in files])
         for (handle, file), size in zip(files, sizes, strict=True):
             if size != file.size_bytes:
                 torn.add(handle)
@@ -255,22 +257,25 @@ class DeltaCommitter:
 
     def _sync_entries(self, versions: Sequence[int]) -> None:
         """delta-rs leaves it to the operating system when a log entry reaches the disk."""
-        self._files.sync([entry_path(version) for version in versions])
+        store.sync(self._files, [entry_path(version) for version in versions])
 
     def _delete(self, aborted: Sequence[DeltaCommittable]) -> None:
-        """Best effort: a file that stays is named by no log entry, and VACUUM deletes it."""
-        for committable in aborted:
-            try:
+        """Best effort: the next `list_lingering` comes back to what stays."""
+        try:
+            for committable in aborted:
+                handle, records = committable.handle, committable.records
                 paths = {file.path for file in committable.data_files}
-                paths.update(pending_files.read_paths(self._files, committable.handle))
-                self._files.delete(sorted(paths))
-            except OSError as error:
-                _log.warning("%s: %s; left for VACUUM", self._name, error)
-        self._tidy([committable.handle for committable in aborted])
+                for path in paths.union(pending_files.data_paths(self._files, handle, records)):
+                    self._files.delete(path)
+        except OSError as error:
+            _log.warning("%s: %s; the rest is left for the next start", self._name, error)
+            return
+        self._tidy(aborted)
 
-    def _tidy(self, handles: Sequence[str]) -> None:
+    def _tidy(self, ended: Sequence[DeltaCommittable]) -> None:
         """Best effort: a record that stays is looked at by the next `list_lingering`."""
         try:
-            pending_files.delete(self._files, handles)
+            for committable in ended:
+                pending_files.delete(self._files, committable.handle, committable.records)
         except OSError as error:
             _log.info("%s: %s", self._name, error)

@@ -17,9 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from tidemark.file_systems import Directory, NewFile
+from tidemark.sinks.delta import store
 from tidemark.sinks.delta.committable import DataFile
 from tidemark.sinks.delta.statistics import statistics
-from tidemark.sinks.delta.table_files import TableFiles
 
 ROW_GROUP_BYTES = 64 << 20
 """Rows are gathered up to this size over all open files: Spark's batches are of 10,000 rows, far
@@ -33,7 +34,7 @@ Values = tuple[str | None, ...]
 @dataclass
 class _Open:
     path: str
-    stream: Any
+    file: NewFile
     writer: Any
     metadata: list[Any]
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -48,12 +49,12 @@ class _Open:
 class DataFiles:
     """The files of one attempt.
 
-    `name` makes the name of the nth file; `announce` is told all paths before a new file is made.
+    `name` makes the name of the nth file; `announce` is told new paths before they are made.
     """
 
     def __init__(
         self,
-        files: TableFiles,
+        files: Directory,
         partition_by: Sequence[str],
         name: Callable[[int], str],
         announce: Callable[[Sequence[str]], None],
@@ -76,7 +77,7 @@ class DataFiles:
         new = [values for values, _ in parts if values not in self._open]
         if new:
             paths = {v: self._path(v, len(self._open) + n) for n, v in enumerate(new)}
-            self._announce([*self.paths, *paths.values()])
+            self._announce(list(paths.values()))
             schema = parts[0][1].schema
             for values, path in paths.items():
                 self._open[values] = self._create(path, schema)
@@ -94,8 +95,7 @@ class DataFiles:
         for file in self._open.values():
             file.flush()
             file.writer.close()
-            file.stream.close()
-        self._files.sync(self.paths)
+            file.file.close()
         now_ms = int(time.time() * 1000)
         return [
             DataFile(
@@ -106,23 +106,23 @@ class DataFiles:
                 modified_ms=now_ms,
             )
             for (values, file), size in zip(
-                self._open.items(), self._files.sizes(self.paths), strict=True
+                self._open.items(), store.sizes(self._files, self.paths), strict=True
             )
         ]
 
-    def give_up(self) -> None:
-        """Close what is open; the files stay."""
+    def discard(self) -> None:
+        """Give up: no file stays, as far as that can be done. Never raises."""
         for file in self._open.values():
-            for opened in (file.writer, file.stream):
-                with contextlib.suppress(Exception):
-                    opened.close()
+            with contextlib.suppress(Exception):
+                file.writer.close()
+            file.file.discard()
 
     def _create(self, path: str, schema: pa.Schema) -> _Open:
-        stream = self._files.create(path)
+        file = self._files.create(path)
         metadata: list[Any] = []
         # Without Arrow's own schema, which would hold Spark's session time zone: readers see UTC.
-        writer = pq.ParquetWriter(stream, schema, store_schema=False, metadata_collector=metadata)
-        return _Open(path, stream, writer, metadata)
+        writer = pq.ParquetWriter(file, schema, store_schema=False, metadata_collector=metadata)
+        return _Open(path, file, writer, metadata)
 
     def _path(self, values: Values, number: int) -> str:
         directories = [

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.sinks.delta.table_files import TableFiles
+from tidemark.file_systems import Directory
+from tidemark.sinks.delta import store
 
 KEY = "tidemark"
 COMMITTED, ABORTED = "committed", "aborted"
@@ -32,7 +33,7 @@ class Entry:
 class Ledger:
     """The log's entries as far as they have been read: each is read once."""
 
-    def __init__(self, files: TableFiles, job_id: str, sink_uid: str) -> None:
+    def __init__(self, files: Directory, job_id: str, sink_uid: str) -> None:
         self.app_id = f"tidemark:{job_id}:{sink_uid}"
         self._files = files
         self._first = self._next = 0
@@ -48,7 +49,7 @@ class Ledger:
         if is_apart or version + 1 < self._next:  # the last: a table made anew
             self._entries, self._first, self._next = {}, since, since
         for number in range(self._next, version + 1):
-            data = self._files.read(entry_path(number))
+            data = store.read(self._files, entry_path(number))
             if data is None:
                 self._first = number + 1  # cleaned up
             elif b'"tidemark"' in data:

@@ -1,8 +1,8 @@
-"""What an attempt has begun to write: one small record, made before the first data file is.
+"""What an attempt has begun to write: small records, each made before the data files it names.
 
-It is how a data file of a dead attempt is found: data files lie among those of the table. Records
-lie below ``_tidemark``, which neither readers nor VACUUM look into. One that is lost with its
-machine leaves a file that no log entry names, which VACUUM deletes.
+They are how a data file of a dead attempt is found: data files lie among those of the table.
+Records lie below ``_tidemark``, which neither readers nor VACUUM look into. An attempt has one for
+each time that it meets new partitions: ``<handle>.<number>.json``.
 """
 
 from __future__ import annotations
@@ -11,41 +11,56 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tidemark.file_systems import Directory
+from tidemark.sinks.delta import store
 from tidemark.sinks.delta.committable import UNKNOWN_ROWS, DeltaCommittable, is_handle, owner
-from tidemark.sinks.delta.table_files import TableFiles
 
 DIRECTORY = "_tidemark/pending"
 
 
-def write(files: TableFiles, handle: str, log_version: int, paths: Sequence[str]) -> None:
-    """Say which data files the attempt writes; called again, with all of them, for each new one."""
+def write(
+    files: Directory, handle: str, number: int, log_version: int, paths: Sequence[str]
+) -> None:
+    """Say which data files the attempt will write next."""
     record = {"log_version": log_version, "paths": list(paths)}
-    files.put(f"{DIRECTORY}/{handle}.json", json.dumps(record).encode())
+    store.write(files, _path(handle, number), json.dumps(record).encode())
 
 
-def read_paths(files: TableFiles, handle: str) -> list[str]:
-    """Return the data files that the attempt has named; [] if it has no record."""
-    return [str(path) for path in _read(files, handle).get("paths", [])]
+def delete(files: Directory, handle: str, records: int) -> None:
+    """Delete the records of one attempt; its data files stay."""
+    for number in range(records):
+        files.delete(_path(handle, number))
 
 
-def delete(files: TableFiles, handles: Sequence[str]) -> None:
-    """Forget the attempts; their data files stay."""
-    files.delete(f"{DIRECTORY}/{handle}.json" for handle in handles)
+def data_paths(files: Directory, handle: str, records: int) -> list[str]:
+    """Return the data files that the records of one attempt name."""
+    return [
+        str(path)
+        for number in range(records)
+        for path in _read(files, _path(handle, number)).get("paths", [])
+    ]
 
 
-def list_pending(files: TableFiles, job_id: str, sink_uid: str) -> Iterator[DeltaCommittable]:
+def find(files: Directory, job_id: str, sink_uid: str) -> Iterator[DeltaCommittable]:
     """Yield every attempt of this job and sink that has a record, committed or not."""
-    prefix = owner(job_id, sink_uid)
-    for name in sorted(files.names(f"{DIRECTORY}/{prefix}")):
-        handle = f"{prefix}/{name.removesuffix('.json')}"
-        if is_handle(handle):
-            log_version = int(_read(files, handle).get("log_version", 0))
-            yield DeltaCommittable(handle, log_version, UNKNOWN_ROWS, ())
+    records: dict[str, int] = {}
+    for path in files.list(f"{DIRECTORY}/{owner(job_id, sink_uid)}"):
+        handle, _, number = path.removeprefix(f"{DIRECTORY}/").removesuffix(".json").rpartition(".")
+        if is_handle(handle) and number.isdigit():
+            records[handle] = max(records.get(handle, 0), int(number) + 1)
+    for handle, count in sorted(records.items()):
+        first = _read(files, _path(handle, 0))
+        yield DeltaCommittable(handle, int(first.get("log_version", 0)), count, UNKNOWN_ROWS, ())
 
 
-def _read(files: TableFiles, handle: str) -> dict[str, Any]:
-    """Return the record; {} if it is gone, or torn by a machine's end (it is not fsynced)."""
+def _path(handle: str, number: int) -> str:
+    return f"{DIRECTORY}/{handle}.{number}.json"
+
+
+def _read(files: Directory, path: str) -> dict[str, Any]:
+    """Return the record; {} if it is gone, or torn because its writer died over it: then the data
+    files that it was to name were not begun."""
     try:
-        return dict(json.loads(files.read(f"{DIRECTORY}/{handle}.json") or b"{}"))
+        return dict(json.loads(store.read(files, path) or b"{}"))
     except ValueError:
         return {}

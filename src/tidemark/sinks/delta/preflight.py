@@ -10,10 +10,10 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from tidemark.contracts.sink import SinkContext
+from tidemark.file_systems import Directory, HadoopSettings, open_directory
 from tidemark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
 from tidemark.model.schema import Schema
-from tidemark.sinks.delta import types
-from tidemark.sinks.delta.table_files import TableFiles, delta_options
+from tidemark.sinks.delta import store, types
 
 if TYPE_CHECKING:
     from tidemark.sinks.delta.sink import DeltaSink
@@ -53,11 +53,9 @@ def errors() -> tuple[type[Exception], ...]:
     return (driver().exceptions.DeltaError, OSError)
 
 
-def load(sink: DeltaSink) -> Any:
+def load(sink: DeltaSink, hadoop: HadoopSettings) -> Any:
     """Return the table at its newest version."""
-    return driver().DeltaTable(
-        sink.path, storage_options=delta_options(sink.path, sink.storage_options)
-    )
+    return driver().DeltaTable(sink.path, storage_options=store.delta_options(sink.path, hadoop))
 
 
 def shape(table: Any) -> object:
@@ -79,21 +77,22 @@ def check(sink: DeltaSink, context: SinkContext, name: str) -> Any:
     Raises PreflightError for the first thing that does not hold.
     """
     deltalake = driver()
+    hadoop = context.hadoop.under(sink.storage_options)
     try:
-        if not sink.path_is_local:
-            _check_exclusive_create(sink, name)
+        if not store.is_local(sink.path):
+            _check_exclusive_create(sink.path, hadoop, name)
         try:
-            table = load(sink)
+            table = load(sink, hadoop)
         except deltalake.exceptions.TableNotFoundError:
-            _create(sink, context.schema, name)
-            table = load(sink)
+            _create(sink, hadoop, context.schema, name)
+            table = load(sink, hadoop)
         check_table(table, sink, context, name)
-        _check_writable(sink)
+        _check_writable(open_directory(sink.path, hadoop))
     except errors() as error:
         raise PreflightError(
             f"{name} cannot be used: {error}. See that the path is right, that the driver and all "
-            "executors can reach it and may write there, and for S3 that storage_options say where "
-            "and as whom"
+            "executors can reach it and may write there, and for S3 that spark.hadoop.fs.s3a.* "
+            "or storage_options say where and as whom"
         ) from error
     return table
 
@@ -175,7 +174,7 @@ def _check_settings(table: Any, name: str) -> None:
                 )
 
 
-def _create(sink: DeltaSink, schema: Schema, name: str) -> None:
+def _create(sink: DeltaSink, hadoop: HadoopSettings, schema: Schema, name: str) -> None:
     if not sink.create_table or not schema:
         raise PreflightError(
             f"{name}: there is no Delta table at this path; make it, or let the sink do so with "
@@ -191,26 +190,26 @@ def _create(sink: DeltaSink, schema: Schema, name: str) -> None:
         columns,
         mode="ignore",  # another driver may be making it
         partition_by=list(sink.partition_by),
-        storage_options=delta_options(sink.path, sink.storage_options),
+        storage_options=store.delta_options(sink.path, hadoop),
     )
     _log.info("%s: made the table", name)
 
 
-def _check_writable(sink: DeltaSink) -> None:
-    files, probe = TableFiles(sink.path, sink.storage_options), f"_tidemark/probe-{uuid.uuid4()}"
-    files.put(probe, b"")
-    files.delete([probe])
+def _check_writable(files: Directory) -> None:
+    probe = f"_tidemark/probe-{uuid.uuid4()}"
+    store.write(files, probe, b"")
+    files.delete(probe)
 
 
-def _check_exclusive_create(sink: DeltaSink, name: str) -> None:
+def _check_exclusive_create(path: str, hadoop: HadoopSettings, name: str) -> None:
     """Have several make one log entry at once; one may succeed.
 
     A store that ignores the condition of a write would let two drivers both write version n.
     """
     deltalake = driver()
-    options = delta_options(sink.path, sink.storage_options)
+    options = store.delta_options(path, hadoop)
     below = f"_tidemark/probe-{uuid.uuid4()}"
-    uri = f"{sink.path}/{below}"
+    uri = f"{path}/{below}"
     schema = deltalake.Schema.from_json(_BARE_SCHEMA)
     deltalake.DeltaTable.create(uri, schema, storage_options=options)
     tables = [deltalake.DeltaTable(uri, storage_options=options) for _ in range(_CREATORS)]
@@ -232,10 +231,10 @@ def _check_exclusive_create(sink: DeltaSink, name: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    files = TableFiles(sink.path, sink.storage_options)
+    files = open_directory(path, hadoop)
     with contextlib.suppress(OSError):
-        names = files.names(f"{below}/_delta_log")
-        files.delete(f"{below}/_delta_log/{found}" for found in names)
+        for left in files.list(below):
+            files.delete(left)
     winners = outcomes.count(None)
     if winners == 0:
         raise next(error for error in outcomes if error is not None)

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidemark.contracts.committables import dump_committable
 from tidemark.contracts.sink import SinkContext, WriterContext
-from tidemark.file_systems.local import local_path
+from tidemark.file_systems import HadoopSettings, shared_uri
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
 from tidemark.model.schema import Schema, quoted
 from tidemark.sinks.delta import committable as committables
 from tidemark.sinks.delta import types
 from tidemark.sinks.delta.committable import DeltaCommittable
-from tidemark.sinks.delta.table_files import S3_SCHEMES
 from tidemark.sinks.delta.writer import DeltaWriter
 from tidemark.sinks.internal.columns import check_columns
 
@@ -33,10 +31,10 @@ class DeltaSink:
     partition_by: the table's partition columns, in their order: string, integer, boolean or date.
         As everywhere in Delta, an empty string in one of them is read back as null.
     create_table: whether a missing table is made, with the DataFrame's columns.
-    storage_options: for S3, as delta-rs takes them: ``AWS_ENDPOINT_URL``, ``AWS_REGION``,
-        ``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``,
-        ``AWS_VIRTUAL_HOSTED_STYLE_REQUEST``; what is not said comes from the environment or the
-        machine's role, on the driver and on the executors. Never shown or stored.
+    storage_options: Hadoop's settings for S3 (``fs.s3a.endpoint``, ``fs.s3a.access.key``, …, or
+        for one bucket, ``fs.s3a.bucket.<bucket>.…``), over those of the Spark session, which hold
+        without it. What neither says comes from the environment or the machine's role. Never shown
+        or stored.
 
     An existing table's columns must have the DataFrame's types; it may have more that may be null.
     Other writers may append, compact, alter and vacuum the table at the same time; VACUUM must keep
@@ -51,22 +49,15 @@ class DeltaSink:
     path: str
     partition_by: Sequence[str] = ()
     create_table: bool = False
-    storage_options: Mapping[str, str] = field(default_factory=dict)
+    storage_options: Mapping[str, str] = field(default_factory=HadoopSettings)
 
     def __post_init__(self) -> None:
-        name = "DeltaSink: path"
-        path = os.fspath(self.path) if isinstance(self.path, os.PathLike) else self.path
-        if isinstance(path, str) and path.startswith(S3_SCHEMES):
-            bucket, _, key = path.partition("://")[2].strip("/").partition("/")
-            if not bucket or not key:
-                raise ConfigurationError(f"{name} is {path!r}; give 's3a://<bucket>/<path>'")
-            path = path.rstrip("/")
-        elif isinstance(path, str) and "://" in path and not path.startswith("file:"):
+        path = shared_uri(self.path, "DeltaSink: path")
+        if path.startswith("hdfs:"):
             raise ConfigurationError(
-                f"{name} is {path!r}; give a local path, a 'file:' URI or 's3a://<bucket>/<path>'"
+                f"DeltaSink: path is {path!r}: Delta tables on HDFS are not supported in this "
+                "version; give a local path or 's3a://<bucket>/<path>'"
             )
-        else:
-            path = local_path(path, name)
         object.__setattr__(self, "path", path)
         columns = self.partition_by
         if isinstance(columns, str) or not all(isinstance(c, str) and c for c in columns):
@@ -78,29 +69,14 @@ class DeltaSink:
                 f"DeltaSink {path}: partition_by is {columns!r}; a column is in it twice"
             )
         object.__setattr__(self, "partition_by", tuple(columns))
-        options = self.storage_options
-        if not isinstance(options, Mapping) or not all(
-            isinstance(part, str) for item in options.items() for part in item
-        ):
-            raise ConfigurationError(
-                f"DeltaSink {path}: storage_options must be a mapping of texts to texts, such as "
-                "{'AWS_REGION': 'eu-central-1'}"
-            )
-        object.__setattr__(self, "storage_options", dict(options))
-
-    def __hash__(self) -> int:
-        return hash((self.path, self.partition_by))
+        options = HadoopSettings.given(self.storage_options, f"DeltaSink {path}: storage_options")
+        object.__setattr__(self, "storage_options", options)
 
     def __repr__(self) -> str:
         return (
             f"DeltaSink(path={self.path!r}, partition_by={self.partition_by!r}, "
-            f"create_table={self.create_table!r}, storage_options=<{len(self.storage_options)}>)"
+            f"create_table={self.create_table!r}, storage_options={self.storage_options!r})"
         )
-
-    @property
-    def path_is_local(self) -> bool:
-        """Whether the table is on a local disk, else on S3."""
-        return not self.path.startswith(S3_SCHEMES)
 
     @property
     def way(self) -> SinkWay:
@@ -138,7 +114,8 @@ class DeltaSink:
 
     def create_writer(self, context: WriterContext) -> DeltaWriter:
         """See `TwoPhaseCommitSink`. Touches nothing before the first row."""
-        return DeltaWriter(self.path, self.storage_options, self.partition_by, context)
+        hadoop = context.hadoop.under(self.storage_options)
+        return DeltaWriter(self.path, hadoop, self.partition_by, context)
 
     def create_committer(self, context: SinkContext) -> DeltaCommitter:
         """See `TwoPhaseCommitSink`."""

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import json
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidemark.contracts.sink import WriterContext
+from tidemark.file_systems import Directory, HadoopSettings, open_directory
 from tidemark.model import failpoints
 from tidemark.model.errors import WriteRefusedError
-from tidemark.sinks.delta import pending_files
+from tidemark.sinks.delta import pending_files, store
 from tidemark.sinks.delta.committable import DeltaCommittable, dump_file, file_name, new_handle
-from tidemark.sinks.delta.table_files import TableFiles
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,17 +29,18 @@ class DeltaWriter:
     def __init__(
         self,
         uri: str,
-        storage_options: Mapping[str, str],
+        hadoop: HadoopSettings,
         partition_by: Sequence[str],
         context: WriterContext,
     ) -> None:
         self._uri = uri
-        self._storage_options = storage_options
+        self._hadoop = hadoop
         self._partition_by = partition_by
         self._handle = new_handle(context)
         self._log_version = 0
-        self._files: TableFiles | None = None
+        self._files: Directory | None = None
         self._data: DataFiles | None = None
+        self._records = 0
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -58,23 +60,21 @@ class DeltaWriter:
             return []
         files = tuple(dump_file(file) for file in self._data.close())
         failpoints.reached("data-files-written")
-        return [DeltaCommittable(self._handle, self._log_version, self._rows, files)]
+        return [DeltaCommittable(self._handle, self._log_version, self._records, self._rows, files)]
 
     def abort(self) -> None:
         """Delete the data files; what stays is lingering."""
         if self._data is None or self._files is None:
             return
-        with contextlib.suppress(Exception):
-            self._data.give_up()
-        with contextlib.suppress(Exception):
-            self._files.delete(self._data.paths)
-            pending_files.delete(self._files, [self._handle])
+        self._data.discard()
+        with contextlib.suppress(OSError):
+            pending_files.delete(self._files, self._handle, self._records)
 
     def _begin(self) -> None:
         from tidemark.sinks.delta.data_files import DataFiles
 
-        files = self._files = TableFiles(self._uri, self._storage_options)
-        if not files.is_there():
+        files = self._files = open_directory(self._uri, self._hadoop)
+        if store.is_local(self._uri) and not Path(self._uri, "_delta_log").is_dir():
             raise WriteRefusedError(
                 f"the Delta table {self._uri} that the driver has found does not exist on "
                 f"{socket.gethostname()}; give DeltaSink a path on a file system that the driver "
@@ -85,14 +85,19 @@ class DeltaWriter:
             files,
             self._partition_by,
             partial(file_name, self._handle),
-            partial(pending_files.write, files, self._handle, self._log_version),
+            self._announce,
         )
 
+    def _announce(self, paths: Sequence[str]) -> None:
+        assert self._files is not None
+        self._records += 1
+        pending_files.write(self._files, self._handle, self._records - 1, self._log_version, paths)
 
-def _last_checkpoint(files: TableFiles) -> int:
+
+def _last_checkpoint(files: Directory) -> int:
     """Return a version that the table's log has reached; what becomes of this attempt stands in a
     later entry. Cheap: the log's own hint, not a listing."""
     try:
-        return int(json.loads(files.read("_delta_log/_last_checkpoint") or b"{}").get("version", 0))
-    except ValueError:
+        return int(json.loads(store.read(files, "_delta_log/_last_checkpoint") or b"{}")["version"])
+    except (ValueError, KeyError):
         return 0
