@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers import redis
 from tests.servers.mariadb import MariaDBServer, NotToBeHadError
 from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
 from tidemark.dev.kafka import LocalKafka
 
 
@@ -30,5 +32,15 @@ def chaos_mariadb() -> Iterator[MariaDBServer]:
         server = MariaDBServer()
     except NotToBeHadError as error:
         pytest.skip(f"MariaDB: {error}")
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def chaos_redis() -> Iterator[RedisServer]:
+    try:
+        server = RedisServer()
+    except redis.NotToBeHadError as error:
+        pytest.skip(f"Redis: {error}")
     with server:
         yield server

@@ -19,6 +19,7 @@ from tests.chaos.outputs import (
     MySQLOutput,
     Output,
     PostgresOutput,
+    RedisOutput,
     SQLiteOutput,
 )
 from tests.chaos.scenario import PassthroughScenario, Scenario, SinksScenario, WindowsScenario
@@ -120,6 +121,15 @@ def mysql(mode: str, frame: str = "rows") -> Kind:
     )
 
 
+def redis(mode: str, kind: str, frame: str = "rows") -> Kind:
+    staged = mode == "staged"
+    return Kind(
+        lambda _, servers: RedisOutput(servers("chaos_redis"), mode, kind, frame),
+        ("block-applied", "ledger-committed") if staged else (),
+        ("stage-written" if staged else "rows-written",),
+    )
+
+
 MATRIX = {
     "passthrough": Row(
         lambda directory, servers: PassthroughScenario(
@@ -148,6 +158,8 @@ MATRIX = {
     "delta": row(delta()),
     "delta-on-s3": row(delta_on_s3()),
     "delta+sqlite": row(delta("counts"), sqlite("counts")),
+    "redis-upsert": row(redis("upsert", "strings"), redis("upsert", "hashes", "counts")),
+    "redis-staged": row(redis("staged", "strings"), redis("staged", "hashes")),
     "kafka+postgres": row(kafka(), postgres("prepared")),
     "postgres+mysql": row(postgres("staged"), mysql("xa")),
 }

@@ -14,6 +14,7 @@ from tests.chaos import checker, workload
 from tests.chaos.history import Pair
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
 
 
 class Output:
@@ -183,3 +184,36 @@ class MySQLOutput(Output):
 
     def _execute(self, sql: str) -> list[tuple[Any, ...]]:
         return self._server.execute(sql, database=self._database)
+
+
+class RedisOutput(Output):
+    """Under a prefix of its own. A row's value, which is unique, is its key, and its key the string
+    or the hash's field there: so a lost row shows, and a doubled one cannot be."""
+
+    def __init__(self, server: RedisServer, mode: str, kind: str, frame: str = "rows") -> None:
+        self._client = server.client()
+        self._prefix = f"{uuid.uuid4().hex[:8]}:"
+        self._uid = f"{frame}-to-redis-{mode}-{kind}"
+        super().__init__(
+            self._uid, frame, "RedisSink",
+            url=server.url(), key="value", value="key" if kind == "strings" else None,
+            mode=mode, key_prefix=self._prefix,
+        )  # fmt: skip
+
+    def rows(self) -> list[Pair]:
+        keys = list(self._client.scan_iter(f"{self._prefix}*", count=5000))
+        with self._client.pipeline(transaction=False) as ask:
+            for key in keys:
+                if self.arguments["value"] is None:
+                    ask.hget(key, "key")
+                else:
+                    ask.get(key)
+            found = ask.execute()
+        named = zip(found, keys, strict=True)
+        return [Pair(text, key.removeprefix(self._prefix)) for text, key in named]
+
+    def left_open(self) -> list[str]:
+        return list(self._client.scan_iter(f"tidemark:*:{self._uid}:stage*"))
+
+    def close(self) -> None:
+        self._client.close()
