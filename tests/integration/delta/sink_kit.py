@@ -9,11 +9,28 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
+from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.file_systems import HadoopSettings
+from tidemark.model.schema import Schema
 from tidemark.sinks.delta import DeltaSink
 from tidemark.sinks.delta.store import delta_options
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("text", pa.string())])
+
+
+JOB, UID = "c0ffee00c0ffee00", "orders-out"
+
+
+def driver(generation: int = 1, *, uid: str = UID, schema: Schema = ()) -> SinkContext:
+    """Return what a committer of this generation is made from."""
+    return SinkContext(JOB, "orders", uid, generation, checkpoint_interval_s=5.0, schema=schema)
+
+
+def attempt(
+    generation: int = 1, epoch: int = 0, partition: int = 0, *, uid: str = UID
+) -> WriterContext:
+    """Return what the writer of one attempt is made from."""
+    return WriterContext(JOB, uid, generation, epoch, partition, 0, settled_epoch=epoch - 1)
 
 
 def made(

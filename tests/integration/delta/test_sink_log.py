@@ -17,12 +17,19 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
-from tests.integration.delta.sink_kit import batch, made, numbers, opened, rows
+from tests.integration.delta.sink_kit import (
+    attempt,
+    batch,
+    driver,
+    made,
+    numbers,
+    opened,
+    rows,
+)
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model import failpoints
 from tidemark.model.errors import CommitFailedError
 from tidemark.sinks.delta import DeltaSink, pending_files
-from tidemark.verify.conformance.steps import attempt, driver
 
 ABORTED, COMMITTED = AbortOutcome.ABORTED, CommitOutcome.COMMITTED
 

@@ -15,13 +15,21 @@ import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, Schema
 from deltalake.schema import PrimitiveType
 
-from tests.integration.delta.sink_kit import SCHEMA, batch, made, numbers, opened, rows
+from tests.integration.delta.sink_kit import (
+    SCHEMA,
+    attempt,
+    batch,
+    driver,
+    made,
+    numbers,
+    opened,
+    rows,
+)
 from tidemark.contracts.sink import CommitOutcome, SinkContext
 from tidemark.model.errors import PreflightError, WriteRefusedError
 from tidemark.model.schema import Column
 from tidemark.sinks.delta import DeltaSink
 from tidemark.sinks.delta.data_files import split
-from tidemark.verify.conformance.steps import JOB, UID, attempt, driver
 
 UTC = datetime.timezone.utc
 COLUMNS = (
@@ -63,7 +71,7 @@ TYPES: dict[str, tuple[str, pa.DataType, list[Any]]] = {
 
 
 def context(*columns: Column) -> SinkContext:
-    return SinkContext(JOB, "orders", UID, 1, checkpoint_interval_s=5.0, schema=columns)
+    return driver(schema=columns)
 
 
 def write(sink: DeltaSink, *batches: pa.RecordBatch) -> Any:

@@ -9,7 +9,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.delta.sink_kit import batch, made, numbers
+from tests.integration.delta.sink_kit import (
+    attempt,
+    batch,
+    driver,
+    made,
+    numbers,
+)
 from tests.storage_servers import serving
 from tests.weak_s3 import Weakness, WeakS3
 from tidemark.contracts.sink import CommitOutcome
@@ -24,7 +30,7 @@ from tidemark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
-from tidemark.verify.conformance.steps import attempt, driver, until_proved
+from tidemark.verify.conformance.steps import until_proved
 
 
 def options(s3: LocalS3, endpoint: str = "") -> dict[str, str]:
@@ -53,6 +59,7 @@ def under(s3: LocalS3, sink: DeltaSink) -> SinkUnderTest:
 class TestWhatS3CouldBreak:
     """A part of the suite, for every run: what rests on the store rather than on the sink."""
 
+    _buffers = SinkConformance._buffers
     test_killed = SinkConformance.test_a_commit_killed_at_each_failpoint_is_ended_by_the_next
     test_races = SinkConformance.test_of_a_commit_and_an_abort_at_once_exactly_one_succeeds
     test_server = ServerConformance.test_prepared_rows_survive_kill_9_of_the_server

@@ -12,13 +12,19 @@ from typing import Any
 
 import pytest
 
-from tests.integration.delta.sink_kit import batch, made, numbers, rows
+from tests.integration.delta.sink_kit import (
+    attempt,
+    batch,
+    driver,
+    made,
+    numbers,
+    rows,
+)
 from tests.integration.delta.test_sink_rows import COLUMNS, context, write
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import MissingDependencyError
 from tidemark.runtime.jars import Request, resolve
 from tidemark.sinks.delta import DeltaSink
-from tidemark.verify.conformance.steps import attempt, driver
 
 VERSION = "4.4.0"
 
