@@ -11,6 +11,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,8 +31,9 @@ from tidemark.contracts.sink import (
 from tidemark.model import failpoints
 from tidemark.verify.conformance.proxy import CuttingProxy, Side
 
-buffers = Path()
-"""Where the jobs' checkpoints lie: a directory of each test's own (`suite.py` sets it)."""
+_shared = tempfile.TemporaryDirectory(prefix="tm-conformance-")
+buffers = Path(_shared.name)
+"""Where the jobs' checkpoints lie: a directory of each test's own, where `suite.py` sets it."""
 JOB, UID = "c0ffee00c0ffee00", "orders-out"
 DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}
 CHILD_DEADLINE_S = 60
