@@ -344,5 +344,7 @@ def _declare_sink(dataframe: Any, sink: Any, uid: str) -> DeclaredSink:
         raise ConfigurationError(
             f"sink {uid!r} is {type(sink).__name__}; give a tm.…Sink or your own TwoPhaseCommitSink"
         )
+    for format_ in getattr(sink, "spark_formats", ()):
+        require_format(dataframe.sparkSession, format_)
     schema = tuple(Column(name, type_) for name, type_ in spark_schema(dataframe))
     return DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)

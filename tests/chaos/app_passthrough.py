@@ -42,9 +42,12 @@ rows = job.source(
         topics=[options["input"]],
         starting_offsets="earliest",
         ending=options.get("ending", "never"),
+        options=options.get("source_options", {}),
     ),
     uid="input",
 )
+if "log_level" in options:
+    rows.sparkSession.sparkContext.setLogLevel(options["log_level"])
 value = F.udf(troubled, BinaryType())("value") if marker or slow_s else F.col("value")
 job.sink(
     rows.select("key", value.alias("value")),
@@ -54,6 +57,7 @@ job.sink(
         delivery_guarantee="exactly-once",
         transactional_id_prefix=options["prefix"],
         transaction_timeout=options["transaction_timeout"],
+        producer_options=options.get("producer_options", {}),
     ),
     uid="output",
 )

@@ -170,7 +170,9 @@ class TwoPhaseCommitSink(Protocol[C]):
     """Configuration of a sink: validated when built, picklable, holding no open resource.
 
     `way` says what the sink gives; one whose rows are visible at the flush (`SinkWay.NONE`) still
-    follows the contract, with writers that return no committables.
+    follows the contract, with writers that return no committables. A sink whose SQL needs a module
+    of Spark's that is not built in names it in an attribute `spark_formats`, e.g. ``("avro",)``;
+    it is optional.
     """
 
     @property

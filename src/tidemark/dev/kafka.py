@@ -43,6 +43,8 @@ class LocalKafka:
       later `LocalKafka` on it. None is a temporary directory that `stop` removes.
     - `heap`: each JVM's `-Xmx`; None is 512m for one broker, 300m for three.
     - `overrides`: broker settings that replace those below.
+    - `listeners`: further listeners, each with a port of its own: name to security protocol, e.g.
+      ``{"SECURE": "SASL_SSL"}``; `overrides` has their certificates and mechanisms.
 
     Node numbers go from 1 to `brokers`.
 
@@ -56,12 +58,15 @@ class LocalKafka:
         directory: str | Path | None = None,
         heap: str | None = None,
         overrides: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
     ) -> None:
         if brokers not in (1, 3):
             raise ConfigurationError(f"LocalKafka: brokers is {brokers!r}; give 1 or 3")
         self.brokers = brokers
         self._heap = heap or ("512m" if brokers == 1 else "300m")
         self._overrides = dict(overrides or {})
+        self._listeners = dict(listeners or {})
+        self._ports: list[int] = []
         self._temporary = directory is None
         self._directory = Path(directory or tempfile.mkdtemp(prefix="tidemark-kafka-")).absolute()
         self._nodes: dict[int, _Node] = {}
@@ -70,6 +75,12 @@ class LocalKafka:
     def bootstrap_servers(self) -> str:
         """All brokers' addresses, `127.0.0.1:port,…`; known once `start` has been called."""
         return ",".join(f"127.0.0.1:{node.port}" for node in self._nodes.values())
+
+    def address(self, listener: str) -> str:
+        """All brokers' addresses of one of the further `listeners`; known once `start` has been
+        called."""
+        number = list(self._listeners).index(listener)
+        return ",".join(f"127.0.0.1:{self._ports_of(i)[2 + number]}" for i in self._numbers())
 
     @property
     def directory(self) -> Path:
@@ -89,12 +100,12 @@ class LocalKafka:
         """
         _admin_client_class()  # before the servers, or its absence would look like theirs
         java, jars = find_java(), kafka_broker_jars()
-        cluster_id, ports = self._identity()
-        controllers = ",".join(f"{i}@127.0.0.1:{ports[2 * i - 1]}" for i in self._numbers())
+        cluster_id, self._ports = self._identity()
+        controllers = ",".join(f"{i}@127.0.0.1:{self._ports_of(i)[1]}" for i in self._numbers())
         for i in self._numbers():
-            self._nodes[i] = _Node(i, self._directory / f"node-{i}", ports[2 * i - 2], java, jars)
-            settings = self._settings(i, ports[2 * i - 2], ports[2 * i - 1], controllers)
-            self._nodes[i].write_settings(settings)
+            port = self._ports_of(i)[0]
+            self._nodes[i] = _Node(i, self._directory / f"node-{i}", port, java, jars)
+            self._nodes[i].write_settings(self._settings(i, controllers))
         try:
             formatting = [node.format(cluster_id) for node in self._nodes.values()]
             for process in formatting:
@@ -182,32 +193,47 @@ class LocalKafka:
         return self._nodes[broker]
 
     def _identity(self) -> tuple[str, list[int]]:
-        """Return cluster id and ports (client, controller, per node): new, or the directory's."""
+        """Return cluster id and ports (client, controller, further listeners, node by node): new,
+        or the directory's."""
         path = self._directory / "cluster.json"
         if not path.exists():
             # Kafka's own form of an id: 16 bytes in URL-safe Base64, which must not begin with "-".
             cluster_id = "T" + urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
             self._directory.mkdir(parents=True, exist_ok=True)
-            record = {"cluster_id": cluster_id, "ports": free_ports(2 * self.brokers)}
+            record = {"cluster_id": cluster_id, "ports": free_ports(self._per_node * self.brokers)}
             path.write_text(json.dumps(record))
         record = json.loads(path.read_text())
-        if len(record["ports"]) != 2 * self.brokers:
+        if len(record["ports"]) != self._per_node * self.brokers:
             raise ConfigurationError(
-                f"{self._directory} holds a cluster of {len(record['ports']) // 2} brokers, not "
-                f"{self.brokers}; ask for as many, or name another directory"
+                f"{self._directory} holds a cluster of {len(record['ports']) // self._per_node} "
+                f"brokers, not {self.brokers}; ask for as many, or name another directory"
             )
         return record["cluster_id"], record["ports"]
 
-    def _settings(self, number: int, port: int, controller: int, voters: str) -> dict[str, str]:
+    @property
+    def _per_node(self) -> int:
+        return 2 + len(self._listeners)
+
+    def _ports_of(self, number: int) -> list[int]:
+        return self._ports[(number - 1) * self._per_node :][: self._per_node]
+
+    def _settings(self, number: int, voters: str) -> dict[str, str]:
+        port, controller, *further = self._ports_of(number)
+        names = ["PLAINTEXT", *self._listeners]
+        clients = [
+            f"{name}://127.0.0.1:{at}" for name, at in zip(names, [port, *further], strict=True)
+        ]
+        protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", **self._listeners}
         replicas, in_sync = ("3", "2") if self.brokers == 3 else ("1", "1")
         return {
             "process.roles": "broker,controller",
             "node.id": str(number),
             "controller.quorum.voters": voters,
-            "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "listeners": ",".join([*clients, f"CONTROLLER://127.0.0.1:{controller}"]),
+            "advertised.listeners": ",".join(clients),
             "controller.listener.names": "CONTROLLER",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
+            "inter.broker.listener.name": "PLAINTEXT",
             "log.dirs": str(self._directory / f"node-{number}" / "data"),
             "default.replication.factor": replicas,
             "min.insync.replicas": in_sync,

@@ -146,6 +146,21 @@ def spark_kafka_jars(version: str | None = None) -> list[Path]:
     return resolve(f"spark-kafka-{version}", *requests)
 
 
+def spark_avro_jars(version: str) -> list[Path]:
+    """Return Spark's Avro module, of exactly `version` where it can be had; most of it is in Spark
+    itself, so that of the line before does too, and the log says so then.
+
+    Raises `MissingDependencyError` when there is no Java or neither can be had.
+    """
+    module = "org.apache.spark:spark-avro_2.13"
+    remark = f"spark-avro 4.1.1 stands in for {version}, which is not to be had"
+    return resolve(
+        f"spark-avro-{version}",
+        Request((f"{module}:{version}",), transitive=False),
+        Request((f"{module}:4.1.1",), transitive=False, remark=remark),
+    )
+
+
 def resolve(name: str, *requests: Request) -> list[Path]:
     """Return the jars of the first of `requests` that can be had, fetched into the cache as `name`.
 

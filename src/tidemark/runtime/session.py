@@ -30,6 +30,7 @@ LOCAL_MASTER = "local[*,4]"
 with plain ``local[*]`` its query fails."""
 
 _KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_AVRO_CLASS = "org.apache.spark.sql.avro.CatalystDataToAvro"
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_FILE_MANAGER = (
@@ -94,12 +95,15 @@ def is_local(master: str) -> bool:
 
 
 def require_format(spark: SparkSession, format_: str) -> None:
-    """Make sure that the session can read `format_`; raises MissingDependencyError if not."""
+    """Make sure that the session has what `format_` needs; raises MissingDependencyError if not."""
     if format_ == "kafka":
         connector = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
         # With the version: spark-submit's PySpark is a zip file, into which jars.py does not look.
         fetch = partial(jars.spark_kafka_jars, spark_version)
         _require_class(spark, _KAFKA_SOURCE_CLASS, connector, fetch)
+    elif format_ == "avro":
+        module = f"org.apache.spark:spark-avro_2.13:{spark_version}"
+        _require_class(spark, _AVRO_CLASS, module, partial(jars.spark_avro_jars, spark_version))
     elif format_ == "tidemark-datagen":
         from tidemark.runtime import datagen
 

@@ -59,6 +59,7 @@ class KafkaCommitter:
     def preflight(self) -> None:
         """See `Committer`."""
         preflight.check(self._sink, self._context, self._broker)
+        self._sink.register_schema(self._context)
         if self._owner is not None:
             self._owner.take(f"sink `{self._context.sink_uid}`")
 

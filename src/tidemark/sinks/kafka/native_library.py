@@ -66,6 +66,7 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
     "init_transactions": (_P, [_P, _I]),
     "begin_transaction": (_P, [_P]),
     "abort_transaction": (_P, [_P, _I]),
+    "error_code": (_I, [_P]),
     "error_string": (_S, [_P]),
     "error_destroy": (None, [_P]),
 }

@@ -19,11 +19,13 @@ from tidemark.model.errors import TidemarkError, WriteRefusedError
 from tidemark.sinks.kafka import native_library as c
 from tidemark.sinks.kafka.partitioner import Partitioner, layout
 from tidemark.sinks.kafka.producer import (
-    TOO_LARGE_REMEDY,
+    PURGED,
+    STATE,
     ProducerConfig,
     ProducerIdentity,
     Progress,
     Rows,
+    explained,
     refused,
 )
 
@@ -178,8 +180,8 @@ class NativeProducer:
             why = self._text(int(first["err"]))
             if first["err"] == _TOO_LARGE:
                 size = int(first["value_len"]) + int(first["key_len"])
-                why += f" (key and value have {size} bytes); {TOO_LARGE_REMEDY}"
-            raise refused(self._config, None, len(other), why)
+                why += f" (key and value have {size} bytes)"
+            raise refused(self._config, None, len(other), explained(int(first["err"]), why))
         if errors[:accepted].any() or not errors[accepted:].all():
             raise WriteRefusedError(
                 f"{self._config.sink}: librdkafka accepted rows after one that it refused, so "
@@ -227,15 +229,24 @@ class NativeProducer:
         if self._failure is not None:
             rows, code = self._failure
             why = self._text(code)
+            if code in PURGED and self._identity is not None:
+                code, why = self._transaction_error() or (code, why)
             if self._library.fatal_error(self._client, fatal, len(fatal)):
                 why += f" ({fatal.value.decode()})"
-            if code == _TOO_LARGE:
-                why += f"; {TOO_LARGE_REMEDY}"
-            raise refused(self._config, None, rows, why)
+            raise refused(self._config, None, rows, explained(code, why))
         if self._library.fatal_error(self._client, fatal, len(fatal)):
             raise WriteRefusedError(
                 f"{self._config.sink}: the producer cannot go on: {fatal.value.decode()}"
             )
+
+    def _transaction_error(self) -> tuple[int, str] | None:
+        """Return why the transaction has failed: librdkafka says it when one is begun on top."""
+        error = self._library.begin_transaction(self._client)
+        if not error:
+            return None
+        found = self._library.error_code(error), self._library.error_string(error).decode()
+        self._library.error_destroy(error)
+        return None if found[0] == STATE else found
 
     def abort(self, timeout_s: float) -> None:
         """See `producer.Producer`."""
@@ -265,8 +276,9 @@ class NativeProducer:
     def _check(self, error: int | None) -> None:
         if error:
             text = self._library.error_string(error).decode()
+            why = explained(self._library.error_code(error), text)
             self._library.error_destroy(error)
-            raise WriteRefusedError(f"{self._config.sink}: {text}")
+            raise WriteRefusedError(f"{self._config.sink}: {why}")
 
 
 def _binary(column: pa.Array) -> pa.Array:

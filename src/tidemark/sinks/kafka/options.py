@@ -64,6 +64,7 @@ _ADMIN_NAMES = {
 }
 _NOT_FOR_ADMIN = re.compile(
     r"ssl\.(ca|certificate|key)\.pem|ssl\.keystore\.|sasl\.oauthbearer\.|ssl\.engine\."
+    r"|enable\.ssl\.certificate\.verification"
 )
 
 

@@ -9,12 +9,15 @@ from tidemark.contracts.sink import SinkContext
 from tidemark.model.errors import MissingDependencyError, PreflightError
 from tidemark.sinks.kafka import options
 from tidemark.sinks.kafka.broker import BrokerConnection, UnreachableError
+from tidemark.sinks.kafka.committable import KafkaCommittable
+from tidemark.sinks.kafka.transactional_id import capped
 
 if TYPE_CHECKING:
     from tidemark.sinks.kafka.sink import KafkaSink
 
 _log = logging.getLogger(__name__)
 
+_WHY_TIMEOUT_S = 3.0
 _LIMIT = "transaction.max.timeout.ms"
 
 
@@ -26,9 +29,10 @@ def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> No
     try:
         broker.admin()
     except UnreachableError as error:
+        why = _why_unreachable(sink, name) or str(error)
         raise PreflightError(
             f"{name}: no broker answers at {sink.bootstrap_servers} "
-            f"({options.redacted(str(error), texts)}); see that the address is right and reachable "
+            f"({options.redacted(why, texts)}); see that the address is right and reachable "
             "from here, and that security.protocol and the sasl.* or ssl.* settings in "
             "producer_options are those of the broker's listener"
         ) from error
@@ -36,6 +40,7 @@ def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> No
         _check_topic(sink.topic, name, sink, broker)
     if sink.exactly_once:
         _check_timeout(sink, name, broker)
+        _check_ids(sink, name, broker)
 
 
 def _check_options(sink: KafkaSink, name: str, texts: dict[str, str]) -> None:
@@ -57,6 +62,22 @@ def _check_options(sink: KafkaSink, name: str, texts: dict[str, str]) -> None:
         raise PreflightError(
             f"{name}: producer_options are refused by librdkafka: {options.redacted(text, texts)}"
         ) from None
+
+
+def _why_unreachable(sink: KafkaSink, name: str) -> str:
+    """Ask librdkafka, which tells a refused password or certificate from a broker that is away."""
+    import confluent_kafka
+
+    errors: list[Any] = []
+    settings: dict[str, Any] = dict(sink.producer_settings(name).settings)
+    settings["error_cb"] = errors.append
+    client = confluent_kafka.Producer(settings)
+    try:
+        client.list_topics(timeout=_WHY_TIMEOUT_S)
+    except confluent_kafka.KafkaException:
+        client.poll(0)
+    codes = confluent_kafka.KafkaError._AUTHENTICATION, confluent_kafka.KafkaError._SSL
+    return next((str(error.str()) for error in errors if error.code() in codes), "")
 
 
 def _check_topic(topic: str, name: str, sink: KafkaSink, broker: BrokerConnection) -> None:
@@ -90,18 +111,37 @@ def _check_timeout(sink: KafkaSink, name: str, broker: BrokerConnection) -> None
 
     try:
         found = broker.run(limits)
-    except (KafkaError, UnreachableError) as error:
-        # Many clusters do not let a job read their settings. The first task meets the limit then.
-        _log.warning("%s: %s could not be read (%s)", name, _LIMIT, error)
+        nodes = [node[_LIMIT] for node in found["broker"].values()]
+    except (KafkaError, UnreachableError, KeyError) as error:
+        # Many clusters do not let a job read their settings, and answer without them. The first
+        # task meets the limit then.
+        why = "no permission to DESCRIBE_CONFIGS" if isinstance(error, KeyError) else error
+        _log.warning("%s: %s could not be read (%s)", name, _LIMIT, why)
         return
-    for node in found["broker"].values():
-        limit_ms = int(node[_LIMIT]["value"])
+    for node in nodes:
+        limit_ms = int(node["value"])
         if timeout_ms > limit_ms:
             raise PreflightError(
                 f"{name}: transaction timeout {timeout_ms / 1000:g}s is above the broker's "
                 f"{_LIMIT} of {limit_ms / 1000:g}s; lower transaction_timeout to at most "
                 f"{limit_ms / 1000:g}s, or raise {_LIMIT} at the broker"
             )
+
+
+def _check_ids(sink: KafkaSink, name: str, broker: BrokerConnection) -> None:
+    """Have the broker refuse the end of a transaction that there is not: it says first whether this
+    user may end any. One that may not is shown none either, and would leave its own open."""
+    from kafka.errors import TransactionalIdAuthorizationFailedError
+
+    probe = KafkaCommittable(f"{capped(sink.transactional_id_prefix or '')}-preflight", 0, 0, {})
+    code = broker.end([probe], commit=False)[0].code
+    if code == 53 or isinstance(
+        getattr(code, "__cause__", None), TransactionalIdAuthorizationFailedError
+    ):
+        raise PreflightError(
+            f"{name}: not authorised for transactional ids that begin with "
+            f"{sink.transactional_id_prefix!r}; grant WRITE on them, with the pattern type PREFIXED"
+        )
 
 
 def _ask(name: str, sink: KafkaSink, broker: BrokerConnection, call: Any) -> Any:

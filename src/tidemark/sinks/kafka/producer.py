@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Rows = dict[str, dict[int, int]]
 
 _SLICE_S = 0.001
+_NO_TOPIC = "create the topic, or mend the column `topic`; a sink creates none"
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,24 @@ def refused(config: ProducerConfig, topic: str | None, count: int, why: str) -> 
     )
 
 
-TOO_LARGE_REMEDY = (
-    "raise message.max.bytes in producer_options and max.message.bytes of the topic, "
-    "or write smaller rows"
-)
+_REMEDIES = {
+    10: "raise message.max.bytes in producer_options and max.message.bytes of the topic, "
+    "or write smaller rows",
+    29: "grant WRITE and DESCRIBE on the topic to the job's user",
+    3: _NO_TOPIC,
+    -188: _NO_TOPIC,
+    53: "grant WRITE on the transactional ids that begin with transactional_id_prefix",
+    -190: "the topic has fewer partitions than the column `partition` says",
+}
+"""What to do about an error, by its code (negative: librdkafka's own; else the broker's)."""
+
+
+PURGED = (-152, -151)
+"""What becomes of the rows of a transaction that has failed: the reason must be asked for."""
+STATE = -172
+"""librdkafka's answer to a call that the transaction's state forbids, if nothing has failed."""
+
+
+def explained(code: int, text: str) -> str:
+    """Return what librdkafka says of an error, and the remedy if one is known."""
+    return f"{text}; {_REMEDIES[code]}" if code in _REMEDIES else text

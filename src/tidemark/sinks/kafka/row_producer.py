@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from tidemark.model.errors import TidemarkError, WriteRefusedError
 from tidemark.sinks.kafka.producer import (
-    TOO_LARGE_REMEDY,
+    PURGED,
+    STATE,
     ProducerConfig,
     ProducerIdentity,
     Progress,
     Rows,
+    explained,
     refused,
 )
 
@@ -138,17 +140,28 @@ class RowProducer:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             rows, error, topic = self._failure
-            raise refused(self._config, topic, rows, self._why(error))
+            error = self._transaction_error() if error.code() in PURGED else error
+            raise refused(self._config, topic, rows, self._why(error or self._failure[1]))
         if self._fatal is not None:
             raise WriteRefusedError(
                 f"{self._config.sink}: the producer cannot go on: {self._fatal.str()}"
             )
 
-    def _why(self, error: Any) -> str:
+    def _transaction_error(self) -> Any | None:
+        """Return why the transaction has failed: librdkafka says it when one is begun on top."""
         import confluent_kafka
 
-        too_large = error.code() == confluent_kafka.KafkaError.MSG_SIZE_TOO_LARGE
-        return f"{error.str()}; {TOO_LARGE_REMEDY}" if too_large else str(error.str())
+        if self._identity is None:
+            return None
+        try:
+            self._client.begin_transaction()
+        except confluent_kafka.KafkaException as error:
+            if error.args[0].code() != STATE:
+                return error.args[0]
+        return None
+
+    def _why(self, error: Any) -> str:
+        return explained(error.code(), error.str())
 
     def abort(self, timeout_s: float) -> None:
         """See `producer.Producer`."""
@@ -171,4 +184,4 @@ class RowProducer:
         try:
             call(*arguments)
         except confluent_kafka.KafkaException as error:
-            raise WriteRefusedError(f"{self._config.sink}: {error.args[0].str()}") from error
+            raise WriteRefusedError(f"{self._config.sink}: {self._why(error.args[0])}") from error

@@ -5,32 +5,24 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.durations import Duration, seconds
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Column, Schema, quoted
-from tidemark.sinks.kafka import options
+from tidemark.model.schema import Schema
+from tidemark.sinks.kafka import avro_schema, options, record_columns, schema_registry
 from tidemark.sinks.kafka.committable import KafkaCommittable, dump, load
 from tidemark.sinks.kafka.producer import ProducerConfig
 from tidemark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
+from tidemark.sinks.kafka.record_columns import RecordColumns
 from tidemark.sinks.kafka.transactional_id import capped, owner
 from tidemark.sinks.kafka.writer import KafkaWriter
 
 if TYPE_CHECKING:
     from tidemark.sinks.kafka.committer import KafkaCommitter
 
-_BYTES = ("string", "binary")
-_COLUMNS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    # column: (types that it may have, how it is handed to the writer)
-    "key": (_BYTES, "CAST({} AS BINARY) AS key"),
-    "value": (_BYTES, "CAST({} AS BINARY) AS value"),
-    "topic": (("string",), "{} AS topic"),
-    "partition": (("int",), "{} AS partition"),
-    "headers": (("array<struct<key:string,value:binary>>",), "{} AS headers"),
-}
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
 
@@ -40,8 +32,18 @@ class KafkaSink:
     """Writes rows to Kafka, exactly-once by two-phase commit, or at-least-once.
 
     Takes the columns that Spark's own Kafka sink takes: `value` (string or binary), and optionally
-    `key` (the same), `topic` (string; needed if the sink has no `topic=`, which wins otherwise),
-    `partition` (int) and `headers`.
+    `key` (the same), `topic` (string; exactly one of it and `topic=`), `partition` (int; null: by
+    the key) and `headers` (``array<struct<key:string,value:binary>>``). Or it makes key and value:
+
+    `key`: the column that is the key: string, binary, or a whole number, decimal, boolean or date
+    as text; of several columns a JSON object.
+    `value_format`: ``"json"`` or ``"avro"``: the value is an object of columns, those that `value`
+    names, else all but `key` (unless `key=` is given), `topic`, `partition` and `headers`, which
+    keep their meaning. Without it `value` may name one string or binary column.
+    `schema_registry`: for ``"avro"``: settings of Confluent's registry client, e.g. ``{"url":
+    "http://host:8081"}`` (credentials are never shown). The schema is registered at the start, as
+    ``<topic>-value``.
+    `value_schema`: for ``"avro"``: the schema as JSON text; otherwise it is made from the columns.
 
     `transactional_id_prefix`: needed for exactly-once; one job's own, on a cluster. Transactions
     that nobody has ended yet are found and ended by it.
@@ -58,6 +60,14 @@ class KafkaSink:
     transactional_id_prefix: str | None = None
     transaction_timeout: Duration = "15min"
     producer_options: Mapping[str, object] = field(default_factory=dict)
+    key: str | Sequence[str] = ()
+    value: str | Sequence[str] = ()
+    value_format: Literal["json", "avro"] | None = None
+    value_schema: str | None = None
+    schema_registry: Mapping[str, Any] | None = None
+    # Of a job's sink the id that its schema has at the registry: the driver finds it out before the
+    # first epoch, and each task gets it with the sink.
+    _schema_ids: dict[tuple[str, str], int] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
         name = self._name
@@ -98,6 +108,40 @@ class KafkaSink:
         # A copy: what the caller does to its dictionary later changes nothing here.
         texts = options.checked(self.producer_options, name)
         object.__setattr__(self, "producer_options", texts)
+        for setting in ("key", "value"):
+            columns = record_columns.checked_names(getattr(self, setting), f"{name}: {setting}")
+            object.__setattr__(self, setting, columns)
+        self._check_format()
+
+    def _check_format(self) -> None:
+        name, format_ = self._name, self.value_format
+        if format_ not in (None, "json", "avro"):
+            raise ConfigurationError(
+                f"{name}: value_format is {format_!r}; give 'json' or 'avro', or leave it out and "
+                "select a column `value`"
+            )
+        if format_ is None and len(self.value) > 1:
+            raise ConfigurationError(
+                f"{name}: value names the columns {', '.join(self.value)}, and value_format is "
+                'None; give value_format="json" or "avro" to make one value of them'
+            )
+        if format_ == "avro":
+            if self.topic is None:
+                raise ConfigurationError(
+                    f"{name}: value_format is 'avro' and topic is None; give topic=, after which "
+                    "the schema is named at the registry"
+                )
+            registry = schema_registry.checked(self.schema_registry, name)
+            object.__setattr__(self, "schema_registry", registry)
+            if self.value_schema is not None:
+                avro_schema.check_text(self.value_schema, name)
+            return
+        for setting in ("schema_registry", "value_schema"):
+            if getattr(self, setting) is not None:
+                raise ConfigurationError(
+                    f"{name}: {setting} is given and value_format is {format_!r}; it is for "
+                    'value_format="avro" only: leave it out'
+                )
 
     @property
     def _name(self) -> str:
@@ -119,11 +163,14 @@ class KafkaSink:
 
     def __repr__(self) -> str:
         shown = {name: options.shown(name, value) for name, value in self._options.items()}
+        registry = schema_registry.shown(self.schema_registry or {})
         return (
             f"KafkaSink(bootstrap_servers={self.bootstrap_servers!r}, topic={self.topic!r}, "
             f"delivery_guarantee={self.delivery_guarantee!r}, "
             f"transactional_id_prefix={self.transactional_id_prefix!r}, "
-            f"transaction_timeout={self.transaction_timeout!r}, producer_options={shown!r})"
+            f"transaction_timeout={self.transaction_timeout!r}, producer_options={shown!r}, "
+            f"key={self.key!r}, value={self.value!r}, value_format={self.value_format!r}, "
+            f"value_schema={self.value_schema!r}, schema_registry={registry!r})"
         )
 
     @property
@@ -135,53 +182,25 @@ class KafkaSink:
         """See `TwoPhaseCommitSink`."""
         return f"Kafka topic {self.topic}" if self.topic else "Kafka, the topic of each row"
 
+    @property
+    def spark_formats(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`."""
+        return ("avro",) if self.value_format == "avro" else ()
+
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """See `TwoPhaseCommitSink`. Key and value come first, then what is there of the rest."""
-        found = {self._checked(column): column for column in schema}
-        if len(found) < len(schema):
-            raise ConfigurationError(
-                f"{self._name}: two columns differ in upper and lower case only: "
-                f"{', '.join(column.name for column in schema)}; drop one"
-            )
-        needed = ["value"] if self.topic else ["value", "topic"]
-        for name in needed:
-            if name not in found:
-                why = " because the sink has no topic=" if name == "topic" else ""
-                raise ConfigurationError(
-                    f"{self._name}: the column `{name}` is missing{why}; the columns are "
-                    f"{', '.join(column.name for column in schema) or 'none'}. Select it, e.g. "
-                    f'df.selectExpr("... AS {name}")'
-                )
-        expressions = [
-            "CAST(NULL AS BINARY) AS key"
-            if "key" not in found
-            else _COLUMNS["key"][1].format(quoted(found["key"].name)),
-            _COLUMNS["value"][1].format(quoted(found["value"].name)),
-        ]
-        for name in ("topic", "partition", "headers"):
-            # As in Spark's own sink, the sink's topic wins over the rows'.
-            if name in found and not (name == "topic" and self.topic):
-                expressions.append(_COLUMNS[name][1].format(quoted(found[name].name)))
-        return expressions
+        return self._columns.select_expressions(schema)
 
-    def _checked(self, column: Column) -> str:
-        """Return the name as the table has it, for a column of a type that is allowed."""
-        name = column.name.lower()
-        if name not in _COLUMNS:
-            raise ConfigurationError(
-                f"{self._name}: the column `{column.name}` ({column.type}) is none of those that a "
-                f"Kafka sink takes ({', '.join(_COLUMNS)}); drop it, or put it into `value`, e.g. "
-                'df.selectExpr("to_json(struct(*)) AS value")'
-            )
-        allowed = _COLUMNS[name][0]
-        base = column.type.split(" collate ")[0]
-        if base not in allowed and not (name == "key" and base == "void"):
-            cast = "to_json(...)" if name in ("key", "value") else f"CAST(... AS {allowed[0]})"
-            raise ConfigurationError(
-                f"{self._name}: the column `{column.name}` has the type {column.type}, and allowed "
-                f"is {' or '.join(allowed)}; convert it, e.g. with {cast}"
-            )
-        return name
+    @property
+    def _columns(self) -> RecordColumns:
+        return RecordColumns(
+            self._name,
+            self.topic,
+            tuple(self.key),
+            tuple(self.value),
+            self.value_format,
+            self.value_schema,
+        )
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """See `TwoPhaseCommitSink`: a transaction must outlive a checkpoint interval."""
@@ -209,7 +228,18 @@ class KafkaSink:
                 )
             )
 
-        return KafkaWriter(context, config, pool)
+        schema_id = self._schema_ids.get((context.job_id, context.sink_uid))
+        return KafkaWriter(context, config, pool, schema_id)
+
+    def register_schema(self, context: SinkContext) -> None:
+        """Register the Avro schema of the values, if there is one, and keep its id for the tasks.
+        Called by the committer's preflight. Raises PreflightError."""
+        schema = self._columns.avro_schema(context.schema)
+        if schema is None or self.schema_registry is None:
+            return
+        self._schema_ids[context.job_id, context.sink_uid] = schema_registry.register(
+            schema, f"{self.topic}-value", self.schema_registry, f"sink `{context.sink_uid}`"
+        )
 
     def producer_settings(self, name: str) -> ProducerConfig:
         """Return what every producer of this sink is made from; `name` names it in errors."""

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidemark.contracts.sink import WriterContext
 from tidemark.model import failpoints
+from tidemark.sinks.kafka import schema_registry
 from tidemark.sinks.kafka.committable import KafkaCommittable
 from tidemark.sinks.kafka.producer import ProducerConfig, flush
 from tidemark.sinks.kafka.producer_pool import Lease, ProducerPool
@@ -31,10 +32,12 @@ class KafkaWriter:
         context: WriterContext,
         config: ProducerConfig,
         pool: Callable[[bool], ProducerPool],
+        schema_id: int | None = None,
     ) -> None:
         self._context = context
         self._config = config
         self._pool_for = pool
+        self._schema_id = schema_id
         self._pool: ProducerPool | None = None
         self._lease: Lease | None = None
         self._open_at_broker = False
@@ -48,6 +51,9 @@ class KafkaWriter:
             self._pool = self._pool_for(bool(names & {"topic", "headers"}))
             self._lease = self._pool.take(self._context.epoch, self._context.settled_epoch)
             self._lease.producer.begin()
+        if self._schema_id is not None:
+            values = schema_registry.framed(batch.column("value"), self._schema_id)
+            batch = batch.set_column(batch.schema.get_field_index("value"), "value", values)
         self._lease.producer.produce(batch)
         self._acknowledged()
 

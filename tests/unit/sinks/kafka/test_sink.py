@@ -10,12 +10,15 @@ import pytest
 from tidemark.contracts.sink import SinkContext
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Column
 from tidemark.sinks.kafka import KafkaSink
 from tidemark.sinks.kafka.options import admin_options, redacted
 from tidemark.sinks.kafka.producer_pool import PoolKey
 
 SECRET = "hunter2-s3cr3t"
+AVRO = {
+    "value_format": "avro",
+    "schema_registry": {"url": "http://host", "basic.auth.user.info": f"me:{SECRET}"},
+}
 
 
 def sink(**changes: Any) -> KafkaSink:
@@ -52,6 +55,32 @@ def sink(**changes: Any) -> KafkaSink:
         ({"producer_options": {"statistics.interval.ms": 5}}, ["statistics.interval.ms"]),
         ({"producer_options": {"linger.ms": object()}}, ["linger.ms", "object"]),
         ({"producer_options": {"ssl.ca.pem": SECRET}}, ["ssl.ca.location"]),
+        (
+            {"producer_options": {"enable.ssl.certificate.verification": False}},
+            ["enable.ssl.certificate.verification", "ssl.ca.location"],
+        ),
+        ({"value_format": "JSON"}, ["value_format is 'JSON'", "'json' or 'avro'"]),
+        ({"value": ["a", "b"]}, ["a, b", 'value_format="json"']),
+        ({"key": 5}, ["key is 5", "name"]),
+        ({"key": ["a", "A"]}, ["key is ['a', 'A']", "once"]),
+        ({"value": [""]}, ["value is ['']"]),
+        ({"value_format": "avro"}, ["schema_registry=", "http://host:8081"]),
+        ({"value_format": "avro", "schema_registry": {"url": 8081}}, ["found int for the url"]),
+        (
+            {"value_format": "avro", "schema_registry": {"url": f"http://me:{SECRET}@host"}},
+            ["basic.auth.user.info"],
+        ),
+        (
+            {"value_format": "avro", "topic": None, "schema_registry": {"url": "http://host"}},
+            ["topic is None", "topic="],
+        ),
+        (
+            {**AVRO, "value_schema": '{"type": "string"}'},
+            ['value_schema is \'{"type": "string"}\'', "record"],
+        ),
+        ({**AVRO, "value_schema": "no JSON"}, ["value_schema is 'no JSON'"]),
+        ({"schema_registry": {"url": "http://host"}}, ["schema_registry", "value_format is None"]),
+        ({"value_format": "json", "value_schema": "{}"}, ["value_schema", "leave it out"]),
     ],
 )
 def test_a_bad_value_is_refused_with_the_value_and_the_remedy(
@@ -73,7 +102,7 @@ def test_at_least_once_needs_no_prefix_and_is_no_two_phase_commit() -> None:
 
 def test_secrets_are_shown_nowhere_and_reach_both_clients() -> None:
     secrets = {"sasl.password": SECRET, "ssl.key.password": SECRET}
-    with_secret = sink(producer_options={**secrets, "sasl.username": "me"})
+    with_secret = sink(producer_options={**secrets, "sasl.username": "me"}, **AVRO)
     config = with_secret.producer_settings("sink `u`")
     key = PoolKey(config=config, prefix="p", owner="o", generation=1, by_row=False)
     for text in (
@@ -85,6 +114,7 @@ def test_secrets_are_shown_nowhere_and_reach_both_clients() -> None:
     ):
         assert SECRET not in text
     assert "sasl.username" in repr(with_secret)
+    assert "http://host" in repr(with_secret)
     assert dict(config.settings)["sasl.password"] == SECRET
     assert admin_options("a:1", secrets)["sasl_plain_password"] == SECRET
     assert redacted(f"no: {SECRET}!", secrets) == "no: ***!"
@@ -124,65 +154,3 @@ def test_the_transaction_timeout_must_be_above_the_interval() -> None:
     ):
         sink(transaction_timeout="60s").check_transaction_scope(context)
     sink(transaction_timeout="301s").check_transaction_scope(context)
-
-
-HEADERS = Column("headers", "array<struct<key:string,value:binary>>")
-VALUE, PARTITION = Column("Value", "string"), Column("partition", "int")
-NO_KEY = "CAST(NULL AS BINARY) AS key"
-
-
-@pytest.mark.parametrize(
-    ("schema", "expected"),
-    [
-        ((VALUE,), [NO_KEY, "CAST(`Value` AS BINARY) AS value"]),
-        (
-            (Column("value", "binary"), Column("key", "string")),
-            ["CAST(`key` AS BINARY) AS key", "CAST(`value` AS BINARY) AS value"],
-        ),
-        (
-            (HEADERS, PARTITION, VALUE, Column("KEY", "binary")),
-            [
-                "CAST(`KEY` AS BINARY) AS key", "CAST(`Value` AS BINARY) AS value",
-                "`partition` AS partition", "`headers` AS headers",
-            ],
-        ),
-    ],
-)  # fmt: skip
-def test_columns(schema: tuple[Column, ...], expected: list[str]) -> None:
-    assert list(sink().select_expressions(schema)) == expected
-
-
-def test_the_topic_column_counts_only_without_a_topic() -> None:
-    schema = (Column("value", "string"), Column("topic", "string"))
-    assert len(sink().select_expressions(schema)) == 2
-    assert sink(topic=None).select_expressions(schema)[2] == "`topic` AS topic"
-
-
-@pytest.mark.parametrize(
-    ("schema", "parts"),
-    [
-        ((Column("key", "string"),), ["`value` is missing"]),
-        ((), ["`value` is missing"]),
-        ((Column("value", "bigint"),), ["`value`", "bigint", "string or binary"]),
-        ((Column("value", "string"), Column("key", "int")), ["`key`", "int", "binary"]),
-        ((Column("value", "string"), Column("partition", "bigint")), ["`partition`", "bigint"]),
-        ((Column("value", "string"), Column("amount", "double")), ["`amount`", "double", "drop"]),
-        (
-            (Column("value", "string"), Column("headers", "map<string,string>")),
-            ["`headers`", "array"],
-        ),
-        ((Column("value", "string"), Column("VALUE", "string")), ["case"]),
-    ],
-)
-def test_columns_that_it_cannot_take(schema: tuple[Column, ...], parts: list[str]) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        sink().select_expressions(schema)
-    for part in parts:
-        assert part in str(caught.value)
-
-
-def test_without_a_topic_the_column_is_needed() -> None:
-    with pytest.raises(
-        ConfigurationError, match="`topic` is missing because the sink has no topic="
-    ):
-        sink(topic=None).select_expressions((Column("value", "string"),))

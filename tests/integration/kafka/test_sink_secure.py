@@ -1,0 +1,154 @@
+"""TLS, passwords and access control, on a broker that insists on them.
+
+How: rows go over its SASL_SSL listener, and what became of them is read over one where all is
+allowed. A whole job is killed twice, so that its recovery commits and aborts over TLS too; then
+every file that it left is searched for its password.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidemark as tm
+from tests.chaos.scenario import PassthroughScenario
+from tests.integration.kafka import sink_kit as kit
+from tests.servers.secure_kafka import PASSWORD, POOR_PASSWORD, POOR_USER, SecureKafka
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome
+from tidemark.model.errors import PreflightError, WriteRefusedError
+from tidemark.sinks.kafka import KafkaSink, native_library
+
+POOR = {"user": POOR_USER, "password": POOR_PASSWORD}
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
+    with SecureKafka(tmp_path_factory.mktemp("secure")) as broker:
+        broker.grant("GROUP", "tidemark.", "READ")
+        broker.grant("GROUP", "spark-kafka-source", "READ")
+        for resource, operations in (
+            ("TOPIC", ("READ", "WRITE")),
+            ("TRANSACTIONAL_ID", ("WRITE",)),
+        ):
+            for name in ("t-", "passthrough-"):
+                broker.grant(resource, name, *operations)
+        yield broker
+
+
+def topic(secure: SecureKafka, prefix: str = "t-") -> str:
+    return secure.create_topic(f"{prefix}{uuid.uuid4().hex[:8]}", 2)
+
+
+def sink_on(secure: SecureKafka, name: str | None, **client: str) -> KafkaSink:
+    options = secure.client(**client)
+    prefix = name or f"t-{uuid.uuid4().hex[:8]}"
+    return KafkaSink(
+        secure.servers, topic=name, transactional_id_prefix=prefix, producer_options=options
+    )
+
+
+def preflight(sink: KafkaSink) -> None:
+    with kit.committing(sink, kit.driver(kit.new_job()), preflight=True):
+        pass
+
+
+@pytest.mark.parametrize(("mechanism", "by_row"), [("PLAIN", False), ("SCRAM-SHA-512", True)])
+def test_every_step_of_the_protocol_over_tls_with_a_password(
+    secure: SecureKafka, mechanism: str, by_row: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if by_row:
+        monkeypatch.setattr(native_library, "load", lambda: None)
+    name, job = topic(secure), kit.new_job()
+    sink = sink_on(secure, name, mechanism=mechanism)
+    kept = kit.prepare(sink, kit.attempt(job), range(100))
+    dropped = kit.prepare(sink, kit.attempt(job), range(100, 200))
+    with kit.committing(sink, kit.driver(job, 2), preflight=True) as committer:
+        open_ones = {found.committable.handle for found in committer.list_lingering()}
+        assert open_ones == {kept.handle, dropped.handle}
+        assert kit.until_proved(committer.commit, [kept]) == [CommitOutcome.COMMITTED]
+        assert kit.until_proved(committer.abort, [dropped]) == [AbortOutcome.ABORTED]
+        assert list(committer.list_lingering()) == []
+    assert kit.visible(secure.cluster.bootstrap_servers, name) == list(range(100))
+
+
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512"])
+def test_a_wrong_password_is_said_soon_and_not_shown(
+    secure: SecureKafka, mechanism: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    sink = sink_on(secure, topic(secure), mechanism=mechanism, password="wr0ng-" + PASSWORD)
+    started = time.monotonic()
+    with pytest.raises(PreflightError, match=r"(?i)authentication.*sasl\.\*") as caught:
+        preflight(sink)
+    assert time.monotonic() - started < 20
+    for shown in (str(caught.value), caplog.text, repr(sink)):
+        assert PASSWORD not in shown
+
+
+def test_a_certificate_of_an_unknown_authority(secure: SecureKafka) -> None:
+    options = secure.client()
+    del options["ssl.ca.location"]
+    sink = KafkaSink(
+        secure.servers, topic="t-x", transactional_id_prefix="t-x", producer_options=options
+    )
+    with pytest.raises(PreflightError, match=r"certificate verify failed.*ssl\.\*"):
+        preflight(sink)
+
+
+def test_each_missing_permission_is_named_with_what_to_grant(
+    secure: SecureKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(secure, "poor-")
+    sink = sink_on(secure, name, **POOR)
+
+    def refused(match: str) -> None:
+        with pytest.raises(PreflightError, match=f"sink `{kit.UID}`: {match}"):
+            preflight(sink)
+
+    refused(f"not authorised for topic '{name}'; grant DESCRIBE and WRITE on it")
+    secure.grant("TOPIC", "poor-", "DESCRIBE", user=POOR_USER)
+    refused(rf"not authorised for transactional ids that begin with '{name}'; grant WRITE.*PREFIX")
+    secure.grant("TRANSACTIONAL_ID", "poor-", "DESCRIBE", user=POOR_USER)
+    refused(r"not authorised for transactional ids")
+    secure.grant("TRANSACTIONAL_ID", "poor-", "WRITE", user=POOR_USER)
+    refused(rf"the group 'tidemark\.{name}'.*grant READ and DESCRIBE on it")
+    secure.grant("GROUP", "tidemark.poor-", "READ", user=POOR_USER)
+    preflight(sink)
+    # That it may not write only the first write shows.
+    for _ in ("the fast producer", "the general one"):
+        with pytest.raises(WriteRefusedError, match=rf"{name}.*grant WRITE and DESCRIBE on the to"):
+            kit.prepare(sink, kit.attempt(kit.new_job()), range(10))
+        monkeypatch.setattr(native_library, "load", lambda: None)
+
+
+def test_a_job_killed_and_recovered_shows_its_password_nowhere(
+    secure: SecureKafka, tmp_path: Path
+) -> None:
+    options: dict[str, Any] = {
+        "source_options": secure.spark(), "producer_options": secure.client("SCRAM-SHA-512"),
+        "log_level": "INFO",
+    }  # fmt: skip
+    plain = secure.cluster.bootstrap_servers
+    with PassthroughScenario(tmp_path, plain, **options) as scenario:
+        scenario.options["servers"] = secure.servers
+        driver = scenario.die_at_each(["prepared:2", "sealed:2"])
+        scenario.finish(driver)
+        assert scenario.open_transactions() == []
+    logs = [path.read_bytes() for path in tmp_path.glob("driver-*.log")]
+    assert any(b"ConsumerConfig values" in log for log in logs), "Spark did not log at INFO"
+    searched = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len(searched) > 20
+    assert [str(path) for path in searched if PASSWORD.encode() in path.read_bytes()] == []
+
+
+def test_reprs_show_no_password(secure: SecureKafka) -> None:
+    source = tm.KafkaSource(secure.servers, topics=["t-x"], options=secure.spark())
+    sink = sink_on(secure, "t-x")
+    for shown in (repr(source), str(source), source.describe(), repr(sink), sink.describe()):
+        assert PASSWORD not in shown
