@@ -1,7 +1,8 @@
-"""Calls into a sink's committer with a deadline: a call that hangs ends the run, not the program.
+"""Calls to an outside system with a deadline: a call that hangs ends the run, not the program.
 
 A hanging call cannot be interrupted. It runs in a thread of its own, which is left behind when the
-deadline passes; `sink_commits.py` makes no further call to that committer.
+deadline passes. `sink_commits.py` keeps a thread for its committers and makes no further call to
+one that hangs; `files_deadline.py` and `runtime/` take one from the pool for each call.
 """
 
 from __future__ import annotations
@@ -23,17 +24,39 @@ POLL_S = 0.5
 """How often a waiting caller looks whether the deadline has been brought forward."""
 
 
+def call_within(seconds: float, function: Callable[[], T]) -> T:
+    """Return what `function` returns, or raise what it raises; CallHangsError after `seconds`, and
+    then `function` may still do its work, at any time. May be called by many threads at once."""
+    deadline = time.monotonic() + seconds
+    try:
+        thread = _idle.pop()
+    except IndexError:
+        thread = CallThread("tidemark-call")
+    try:
+        return thread.call(function, lambda: deadline)
+    finally:
+        if thread.idle:
+            _idle.append(thread)
+
+
 class CallThread:
     """One thread that makes calls for one caller at a time. A daemon: it never holds up an exit."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
+        self._last_done = threading.Event()
         threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the last call has returned."""
+        return self._last_done.is_set()
 
     def call(self, function: Callable[[], T], deadline: Callable[[], float]) -> T:
         """Return what `function` returns, or raise what it raises; CallHangsError when the
         monotonic clock passes `deadline()`, which may change meanwhile. Not used again then."""
         call = _Call(function)
+        self._last_done = call.done
         self._calls.put(call)
         while (left_s := deadline() - time.monotonic()) > 0:
             if call.done.wait(min(left_s, POLL_S)):
@@ -47,6 +70,10 @@ class CallThread:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call.make()
+            del call  # what it refers to must not live until the next one
+
+
+_idle: list[CallThread] = []
 
 
 class _Call(Generic[T]):

@@ -23,7 +23,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from tidemark.checkpoint.epoch_progress import EpochProgress
-from tidemark.checkpoint.sink_commits import AttachedSink, SinkCommits
+from tidemark.checkpoint.sink_commits import SinkCommits
 from tidemark.checkpoint.statistics_recorder import Measure, StatisticsRecorder
 from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
@@ -38,6 +38,7 @@ from tidemark.model.errors import (
     DecisionVoidError,
     FencedError,
     QueryHangsError,
+    RecordNotStoredError,
     StoppedError,
     TidemarkError,
 )
@@ -103,6 +104,7 @@ class Coordinator:
         self._committing = threading.Lock()
         self._uncommitted: deque[EpochProgress] = deque()
         self._current: EpochProgress | None = None
+        self._beginning = False
         self._pause_until = 0.0
         self._retried_s = -math.inf
         self._ended = False
@@ -142,13 +144,9 @@ class Coordinator:
         for uid, sink in self._declared.items():
             sink.check_transaction_scope(contexts[uid])
         self.generation = _run(procedures.take_over(self._store))
-        self._commits = SinkCommits(
-            [
-                AttachedSink(uid, sink, sink.create_committer(self._context(uid, self.generation)))
-                for uid, sink in self._declared.items()
-            ],
-            self._store,
-            self._commit_deadline_s,
+        contexts = {uid: self._context(uid, self.generation) for uid in self._declared}
+        self._commits = SinkCommits.attach(
+            self._declared, contexts, self._store, self._commit_deadline_s
         )
         self._commits.give_up_at = self._give_up_at
         try:
@@ -205,6 +203,13 @@ class Coordinator:
 
     def begin_epoch(self, epoch: int) -> int:
         """Note that Spark has planned `epoch`; return the last epoch whose outcome is recorded."""
+        self._beginning = True
+        try:
+            return self._begin(epoch)
+        finally:
+            self._beginning = False
+
+    def _begin(self, epoch: int) -> int:
         self.has_completed_epoch |= self.last_stored > self.restored_epoch
         if self._min_pause_s:
             self._pause()
@@ -240,8 +245,7 @@ class Coordinator:
         False if an earlier one has claimed it. Then its rows must not be processed again: what that
         run did not write of them is lost."""
         try:
-            procedures.check_fence(self._store, self.generation)
-            first = self._store.claim_epoch(epoch, self.generation)
+            first = procedures.claim_epoch(epoch, self.generation, self._store)
         except BaseException as error:
             self.fail(error)
             raise
@@ -460,7 +464,7 @@ class Coordinator:
                     if late is None or left_s > 0:
                         self._changed.wait(min(left_s, LONGEST_WAIT_S))
                         continue
-                if self._store.is_decided(late.epoch):
+                if self._is_decided(late.epoch):
                     decided = late.epoch
                 elif not self._over:
                     raise CheckpointExpiredError(
@@ -470,6 +474,22 @@ class Coordinator:
                     )
         except BaseException as error:
             self.fail(error)
+
+    def _is_decided(self, epoch: int) -> bool:
+        """Whether the epoch is known to be decided: a storage that does not say so is late too."""
+        try:
+            return self._store.is_decided(epoch)
+        except RecordNotStoredError as error:
+            log.warning("%s", error)
+            return False
+
+    @property
+    def awaits_spark(self) -> bool:
+        """Whether no epoch is under way that has its own timeout, and nothing here keeps Spark from
+        beginning the next one."""
+        with self._changed:
+            begun = [*self._uncommitted, *([self._current] if self._current else [])]
+            return not self._beginning and all(p.state not in UNDECIDED for p in begun)
 
     # --- a stop from outside
 

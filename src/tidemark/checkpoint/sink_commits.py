@@ -12,11 +12,18 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import Any, TypeVar
 
-from tidemark.checkpoint.call_deadline import CallHangsError, CallThread
+from tidemark.checkpoint.call_deadline import CallHangsError, CallThread, call_within
 from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Committer, TwoPhaseCommitSink
+from tidemark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    Committer,
+    SinkContext,
+    TwoPhaseCommitSink,
+)
 from tidemark.model.errors import (
     AbortFailedError,
     CheckpointError,
@@ -68,6 +75,27 @@ class SinkCommits:
     def uids(self) -> tuple[str, ...]:
         """The job's sinks, in the order of commit."""
         return tuple(self._attached)
+
+    @classmethod
+    def attach(
+        cls,
+        sinks: Mapping[str, TwoPhaseCommitSink[Any]],
+        contexts: Mapping[str, SinkContext],
+        store: CheckpointStore,
+        deadline_s: float,
+    ) -> SinkCommits:
+        """Make the committers of all sinks."""
+        attached = []
+        for uid, sink in sinks.items():
+            try:
+                committer = call_within(deadline_s, partial(sink.create_committer, contexts[uid]))
+            except CallHangsError:
+                raise PreflightError(
+                    f"sink {uid!r}: create_committer has not returned within {deadline_s:g} s: "
+                    "its system hangs; start the job again when it answers"
+                ) from None
+            attached.append(AttachedSink(uid, sink, committer))
+        return cls(attached, store, deadline_s)
 
     def preflight(self) -> None:
         """Ask every real system whether the job can run on it."""

@@ -174,8 +174,9 @@ def zip_references(files: CheckpointFiles, path: str) -> list[tuple[str, int | N
     Raises CorruptRecordError if the zip is damaged.
     """
     directory = path.rsplit("/", 1)[0]
+    data = files.read(path)
     try:
-        with zipfile.ZipFile(io.BytesIO(files.read(path))) as archive:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
             if bad := archive.testzip():
                 raise ValueError(f"its part {bad} does not match its checksum")
             body = json.loads(archive.read("metadata").decode().split("\n", 1)[1])
@@ -188,8 +189,6 @@ def zip_references(files: CheckpointFiles, path: str) -> list[tuple[str, int | N
             if entry.get(key)
         ]  # fmt: skip
     except (zipfile.BadZipFile, ValueError, KeyError, IndexError, OSError, EOFError) as error:
-        if isinstance(error, FileNotFoundError):
-            raise
         raise CorruptRecordError(f"{files.uri}/{path}: the zip is damaged: {error}") from None
     except Exception as error:  # zlib.error, NotImplementedError of a flipped method field
         raise CorruptRecordError(f"{files.uri}/{path}: the zip is damaged: {error}") from None

@@ -145,11 +145,8 @@ class CheckpointStore:
 
     def create_identity(self, identity: JobIdentity) -> JobIdentity:
         """Make this directory that job's; return the one that stands, if another was first."""
-        try:
-            self._files.create("job.json", seal_envelope("job", asdict(identity)))
-        except FileExistsError:
-            return self.read_identity()
-        return identity
+        made = self._create("job", "job.json", asdict(identity))
+        return identity if made else self.read_identity()
 
     def read_identity(self) -> JobIdentity:
         """Read job.json; raises FileNotFoundError or CorruptRecordError."""
@@ -163,7 +160,7 @@ class CheckpointStore:
 
     def generations(self) -> list[int]:
         """Return the generations whose lease stands, ascending."""
-        names = self._files.list("lease")
+        names = self._list("lease")
         return sorted(int(n[:-5]) for n in names if n.endswith(".json") and n[:-5].isdigit())
 
     def claim_generation(self, generation: int) -> bool:
@@ -187,7 +184,8 @@ class CheckpointStore:
 
     def is_decided(self, epoch: int) -> bool:
         """Whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
-        return self._spark.exists(f"commits/{epoch}")
+        with self._blamed(f"spark/commits/{epoch}", "looked for"):
+            return self._spark.exists(f"commits/{epoch}")
 
     def void_decision(self, epoch: int) -> None:
         """Delete the epoch's entry from Spark's commit log."""
@@ -202,19 +200,21 @@ class CheckpointStore:
         self._delete_batch("offsets", epoch)
 
     def _latest_batch(self, log: str) -> int:
-        return max((int(n) for n in self._spark.list(log) if n.isdigit()), default=-1)
+        with self._blamed(f"spark/{log}", "listed"):
+            return max((int(n) for n in self._spark.list(log) if n.isdigit()), default=-1)
 
     def _delete_batch(self, log: str, epoch: int) -> None:
-        self._spark.delete(f"{log}/.{epoch}.crc")  # Hadoop's checksum, on a local file system
-        self._spark.delete(f"{log}/{epoch}")
+        with self._blamed(f"spark/{log}/{epoch}", "deleted"):
+            self._spark.delete(f"{log}/.{epoch}.crc")  # Hadoop's checksum, on a local file system
+            self._spark.delete(f"{log}/{epoch}")
 
     def epochs(self) -> list[int]:
         """Return every epoch that has a record."""
-        return [int(n) for n in self._files.list("epochs") if n.isdigit()]
+        return [int(n) for n in self._list("epochs") if n.isdigit()]
 
     def epoch(self, epoch: int) -> EpochRecord:
         """Return one epoch's records, with the checksums of those that matter proved."""
-        names: Sequence[str] = self._files.list(f"epochs/{epoch}")
+        names: Sequence[str] = self._list(f"epochs/{epoch}")
         found = {"prepared": set[int](), "sealed": set[int]()}
         for name in names:
             if match := _RECORD.fullmatch(name):
@@ -236,6 +236,11 @@ class CheckpointStore:
         if self._identity is None:
             raise CheckpointError(f"{self.uri}: the store was used before `open`")
         return self._identity.first_epoch
+
+    def claim_epoch(self, epoch: int, generation: int) -> bool:
+        """Record that `generation` processes the epoch, and no other; False if one does already."""
+        body = {"epoch": epoch, "generation": generation, "started_at": time.time()}
+        return self._create("started", f"epochs/{epoch}/started.json", body)
 
     def write_prepared(self, epoch: int, generation: int) -> None:
         """Store what `stage_prepared` was given for this attempt."""
@@ -271,11 +276,6 @@ class CheckpointStore:
         self._create("committed", f"epochs/{epoch}/committed.json", body)
 
     # --- what the coordinator needs beside the protocol
-
-    def claim_epoch(self, epoch: int, generation: int) -> bool:
-        """Record that `generation` processes the epoch, and no other; False if one does already."""
-        body = {"epoch": epoch, "generation": generation, "started_at": time.time()}
-        return self._create("started", f"epochs/{epoch}/started.json", body)
 
     def stage_prepared(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
         """Hand over what the next `write_prepared` of this attempt is to store."""
@@ -320,31 +320,39 @@ class CheckpointStore:
 
     def _create(self, kind: str, path: str, body: dict[str, Any]) -> bool:
         try:
-            with self._blamed(path):
+            with self._blamed(path, "written"):
                 self._files.create(path, seal_envelope(kind, body))
         except FileExistsError:
             return False
         return True
 
     def _delete(self, path: str) -> None:
-        with self._blamed(path):
+        with self._blamed(path, "deleted"):
             self._files.delete(path)
 
     @contextlib.contextmanager
-    def _blamed(self, path: str) -> Iterator[None]:
-        """Tell a storage that refuses a change from everything else that can go wrong."""
+    def _blamed(self, path: str, done: str) -> Iterator[None]:
+        """Tell a storage that refuses something from everything else that can go wrong."""
         try:
             yield
         except (FileExistsError, TidemarkError):
             raise
         except Exception as error:  # OSError, or whatever the file system behind Spark raises
+            if isinstance(error, FileNotFoundError) and done == "read":
+                raise
             raise RecordNotStoredError(
-                f"{self.uri}/{path} cannot be written: {type(error).__name__}: {error}. Nothing is "
+                f"{self.uri}/{path} cannot be {done}: {type(error).__name__}: {error}. Nothing is "
                 "lost; make room, or make the storage writable and reachable"
             ) from error
 
     def _open(self, kind: str, path: str) -> dict[str, Any]:
-        return open_envelope(kind, self._files.read(path), f"{self.uri}/{path}")
+        with self._blamed(path, "read"):
+            data = self._files.read(path)
+        return open_envelope(kind, data, f"{self.uri}/{path}")
+
+    def _list(self, path: str) -> list[str]:
+        with self._blamed(path, "listed"):
+            return self._files.list(path)
 
 
 def _prepared(epoch: int, generation: int) -> str:

@@ -115,12 +115,18 @@ class PreCommitError(TidemarkError):
 
 
 class RecordNotStoredError(TidemarkError):
-    """The checkpoint directory refused a record: full, read-only or away. Nothing is lost: the next
-    start goes on from what is stored."""
+    """The checkpoint directory refused a record, or to be read: full, read-only or away. Nothing is
+    lost: the next start goes on from what is stored."""
+
+
+class StorageHangsError(RecordNotStoredError, TimeoutError):
+    """A call to the checkpoint storage has not returned by its deadline. It may still be done, or
+    not; the next start goes on from what is stored."""
 
 
 class CheckpointExpiredError(TidemarkError):
-    """An epoch was not decided within the checkpoint timeout; it is aborted and runs again."""
+    """An epoch was not planned or not decided within the checkpoint timeout; it is aborted and runs
+    again."""
 
 
 class TooManyFailedCheckpointsError(TidemarkError):

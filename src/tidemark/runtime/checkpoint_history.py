@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.checkpoint.files_deadline import open_local
 from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
@@ -36,4 +36,4 @@ def _local(uri: str) -> Path | None:
 
 def _open(uri: str) -> CheckpointFiles:
     local = _local(uri)
-    return LocalFiles(local) if local is not None else open_files(spark_session("tidemark"), uri)
+    return open_local(local) if local is not None else open_files(spark_session("tidemark"), uri)

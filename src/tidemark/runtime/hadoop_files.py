@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.checkpoint.files_deadline import DeadlineFiles, open_local
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CorruptRecordError, PreflightError
 from tidemark.runtime.session import require_storage
@@ -51,13 +51,13 @@ def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> Checkpoin
     """Return the files below `uri` (a URI that Spark's checkpoint location takes).
 
     A local directory is made if it is missing, unless `make` is False; no other store is asked for
-    anything yet. Raises MissingDependencyError when the session lacks the scheme's jars,
-    PreflightError when the URI cannot be used.
+    anything yet. No call on them hangs. Raises MissingDependencyError when the session lacks the
+    scheme's jars, PreflightError when the URI cannot be used, StorageHangsError.
     """
     parts = urlsplit(uri)
     if parts.scheme in ("", "file"):
-        return LocalFiles(unquote(parts.path) if parts.scheme else uri, make=make)
-    return HadoopFiles(spark, uri)
+        return open_local(unquote(parts.path) if parts.scheme else uri, make=make)
+    return DeadlineFiles(HadoopFiles(spark, uri))
 
 
 class HadoopFiles:

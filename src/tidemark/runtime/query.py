@@ -18,9 +18,11 @@ from typing import Any
 from py4j.protocol import Py4JNetworkError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
+from pyspark.util import inheritable_thread_target
 
 from tidemark.api.config import CheckpointConfig, CheckpointMode
 from tidemark.api.declarations import DeclaredSink
+from tidemark.checkpoint.call_deadline import CallHangsError, CallThread
 from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.checkpoint.inspection import require_sound
 from tidemark.checkpoint.manifest import ManifestWriter
@@ -37,9 +39,12 @@ from tidemark.runtime.operator_uids import find_uids, is_stateful
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
 from tidemark.runtime.session import is_local, prefer_renaming_file_manager
 from tidemark.runtime.state_backend import PROVIDER, check_backend, session_settings
+from tidemark.runtime.stream_watch import watch_stream
 
 log = logging.getLogger(__name__)
 
+QUERY_START_S = 120.0
+"""How long Spark may take to start a query: it looks into its checkpoint location meanwhile."""
 QUERY_END_S = 120.0
 """How long a stopped query may take to end: Spark waits for the function that runs."""
 TASK_KILL_S = 2.5
@@ -81,6 +86,7 @@ class StreamRun:
         self._batch_limit = BatchLimit()
         self._hadoop = hadoop_settings(spark)
         self._spark_settings = dict(spark_settings)
+        self._timeout_s = checkpoint.timeout_s
         self._at_most_once = checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
@@ -140,21 +146,44 @@ class StreamRun:
         )
         try:
             with session_settings(self._spark, self._spark_settings):
-                self.query = (
-                    self._stream.mapInArrow(task, RESULT_SCHEMA)
-                    .writeStream.queryName(self._name)
-                    .outputMode(self._output_mode)
-                    .option("checkpointLocation", self._spark_location)
-                    .trigger(**self._trigger)
-                    .foreachBatch(self._run_epoch)
-                    .start()
-                )
+                query = self.query = self._start_query(task)
         except BaseException as error:
             self.coordinator.fail(error)
             self.coordinator.finish()
             raise
         threading.Thread(target=self._settle_at_end, name="tidemark-run").start()
-        return self.query
+        watch_stream(query, self.coordinator, self._timeout_s, self._settled)
+        return query
+
+    def _start_query(self, task: Any) -> StreamingQuery:
+        """Start Spark's query; Spark reads and writes its checkpoint location meanwhile."""
+        writer = (
+            self._stream.mapInArrow(task, RESULT_SCHEMA)
+            .writeStream.queryName(self._name)
+            .outputMode(self._output_mode)
+            .option("checkpointLocation", self._spark_location)
+            .trigger(**self._trigger)
+            .foreachBatch(self._run_epoch)
+        )
+
+        def start() -> StreamingQuery:
+            query = writer.start()
+            if self.coordinator.failure is not None:  # given up meanwhile: nobody waits for it
+                query.stop()
+            return query
+
+        calls, begun_s = CallThread("tidemark-query-start"), time.monotonic()
+        try:
+            # With the caller's local properties, e.g. its scheduler pool, as if called directly.
+            return calls.call(inheritable_thread_target(start), lambda: begun_s + QUERY_START_S)
+        except CallHangsError:
+            raise QueryHangsError(
+                f"job {self._name}: Spark's query has not started within {QUERY_START_S:g} s: "
+                f"{self._spark_location} hangs, or a source. End the program, and start the job "
+                "again when they answer; nothing was written"
+            ) from None
+        finally:
+            calls.close()
 
     def settle(self) -> None:
         """Settle older drivers' epochs and end, without a query: instead of `start`."""
@@ -163,16 +192,16 @@ class StreamRun:
 
     def stop(self, patience_s: float = 0.0) -> None:
         """End the query: the epoch under way has `patience_s` to be committed, then it is aborted.
-        Returns when Spark's query has ended; `wait` then returns without an error."""
+        Returns when Spark's query has ended, or hangs; `wait` then returns, or raises."""
         if self.query is None:
             return
         self._stopping = True
         self.coordinator.drain(patience_s)
-        stopping = threading.Thread(target=self._stop_query, name="tidemark-stop")
+        stopping = threading.Thread(target=self._stop_query, name="tidemark-stop", daemon=True)
         stopping.start()
         stopping.join(0.2)  # Spark must know of the stop before the epoch held back is turned away
         self.coordinator.turn_away()
-        stopping.join()
+        stopping.join(QUERY_END_S)  # Spark may wait for ever; then `wait` raises QueryHangsError
 
     def give_up_recovery(self) -> None:
         """Let `start` fail within seconds if it is waiting for a system that does not answer."""

@@ -24,7 +24,9 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tidemark.api.config import storage_uri
+from tidemark.checkpoint.call_deadline import CallHangsError, call_within
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
+from tidemark.checkpoint.files_deadline import storage_hangs
 from tidemark.checkpoint.inspection import (
     RESTORING,
     Inspection,
@@ -42,6 +44,8 @@ from tidemark.runtime.hadoop_files import open_files
 log = logging.getLogger(__name__)
 
 COPIES_AT_ONCE = 8
+COPY_S = 1800.0
+"""How long the copy of one file may take; those of a large state have gigabytes."""
 RESTORED_GENERATION = 0
 """Stands in the prepared record of decided transactions that a restore has taken over."""
 
@@ -249,7 +253,9 @@ def _copy(
 
     try:
         with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-            list(pool.map(copy, checkpoint.files))
+            list(pool.map(lambda name: call_within(COPY_S, lambda: copy(name)), checkpoint.files))
+    except CallHangsError:
+        raise storage_hangs(f"{source.uri} into {target.uri}", "copy a file of", COPY_S) from None
     except (Py4JJavaError, FileNotFoundError) as error:
         reason = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
         raise CheckpointError(

@@ -84,14 +84,13 @@ class Supervisor:
     def _keep_running(self) -> None:
         delay_s = 0.0
         while not self._told_to_end.wait(delay_s):
-            run = self._next_run()
             try:
-                self._live(run)
+                self._live(self._next_run())
                 return
             except Exception as error:
-                if self._told_to_end.is_set():
+                if self._told_to_end.is_set() or self._run is None:
                     raise
-                delay_s = self._after_failure(run, error)
+                delay_s = self._after_failure(self._run, error)
         if self._started or self.cancelled:
             self._settle()
 
@@ -138,9 +137,9 @@ class Supervisor:
 
     def _settle(self) -> None:
         """Told to end while no query runs: abort and commit what the failed run has left."""
-        run = self._next_run()
-        run.give_up_recovery()
         try:
+            run = self._next_run()
+            run.give_up_recovery()
             run.settle()
         except TidemarkError as error:
             if self.cancelled:
