@@ -23,7 +23,9 @@ logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 job = tm.Job(
     options.get("name", "sinks"),
-    checkpoint=tm.CheckpointConfig(storage=options["storage"], interval=options["interval"]),
+    checkpoint=tm.CheckpointConfig(
+        storage=options["storage"], interval=options["interval"], **options.get("settings", {})
+    ),
 )
 rows = job.source(
     tm.FileSource(options["input"], format="json", schema="key STRING, value STRING"), uid="input"

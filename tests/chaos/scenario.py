@@ -81,11 +81,11 @@ class Scenario:
         gate.touch()
         return driver
 
-    def held(self, failpoint: str | None = None) -> tuple[Driver, Path]:
+    def held(self, failpoint: str | None = None, **options: Any) -> tuple[Driver, Path]:
         """Start a driver that waits before `job.run` until the path returned exists: Python and
         Spark take seconds to come up."""
         gate = self.directory / f"gate-{len(self.drivers)}"
-        return self.start(failpoint, gate=str(gate)), gate
+        return self.start(failpoint, gate=str(gate), **options), gate
 
     def drain(self, driver: Driver, timeout_s: float = 120.0) -> None:
         """End the input and wait until `driver` has made everything of it visible."""

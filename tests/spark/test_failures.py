@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -158,7 +159,7 @@ def test_an_epoch_that_runs_into_the_timeout_is_aborted_and_runs_again(
     files(tmp_path, 2)
     slept = tmp_path / "slept"
     job, rows = bounded_job(
-        tmp_path, files_an_epoch=2, timeout="6s", tolerable_failed_checkpoints=3
+        tmp_path, files_an_epoch=2, timeout="8s", tolerable_failed_checkpoints=10
     )
 
     @F.udf("bigint")
@@ -185,7 +186,7 @@ def test_an_epoch_that_runs_into_the_timeout_is_aborted_and_runs_again(
     assert time.monotonic() - begun < 120, "the sleeping task was waited for"
     failed = supervisor(job).failed_checkpoints
     assert {(f.epoch, f.reason) for f in failed} == {(0, CheckpointFailureReason.EXPIRED)}
-    assert "not decided within 6 s" in failed[0].message
+    assert "not decided within 8 s" in failed[0].message
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     watching.join(1)
     aborted = count(tmp_path, "SELECT count(*) FROM _tidemark_ledger WHERE outcome = 'aborted'")
@@ -233,6 +234,47 @@ def test_a_failing_job_is_restarted_with_growing_delays(
     calls_s = [float(line) for line in (tmp_path / "log").read_text().split()]
     assert calls_s[ATTEMPTS] - calls_s[ATTEMPTS - 1] >= 0.2
     assert count(tmp_path) == (5, 5)
+
+
+def test_fixed_delay_restarts_once_and_the_next_failure_ends_the_job_which_keeps_its_checkpoints(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Row 0 fails once and row 5 always, so the restart succeeds and epoch 1's failure is one too
+    many. In Flink as here ``DELETE_ON_CANCELLATION`` deletes nothing of a job that has failed."""
+    files(tmp_path, 2)
+    job, rows = bounded_job(
+        tmp_path,
+        restart_strategy=tm.RestartStrategy.fixed_delay(attempts=1, delay="300ms"),
+        externalized_retention="DELETE_ON_CANCELLATION",
+    )
+    once = tmp_path / "once"
+
+    @F.udf("bigint")
+    def failing(id_: int) -> int:
+        tries = once.read_text().count("\n") if once.exists() else 0
+        if id_ == 0 and tries < ATTEMPTS:
+            with once.open("a") as file:
+                file.write("\n")
+            raise ValueError("fails once")
+        if id_ == 5:
+            raise ValueError("fails always")
+        return id_
+
+    frame = rows.select(failing("id").alias("id"))
+    job.sink(frame, tm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
+    with (
+        caplog.at_level(logging.WARNING, "tidemark.runtime.supervision"),
+        pytest.raises(StreamingQueryException, match="fails always"),
+    ):
+        job.run()
+    assert supervisor(job).restarts == 1
+    said = [r.getMessage() for r in caplog.records if r.name == "tidemark.runtime.supervision"]
+    assert "fails once; restart 1 in 0.3 s (RestartStrategy.fixed_delay(" in said[0]
+    assert said[1].startswith("job job fails after 1 restarts (RestartStrategy.fixed_delay(")
+    assert count(tmp_path) == (5, 5), "the epoch that the restart committed"
+    assert open_transactions(tmp_path) == []
+    assert (tmp_path / "store/job/epochs/0/committed.json").exists()
+    assert (tmp_path / "store/job/spark/commits/0").exists()
 
 
 def test_a_job_is_stopped_in_the_delay_before_a_restart(tmp_path: Path) -> None:

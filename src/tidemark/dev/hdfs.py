@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
 import tempfile
 import urllib.parse
 import urllib.request
@@ -84,6 +85,10 @@ class LocalHdfs:
     def kill(self, daemon: Daemon) -> None:
         """End a daemon with SIGKILL, as a machine that dies; its data stay."""
         self._daemons[daemon].kill()
+
+    def send(self, daemon: Daemon, number: signal.Signals) -> None:
+        """Send a daemon a signal: between SIGSTOP and SIGCONT it hangs."""
+        self._daemons[daemon].send(number)
 
     def restart(self, daemon: Daemon) -> None:
         """Start a daemon on its old data and port; return when it serves: files can be written

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import signal
 import socket
 import tempfile
 from pathlib import Path
@@ -99,6 +100,11 @@ class LocalS3:
         """End the server with SIGKILL; its objects stay."""
         assert self._server is not None
         self._server.kill()
+
+    def send(self, number: signal.Signals) -> None:
+        """Send the server a signal: between SIGSTOP and SIGCONT it hangs."""
+        assert self._server is not None
+        self._server.send(number)
 
     def restart(self) -> None:
         """Start it on its old objects and port; return when it answers."""

@@ -28,7 +28,13 @@ from tidemark.checkpoint.inspection import require_sound
 from tidemark.checkpoint.manifest import ManifestWriter
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.checkpoint.task_reports import TaskReport
-from tidemark.model.errors import QueryHangsError, SparkDiedError, StoppedError
+from tidemark.model.errors import (
+    QueryHangsError,
+    RecordNotStoredError,
+    SparkDiedError,
+    StoppedError,
+    TidemarkError,
+)
 from tidemark.runtime.batch_limit import BatchLimit
 from tidemark.runtime.branches import unite
 from tidemark.runtime.epoch_figures import SparkFigures
@@ -126,11 +132,7 @@ class StreamRun:
         """Settle older drivers' epochs, then start Spark's query and return it.
 
         Raises DamagedCheckpointError before anything is written, if the job cannot go on."""
-        require_sound(self._store, self.coordinator.find_damaged_rows)
-        if (provider := self._spark_settings.get(PROVIDER)) is not None:
-            check_backend(
-                self._name, self._spark_files, provider, stateful=is_stateful(self._stream)
-            )
+        self._look_before()
         self.coordinator.start()
         self._write_manifest(self.coordinator.last_committed)
         # What this run's first epoch adds to the state's metadata is not there yet.
@@ -155,6 +157,22 @@ class StreamRun:
         watch_stream(query, self.coordinator, self._timeout_s, self._settled)
         return query
 
+    def _look_before(self) -> None:
+        """Find what is damaged, or of another state backend, before anything is written."""
+        try:
+            require_sound(self._store, self.coordinator.find_damaged_rows)
+            if (provider := self._spark_settings.get(PROVIDER)) is not None:
+                check_backend(
+                    self._name, self._spark_files, provider, stateful=is_stateful(self._stream)
+                )
+        except TidemarkError:
+            raise
+        except OSError as error:
+            raise RecordNotStoredError(
+                f"checkpoint storage {self._store.uri} cannot be read: {error}. Nothing is lost; "
+                "check the address, and that its server runs and can be reached from here"
+            ) from error
+
     def _start_query(self, task: Any) -> StreamingQuery:
         """Start Spark's query; Spark reads and writes its checkpoint location meanwhile."""
         writer = (
@@ -175,7 +193,9 @@ class StreamRun:
         calls, begun_s = CallThread("tidemark-query-start"), time.monotonic()
         try:
             # With the caller's local properties, e.g. its scheduler pool, as if called directly.
-            return calls.call(inheritable_thread_target(start), lambda: begun_s + QUERY_START_S)
+            started = inheritable_thread_target(self._spark)(start)
+            query: StreamingQuery = calls.call(started, lambda: begun_s + QUERY_START_S)
+            return query
         except CallHangsError:
             raise QueryHangsError(
                 f"job {self._name}: Spark's query has not started within {QUERY_START_S:g} s: "
@@ -253,10 +273,13 @@ class StreamRun:
         assert query is not None
         try:
             ending_since = math.inf
-            while query.isActive:
-                if query.awaitTermination(1):
-                    break
-                if self._stopping or self.coordinator.failure is not None:
+            # Not `query.isActive`: that is False as soon as somebody has called `stop`, while the
+            # thread may still write a decision.
+            thread = query._jsq.streamingQuery().queryExecutionThread()
+            while thread.isAlive():
+                thread.join(1000)
+                told = self._stopping or not query.isActive
+                if told or self.coordinator.failure is not None:
                     ending_since = min(ending_since, time.monotonic())
                     if time.monotonic() - ending_since > QUERY_END_S:
                         raise QueryHangsError(
@@ -264,8 +287,9 @@ class StreamRun:
                             "after it was stopped: a file system or a function in it hangs. End "
                             "the program; the next start settles what is open"
                         ) from self.coordinator.failure
-                if not threading.main_thread().is_alive():
-                    query.stop()  # the program ended without waiting, as if it had called stop
+                if not (told or threading.main_thread().is_alive()):
+                    self._stop_soon()  # the program ended without waiting, as if it called stop
+            query.awaitTermination(1)  # raises what it has ended with
         except (Py4JNetworkError, OSError) as error:
             self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
         except QueryHangsError as error:
@@ -308,7 +332,7 @@ class StreamRun:
             log.info("stopping Spark's query: %s", error)
 
     def _stop_soon(self) -> None:
-        """Stop the query from the commit thread, which Spark's stop must not wait for."""
+        """Stop the query from a thread that must not wait for Spark's stop."""
 
         def stop() -> None:
             deadline = time.monotonic() + 30

@@ -1,0 +1,71 @@
+"""A storage that hangs: its server is stopped by SIGSTOP, so it accepts connections and answers
+nothing, at the start of a job and in the middle of its run; SIGCONT brings it back.
+
+A start must end with a clear error. A running job's epoch must fail by a deadline, which counts as
+a failed checkpoint, and the same driver must go on when the storage answers; no row may be lost or
+doubled.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.chaos.driver import wait_until
+from tests.chaos.scenario import EmbeddedScenario
+from tests.storage_servers import spark_configuration
+
+SETTINGS = {"timeout": "15s", "tolerable_failed_checkpoints": 100}
+FAILURE = re.compile(r"checkpoint failure \d+ of 100 that are tolerated: epoch \d+, (\w+): .*")
+
+
+def hang_and_come_back(scenario: EmbeddedScenario, send: Callable[[signal.Signals], None]) -> None:
+    starting, gate = scenario.held()
+    driver, next_gate = scenario.held(settings=SETTINGS)
+    wait_until("Spark is up", lambda: any("java" in p.name() for p in driver.tree()), 120)
+    send(signal.SIGSTOP)
+    try:
+        gate.touch()
+        assert starting.wait(150) == 1
+    finally:
+        send(signal.SIGCONT)
+    last = starting.text().strip().splitlines()[-1]
+    print(last)
+    assert re.search(
+        r"(RecordNotStored|StorageHangs)Error: checkpoint storage .*(read|hangs)", last
+    )
+    assert "Nothing is lost; check" in last
+
+    next_gate.touch()
+    driver.wait_for_epochs(2, 240)
+    so_far = len(driver.text())  # on a busy machine the first epoch may have been too slow
+    send(signal.SIGSTOP)
+    try:
+        found: Any = wait_until("a failure", lambda: FAILURE.search(driver.text(), so_far), 180)
+    finally:
+        send(signal.SIGCONT)
+    print(found[0])
+    assert found[1] in ("EXPIRED", "STORAGE")
+    before = len(driver.epochs())
+    wait_until("it goes on", lambda: len(driver.epochs()) >= before + 2, 180)
+    scenario.finish(driver)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("store", ["hdfs", pytest.param("s3", marks=pytest.mark.chaos)])
+def test_a_server_that_does_not_answer(
+    store: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server = request.getfixturevalue(store)
+    base = f"s3a://{server.bucket}" if store == "s3" else server.uri
+    with EmbeddedScenario(tmp_path, storage=f"{base}/{tmp_path.name}") as scenario:
+        if store == "s3":
+            scenario.environment = spark_configuration(tmp_path / "conf", server)
+            hang_and_come_back(scenario, server.send)
+        else:
+            hang_and_come_back(scenario, lambda number: server.send("namenode", number))
