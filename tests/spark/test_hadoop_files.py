@@ -50,7 +50,15 @@ def test_create_read_list_delete(spark: SparkSession, base: str) -> None:
     assert files.read("lease/1.json") == b""
     files.create("epochs/4/.hidden", b"x")
     assert files.sizes("epochs/*/*") == {"epochs/3/prepared.1.json": len(data)}
-    assert files.sizes("nowhere/*") == {}
+    assert files.sizes("nowhere/*") == files.sizes("nowhere/*/*") == {}
+    files.create("epochs/4/deep/a b", b"1234")
+    both = {"epochs/3/prepared.1.json": len(data), "epochs/4/deep/a b": 4}
+    assert files.sizes("epochs/*/*", "epochs/*/*/*") == both
+    assert files.sizes("epochs/*/*/*") == {"epochs/4/deep/a b": 4}
+    assert files.sizes("epochs/3/*", "lease/1.json") == {
+        "epochs/3/prepared.1.json": len(data),
+        "lease/1.json": 0,
+    }
     files.delete("epochs/3")
     files.delete("epochs/3")
     assert not files.exists("epochs/3/prepared.1.json")

@@ -55,9 +55,9 @@ class DeadlineFiles:
         """Return the names in the directory, in no order; [] if there is none."""
         return self._call("list", path, lambda: self._files.list(path))
 
-    def sizes(self, pattern: str) -> dict[str, int]:
-        """Return the files that match a pattern, with their bytes."""
-        return self._call("list", pattern, lambda: self._files.sizes(pattern), long=True)
+    def sizes(self, *patterns: str) -> dict[str, int]:
+        """Return the files that match one of the patterns, with their bytes."""
+        return self._call("list", patterns[0], lambda: self._files.sizes(*patterns), long=True)
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all in it; a missing one is fine."""

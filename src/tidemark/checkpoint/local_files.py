@@ -7,6 +7,7 @@ believe that they have made a record; a hard link cannot (docs/adr/0004-exclusiv
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import secrets
 import shutil
@@ -70,10 +71,10 @@ class LocalFiles:
             return []
         return [name for name in names if not name.startswith(".")]
 
-    def sizes(self, pattern: str) -> dict[str, int]:
-        """Return the files that match a pattern, with their bytes."""
+    def sizes(self, *patterns: str) -> dict[str, int]:
+        """Return the files that match one of the patterns, with their bytes."""
         found = {}
-        for path in self._root.glob(pattern):
+        for path in itertools.chain.from_iterable(self._root.glob(p) for p in patterns):
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
                 status = path.stat()
                 if stat.S_ISREG(status.st_mode) and not path.name.startswith("."):

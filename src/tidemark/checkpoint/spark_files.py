@@ -58,9 +58,8 @@ class StateTree:
     def read(files: CheckpointFiles) -> StateTree:
         """List ``state/``."""
         tree = StateTree()
-        for pattern in ("state/*/*/*", "state/*/*/*/*", "state/*/*/*/*/*"):
-            for path in files.sizes(pattern):
-                tree._add(path)
+        for path in files.sizes("state/*/*/*", "state/*/*/*/*", "state/*/*/*/*/*"):
+            tree._add(path)
         return tree
 
     def _add(self, path: str) -> None:

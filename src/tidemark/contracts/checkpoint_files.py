@@ -36,10 +36,10 @@ class CheckpointFiles(Protocol):
         """Return the names in the directory, in no order; [] if there is none."""
         ...
 
-    def sizes(self, pattern: str) -> dict[str, int]:
-        """Return the files that match a pattern such as ``state/*/*/*``, with their bytes; ``*`` is
-        any part of one name, but for names that begin with ``.``. One request for each directory
-        at most."""
+    def sizes(self, *patterns: str) -> dict[str, int]:
+        """Return the files that match one of the patterns, with their bytes. In a pattern such as
+        ``state/*/*/*``, ``*`` is any part of one name; names that begin with ``.`` are left out.
+        Patterns below one directory share its listing, so ask for them together."""
         ...
 
     def delete(self, path: str) -> None:

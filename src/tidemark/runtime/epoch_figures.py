@@ -78,9 +78,7 @@ class SparkFigures:
 
     def _record_bytes(self, epoch: int) -> int:
         ours = self._records.sizes(f"epochs/{epoch}/*")
-        sparks: dict[str, int] = {}
-        for pattern in (f"offsets/{epoch}", f"commits/{epoch}", f"sources/*/{epoch}"):
-            sparks |= self._spark.sizes(pattern)
+        sparks = self._spark.sizes(f"offsets/{epoch}", f"commits/{epoch}", f"sources/*/{epoch}")
         return sum(ours.values()) + sum(sparks.values())
 
     def _sources(self, report: Mapping[str, Any]) -> Sequence[OperatorFigures]:

@@ -43,9 +43,7 @@ class StateSizes:
     def of(self, epochs: Sequence[int]) -> dict[int, Sizes]:
         """Return the sizes of each of the epochs, from one listing."""
         stores: dict[_Store, dict[int, dict[str, tuple[str, int]]]] = defaultdict(dict)
-        listed: dict[str, int] = {}
-        for pattern in _PATTERNS:
-            listed |= self._files.sizes(pattern)
+        listed = self._files.sizes(*_PATTERNS)
         for path, size in listed.items():
             if match := _FILE.fullmatch(path):
                 store = (int(match[1]), int(match[2]), match[3] or "")
