@@ -9,6 +9,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from tests.integration.kafka import sink_kit as kit
 from tidemark.dev.kafka import LocalKafka
 from tidemark.model.errors import PreflightError
+from tidemark.sinks.kafka import preflight as preflight_checks
 
 Topic = Callable[..., str]
 REPO = Path(__file__).parents[3]
@@ -48,11 +50,27 @@ def test_all_is_well(kafka: LocalKafka, topic: Topic) -> None:
 def test_a_missing_topic_is_named_and_not_created(kafka: LocalKafka) -> None:
     from confluent_kafka.admin import AdminClient
 
-    for _ in range(2):
-        with pytest.raises(PreflightError, match=r"`orders-out`: topic 'no-such-topic'.*--create"):
-            preflight(kafka.bootstrap_servers, "no-such-topic")
+    with pytest.raises(PreflightError, match=r"`orders-out`: topic 'no-such-topic'.*--create"):
+        preflight(kafka.bootstrap_servers, "no-such-topic")
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
     assert "no-such-topic" not in admin.list_topics(timeout=20).topics
+
+
+def test_a_topic_that_was_just_created_is_waited_for(
+    kafka: LocalKafka, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A broker hears of a topic from the controller a little later, on a busy machine seconds."""
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    monkeypatch.setattr(preflight_checks, "TOPIC_APPEARS_S", 60.0)
+    name = f"late-{topic()}"
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
+    started = time.monotonic()
+    timer = threading.Timer(1.0, lambda: admin.create_topics([NewTopic(name, 1, 1)]))
+    timer.start()
+    preflight(kafka.bootstrap_servers, name)
+    timer.join()
+    assert time.monotonic() - started >= 1
 
 
 def test_a_timeout_above_the_brokers_maximum(kafka: LocalKafka, topic: Topic) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 
 from tidemark.contracts.sink import SinkContext
@@ -19,6 +20,8 @@ _log = logging.getLogger(__name__)
 
 _WHY_TIMEOUT_S = 3.0
 _LIMIT = "transaction.max.timeout.ms"
+TOPIC_APPEARS_S = 5.0
+"""How long a broker may not know a topic that another one has just created; longest when busy."""
 
 
 def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> None:
@@ -81,8 +84,13 @@ def _why_unreachable(sink: KafkaSink, name: str) -> str:
 
 
 def _check_topic(topic: str, name: str, sink: KafkaSink, broker: BrokerConnection) -> None:
-    found: Any = _ask(name, sink, broker, lambda admin: admin.describe_topics([topic]))
-    code = found[0]["error_code"]
+    deadline = time.monotonic() + TOPIC_APPEARS_S
+    while True:
+        found: Any = _ask(name, sink, broker, lambda admin: admin.describe_topics([topic]))
+        code = found[0]["error_code"]
+        if code != 3 or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
     if code == 3:
         raise PreflightError(
             f"{name}: topic {topic!r} does not exist at {sink.bootstrap_servers}; create it with "
