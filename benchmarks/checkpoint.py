@@ -168,31 +168,43 @@ def sizes_table(results: Sequence[Measured]) -> Table:
 
 
 def plot(results: Sequence[Measured], path: Path) -> None:
+    """Draw the median of each size and backend, with a bar from the least to the greatest."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot
 
     figure, (left, right) = pyplot.subplots(1, 2, figsize=(10, 4), layout="constrained")
-    for axes, figure_name, title in (
+    backends = list(dict.fromkeys(r.backend for r in results))
+    sizes = sorted({r.size_bytes for r in results})
+    for axes, name, title in (
         (left, "end_to_end_duration", "duration of a checkpoint, ms"),
-        (right, "checkpointed_size", "bytes uploaded by a checkpoint"),
+        (right, "checkpointed_size", "uploaded by a checkpoint"),
     ):
-        for backend in dict.fromkeys(r.backend for r in results):
+        for number, backend in enumerate(backends):
             own = [r for r in results if r.backend == backend]
-            middle = [statistics.median(r.of(figure_name)) for r in own]
+            middle = [statistics.median(r.of(name)) for r in own]
             spread = [
-                [m - min(r.of(figure_name)) for m, r in zip(middle, own, strict=True)],
-                [max(r.of(figure_name)) - m for m, r in zip(middle, own, strict=True)],
+                [m - min(r.of(name)) for m, r in zip(middle, own, strict=True)],
+                [max(r.of(name)) - m for m, r in zip(middle, own, strict=True)],
             ]
-            sizes = [r.size_bytes for r in own]
-            axes.errorbar(sizes, middle, yerr=spread, marker="o", capsize=3, label=backend)
+            # Side by side: two backends upload the same.
+            at = [r.size_bytes * 1.08 ** (number - (len(backends) - 1) / 2) for r in own]
+            label = "rocksdb + changelog" if backend == "changelog" else backend
+            axes.errorbar(at, middle, yerr=spread, marker="o", capsize=3, label=label)
         axes.set_xscale("log")
-        axes.set_yscale("log")
-        axes.set_xlabel("state, bytes")
+        axes.set_xticks(sizes, [shown_size(size) for size in sizes])
+        axes.set_xticks([], minor=True)
+        axes.set_xlabel("state")
         axes.set_title(f"{title} (median, least, greatest)", fontsize=10)
-        axes.grid(True, which="both", alpha=0.3)
-        axes.legend()
+        axes.grid(True, alpha=0.3)
+    left.set_ylim(bottom=0)
+    left.legend()
+    right.set_yscale("log")
+    low, high = (10.0**power for power in (5.5, 8.5))
+    right.set_ylim(min(low, right.get_ylim()[0]), max(high, right.get_ylim()[1]))
+    right.yaxis.set_major_formatter(lambda value, _: shown_size(value))
+    right.yaxis.set_minor_formatter("")
     figure.savefig(path)
 
 

@@ -20,9 +20,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
+from tidemark.checkpoint.call_deadline import CallHangsError, call_within
 from tidemark.checkpoint.epoch_progress import EpochProgress
+from tidemark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
 from tidemark.checkpoint.sink_commits import SinkCommits
 from tidemark.checkpoint.statistics_recorder import Measure, StatisticsRecorder
 from tidemark.checkpoint.statistics_store import StatisticsStore
@@ -196,7 +199,12 @@ class Coordinator:
             if isinstance(sink, KeepsRows):
                 committables = [sink.load(data) for data in part.committables]
                 context = self._context(uid, generation=0, identity=identity)
-                problems += sink.find_damage(committables, context)
+                look = partial(sink.find_damage, committables, context)
+                try:
+                    problems += call_within(LONG_CALL_S, look)
+                except CallHangsError:
+                    where = f"{self._store.uri}, rows of sink {uid!r}"
+                    raise storage_hangs(where, "read", LONG_CALL_S) from None
         return problems
 
     # --- on Spark's stream thread, once an epoch
