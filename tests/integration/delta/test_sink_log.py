@@ -7,6 +7,7 @@ whole call is made at that very point.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -224,6 +225,18 @@ def test_a_log_that_was_cleaned_up_proves_nothing(sink: DeltaSink) -> None:
     append(sink, range(20, 30))
     with pytest.raises(CommitFailedError, match="have been cleaned up"):
         committer.commit([committable])
+    # What the table names is committed all the same, and is never deleted.
+    named = written(sink, range(30, 40), epoch=2)
+    assert committer.commit([named]) == [COMMITTED]
+    old = dataclasses.replace(named, log_version=0)
+    append(sink, range(50, 60))
+    opened(sink).create_checkpoint()
+    for version in (1, 2, 3):
+        Path(sink.path, f"_delta_log/{version:020}.json").unlink()
+    late = sink.create_committer(driver(2))
+    assert late.abort([old]) == [AbortOutcome.COMMITTED]
+    assert late.commit([old]) == [CommitOutcome.ALREADY_COMMITTED]
+    assert set(range(30, 40)) < set(numbers(sink))
     # What is written from now on is not concerned.
     assert committer.commit([written(sink, range(5), epoch=1)]) == [COMMITTED]
 

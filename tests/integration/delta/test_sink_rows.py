@@ -12,8 +12,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, Field, QueryBuilder, Schema
-from deltalake.schema import PrimitiveType
+from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures
+from deltalake.schema import ArrayType, PrimitiveType
 
 from tests.integration.delta.sink_kit import (
     SCHEMA,
@@ -233,6 +233,17 @@ def test_what_a_table_asks_of_a_writer_is_refused(tmp_path: Path) -> None:
     DeltaTable.create(strict.path, Schema(fields))
     assert "is NOT NULL and is not in the DataFrame" in refusal(strict, Column("n", "bigint"))
     assert "DROP NOT NULL" in refusal(strict, COLUMNS[0])
+
+    nested = DeltaSink(str(tmp_path / "nested"))
+    array = ArrayType(PrimitiveType("long"), contains_null=False)
+    DeltaTable.create(nested.path, Schema([Field("list", array)]))
+    assert "is or has NOT NULL" in refusal(nested, Column("list", "array<bigint>"))
+
+    tracked = made(tmp_path / "tracked")
+    opened(tracked).alter.add_feature(
+        TableFeatures.DomainMetadata, allow_protocol_versions_increase=True
+    )
+    assert "the features domainMetadata" in refusal(tracked, *COLUMNS)
 
     generated = DeltaSink(str(tmp_path / "generated"))
     computed = Field("n", PrimitiveType("long"), metadata={"delta.generationExpression": "id + 1"})

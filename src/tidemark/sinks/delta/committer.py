@@ -22,7 +22,7 @@ from tidemark.model import failpoints
 from tidemark.model.errors import AbortFailedError, CommitFailedError, PreflightError
 from tidemark.sinks.delta import pending_files, preflight, store
 from tidemark.sinks.delta.committable import DeltaCommittable
-from tidemark.sinks.delta.ledger import ABORTED, COMMITTED, Ledger, entry_path
+from tidemark.sinks.delta.ledger import ABORTED, COMMITTED, Entry, Ledger, entry_path
 
 if TYPE_CHECKING:
     from tidemark.sinks.delta.sink import DeltaSink
@@ -65,6 +65,7 @@ class DeltaCommitter:
                     break
             except preflight.errors() as error:
                 _log.warning("%s: commit: %s; trying again", self._name, error)
+                self._table = None
                 return [o if o.name == "LOST" else CommitOutcome.RETRY for o in outcomes]
         else:
             return outcomes
@@ -83,7 +84,7 @@ class DeltaCommitter:
         for _ in range(_TRIES if committables else 0):
             try:
                 self._refresh(committables)
-                told = [self._ledger.entry(c.handle) for c in committables]
+                told = [self._told(c) for c in committables]
                 open_ = [c.handle for c, e in zip(committables, told, strict=True) if e is None]
                 if open_:
                     failpoints.reached("delta-abort-checked")
@@ -93,6 +94,7 @@ class DeltaCommitter:
                 self._sync_entries([e.version for e in told if e is not None])
             except preflight.errors() as error:
                 _log.warning("%s: abort: %s; trying again", self._name, error)
+                self._table = None
                 return outcomes
             outcomes = [
                 AbortOutcome.COMMITTED if e and e.outcome == COMMITTED else AbortOutcome.ABORTED
@@ -120,11 +122,11 @@ class DeltaCommitter:
                 f"{self._name}: what its earlier drivers have left cannot be listed: {error}. "
                 "Start the job again when the table can be read"
             ) from error
-        ended = [(c, e) for c in pending if (e := self._ledger.entry(c.handle)) is not None]
-        self._tidy([c for c, e in ended if e.outcome == COMMITTED])
-        self._delete([c for c, e in ended if e.outcome == ABORTED])
-        for found in pending:
-            if self._ledger.entry(found.handle) is None:
+        told = [(found, self._told(found)) for found in pending]
+        self._tidy([c for c, entry in told if entry and entry.outcome == COMMITTED])
+        self._delete([c for c, entry in told if entry and entry.outcome == ABORTED])
+        for found, entry in told:
+            if entry is None:
                 yield Lingering(found, found.generation)
 
     def close(self) -> None:
@@ -142,6 +144,17 @@ class DeltaCommitter:
         since = min(c.log_version for c in committables)
         self._ledger.forget(since)
         self._ledger.read(since, self._table.version())
+
+    def _told(self, committable: DeltaCommittable) -> Entry | None:
+        """Return what the log says of a transaction. Where its entries have been cleaned up, files
+        that the table still names are committed: they must never be deleted."""
+        entry = self._ledger.entry(committable.handle)
+        if entry is None and not self._ledger.knows(committable.log_version):
+            paths = pending_files.data_paths(self._files, committable)
+            named = {uri.rpartition("/")[2] for uri in self._table.file_uris()}
+            if named.intersection(path.rpartition("/")[2] for path in paths):
+                return Entry(COMMITTED, self._table.version())
+        return entry
 
     def _check_shape(self) -> None:
         """Raise CommitFailedError if the table has been altered so that the files do not fit."""
@@ -163,7 +176,7 @@ class DeltaCommitter:
         silent: dict[int, DeltaCommittable] = {}
         entries = []
         for position, committable in enumerate(committables):
-            entry = self._ledger.entry(committable.handle)
+            entry = self._told(committable)
             if entry is None:
                 silent[position] = committable
             elif entry.outcome == COMMITTED:
@@ -262,11 +275,8 @@ class DeltaCommitter:
     def _delete(self, aborted: Sequence[DeltaCommittable]) -> None:
         """Best effort: the next `list_lingering` comes back to what stays."""
         try:
-            for committable in aborted:
-                handle, records = committable.handle, committable.records
-                paths = {file.path for file in committable.data_files}
-                for path in paths.union(pending_files.data_paths(self._files, handle, records)):
-                    self._files.delete(path)
+            paths = [p for c in aborted for p in pending_files.data_paths(self._files, c)]
+            store.delete(self._files, paths)
         except OSError as error:
             _log.warning("%s: %s; the rest is left for the next start", self._name, error)
             return
@@ -275,7 +285,6 @@ class DeltaCommitter:
     def _tidy(self, ended: Sequence[DeltaCommittable]) -> None:
         """Best effort: a record that stays is looked at by the next `list_lingering`."""
         try:
-            for committable in ended:
-                pending_files.delete(self._files, committable.handle, committable.records)
+            store.delete(self._files, [p for c in ended for p in pending_files.records(c)])
         except OSError as error:
             _log.info("%s: %s", self._name, error)

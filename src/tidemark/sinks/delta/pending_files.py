@@ -2,65 +2,55 @@
 
 They are how a data file of a dead attempt is found: data files lie among those of the table.
 Records lie below ``_tidemark``, which neither readers nor VACUUM look into. An attempt has one for
-each time that it meets new partitions: ``<handle>.<number>.json``.
+each time that it meets new partitions: ``<handle>.v<log version>.<number>.json``.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tidemark.file_systems import Directory
 from tidemark.sinks.delta import store
 from tidemark.sinks.delta.committable import UNKNOWN_ROWS, DeltaCommittable, is_handle, owner
 
 DIRECTORY = "_tidemark/pending"
+_RECORD = re.compile(rf"{DIRECTORY}/(.+)\.v(\d+)\.(\d+)\.json")
 
 
 def write(
-    files: Directory, handle: str, number: int, log_version: int, paths: Sequence[str]
+    files: Directory, handle: str, log_version: int, number: int, paths: Sequence[str]
 ) -> None:
     """Say which data files the attempt will write next."""
-    record = {"log_version": log_version, "paths": list(paths)}
-    store.write(files, _path(handle, number), json.dumps(record).encode())
+    path = f"{DIRECTORY}/{handle}.v{log_version}.{number}.json"
+    store.write(files, path, json.dumps(list(paths)).encode())
 
 
-def delete(files: Directory, handle: str, records: int) -> None:
-    """Delete the records of one attempt; its data files stay."""
-    for number in range(records):
-        files.delete(_path(handle, number))
+def records(committable: DeltaCommittable) -> list[str]:
+    """Return the paths of the attempt's records."""
+    handle, log_version = committable.handle, committable.log_version
+    return [f"{DIRECTORY}/{handle}.v{log_version}.{n}.json" for n in range(committable.records)]
 
 
-def data_paths(files: Directory, handle: str, records: int) -> list[str]:
-    """Return the data files that the records of one attempt name."""
-    return [
-        str(path)
-        for number in range(records)
-        for path in _read(files, _path(handle, number)).get("paths", [])
-    ]
+def data_paths(files: Directory, committable: DeltaCommittable) -> list[str]:
+    """Return every data file that the attempt has or may have begun."""
+    paths = {file.path for file in committable.data_files}
+    for record in records(committable):
+        try:
+            paths.update(map(str, json.loads(store.read(files, record) or b"[]")))
+        except ValueError:  # torn: its writer died over it, before the files that it was to name
+            continue
+    return sorted(paths)
 
 
 def find(files: Directory, job_id: str, sink_uid: str) -> Iterator[DeltaCommittable]:
-    """Yield every attempt of this job and sink that has a record, committed or not."""
-    records: dict[str, int] = {}
+    """Yield every attempt of this job and sink that has a record, committed or not. One listing."""
+    counts: dict[tuple[str, int], int] = {}
     for path in files.list(f"{DIRECTORY}/{owner(job_id, sink_uid)}"):
-        handle, _, number = path.removeprefix(f"{DIRECTORY}/").removesuffix(".json").rpartition(".")
-        if is_handle(handle) and number.isdigit():
-            records[handle] = max(records.get(handle, 0), int(number) + 1)
-    for handle, count in sorted(records.items()):
-        first = _read(files, _path(handle, 0))
-        yield DeltaCommittable(handle, int(first.get("log_version", 0)), count, UNKNOWN_ROWS, ())
-
-
-def _path(handle: str, number: int) -> str:
-    return f"{DIRECTORY}/{handle}.{number}.json"
-
-
-def _read(files: Directory, path: str) -> dict[str, Any]:
-    """Return the record; {} if it is gone, or torn because its writer died over it: then the data
-    files that it was to name were not begun."""
-    try:
-        return dict(json.loads(store.read(files, path) or b"{}"))
-    except ValueError:
-        return {}
+        found = _RECORD.fullmatch(path)
+        if found and is_handle(found[1]):
+            key = found[1], int(found[2])
+            counts[key] = max(counts.get(key, 0), int(found[3]) + 1)
+    for (handle, log_version), count in sorted(counts.items()):
+        yield DeltaCommittable(handle, log_version, count, UNKNOWN_ROWS, ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import re
 import threading
 import uuid
 from typing import TYPE_CHECKING, Any
@@ -22,17 +23,17 @@ _log = logging.getLogger(__name__)
 _CREATORS = 8
 _FEATURES = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
-    "deletionVectors", "timestampNtz", "v2Checkpoint", "vacuumProtocolCheck", "columnMapping",
-    "identityColumns", "domainMetadata",
+    "deletionVectors", "timestampNtz", "v2Checkpoint", "columnMapping",
 }  # fmt: skip
-"""Writer features that ask nothing of a plain append, once `_check_settings` has found them not
-to be in use where they would."""
+"""Writer features that delta-rs knows and that ask nothing of a plain append, once
+`_check_settings` has found them not to be in use where they would."""
 _COLUMN_SETTINGS = {
     "delta.invariants": "an invariant",
     "delta.generationExpression": "a generation expression",
     "delta.identity.start": "an identity",
     "delta.columnMapping.physicalName": "a mapped name",
 }
+_NOT_NULL_WITHIN = re.compile(r'"(nullable|containsNull|valueContainsNull)": false')
 _BARE_SCHEMA = json.dumps({"type": "struct", "fields": [
     {"name": "probe", "type": "string", "nullable": True, "metadata": {}}]})  # fmt: skip
 
@@ -137,10 +138,11 @@ def check_table(table: Any, sink: DeltaSink, context: SinkContext, name: str) ->
                 f"select it. {both}"
             )
     for column in schema:
-        if not fields[column.name]["nullable"]:
+        field = fields[column.name]
+        if not field["nullable"] or _NOT_NULL_WITHIN.search(json.dumps(field["type"])):
             raise PreflightError(
-                f"{name}: column {column.name!r} of the table is NOT NULL, and nothing here checks "
-                "each row for it; ALTER TABLE … ALTER COLUMN … DROP NOT NULL"
+                f"{name}: column {column.name!r} of the table is or has NOT NULL, and nothing "
+                "here checks each row for it; ALTER TABLE … ALTER COLUMN … DROP NOT NULL"
             )
 
 
@@ -152,6 +154,11 @@ def _check_settings(table: Any, name: str) -> None:
         raise PreflightError(
             f"{name}: the table has the features {', '.join(sorted(unknown))}, which this sink "
             "cannot write; give it a table without them"
+        )
+    if protocol.min_writer_version not in (1, 2, 3, 4, 5, 7):
+        raise PreflightError(
+            f"{name}: the table wants writers of protocol version {protocol.min_writer_version}, "
+            "which delta-rs is not; give it a table of version 1 to 5, or 7"
         )
     configuration = table.metadata().configuration
     for key, value in configuration.items():

@@ -78,6 +78,16 @@ def sizes(files: Directory, paths: Sequence[str]) -> list[int | None]:
         return list(threads.map(files.size, paths))
 
 
+def delete(files: Directory, paths: Sequence[str]) -> None:
+    """Delete files; missing ones are fine."""
+    if is_local(files.uri) or len(paths) < 2:
+        for path in paths:
+            files.delete(path)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        list(threads.map(files.delete, paths))
+
+
 def sync(files: Directory, paths: Sequence[str]) -> None:
     """Make files of another program, and their names, durable; on S3 they are."""
     if not is_local(files.uri):

@@ -60,7 +60,7 @@ class DeltaWriter:
             return []
         files = tuple(dump_file(file) for file in self._data.close())
         failpoints.reached("data-files-written")
-        return [DeltaCommittable(self._handle, self._log_version, self._records, self._rows, files)]
+        return [self._committable(files)]
 
     def abort(self) -> None:
         """Delete the data files; what stays is lingering."""
@@ -68,7 +68,7 @@ class DeltaWriter:
             return
         self._data.discard()
         with contextlib.suppress(OSError):
-            pending_files.delete(self._files, self._handle, self._records)
+            store.delete(self._files, pending_files.records(self._committable()))
 
     def _begin(self) -> None:
         from tidemark.sinks.delta.data_files import DataFiles
@@ -91,7 +91,10 @@ class DeltaWriter:
     def _announce(self, paths: Sequence[str]) -> None:
         assert self._files is not None
         self._records += 1
-        pending_files.write(self._files, self._handle, self._records - 1, self._log_version, paths)
+        pending_files.write(self._files, self._handle, self._log_version, self._records - 1, paths)
+
+    def _committable(self, files: tuple[str, ...] = ()) -> DeltaCommittable:
+        return DeltaCommittable(self._handle, self._log_version, self._records, self._rows, files)
 
 
 def _last_checkpoint(files: Directory) -> int:
