@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from tidemark.api.restart_strategy import RestartStrategy as RestartStrategy
     from tidemark.contracts.committables import dump_committable as dump_committable
     from tidemark.contracts.committables import load_committable as load_committable
+    from tidemark.contracts.dead_letters import RefusedRow as RefusedRow
+    from tidemark.contracts.dead_letters import SelectiveWriter as SelectiveWriter
+    from tidemark.contracts.dead_letters import dead_letters_as_json as dead_letters_as_json
     from tidemark.contracts.idempotent import IdempotentSink as IdempotentSink
     from tidemark.contracts.sink import AbortOutcome as AbortOutcome
     from tidemark.contracts.sink import CommitOutcome as CommitOutcome
@@ -86,8 +89,10 @@ _HOMES = {
     "PreCommitError": "tidemark.model.errors",
     "PreflightError": "tidemark.model.errors",
     "RedisSink": "tidemark.sinks.redis",
+    "RefusedRow": "tidemark.contracts.dead_letters",
     "RestartStrategy": "tidemark.api.restart_strategy",
     "SQLiteSink": "tidemark.sinks.sqlite",
+    "SelectiveWriter": "tidemark.contracts.dead_letters",
     "SendRefusedError": "tidemark.model.errors",
     "SinkContext": "tidemark.contracts.sink",
     "SinkWay": "tidemark.model.guarantee",
@@ -99,6 +104,7 @@ _HOMES = {
     "WriteAheadSink": "tidemark.sinks.write_ahead",
     "WriteRefusedError": "tidemark.model.errors",
     "WriterContext": "tidemark.contracts.sink",
+    "dead_letters_as_json": "tidemark.contracts.dead_letters",
     "dump_committable": "tidemark.contracts.committables",
     "load_committable": "tidemark.contracts.committables",
     "write_stream": "tidemark.job",

@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import FrameType
-from typing import Any
+from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
 from tidemark.api.config import CheckpointConfig, CheckpointMode, storage_uri
 from tidemark.api.declarations import (
+    ON_BAD_ROW,
     DeclaredOperator,
     DeclaredSink,
     DeclaredSource,
@@ -27,6 +28,7 @@ from tidemark.api.declarations import (
 from tidemark.api.ephemeral_storage import EphemeralStorage
 from tidemark.api.settings import DEFAULT, RESTORE_VARIABLE, Settings, resolve
 from tidemark.checkpoint.ephemeral import storage_directory
+from tidemark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
 from tidemark.contracts.sink import TwoPhaseCommitSink
 from tidemark.contracts.source import Source
 from tidemark.guarantees.end_to_end import (
@@ -41,6 +43,7 @@ from tidemark.model.durations import seconds
 from tidemark.model.errors import ConfigurationError, UserError
 from tidemark.model.schema import Column
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
+from tidemark.runtime.dead_letters import check_takes_dead_letters
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.restore import restore as restore_checkpoint
@@ -130,11 +133,29 @@ class Job:
         self.declaration.operators[uid] = DeclaredOperator(uid, dataframe)
         return dataframe
 
-    def sink(self, dataframe: DataFrame, sink: TwoPhaseCommitSink[Any], uid: str) -> None:
+    def sink(
+        self,
+        dataframe: DataFrame,
+        sink: TwoPhaseCommitSink[Any],
+        uid: str,
+        *,
+        on_bad_row: Literal["fail", "dead_letter"] = "fail",
+        dead_letters: TwoPhaseCommitSink[Any] | None = None,
+    ) -> None:
         """Add a sink for `dataframe`. Sinks that are given the same DataFrame object share its
-        computation. The columns that a sink takes are in its own documentation."""
-        uid = self.declaration.claim_uid(uid, "a sink")
-        self.declaration.sinks[uid] = _declare_sink(dataframe, sink, uid)
+        computation. The columns that a sink takes are in its own documentation.
+
+        on_bad_row: what a row does that the sink's system refuses (type, constraint, size):
+            ``"fail"`` the epoch, or go to the sink `dead_letters` as a ``"dead_letter"``, in the
+            same epoch, with the reason. That sink has the uid ``<uid>.dead-letters``. Which rows
+            can be refused so, and what a dead letter looks like: docs/dead-letters.md.
+        """
+        declared = self.declaration
+        uid = declared.claim_uid(uid, "a sink")
+        made, *letters = _declare_sinks(dataframe, sink, uid, on_bad_row, dead_letters)
+        for one in letters:
+            declared.claim_uid(one.uid, f"the dead letters of sink {uid!r}")
+        declared.sinks.update({one.uid: one for one in (made, *letters)})
 
     # --- look
 
@@ -167,7 +188,7 @@ class Job:
                 OperatorPart(o.uid, "stateful operator", deterministic=True)
                 for o in declared.operators.values()
             ],
-            [SinkPart(s.uid, s.sink.describe(), s.sink.way) for s in declared.sinks.values()],
+            [SinkPart(s.uid, s.description, s.sink.way) for s in declared.sinks.values()],
             CheckpointMode(declared.checkpoint.mode).value,
             durable=not isinstance(declared.checkpoint.storage, EphemeralStorage),
         )
@@ -302,6 +323,8 @@ def write_stream(
     trigger: Mapping[str, Any] | None = None,
     output_mode: str = "append",
     query_name: str = "tidemark",
+    on_bad_row: Literal["fail", "dead_letter"] = "fail",
+    dead_letters: TwoPhaseCommitSink[Any] | None = None,
 ) -> StreamingQuery:
     """Write a streaming DataFrame into `sink` exactly as ``df.writeStream`` would, and return
     Spark's own query; the sink's guarantee comes from Tidemark's records, which lie in
@@ -310,7 +333,8 @@ def write_stream(
     `trigger` holds the keyword arguments of ``DataStreamWriter.trigger``, e.g.
     ``{"processingTime": "5 seconds"}`` or ``{"availableNow": True}``. An existing Spark checkpoint
     location is adopted: epochs go on after its last committed batch. After ``query.stop()``, or at
-    the end of the program, what was decided is committed and the rest aborted.
+    the end of the program, what was decided is committed and the rest aborted. `on_bad_row` and
+    `dead_letters`: as for `Job.sink`.
     """
     location = storage_uri(checkpoint_location, "write_stream: checkpoint_location")
     spark = spark_session(query_name)
@@ -318,7 +342,7 @@ def write_stream(
     run = StreamRun(
         spark,
         query_name,
-        [_declare_sink(dataframe, sink, query_name)],
+        _declare_sinks(dataframe, sink, query_name, on_bad_row, dead_letters),
         records_uri=f"{location}/tidemark",
         spark_location=location,
         output_mode=output_mode,
@@ -335,16 +359,46 @@ def _interval_s(trigger: Mapping[str, Any]) -> float:
     return seconds(re.sub(r"^interval ", "", text), "write_stream: trigger processingTime")
 
 
-def _declare_sink(dataframe: Any, sink: Any, uid: str) -> DeclaredSink:
+def _declare_sinks(
+    dataframe: Any, sink: Any, uid: str, on_bad_row: str, dead_letters: Any
+) -> list[DeclaredSink]:
+    """Return the sink and, if it has one, that of its dead letters."""
     if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
         raise ConfigurationError(
             f"sink {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"
         )
+    _require_sink(sink, f"sink {uid!r}", dataframe.sparkSession)
+    schema = tuple(Column(name, type_) for name, type_ in spark_schema(dataframe))
+    made = DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)
+    if on_bad_row not in ON_BAD_ROW:
+        raise ConfigurationError(
+            f"sink {uid!r}: on_bad_row is {on_bad_row!r}; give {' or '.join(map(repr, ON_BAD_ROW))}"
+        )
+    if (on_bad_row == "dead_letter") != (dead_letters is not None):
+        raise ConfigurationError(
+            f"sink {uid!r}: on_bad_row is {on_bad_row!r} and dead_letters is {dead_letters!r}; "
+            'on_bad_row="dead_letter" needs the sink that takes the refused rows in dead_letters='
+        )
+    if dead_letters is None:
+        return [made]
+    _require_sink(dead_letters, f"sink {uid!r}: dead_letters", dataframe.sparkSession)
+    if not isinstance(sink, SelectiveSink):
+        raise ConfigurationError(
+            f'sink {uid!r}: on_bad_row is "dead_letter", but {sink.describe()} cannot tell a '
+            "refused row from the others; leave on_bad_row out, or give its class the method "
+            "create_selective_writer (docs/dead-letters.md)"
+        )
+    check_takes_dead_letters(dead_letters, uid)
+    letters = DeclaredSink(
+        f"{uid}.dead-letters", dead_letters, None, (), DEAD_LETTER_SCHEMA, dead_letters_of=uid
+    )
+    return [made, letters]
+
+
+def _require_sink(sink: Any, what: str, spark: SparkSession) -> None:
     if not hasattr(sink, "create_committer"):
         raise ConfigurationError(
-            f"sink {uid!r} is {type(sink).__name__}; give a tm.…Sink or your own TwoPhaseCommitSink"
+            f"{what} is {type(sink).__name__}; give a tm.…Sink or your own TwoPhaseCommitSink"
         )
     for format_ in getattr(sink, "spark_formats", ()):
-        require_format(dataframe.sparkSession, format_)
-    schema = tuple(Column(name, type_) for name, type_ in spark_schema(dataframe))
-    return DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)
+        require_format(spark, format_)

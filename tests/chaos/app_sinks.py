@@ -3,7 +3,7 @@
 The input's columns are `key` and `value` (``sequence,time_ms``); a count's value is ``window start
 in ms,count``. An entry of ``options["sinks"]`` has a `uid`, the `frame` it gets (``rows`` or
 ``counts``), and its maker: the name of a class of `tidemark`, or ``module:function``, with keyword
-arguments. `tests/chaos/outputs.py` makes the entries.
+arguments; `dead_letters` is None, or another maker. `tests/chaos/outputs.py` makes the entries.
 """
 
 import importlib
@@ -43,10 +43,22 @@ if any(one["frame"] == "counts" for one in options["sinks"]):
     frames["counts"] = counts.selectExpr(
         "key", "concat(unix_millis(window.start), ',', count) AS value"
     )
+
+
+def made(maker, arguments):
+    module, _, name = maker.rpartition(":")
+    return getattr(importlib.import_module(module or "tidemark"), name)(**arguments)
+
+
 for one in options["sinks"]:
-    module, _, maker = one["maker"].rpartition(":")
-    make = getattr(importlib.import_module(module or "tidemark"), maker)
-    job.sink(frames[one["frame"]], make(**one["arguments"]), uid=one["uid"])
+    letters = one["dead_letters"]
+    job.sink(
+        frames[one["frame"]],
+        made(one["maker"], one["arguments"]),
+        uid=one["uid"],
+        on_bad_row="dead_letter" if letters else "fail",
+        dead_letters=made(**letters) if letters else None,
+    )
 
 if __name__ == "__main__":
     gate = options.get("gate")  # the harness holds a driver here until its turn comes

@@ -20,6 +20,7 @@ from tests.chaos.outputs import (
     Output,
     PostgresOutput,
     RedisOutput,
+    RefusingOutput,
     SQLiteOutput,
 )
 from tests.chaos.scenario import PassthroughScenario, Scenario, SinksScenario, WindowsScenario
@@ -130,6 +131,17 @@ def redis(mode: str, kind: str, frame: str = "rows") -> Kind:
     )
 
 
+def refusing(mode: str) -> Kind:
+    of_files = ("file-renamed",), ("pending-written",)
+    committer_points, writer_points = ((), ()) if mode == "prepared" else of_files
+    plain = postgres(mode)
+    return Kind(
+        lambda directory, servers: RefusingOutput(directory, servers("chaos_postgres"), mode),
+        (*plain.committer_points, *committer_points),
+        (*plain.writer_points, *writer_points),
+    )
+
+
 MATRIX = {
     "passthrough": Row(
         lambda directory, servers: PassthroughScenario(
@@ -160,6 +172,7 @@ MATRIX = {
     "delta+sqlite": row(delta("counts"), sqlite("counts")),
     "redis-upsert": row(redis("upsert", "strings"), redis("upsert", "hashes", "counts")),
     "redis-staged": row(redis("staged", "strings"), redis("staged", "hashes")),
+    "dead-letters": row(refusing("prepared"), refusing("staged")),
     "kafka+postgres": row(kafka(), postgres("prepared")),
     "postgres+mysql": row(postgres("staged"), mysql("xa")),
 }

@@ -5,6 +5,7 @@ To put another sink into the kill matrix, write its `Output` here and name it in
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +22,10 @@ class Output:
     """One sink of one job. `uid` is its uid, `frame` what it gets: ``rows`` or ``counts``.
 
     `maker` and `arguments` are what `app_sinks.py` makes it from: JSON alone. The target is new.
+    `dead_letters` has both for the sink that takes the rows which the target refuses.
     """
+
+    dead_letters: dict[str, Any] | None = None
 
     def __init__(self, uid: str, frame: str, maker: str, **arguments: Any) -> None:
         self.uid = uid
@@ -158,6 +162,54 @@ class PostgresOutput(Output):
             f"WHERE schemaname = '{self._schema}' AND starts_with(tablename, '_tidemark_stage_')"
         )
         return [row[0] for row in found]
+
+
+class RefusingOutput(PostgresOutput):
+    """Every fiftieth row is refused, and becomes a dead letter: in another table, or, of staged
+    rows, in JSON files."""
+
+    def __init__(self, directory: Path, server: PostgresServer, mode: str) -> None:
+        super().__init__(server, mode)
+        server.execute(
+            f"CREATE TABLE {self._schema}.out (key text NOT NULL, value text CONSTRAINT good "
+            "CHECK (split_part(value, ',', 1)::int % 50 <> 7))"
+        )
+        self._files = directory / "bad"
+        if mode == "prepared":
+            table = {"url": server.url(), "table": f"{self._schema}.bad", "create_table": True}
+            self.dead_letters = {"maker": "PostgresSink", "arguments": table}
+        else:
+            files = {"path": str(self._files), "format": "json"}
+            self.dead_letters = {"maker": "FileSink", "arguments": files}
+
+    def rows(self) -> list[Pair]:
+        return [*super().rows(), *self._letters()]
+
+    def check(self, expected: Sequence[Pair]) -> list[checker.Anomaly]:
+        bad = [row for row in expected if int(row.value.split(",")[0]) % 50 == 7]
+        letters = checker.check_rows(f"{self.uid}.dead-letters", bad, self._letters())
+        return [*super().check(expected), *letters]
+
+    def left_open(self) -> list[str]:
+        pending = (self._files / "_tidemark/pending").rglob("*.json")
+        return [*super().left_open(), *map(str, pending)]
+
+    def _letters(self) -> list[Pair]:
+        found: list[Any] = [
+            json.loads(line)
+            for path in sorted(self._files.glob("*.json"))
+            for line in path.read_text().splitlines()
+        ]
+        if self._server.execute(f"SELECT to_regclass('{self._schema}.bad')") != [(None,)]:
+            found = [
+                {"sink": sink, "reason": reason, "row": json.loads(row)}
+                for sink, reason, row in self._server.execute(
+                    f"SELECT sink, reason, row_json FROM {self._schema}.bad"
+                )
+            ]
+        for one in found:
+            assert one["sink"] == self.uid and 'violates check constraint "good"' in one["reason"]
+        return [Pair(**one["row"]) for one in found]
 
 
 class MySQLOutput(Output):

@@ -251,7 +251,13 @@ class SinksScenario(Scenario):
         self.outputs = outputs
         incoming = directory / "incoming"
         sinks = [
-            {"uid": o.uid, "frame": o.frame, "maker": o.maker, "arguments": o.arguments}
+            {
+                "uid": o.uid,
+                "frame": o.frame,
+                "maker": o.maker,
+                "arguments": o.arguments,
+                "dead_letters": o.dead_letters,
+            }
             for o in outputs
         ]
         super().__init__(

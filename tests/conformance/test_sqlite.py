@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pytest
 
 from tidemark.sinks.sqlite import SQLiteSink, database
 from tidemark.verify.conformance import (
+    DeadLetterConformance,
     ExpiryConformance,
     RefusalConformance,
     SinkConformance,
@@ -44,3 +46,16 @@ def under(tmp_path: Path) -> SinkUnderTest:
 
 class TestSQLite(SinkConformance, ExpiryConformance, RefusalConformance):
     pass
+
+
+class TestConstrainedSQLite(DeadLetterConformance):
+    @pytest.fixture
+    def under(self, under: SinkUnderTest) -> SinkUnderTest:
+        columns = "id INTEGER NOT NULL, text TEXT CHECK (length(text) < 10)"
+        with database.connect(under.sink.path) as cursor:
+            cursor.execute(f"CREATE TABLE orders ({columns}) STRICT")
+        bad = pa.record_batch(
+            {"id": pa.array([1, None, 2], pa.int64()), "text": ["much too long", "null", "x" * 99]},
+            schema=pa.schema([("id", pa.int64()), ("text", pa.string())]),
+        )
+        return dataclasses.replace(under, refused=lambda: bad)

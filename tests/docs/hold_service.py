@@ -30,6 +30,11 @@ class Service(BaseHTTPRequestHandler):
         self._answer(201)
 
     def do_POST(self) -> None:
+        if self.path.startswith("/check/"):
+            rows = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            bad = [i for i, row in enumerate(rows) if row["number"] < 0]
+            self._answer(200, [[i, "a number must not be negative"] for i in bad])
+            return
         with self._database() as database:
             was = self._state(database)
             if was == 0:

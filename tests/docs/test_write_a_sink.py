@@ -1,11 +1,12 @@
 """docs/write-a-sink.md, run as it stands: its sink against a real service, under the whole suite.
 
-The page's Python blocks are taken out of it: all but the last are the module `hold_sink`, the last
-is the reader's test file, which runs here. The service is a process of its own in each test.
+The page's Python blocks are taken out of it: the fifth is the reader's test file, which runs here,
+the others are the module `hold_sink`. The service is a process of its own in each test.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import signal
 import subprocess
@@ -16,12 +17,15 @@ from pathlib import Path
 
 import pytest
 
+from tidemark.verify.conformance import DeadLetterConformance, SinkUnderTest
+
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-sink.md"
-*MODULE, TEST = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+SINK, TEST, DEAD_LETTERS = BLOCKS[:4], BLOCKS[4], BLOCKS[5]
 
 # Importable here and, by sys.path, in the suite's child processes.
 directory = tempfile.TemporaryDirectory(prefix="tm-")
-Path(directory.name, "hold_sink.py").write_text("\n\n".join(MODULE))
+Path(directory.name, "hold_sink.py").write_text("\n\n".join([*SINK, DEAD_LETTERS]))
 sys.path.append(directory.name)
 
 
@@ -62,9 +66,18 @@ def service(tmp_path: Path) -> Iterator[Service]:
 
 
 def test_the_sink_is_as_short_as_the_page_says() -> None:
-    lines = [line for block in MODULE for line in block.splitlines()]
+    lines = [line for block in SINK for line in block.splitlines()]
     code = [line for line in lines if line.strip() and not re.match("import |from ", line)]
     assert len(code) < 60
 
 
 exec(compile(TEST, str(PAGE), "exec"))  # defines `under` and `TestHoldSink`
+
+
+class TestSelectiveHoldSink(DeadLetterConformance):
+    @pytest.fixture
+    def under(self, under: SinkUnderTest) -> SinkUnderTest:
+        from hold_sink import SelectiveHoldSink
+
+        sink = SelectiveHoldSink(under.sink.url)
+        return dataclasses.replace(under, sink=sink, refused=lambda: under.batch([-1, -2]))

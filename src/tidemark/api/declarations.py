@@ -15,6 +15,7 @@ from tidemark.model.errors import ConfigurationError
 from tidemark.model.schema import Schema
 
 OUTPUT_MODES = ("append", "update", "complete")
+ON_BAD_ROW = ("fail", "dead_letter")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -40,13 +41,24 @@ class DeclaredOperator:
 @dataclass(frozen=True)
 class DeclaredSink:
     """One sink of a job, the DataFrame that goes into it, the SQL that makes the sink's columns of
-    it, and the shape that the DataFrame has before."""
+    it, and the shape that the DataFrame has before.
+
+    One that takes the rows which another sink refuses has that sink's uid in `dead_letters_of`, and
+    no DataFrame.
+    """
 
     uid: str
     sink: TwoPhaseCommitSink[Any]
     dataframe: Any
     select_expressions: tuple[str, ...]
     schema: Schema = ()
+    dead_letters_of: str = ""
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        what = self.sink.describe()
+        return f"dead letters of {self.dead_letters_of}: {what}" if self.dead_letters_of else what
 
 
 @dataclass

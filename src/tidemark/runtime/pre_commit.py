@@ -19,10 +19,13 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
 from tidemark.checkpoint.task_reports import SinkReport, TaskReport
+from tidemark.contracts.dead_letters import RefusedRow, SelectiveSink
 from tidemark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
 from tidemark.file_systems import HadoopSettings
-from tidemark.model.errors import PreCommitError
+from tidemark.model.errors import PreCommitError, WriteRefusedError
 from tidemark.runtime.branches import Layout
+from tidemark.runtime.dead_letters import dead_letters as dead_letters_of
+from tidemark.runtime.dead_letters import for_sink
 
 RESULT_SCHEMA = (
     "epoch bigint, partition int, attempt int, started_at double, ended_at double, sink string, "
@@ -63,6 +66,7 @@ def _spare_the_collector() -> None:
 def pre_commit(
     layout: Layout,
     sinks: Mapping[str, TwoPhaseCommitSink[Any]],
+    dead_letters: Mapping[str, str],
     *,
     job_id: str,
     generation: int,
@@ -71,6 +75,8 @@ def pre_commit(
 ) -> BatchFunction:
     """Return the function for `mapInArrow`: batches of the united stream in; out comes one row per
     sink that got rows, or one without a sink (RESULT_SCHEMA). `run_tasks` runs it.
+
+    `dead_letters` names, by the uid of a sink, the one that takes the rows which it refuses.
 
     One function serves all epochs of a run, as a part of the stream's own plan: to plan it anew in
     each epoch took 11 ms of every one.
@@ -85,48 +91,30 @@ def pre_commit(
             for _ in batches:
                 pass
             return
-        writers: dict[str, CommittingWriter[Any]] = {}
-        parts: dict[str, _Part] = {}
-        busy = ""  # whose writer is being called: its errors are failures of the checkpoint
+
+        def context(uid: str) -> WriterContext:
+            return WriterContext(
+                job_id=job_id,
+                sink_uid=uid,
+                generation=generation,
+                epoch=epoch,
+                partition_id=task.partitionId(),
+                attempt=task.taskAttemptId(),
+                settled_epoch=settled_epoch,
+                hadoop=hadoop,
+                buffer_uri=buffer_uris[uid],
+            )
+
+        attempt = _Attempt(sinks, dead_letters, context)
         try:
             for batch in batches:
                 for uid, part in layout.split(batch):
-                    if part.num_rows == 0:
-                        continue
-                    busy = uid
-                    if uid not in writers:
-                        parts[uid] = _Part()
-                        writers[uid] = sinks[uid].create_writer(
-                            WriterContext(
-                                job_id=job_id,
-                                sink_uid=uid,
-                                generation=generation,
-                                epoch=epoch,
-                                partition_id=task.partitionId(),
-                                attempt=task.taskAttemptId(),
-                                settled_epoch=settled_epoch,
-                                hadoop=hadoop,
-                                buffer_uri=buffer_uris[uid],
-                            )
-                        )
-                    begun_s = time.perf_counter()
-                    writers[uid].write(part)
-                    parts[uid].write_s += time.perf_counter() - begun_s
-                    parts[uid].rows += part.num_rows
-                    parts[uid].data_bytes += part.nbytes
-                busy = ""
-            for busy, writer in writers.items():
-                begun_s = time.perf_counter()
-                committables = writer.prepare_commit()
-                parts[busy].flush_s = time.perf_counter() - begun_s
-                parts[busy].committables = [sinks[busy].dump(c) for c in committables]
+                    attempt.write(uid, part)
+            attempt.prepare_commit()
         except BaseException as error:
-            for writer in writers.values():
-                with contextlib.suppress(Exception):
-                    writer.abort()
-            if busy and isinstance(error, Exception):
-                reason = f"sink {busy!r}: {type(error).__name__}: {error}"
-                raise PreCommitError(reason) from error
+            attempt.abort()
+            if attempt.busy and isinstance(error, Exception):
+                raise PreCommitError(attempt.failure(error)) from error
             raise
         _spare_the_collector()
         of_task = {
@@ -136,10 +124,88 @@ def pre_commit(
             "started_at": started_at,
             "ended_at": time.time(),
         }
-        results = [{**of_task, "sink": uid, **vars(part)} for uid, part in parts.items()]
+        results = [{**of_task, "sink": uid, **vars(part)} for uid, part in attempt.parts.items()]
         yield pa.RecordBatch.from_pylist(results or [of_task], schema=_RESULT)
 
     return run
+
+
+class _Attempt:
+    """The writers of one task's attempt, made when their first rows come. `busy` is the uid of the
+    sink whose writer is being called: its errors are failures of the checkpoint."""
+
+    def __init__(
+        self,
+        sinks: Mapping[str, TwoPhaseCommitSink[Any]],
+        dead_letters: Mapping[str, str],
+        context: Callable[[str], WriterContext],
+    ) -> None:
+        self._sinks = sinks
+        self._dead_letters = dead_letters
+        self._context = context
+        self._writers: dict[str, CommittingWriter[Any]] = {}
+        self.parts: dict[str, _Part] = {}
+        self.busy = ""
+
+    def write(self, uid: str, rows: pa.RecordBatch) -> None:
+        """Write to one sink, and what it refuses to the sink of its dead letters."""
+        if rows.num_rows == 0:
+            return
+        self.busy = uid
+        if uid not in self._writers:
+            self.parts[uid] = _Part()
+            self._writers[uid] = self._new_writer(uid)
+        writer, part = self._writers[uid], self.parts[uid]
+        refused: Sequence[RefusedRow] = ()
+        begun_s = time.perf_counter()
+        if uid in self._dead_letters:
+            refused = writer.write_accepted(rows)  # type: ignore[attr-defined]
+        else:
+            writer.write(rows)
+        part.write_s += time.perf_counter() - begun_s
+        part.rows += rows.num_rows - len(refused)
+        part.data_bytes += rows.nbytes
+        if refused:
+            into = self._dead_letters[uid]
+            letters = dead_letters_of(uid, self._context(uid).epoch, rows, refused)
+            self.write(into, for_sink(self._sinks[into], letters))
+        self.busy = ""
+
+    def _new_writer(self, uid: str) -> CommittingWriter[Any]:
+        sink = self._sinks[uid]
+        if uid not in self._dead_letters:
+            return sink.create_writer(self._context(uid))
+        assert isinstance(sink, SelectiveSink)  # checked when the job was built
+        return sink.create_selective_writer(self._context(uid))
+
+    def prepare_commit(self) -> None:
+        """Flush every sink."""
+        for uid, writer in self._writers.items():
+            self.busy = uid
+            begun_s = time.perf_counter()
+            committables = writer.prepare_commit()
+            self.parts[uid].flush_s = time.perf_counter() - begun_s
+            self.parts[uid].committables = [self._sinks[uid].dump(c) for c in committables]
+        self.busy = ""
+
+    def abort(self) -> None:
+        """Give everything up; raises nothing."""
+        for writer in self._writers.values():
+            with contextlib.suppress(Exception):
+                writer.abort()
+
+    def failure(self, error: Exception) -> str:
+        """Return what the epoch fails with: the sink, the reason and, if there is one, a remedy."""
+        reason = f"sink {self.busy!r}: {type(error).__name__}: {error}"
+        if not isinstance(error, WriteRefusedError):
+            return reason
+        if self.busy in self._dead_letters.values():
+            return f"{reason}; what it refuses are dead letters: give it room for every text"
+        if self.busy not in self._dead_letters and isinstance(
+            self._sinks[self.busy], SelectiveSink
+        ):
+            return f'{reason}; to set single bad rows aside: job.sink(…, on_bad_row="dead_letter")'
+        return reason
 
 
 @dataclass

@@ -84,7 +84,8 @@ class StreamRun:
         prefer_renaming_file_manager(spark, spark_location)
         self._name = name
         self._sinks = {s.uid: s.sink for s in sinks}
-        self._stream, self._layout = unite(sinks)
+        self._stream, self._layout = unite([s for s in sinks if not s.dead_letters_of])
+        self._dead_letters = {s.dead_letters_of: s.uid for s in sinks if s.dead_letters_of}
         self._spark_location = spark_location
         self._output_mode = output_mode
         self._trigger = dict(trigger)
@@ -141,6 +142,7 @@ class StreamRun:
         task = pre_commit(
             self._layout,
             self._sinks,
+            self._dead_letters,
             job_id=self.coordinator.identity.job_id,
             generation=self.coordinator.generation,
             hadoop=self._hadoop,
@@ -255,6 +257,7 @@ class StreamRun:
             tasks = run_tasks(frame, epoch, settled)
         elif is_stateful(self._stream):  # the state that the next epoch starts from is made here
             run_tasks(frame, epoch, settled, write=False)
+        self._log_refused(epoch, tasks)
         try:
             coordinator.store_epoch(
                 epoch, tasks, retried=self._hidden_attempts or any(task.attempt for task in tasks)
@@ -263,6 +266,13 @@ class StreamRun:
             coordinator.fail(error)
             raise
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
+
+    def _log_refused(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
+        for uid, letters in self._dead_letters.items():
+            if rows := sum(task.sinks[letters].rows for task in tasks if letters in task.sinks):
+                log.warning(
+                    "epoch %d: sink %s refused %d rows, which are in %s", epoch, uid, rows, letters
+                )
 
     # --- the end
 

@@ -14,7 +14,7 @@ import pytest
 
 from tests.integration.kafka import sink_kit as kit
 from tidemark.dev.kafka import LocalKafka
-from tidemark.verify.conformance import SinkConformance, SinkUnderTest
+from tidemark.verify.conformance import DeadLetterConformance, SinkConformance, SinkUnderTest
 from tidemark.verify.conformance.steps import JOB, UID
 
 PARTITIONS = 64
@@ -31,17 +31,22 @@ def under(kafka: LocalKafka, topic: Callable[..., str]) -> Iterator[SinkUnderTes
         partition = pa.array([next(turns) % PARTITIONS] * len(values), pa.int32())
         return kit.numbers(values).append_column("partition", partition)
 
+    def too_large() -> pa.RecordBatch:
+        rows = batch([1, 2])
+        return rows.set_column(1, "value", pa.array([b"1" * 2**20, b"2" * 2**21], pa.binary()))
+
     yield SinkUnderTest(
         sink=sink,
         batch=batch,
         visible=lambda: kit.visible(servers, name),
         writer_failpoint="transaction-flushed",
         commit_failpoints=tuple(f"end-transaction-sent:{nth}" for nth in (1, 2, 3)),
+        refused=too_large,
     )
     # The suite's job is the same in every test, and leaves transactions open.
     for job, uid in ((JOB, UID), (JOB, "other-out"), ("deadbeef", UID)):
         kit.abort_all(sink, job, uid)
 
 
-class TestKafka(SinkConformance):
+class TestKafka(SinkConformance, DeadLetterConformance):
     pass

@@ -15,6 +15,7 @@ from tests.integration.mysql.conftest import fresh_database
 from tests.integration.mysql.sink_kit import MODES, sink_under_test
 from tests.servers.mariadb import MariaDBServer
 from tidemark.verify.conformance import (
+    DeadLetterConformance,
     ExpiryConformance,
     LineConformance,
     RefusalConformance,
@@ -23,7 +24,9 @@ from tidemark.verify.conformance import (
 )
 
 
-class TestMariaDB(SinkConformance, ExpiryConformance, RefusalConformance, LineConformance):
+class TestMariaDB(
+    SinkConformance, ExpiryConformance, RefusalConformance, DeadLetterConformance, LineConformance
+):
     @pytest.fixture(params=MODES)
     def under(
         self, request: pytest.FixtureRequest, mariadb: MariaDBServer, database: str
@@ -31,7 +34,7 @@ class TestMariaDB(SinkConformance, ExpiryConformance, RefusalConformance, LineCo
         return sink_under_test(mariadb, database, request.param)
 
 
-class TestMySQL8(SinkConformance, ExpiryConformance, RefusalConformance):
+class TestMySQL8(SinkConformance, ExpiryConformance, RefusalConformance, DeadLetterConformance):
     @pytest.fixture(params=MODES)
     def under(
         self, request: pytest.FixtureRequest, mysql8: MariaDBServer

@@ -12,6 +12,7 @@ import pytest
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
 from tidemark.verify.conformance import (
+    DeadLetterConformance,
     ExpiryConformance,
     LineConformance,
     RefusalConformance,
@@ -26,5 +27,7 @@ def under(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[
         yield made
 
 
-class TestPostgres(SinkConformance, ExpiryConformance, RefusalConformance, LineConformance):
+class TestPostgres(
+    SinkConformance, ExpiryConformance, RefusalConformance, DeadLetterConformance, LineConformance
+):
     pass

@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
+
+from tidemark.contracts.dead_letters import dead_letters_as_json
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.file_systems.local import local_path
 from tidemark.model.errors import ConfigurationError
@@ -81,6 +84,12 @@ class FileSink:
                 raise refused(self.describe(), column, "binary (in CSV, write base64 of it)")
         # Spark writes what its own CSV reader takes: plain digits, NaN, Infinity.
         return [text_expression(column, ("decimal", "float", "double")) for column in schema]
+
+    def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
+        """See `DeadLetterFormat`: the columns of a dead letter, for JSON as one object."""
+        if self.format != "json":
+            return letters
+        return pa.record_batch({"value": pa.array(dead_letters_as_json(letters), pa.string())})
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Nothing to check: a pending file has no time-out, and its path holds job and sink."""

@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _DEFAULTS = {"timeout": 10, "max.retries": 1}
+_FRAME = ">bI"
+FRAME_BYTES = struct.calcsize(_FRAME)
+"""What `framed` puts in front of each value."""
 _SECRET = re.compile(r"user\.info|password|secret|token|\.key\.pem")
 
 
@@ -93,7 +96,7 @@ def framed(values: pa.Array, schema_id: int) -> pa.Array:
 
     if not (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
         values = values.cast(pa.binary())
-    header = pa.scalar(struct.pack(">bI", 0, schema_id), values.type)
+    header = pa.scalar(struct.pack(_FRAME, 0, schema_id), values.type)
     return pc.binary_join_element_wise(header, values, pa.scalar(b"", values.type))
 
 

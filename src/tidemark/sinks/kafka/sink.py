@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidemark.contracts.dead_letters import dead_letters_as_json
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.durations import Duration, seconds
 from tidemark.model.errors import ConfigurationError
@@ -17,10 +18,13 @@ from tidemark.sinks.kafka.committable import KafkaCommittable, dump, load
 from tidemark.sinks.kafka.producer import ProducerConfig
 from tidemark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
 from tidemark.sinks.kafka.record_columns import RecordColumns
+from tidemark.sinks.kafka.selective_writer import SelectiveKafkaWriter
 from tidemark.sinks.kafka.transactional_id import capped, owner
 from tidemark.sinks.kafka.writer import KafkaWriter
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from tidemark.sinks.kafka.committer import KafkaCommitter
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
@@ -214,10 +218,18 @@ class KafkaSink:
 
     def create_writer(self, context: WriterContext) -> KafkaWriter:
         """See `TwoPhaseCommitSink`. Cheap: the first row takes a producer."""
-        config = self.producer_settings(f"sink `{context.sink_uid}`")
+        return KafkaWriter(context, *self._producing(context))
 
-        def pool(by_row: bool) -> ProducerPool:
-            prefix = self.transactional_id_prefix if self.exactly_once else None
+    def create_selective_writer(self, context: WriterContext) -> SelectiveKafkaWriter:
+        """See `SelectiveSink`. The first row has the broker asked what the topic takes."""
+        return SelectiveKafkaWriter(context, *self._producing(context))
+
+    def _producing(
+        self, context: WriterContext
+    ) -> tuple[ProducerConfig, Callable[[ProducerConfig, bool], ProducerPool], int | None]:
+        prefix = self.transactional_id_prefix if self.exactly_once else None
+
+        def pool(config: ProducerConfig, by_row: bool) -> ProducerPool:
             return pool_for(
                 PoolKey(
                     config=config,
@@ -229,7 +241,27 @@ class KafkaSink:
             )
 
         schema_id = self._schema_ids.get((context.job_id, context.sink_uid))
-        return KafkaWriter(context, config, pool, schema_id)
+        return self.producer_settings(f"sink `{context.sink_uid}`"), pool, schema_id
+
+    def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
+        """See `DeadLetterFormat`: the key is the uid of the sink that refused the row, the value
+        the letter as a JSON object."""
+        import pyarrow as pa
+
+        if self.topic is None:
+            raise ConfigurationError(
+                f"{self._name} has no topic=, and a dead letter names none; give it one"
+            )
+        if self.value_format == "avro":
+            raise ConfigurationError(
+                f"{self._name}: value_format is 'avro', and dead letters are JSON; leave it out"
+            )
+        return pa.record_batch(
+            {
+                "key": letters.column("sink").cast(pa.binary()),
+                "value": pa.array(dead_letters_as_json(letters), pa.string()).cast(pa.binary()),
+            }
+        )
 
     def register_schema(self, context: SinkContext) -> None:
         """Register the Avro schema of the values, if there is one, and keep its id for the tasks.

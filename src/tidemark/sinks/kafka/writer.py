@@ -31,7 +31,7 @@ class KafkaWriter:
         self,
         context: WriterContext,
         config: ProducerConfig,
-        pool: Callable[[bool], ProducerPool],
+        pool: Callable[[ProducerConfig, bool], ProducerPool],
         schema_id: int | None = None,
     ) -> None:
         self._context = context
@@ -48,7 +48,7 @@ class KafkaWriter:
             return
         if self._lease is None:
             names = set(batch.schema.names)
-            self._pool = self._pool_for(bool(names & {"topic", "headers"}))
+            self._pool = self._pool_for(self._config, bool(names & {"topic", "headers"}))
             self._lease = self._pool.take(self._context.epoch, self._context.settled_epoch)
             self._lease.producer.begin()
         if self._schema_id is not None:

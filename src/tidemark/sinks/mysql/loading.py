@@ -32,7 +32,8 @@ class Loader:
         self._connection = connection
         self._table = table
         self._local_infile = bool(on)
-        self._insert_bytes = min(_INSERT_BYTES, int(packet) // 2)
+        self._packet_bytes = int(packet)
+        self._insert_bytes = min(_INSERT_BYTES, self._packet_bytes // 2)
         names = ", ".join(map(server.quoted, columns))
         self._insert = f"INSERT INTO {table} ({names}) VALUES ".encode()
         targets, conversions = [], []
@@ -52,11 +53,28 @@ class Loader:
 
     def load(self, batch: pa.RecordBatch) -> None:
         """Load every row as it is, or raise WriteRefusedError."""
+        if why := self.refusal(batch):
+            raise WriteRefusedError(
+                f"MySQL table {self._table} does not take the rows as they are: {why}. Widen the "
+                "column, or change the rows before the sink"
+            )
+
+    def refusal(self, batch: pa.RecordBatch) -> str:
+        """Load every row as it is and return "", or return why the server refuses one; then some of
+        the rows may have been loaded, altered or not."""
         if self._local_infile:
-            self._run(self._load_data(batch), batch.num_rows)
-            return
+            return self._run(self._load_data(batch), batch.num_rows)
         for text, rows in values_text(batch, self._insert_bytes):
-            self._run(self._insert + bytes(text), rows)
+            statement = self._insert + bytes(text)
+            # The server would end the connection, and with it the transaction.
+            if len(statement) >= self._packet_bytes:
+                return (
+                    f"a row needs a statement of {len(statement)} bytes, and max_allowed_packet is "
+                    f"{self._packet_bytes}"
+                )
+            if why := self._run(statement, rows):
+                return why
+        return ""
 
     def _load_data(self, batch: pa.RecordBatch) -> Any:
         def run(cursor: Any) -> None:
@@ -70,7 +88,7 @@ class Loader:
 
         return run
 
-    def _run(self, statement: Any, rows: int) -> None:
+    def _run(self, statement: Any, rows: int) -> str:
         errors = server.driver().MySQLError
         with self._connection.cursor() as cursor:
             try:
@@ -80,17 +98,10 @@ class Loader:
                     cursor.execute(statement)
             except errors as error:
                 if server.is_refused_row(error):
-                    raise self._refused(str(error.args[-1])) from error
+                    return str(error.args[-1])
                 raise
             loaded, warnings = cursor.rowcount, cursor.warning_count
         if warnings:
             found = server.rows(self._connection, "SHOW WARNINGS LIMIT 3")
-            raise self._refused("; ".join(str(message) for _, _, message in found))
-        if loaded != rows:
-            raise self._refused(f"{loaded} of {rows} rows were taken")
-
-    def _refused(self, why: str) -> WriteRefusedError:
-        return WriteRefusedError(
-            f"MySQL table {self._table} does not take the rows as they are: {why}. Widen the "
-            "column, or change the rows before the sink"
-        )
+            return "; ".join(str(message) for _, _, message in found)
+        return "" if loaded == rows else f"{loaded} of {rows} rows were taken"

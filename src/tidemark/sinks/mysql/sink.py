@@ -38,8 +38,8 @@ class MySQLSink:
         checkpoint and committed after it. The table's constraints are checked before the decision.
         Prepared rows keep their locks until the job goes on.
         ``"staged"``: tasks write into stage tables; after the decision one transaction moves the
-        rows of the whole epoch, which become visible at once. A constraint of the table that
-        refuses a row then stops the job.
+        rows of the whole epoch, which become visible at once. A unique or foreign key of the
+        table that refuses a row then stops the job.
         ``"upsert"``: as ``"staged"``, and a row replaces the one with the same `keys`. Of two rows
         with the same keys in one epoch either may win: give the sink one row a key and epoch.
     keys: upsert alone: the columns of the table's primary key or unique index.
@@ -133,6 +133,8 @@ class MySQLSink:
     def create_writer(self, context: WriterContext) -> MySQLWriter:
         """See `TwoPhaseCommitSink`. Connects at the first row."""
         return MySQLWriter(self.address, self.table, self.mode != "xa", tuple(self.keys), context)
+
+    create_selective_writer = create_writer
 
     def create_committer(self, context: SinkContext) -> MySQLCommitter:
         """See `TwoPhaseCommitSink`."""

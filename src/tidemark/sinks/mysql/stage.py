@@ -1,7 +1,8 @@
 """Stage tables: an attempt's rows in a table of their own, until one transaction moves them.
 
-A stage has the target's own column types: what it takes, the move cannot alter. It has no indexes,
-so that it is loaded quickly. Its comment is the transaction's name.
+A stage has the target's own column types and, on MariaDB, CHECK constraints: what it takes, the
+move cannot alter, and only a key or a trigger of the target's can refuse. It has no indexes, so
+that it is loaded quickly. Its comment is the transaction's name.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from tidemark.contracts.sink import CommitOutcome
 from tidemark.sinks.mysql import connection as server
 from tidemark.sinks.mysql import ledger
 from tidemark.sinks.mysql.committable import MySQLCommittable
+from tidemark.sinks.mysql.table import read_checks
 from tidemark.sinks.mysql.transaction_name import TransactionName, parse, stage_prefix
 
 _log = logging.getLogger(__name__)
@@ -34,6 +36,10 @@ def create(
         f"CREATE TABLE {sql_name(database, name)} ENGINE=InnoDB COMMENT='{name}' "
         f"AS SELECT {wanted} FROM {server.quoted(database, table)} WHERE FALSE",
     )
+    ((version,),) = server.rows(connection, "SELECT @@version")
+    if checks := read_checks(connection, database, table, columns, str(version)):
+        added = ", ".join(f"ADD {check}" for check in checks)
+        server.execute(connection, f"ALTER TABLE {sql_name(database, name)} {added}")
 
 
 def drop(connection: Any, database: str, name: TransactionName) -> None:

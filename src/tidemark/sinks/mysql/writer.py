@@ -6,14 +6,17 @@ Failpoints: `xa-prepared` and `stage-written`: durable, the connection closed, n
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from tidemark.contracts.dead_letters import RefusedRow
 from tidemark.contracts.sink import WriterContext
 from tidemark.model import failpoints
 from tidemark.model.errors import PreCommitError, WriteRefusedError
+from tidemark.sinks.internal.sifting import sift
 from tidemark.sinks.mysql import connection as server
 from tidemark.sinks.mysql import ledger, stage
 from tidemark.sinks.mysql.committable import MySQLCommittable
@@ -22,6 +25,7 @@ from tidemark.sinks.mysql.loading import Loader
 from tidemark.sinks.mysql.table import read_columns
 from tidemark.sinks.mysql.transaction_name import new_name
 
+_AT_ROW = re.compile(r"\bat row (\d+)")
 STATEMENT_TIMEOUT_S = 120.0
 LOCK_TIMEOUT_S = 20
 _ABORT_TIMEOUT_S = 2.0
@@ -55,22 +59,57 @@ class MySQLWriter:
         through with a warning."""
         if batch.num_rows == 0:
             return
-        # PREPARE after a failed statement succeeds, without the statement's rows.
+        with self._whole():
+            self._loader_for(batch).load(batch)
+        self._rows += batch.num_rows
+
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`. A part of the batch that is refused is loaded again by halves,
+        from a savepoint."""
+        if batch.num_rows == 0:
+            return ()
+        with self._whole():
+            loader = self._loader_for(batch)
+            refused = sift(
+                batch.num_rows,
+                lambda start, end: self._take(loader, batch.slice(start, end - start)),
+                names_row=_AT_ROW,
+            )
+        self._rows += batch.num_rows - len(refused)
+        return refused
+
+    def _take(self, loader: Loader, batch: pa.RecordBatch) -> str:
+        self._execute("SAVEPOINT tidemark")
+        try:
+            why = loader.refusal(batch)
+        except WriteRefusedError as error:  # a value that has no text
+            why = str(error)
+        if why:
+            self._execute("ROLLBACK TO SAVEPOINT tidemark")
+        return why
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Refuse to go on after a failure: PREPARE after a failed statement succeeds, without the
+        statement's rows."""
         failed, self._failed = self._failed, True
         if failed:
             raise PreCommitError(f"MySQL transaction {self._name}: a statement of it has failed")
+        yield
+        self._failed = False
+
+    def _loader_for(self, batch: pa.RecordBatch) -> Loader:
         if self._loader is None:
             self._loader = self._begin(batch.schema)
-        self._loader.load(batch)
-        self._rows += batch.num_rows
-        self._failed = False
+        return self._loader
 
     def prepare_commit(self) -> Sequence[MySQLCommittable]:
         """See `CommittingWriter`. On return the connection is closed: until then no other one could
         end the transaction."""
         if self._failed:
             raise PreCommitError(f"MySQL transaction {self._name}: a statement of it has failed")
-        if self._loader is None:
+        if self._rows == 0:
+            self.abort()  # what there is of it, the stage of rows that were all refused
             return []
         database = self._address.database
         if self._staged:

@@ -128,6 +128,12 @@ def may_pass(error: BaseException) -> bool:
     return str(state)[:2] in ("08", "25", "40", "53", "55", "57", "58")
 
 
+def blames_a_row(error: BaseException) -> bool:
+    """Whether an error of the driver's says that a row cannot be stored: a value that its type or
+    column has no room for, a constraint, a trigger that raises, a key too long for its index."""
+    return str(getattr(error, "sqlstate", None))[:2] in ("22", "23", "44", "54", "P0")
+
+
 def quoted(*names: str) -> str:
     """Return an identifier, or a qualified one, as SQL."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)

@@ -146,6 +146,8 @@ class PostgresSink:
             return PreparedWriter(self.server, self.sql_name, context)
         return StageWriter(self.server, self.sql_name, context, self.keys)
 
+    create_selective_writer = create_writer
+
     def create_committer(self, context: SinkContext) -> PostgresCommitter:
         """Return the committer; it connects when it is first needed."""
         return PostgresCommitter(self, context)

@@ -27,7 +27,7 @@ LEFT JOIN pg_type e ON e.oid = b.typelem AND b.typcategory = 'A'
 WHERE c.oid = to_regclass(%s) ORDER BY a.attnum
 """
 _CHECKS = """
-SELECT pg_get_constraintdef(oid) FROM pg_constraint
+SELECT format('CONSTRAINT %%I %%s', conname, pg_get_constraintdef(oid)) FROM pg_constraint
 WHERE conrelid = to_regclass(%s) AND contype = 'c' AND conkey <@ %s::int2[]
 """
 _UNIQUE = """

@@ -1,21 +1,37 @@
-"""What the writers of all modes share: one connection, one transaction, one COPY into a table."""
+"""What the writers of all modes share: one connection, one transaction, COPY into a table.
+
+`write` sends everything through one COPY. `write_accepted` makes one of each batch, behind a
+savepoint, and finds the rows that the server refuses by copying smaller and smaller parts.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
 
+from tidemark.contracts.dead_letters import RefusedRow
 from tidemark.contracts.sink import WriterContext
 from tidemark.model import failpoints
 from tidemark.model.errors import PreCommitError, WriteRefusedError
+from tidemark.sinks.internal.sifting import sift
 from tidemark.sinks.postgres import copy_format
 from tidemark.sinks.postgres.committable import PostgresCommittable
-from tidemark.sinks.postgres.connection import BEGIN, Server, driver, may_pass, quoted, within
+from tidemark.sinks.postgres.connection import (
+    BEGIN,
+    Server,
+    blames_a_row,
+    driver,
+    may_pass,
+    quoted,
+    within,
+)
 from tidemark.sinks.postgres.table import Column, Table, describe, targets
 
+_COPY_LINE = re.compile(r"\bCOPY .*?, line (\d+)")
 WRITE_TIMEOUT_S = 120.0
 """How long the server may take for a batch, or for its last part: triggers and indexes run then."""
 
@@ -29,6 +45,7 @@ class CopyWriter:
         self._table = table
         self._context = context
         self._connection: Any = None
+        self._copy_statement = ""
         self._copy: Any = None
         self._copying: Any = None
         self._columns: list[Column] = []
@@ -55,18 +72,66 @@ class CopyWriter:
             except (ValueError, pa.ArrowInvalid) as error:
                 raise WriteRefusedError(f"{self._name}: {self._server.said(error)}") from error
             with within(self._connection, WRITE_TIMEOUT_S):
+                if self._copying is None:
+                    self._copying = self._connection.cursor().copy(self._copy_statement)
+                    self._copy = self._copying.__enter__()
+                    self._copy.write(copy_format.HEADER)
                 self._copy.write(sent)
+        self._taken(batch.num_rows)
+
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`."""
+        if batch.num_rows == 0:
+            return ()
+        with self._errors():
+            if self._connection is None:
+                connection = self._start(batch.schema.names)
+                # A deferred constraint would refuse rows when nobody can tell which.
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE; SAVEPOINT tidemark")
+            parts = -(-batch.nbytes // copy_format.LARGEST_BYTES) or 1
+            refused = sift(
+                batch.num_rows,
+                lambda start, end: self._take(batch.slice(start, end - start)),
+                most=-(-batch.num_rows // parts),
+                names_row=_COPY_LINE,
+            )
+        if len(refused) < batch.num_rows:
+            self._taken(batch.num_rows - len(refused))
+        return refused
+
+    def _take(self, batch: pa.RecordBatch) -> str:
+        """Copy these rows, all or none; return "" or why the server refuses them."""
+        try:
+            sent = copy_format.rows(batch, [column.type for column in self._columns])
+        except (ValueError, pa.ArrowInvalid) as error:
+            return self._server.said(error)
+        with within(self._connection, WRITE_TIMEOUT_S):
+            try:
+                with self._connection.cursor().copy(self._copy_statement) as copy:
+                    for part in (copy_format.HEADER, sent, copy_format.TRAILER):
+                        copy.write(part)
+            except driver().Error as error:
+                if not blames_a_row(error):
+                    raise
+                self._connection.execute("ROLLBACK TO tidemark")
+                return self._server.said(error)
+            self._connection.execute("RELEASE tidemark; SAVEPOINT tidemark")
+        return ""
+
+    def _taken(self, rows: int) -> None:
         if self._rows == 0:
             failpoints.reached("transaction-begun")
-        self._rows += batch.num_rows
+        self._rows += rows
 
     def prepare_commit(self) -> Sequence[PostgresCommittable]:
         """End the COPY and make the rows durable."""
         if self._rows == 0:
+            self._close()
             return []
         with self._errors(), within(self._connection, WRITE_TIMEOUT_S):
-            self._copy.write(copy_format.TRAILER)
-            self._copying.__exit__(None, None, None)
+            if self._copying is not None:
+                self._copy.write(copy_format.TRAILER)
+                self._copying.__exit__(None, None, None)
             committable = self._flush()
         self._close()
         return [committable]
@@ -91,7 +156,7 @@ class CopyWriter:
     def _name(self) -> str:
         return f"PostgreSQL table {self._table} in {self._server.place}"
 
-    def _start(self, names: Sequence[str]) -> None:
+    def _start(self, names: Sequence[str]) -> Any:
         self._connection = self._server.connect()
         with within(self._connection, WRITE_TIMEOUT_S):
             self._connection.execute(BEGIN)
@@ -104,11 +169,8 @@ class CopyWriter:
             self._columns = targets(table, names)
             into = self._begin(self._connection, table)
             listed = ", ".join(quoted(column.name) for column in self._columns)
-            self._copying = self._connection.cursor().copy(
-                f"COPY {into} ({listed}) FROM STDIN (FORMAT binary)"
-            )
-            self._copy = self._copying.__enter__()
-            self._copy.write(copy_format.HEADER)
+            self._copy_statement = f"COPY {into} ({listed}) FROM STDIN (FORMAT binary)"
+        return self._connection
 
     def _close(self) -> None:
         if self._connection is not None:

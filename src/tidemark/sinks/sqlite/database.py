@@ -102,6 +102,25 @@ def table_columns(path: str, table: str) -> list[str] | None:
         return [row[0] for row in cursor.fetchall()] or None
 
 
+def definition(path: str, table: str) -> list[str]:
+    """Return the statements that make the table and its unique indexes; none if it is missing."""
+    if not Path(path).exists():
+        return []
+    with connect(path) as cursor:
+        cursor.execute(
+            "SELECT sql FROM sqlite_master WHERE lower(tbl_name) = lower(?) AND (type = 'table' "
+            "OR type = 'index' AND sql LIKE 'CREATE UNIQUE%') ORDER BY type DESC",
+            (table,),
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def open_scratch() -> Any:
+    """Return a connection to a new, private database that is deleted when it is closed; what does
+    not fit into its cache is in a temporary file."""
+    return driver().connect("file:", autocommit=True)
+
+
 def outcome(cursor: Any, handle: str) -> str | None:
     """Return how the transaction ended, None if it has not."""
     cursor.execute("SELECT outcome FROM _tidemark_ledger WHERE handle = ?", (handle,))

@@ -15,6 +15,7 @@ from tidemark.sinks.internal import staged_files
 from tidemark.sinks.internal.columns import check_columns, text_expression
 from tidemark.sinks.internal.staged_files import StagedFile
 from tidemark.sinks.sqlite.committer import SQLiteCommitter
+from tidemark.sinks.sqlite.selective_writer import SelectiveSQLiteWriter
 from tidemark.sinks.sqlite.writer import SQLiteWriter
 
 
@@ -26,8 +27,9 @@ class SQLiteSink:
         when it is missing, in an existing directory. Rows are staged in ``<path>.tidemark/`` until
         their epoch is decided.
     table: made when it is missing, with the DataFrame's columns. An existing table must have all of
-        them; others are left NULL. Keep constraints that could refuse a row off it: rows are
-        inserted after the epoch is decided, and a refused one stops the job.
+        them; others are left NULL. Rows are inserted after the epoch is decided, and one that a
+        constraint refuses stops the job: keep constraints off it that could, or give `Job.sink`
+        ``on_bad_row="dead_letter"``.
 
     Spark types become: boolean 0/1; integers INTEGER; float and double REAL (NaN becomes NULL, as
     SQLite has none); string TEXT; binary BLOB; decimal TEXT in plain digits; date TEXT
@@ -93,6 +95,10 @@ class SQLiteSink:
     def create_writer(self, context: WriterContext) -> SQLiteWriter:
         """Return a writer that stages one Arrow file; it touches nothing before the first row."""
         return SQLiteWriter(self.path, self.table, self.staging_root, context)
+
+    def create_selective_writer(self, context: WriterContext) -> SelectiveSQLiteWriter:
+        """Return a writer that also finds the rows which the table would refuse."""
+        return SelectiveSQLiteWriter(self.path, self.table, self.staging_root, context)
 
     def create_committer(self, context: SinkContext) -> SQLiteCommitter:
         """Return the committer; it opens the database anew in each call."""

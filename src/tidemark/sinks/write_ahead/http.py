@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from tidemark.contracts.dead_letters import dead_letters_as_json
 from tidemark.contracts.write_ahead import EpochToken
 from tidemark.model.durations import Duration, seconds
 from tidemark.model.errors import (
@@ -93,6 +94,14 @@ class HttpSink(WriteAheadSink):
             if self.format == "arrow"
             else [to_json(f"struct({', '.join(names)})") + " AS value"]
         )
+
+    def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
+        """See `DeadLetterFormat`: the columns of a dead letter, for JSON as one object."""
+        import pyarrow as pa
+
+        if self.format == "arrow":
+            return letters
+        return pa.record_batch({"value": pa.array(dead_letters_as_json(letters), pa.string())})
 
     def check_target(self) -> None:
         """Ask the server for anything at all; whatever it answers, it is there."""

@@ -19,6 +19,7 @@ for _module in ("suite", "further_suites", "idempotent", "write_ahead"):
     pytest.register_assert_rewrite(f"{__name__}.{_module}")
 
 from tidemark.verify.conformance.further_suites import (  # noqa: E402
+    DeadLetterConformance,
     ExpiryConformance,
     LineConformance,
     RefusalConformance,
@@ -40,6 +41,7 @@ from tidemark.verify.conformance.write_ahead import WriteAheadConformance  # noq
 
 __all__ = [
     "CuttingProxy",
+    "DeadLetterConformance",
     "ExpiryConformance",
     "IdempotentConformance",
     "KeyedServerConformance",

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from tidemark.contracts.dead_letters import RefusedRow, SelectiveSink
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import AbortFailedError, PreflightError, WriteRefusedError
 from tidemark.verify.conformance.proxy import Side
@@ -57,6 +60,63 @@ class RefusalConformance:
         left = [found.committable for found in driver_side.list_lingering()]
         assert set(until_proved(driver_side.abort, left)) <= {AbortOutcome.ABORTED}
         assert sorted(under.visible()) == list(range(10))
+
+
+class DeadLetterConformance:
+    """For a sink that tells refused rows from the others (`SelectiveSink`). Needs `refused`, with
+    the columns of `batch`."""
+
+    def test_the_good_rows_are_taken_and_exactly_the_refused_are_named(
+        self, under: SinkUnderTest
+    ) -> None:
+        """Bad rows at the start, in the middle, next to each other and at the end of a batch."""
+        driver_side = committer(under, driver())
+        _, committables = write(under, attempt(), range(10))
+        until_proved(driver_side.commit, committables)
+        bad = _refused(under)
+        writer = _selective(under)(attempt(epoch=1))
+        mixed = pa.Table.from_batches(
+            [bad, under.batch(range(10, 50)), bad, bad, under.batch(range(50, 51)), bad]
+        )
+        named = writer.write_accepted(mixed.combine_chunks().to_batches()[0])
+        size = bad.num_rows
+        wanted = [
+            index
+            for start in (0, 40 + size, 40 + 2 * size, 41 + 3 * size)
+            for index in range(start, start + size)
+        ]
+        assert [row.index for row in named] == wanted
+        assert all(isinstance(row, RefusedRow) and row.reason for row in named)
+        assert list(writer.write_accepted(under.batch(range(51, 60)))) == []
+        assert sorted(under.visible()) == list(range(10))
+        committables = list(writer.prepare_commit())
+        assert until_proved(driver_side.commit, committables) == [CommitOutcome.COMMITTED]
+        assert sorted(under.visible()) == list(range(60))
+        assert list(driver_side.list_lingering()) == []
+
+    def test_an_attempt_of_refused_rows_alone_prepares_no_transaction(
+        self, under: SinkUnderTest
+    ) -> None:
+        """And leaves nothing behind that a driver would have to abort."""
+        driver_side = committer(under, driver())
+        _, committables = write(under, attempt(), range(10))
+        until_proved(driver_side.commit, committables)
+        bad = _refused(under)
+        writer = _selective(under)(attempt(epoch=1))
+        assert [row.index for row in writer.write_accepted(bad)] == list(range(bad.num_rows))
+        assert list(writer.prepare_commit()) == []
+        assert list(driver_side.list_lingering()) == []
+        assert sorted(under.visible()) == list(range(10))
+
+
+def _refused(under: SinkUnderTest) -> pa.RecordBatch:
+    assert under.refused is not None, "give SinkUnderTest.refused"
+    return under.refused()
+
+
+def _selective(under: SinkUnderTest) -> Any:
+    assert isinstance(under.sink, SelectiveSink), "give the sink create_selective_writer"
+    return under.sink.create_selective_writer
 
 
 class ServerConformance:

@@ -77,7 +77,8 @@ class SinkUnderTest:
         the committer's process is killed after the commit, before it has told anybody.
     drop: for `ExpiryConformance`: makes the system drop a prepared transaction, as a time-out does.
     refused: for `RefusalConformance`: makes a batch that the target refuses once it holds a
-        committed row.
+        committed row. For `DeadLetterConformance` it has the columns of `batch`, and each of its
+        rows is refused for its own sake.
     server: for `ServerConformance`: kills and restarts the server.
     line: for `LineConformance`: leads the sink through a proxy.
     """

@@ -1,0 +1,105 @@
+"""Which rows Kafka refuses, found before they are sent: a refusal of the broker's would end the
+whole transaction.
+
+How: a real broker, and topics with limits of their own. The suite for such writers is in
+`test_sink_conformance.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.integration.kafka import sink_kit as kit
+from tidemark.contracts.sink import CommitOutcome
+from tidemark.dev.kafka import LocalKafka
+from tidemark.sinks.kafka import KafkaSink
+
+
+def limited_topic(kafka: LocalKafka, name: str, largest_bytes: int, partitions: int = 1) -> str:
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+    config = {"max.message.bytes": str(largest_bytes)}
+    admin.create_topics([NewTopic(name, partitions, 1, config=config)])[name].result(30)
+    return name
+
+
+def rows(values: list[bytes], **columns: Any) -> pa.RecordBatch:
+    keys = pa.array([b"k"] * len(values), pa.binary())
+    return pa.record_batch({"key": keys, "value": pa.array(values, pa.binary()), **columns})
+
+
+def commit(sink: KafkaSink, job: str, writer: Any) -> None:
+    with kit.committing(sink, kit.driver(job), preflight=True) as committer:
+        outcomes = kit.until_proved(committer.commit, writer.prepare_commit())
+    assert outcomes == [CommitOutcome.COMMITTED]
+
+
+def values(kafka: LocalKafka, name: str) -> list[bytes]:
+    return [message.value() for message in kit.records(kafka.bootstrap_servers, name)]
+
+
+def test_the_topics_limit_holds_for_rows_and_for_batches(
+    kafka: LocalKafka, topic: Callable[..., str]
+) -> None:
+    """2,000 small rows are ten times what the topic takes in one batch."""
+    name = limited_topic(kafka, topic() + "-small", 10_000)
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    job = kit.new_job()
+    writer = sink.create_selective_writer(kit.attempt(job))
+    fits, too_large = b"f" * 9_899, b"t" * 9_900  # with a key of one byte
+    batch = rows([*[b"%050d" % i for i in range(2000)], fits, too_large, b"", fits])
+    (refused,) = writer.write_accepted(batch)
+    assert refused.index == 2001
+    assert refused.reason == (
+        f"key, value and headers have 9901 bytes, and a row of topic {name!r} may have 9900"
+    )
+    commit(sink, job, writer)
+    assert len(values(kafka, name)) == 2003
+
+
+def test_each_row_has_a_topic_and_a_partition_that_exist(
+    kafka: LocalKafka, topic: Callable[..., str]
+) -> None:
+    small, other = limited_topic(kafka, topic() + "-small", 2_000), topic(2)
+    sink = kit.sink_on(kafka.bootstrap_servers, None)
+    job = kit.new_job()
+    writer = sink.create_selective_writer(kit.attempt(job))
+    headers_type = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    many = [{"key": "h", "value": b"v" * 600}] * 4
+    batch = rows(
+        [b"0", b"1" * 5_000, b"2" * 5_000, b"3", b"4", b"5", b"6", b"7", b"8"],
+        topic=[small, small, other, None, "no-such-topic", "no such name", other, other, small],
+        partition=pa.array([0, 0, 1, 0, 0, 0, 2, -1, None], pa.int32()),
+        headers=pa.array([[], None, many, None, None, None, None, None, many], headers_type),
+    )
+    reasons = {row.index: row.reason for row in writer.write_accepted(batch)}
+    assert list(reasons) == [1, 3, 4, 5, 6, 7, 8]
+    assert "have 5001 bytes" in reasons[1]
+    assert "no topic" in reasons[3]
+    assert "no-such-topic" in reasons[4]
+    assert "no such name" in reasons[5]
+    assert reasons[6] == "the column `partition` is 2, and the topic has 2"
+    assert reasons[7] == "the column `partition` is -1"
+    assert "have 2446 bytes" in reasons[8]
+    commit(sink, job, writer)
+    assert values(kafka, small) == [b"0"]
+    assert values(kafka, other) == [b"2" * 5_000]
+
+
+@pytest.mark.parametrize("largest", [200, 5_000_000])
+def test_librdkafkas_own_limit_holds_too(
+    kafka: LocalKafka, topic: Callable[..., str], largest: int
+) -> None:
+    """Of message.max.bytes and the topic's limit the lower one counts."""
+    name = limited_topic(kafka, topic() + "-limit", largest)
+    sink = kit.sink_on(kafka.bootstrap_servers, name)
+    job = kit.new_job()
+    writer = sink.create_selective_writer(kit.attempt(job))
+    refused = writer.write_accepted(rows([b"1", b"2" * 101, b"3" * 1_000_000]))
+    assert [row.index for row in refused] == ([1, 2] if largest == 200 else [2])
+    commit(sink, job, writer)

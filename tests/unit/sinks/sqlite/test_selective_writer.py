@@ -1,0 +1,83 @@
+"""How: a real database whose table has constraints, written to through the sink alone."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tidemark.contracts.sink import CommitOutcome
+from tidemark.model.errors import CommitFailedError
+from tidemark.sinks.sqlite import SQLiteSink, database
+from tidemark.verify.conformance.steps import attempt, driver
+
+
+def sink_on(path: Path, *statements: str) -> SQLiteSink:
+    connection = sqlite3.connect(path / "target.db")
+    for statement in statements:
+        connection.execute(statement)
+    connection.commit()
+    connection.close()
+    sink = SQLiteSink(path / "target.db", "Orders")
+    sink.create_committer(driver()).preflight()
+    return sink
+
+
+def rows(ids: list[int | None], texts: list[str] | None = None) -> pa.RecordBatch:
+    texts = texts or [str(number) for number in ids]
+    return pa.record_batch({"id": pa.array(ids, pa.int64()), "text": pa.array(texts)})
+
+
+def refused(writer: Any, batch: pa.RecordBatch) -> dict[int, str]:
+    return {row.index: row.reason for row in writer.write_accepted(batch)}
+
+
+def committed(sink: SQLiteSink, writer: Any) -> list[Any]:
+    """Commit, and return what another program reads."""
+    outcomes = sink.create_committer(driver()).commit(writer.prepare_commit())
+    assert set(outcomes) == {CommitOutcome.COMMITTED}
+    code = f"import sqlite3; print(sqlite3.connect({sink.path!r})"
+    code += ".execute('SELECT id, text FROM orders').fetchall())"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    return eval(found.stdout)
+
+
+def test_a_key_is_used_once_in_an_attempt(tmp_path: Path) -> None:
+    sink = sink_on(
+        tmp_path,
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, text TEXT)",
+        "CREATE UNIQUE INDEX by_text ON orders (text)",
+    )
+    writer = sink.create_selective_writer(attempt())
+    assert refused(writer, rows([1, 2, 1])) == {2: "UNIQUE constraint failed: orders.id"}
+    assert refused(writer, rows([3, 4], ["2", "4"])) == {0: "UNIQUE constraint failed: orders.text"}
+    assert committed(sink, writer) == [(1, "1"), (2, "2"), (4, "4")]
+
+
+def test_a_key_that_is_in_the_table_still_stops_the_commit(tmp_path: Path) -> None:
+    """The documented limit: who has which key is known after the decision only."""
+    sink = sink_on(
+        tmp_path,
+        "CREATE TABLE orders (id INTEGER PRIMARY KEY, text TEXT)",
+        "INSERT INTO orders VALUES (1, 'was here')",
+    )
+    writer = sink.create_selective_writer(attempt())
+    assert refused(writer, rows([1])) == {}
+    with pytest.raises(CommitFailedError, match=r"UNIQUE constraint failed: orders\.id"):
+        sink.create_committer(driver()).commit(writer.prepare_commit())
+
+
+@pytest.mark.parametrize("statements", [(), ("CREATE TABLE orders (id INTEGER, text TEXT)",)])
+def test_a_table_without_constraints_is_not_copied(
+    statements: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sink = sink_on(tmp_path, *statements)
+    monkeypatch.setattr(database, "open_scratch", lambda: pytest.fail("copied"))
+    writer = sink.create_selective_writer(attempt())
+    assert refused(writer, rows([1, None], ["a", "b"])) == {}
+    assert committed(sink, writer) == [(1, "a"), (None, "b")]
