@@ -13,7 +13,6 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -23,6 +22,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from tidemark.dev.java_server import free_ports
 from tidemark.model.errors import MissingDependencyError
 from tidemark.runtime import jars
 
@@ -63,9 +63,7 @@ class MariaDBServer:
         self._data = self._root / "data"
         self._log = self._root / "server.log"
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        (self.port,) = free_ports(1)
 
     def url(self, user: str = "tidemark", database: str = "test", port: int = 0) -> str:
         """Return the URL to connect with."""

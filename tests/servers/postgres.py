@@ -12,7 +12,6 @@ import importlib.util
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -22,6 +21,8 @@ from types import TracebackType
 from typing import Any
 
 import psutil
+
+from tidemark.dev.java_server import free_ports
 
 NOBODY = 65534
 START_DEADLINE_S = 60.0
@@ -52,9 +53,7 @@ class PostgresServer:
             os.chown(self._root, NOBODY, NOBODY)
         self._bin = self._binaries()
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port: int = free.getsockname()[1]
+        (self.port,) = free_ports(1)
 
     def url(self, user: str = "postgres", database: str = "postgres", port: int = 0) -> str:
         """Return the URL to connect with."""

@@ -1,6 +1,7 @@
 """One server in a JVM of its own on this machine: started, killed, paused, and never outliving us.
 
-`hdfs.py` and `s3.py` are built on it. What it says goes to a log file, whose end is in every error.
+`kafka.py`, `hdfs.py` and `s3.py` are built on it. What it says goes to a log file, whose end is in
+every error.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class JavaServer:
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             if not self.alive():
-                raise PreflightError(f"{self.name} has ended; {self._tail()}")
+                raise self.ended()
             try:
                 if self._ready():
                     return
@@ -92,6 +93,10 @@ class JavaServer:
                     f"{self.name} did not serve within {START_TIMEOUT_S} s; {self._tail()}"
                 )
             time.sleep(0.05)
+
+    def ended(self) -> PreflightError:
+        """Return the error that says that it has ended, and why as far as it said."""
+        return PreflightError(f"{self.name} has ended; {self._tail()}")
 
     def alive(self) -> bool:
         """Whether the JVM runs."""

@@ -18,21 +18,19 @@ import json
 import shutil
 import signal
 import socket
-import subprocess
 import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 
-from tidemark.dev.java_server import free_ports
-from tidemark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
-from tidemark.runtime.child_jvm import release, start_jvm
+from tidemark.dev.java_server import JavaServer, free_ports
+from tidemark.model.errors import ConfigurationError, MissingDependencyError
 from tidemark.runtime.jars import find_java, kafka_broker_jars
 
-START_TIMEOUT_S = 90
 STOP_TIMEOUT_S = 15
 
 
@@ -104,17 +102,19 @@ class LocalKafka:
         controllers = ",".join(f"{i}@127.0.0.1:{self._ports_of(i)[1]}" for i in self._numbers())
         for i in self._numbers():
             port = self._ports_of(i)[0]
-            self._nodes[i] = _Node(i, self._directory / f"node-{i}", port, java, jars)
+            directory = self._directory / f"node-{i}"
+            self._nodes[i] = _Node(i, directory, port, self._heap, java, jars)
             self._nodes[i].write_settings(self._settings(i, controllers))
         try:
-            formatting = [node.format(cluster_id) for node in self._nodes.values()]
-            for process in formatting:
-                process.wait()
-                release(process)
-            for node in self._nodes.values():
-                node.start(self._heap)
-            for node in self._nodes.values():
-                node.wait_until_ready(set(self._nodes))
+            nodes = self._nodes.values()
+            with ThreadPoolExecutor(len(nodes)) as at_once:
+                list(at_once.map(lambda node: node.format(cluster_id), nodes))
+            for node in nodes:
+                node.launch()
+            for number, node in self._nodes.items():
+                node.expected = set(self._nodes)
+                node.wait_until_ready()
+                node.expected = {number}
         except BaseException:
             self.stop()
             raise
@@ -130,17 +130,14 @@ class LocalKafka:
     def resume(self, broker: int) -> None:
         """Let a paused `broker` run on; returns when it answers."""
         self._node(broker).send(signal.SIGCONT)
-        self._node(broker).wait_until_ready({broker})
+        self._node(broker).wait_until_ready()
 
     def restart(self, broker: int) -> None:
         """Start `broker` on its old data and port, killing it first if it runs.
 
         Returns when it answers and is in the cluster, which needs two of three brokers alive.
         """
-        node = self._node(broker)
-        node.kill()
-        node.start(self._heap)
-        node.wait_until_ready({broker})
+        self._node(broker).start()
 
     def check(self) -> None:
         """Raise `PreflightError`, with the end of its log, if a broker has ended by itself.
@@ -251,89 +248,41 @@ class LocalKafka:
         }
 
 
-class _Node:
-    """One broker: its directory, its port, and its JVM, which dies with this process."""
+class _Node(JavaServer):
+    """One broker. It is ready when it names all of `expected` as members of the cluster."""
 
     def __init__(
-        self, number: int, directory: Path, port: int, java: Path, jars: list[Path]
+        self, number: int, directory: Path, port: int, heap: str, java: Path, jars: list[Path]
     ) -> None:
-        self.number = number
         self.port = port
-        self._directory = directory
-        self._java = java
-        self._class_path = ":".join(map(str, jars))
-        self._log = directory / "broker.log"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @property
-    def pid(self) -> int:
-        if self._process is None:
-            raise ConfigurationError(f"LocalKafka: broker {self.number} was never started")
-        return self._process.pid
-
-    def write_settings(self, settings: Mapping[str, str]) -> None:
-        self._directory.mkdir(parents=True, exist_ok=True)
-        lines = [f"{key}={value}\n" for key, value in settings.items()]
-        (self._directory / "server.properties").write_text("".join(lines))
-
-    def format(self, cluster_id: str) -> subprocess.Popen[bytes]:
-        """Begin to give the data directory its identity; one that has it is left alone."""
-        return self._run(
-            *("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-            *("-cp", self._class_path, "kafka.tools.StorageTool", "format", "--ignore-formatted"),
-            *("-t", cluster_id, "-c", str(self._directory / "server.properties")),
-        )
-
-    def start(self, heap: str) -> None:
-        self._process = self._run(
+        self.expected = {number}
+        self._properties = directory / "server.properties"
+        self._class_path = ("-cp", ":".join(map(str, jars)))
+        arguments = [
             *(f"-Xmx{heap}", "-XX:+UseSerialGC"),
             "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
             "-Dorg.slf4j.simpleLogger.showDateTime=true",
             "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
-            *("-cp", self._class_path, "kafka.Kafka", str(self._directory / "server.properties")),
+            *(*self._class_path, "kafka.Kafka", str(self._properties)),
+        ]
+        super().__init__(
+            f"Kafka broker {number}", java, arguments, directory / "broker.log",
+            lambda: self.expected <= self._members(),
+        )  # fmt: skip
+
+    def write_settings(self, settings: Mapping[str, str]) -> None:
+        self._properties.parent.mkdir(parents=True, exist_ok=True)
+        self._properties.write_text("".join(f"{key}={v}\n" for key, v in settings.items()))
+
+    def format(self, cluster_id: str) -> None:
+        """Give the data directory its identity; one that has it is left alone."""
+        self.run_once(
+            [
+                *("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._class_path),
+                *("kafka.tools.StorageTool", "format", "--ignore-formatted"),
+                *("-t", cluster_id, "-c", str(self._properties)),
+            ]
         )
-
-    def wait_until_ready(self, expected: set[int]) -> None:
-        """Return when this broker answers and names all of `expected` as members."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            if not self.alive():
-                raise self.ended()
-            if expected <= self._members():
-                return
-            if time.monotonic() > deadline:
-                raise PreflightError(
-                    f"Kafka broker {self.number} did not answer on 127.0.0.1:{self.port} within "
-                    f"{START_TIMEOUT_S} s; {self._tail()}"
-                )
-            time.sleep(0.05)
-
-    def alive(self) -> bool:
-        if self._process is None:
-            return False
-        if self._process.poll() is None:
-            return True
-        release(self._process)
-        return False
-
-    def ended(self) -> PreflightError:
-        """Return the error that says that this broker has ended, and why as far as it said."""
-        return PreflightError(f"Kafka broker {self.number} has ended; {self._tail()}")
-
-    def send(self, number: signal.Signals) -> None:
-        if self.alive() and self._process is not None:
-            self._process.send_signal(number)
-
-    def kill(self) -> None:
-        self.send(signal.SIGKILL)
-        if self._process is not None:
-            self._process.wait()
-            release(self._process)
-
-    def _run(self, *arguments: str) -> subprocess.Popen[bytes]:
-        """Run Java, with what it says in the node's log, so that it dies with us."""
-        with self._log.open("ab") as log:
-            return start_jvm(self._java, arguments, log)
 
     def _members(self) -> set[int]:
         """Ask this broker who is in the cluster; nobody, when it does not answer."""
@@ -349,10 +298,6 @@ class _Node:
             return set(client.list_topics(timeout=2).brokers)
         except KafkaException:
             return set()
-
-    def _tail(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()[-25:]
-        return "\n".join([f"its log ({self._log}) ends:", *lines])
 
 
 def _admin_client_class() -> type:
