@@ -1,6 +1,7 @@
 """KafkaSink under the conformance suite: a real broker, read by a read_committed consumer.
 
-An open transaction hides all later rows of its partitions from such a reader, so each batch goes to
+Plain rows go through the fast producer, rows with a topic and headers of their own through the
+general one. An open transaction hides all later rows of its partitions from such a reader, so each batch goes to
 a partition of its own; what the hiding itself looks like is in `test_sink_transactions.py`.
 """
 
@@ -20,16 +21,27 @@ from tidemark.verify.conformance.steps import JOB, UID
 PARTITIONS = 64
 
 
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+
+
 @pytest.fixture
-def under(kafka: LocalKafka, topic: Callable[..., str]) -> Iterator[SinkUnderTest]:
+def under(
+    kafka: LocalKafka, topic: Callable[..., str], request: pytest.FixtureRequest
+) -> Iterator[SinkUnderTest]:
     name = topic(PARTITIONS)
     turns = itertools.count()
     servers = kafka.bootstrap_servers
-    sink = kit.sink_on(servers, name)
+    routed = bool(request.cls.routed)
+    sink = kit.sink_on(servers, None if routed else name, transactional_id_prefix=f"test-{name}")
 
     def batch(values: Sequence[int]) -> pa.RecordBatch:
         partition = pa.array([next(turns) % PARTITIONS] * len(values), pa.int32())
-        return kit.numbers(values).append_column("partition", partition)
+        rows = kit.numbers(values).append_column("partition", partition)
+        if routed:
+            header = [{"key": "h", "value": b"1"}]
+            rows = rows.append_column("topic", pa.array([name] * len(values), pa.string()))
+            rows = rows.append_column("headers", pa.array([header] * len(values), HEADERS))
+        return rows
 
     def too_large() -> pa.RecordBatch:
         rows = batch([1, 2])
@@ -49,4 +61,9 @@ def under(kafka: LocalKafka, topic: Callable[..., str]) -> Iterator[SinkUnderTes
 
 
 class TestKafka(SinkConformance, DeadLetterConformance):
-    pass
+    routed = False
+
+
+@pytest.mark.chaos
+class TestKafkaOfRoutedRows(SinkConformance, DeadLetterConformance):
+    routed = True
