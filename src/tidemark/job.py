@@ -42,6 +42,8 @@ from tidemark.model.checkpointing_statistics import NONE_YET, CheckpointingStati
 from tidemark.model.durations import seconds
 from tidemark.model.errors import ConfigurationError, UserError
 from tidemark.model.schema import Column
+from tidemark.rest.server import RestServer
+from tidemark.rest.views import JobView
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
@@ -223,6 +225,7 @@ class Job:
         spark = spark_session(declared.name)
         if path := os.environ.get(RESTORE_VARIABLE) or restore:
             restore_checkpoint(spark, path, self._directory, declared.name)
+        rest = RestServer(self._view())
         supervisor = self._supervisor = Supervisor(
             spark,
             declared.name,
@@ -230,13 +233,17 @@ class Job:
             declared.checkpoint,
             bounded=declared.bounded,
             directory=self._directory,
+            rest_url=rest.start(),
         )
 
         def stop() -> None:
             supervisor.stop(program_ends=True)
 
-        with _StopSignals(stop), stop_before_jvm(spark, stop):
-            supervisor.run()
+        try:
+            with _StopSignals(stop), stop_before_jvm(spark, stop):
+                supervisor.run()
+        finally:
+            rest.stop()
 
     def stop(self) -> None:
         """Ask a running job to end: the epoch under way has ten seconds to be committed, everything
@@ -250,6 +257,26 @@ class Job:
         deleted then. Returns at once; called from another thread. Raises UserError if the job does
         not run."""
         self._running().cancel()
+
+    def _view(self) -> JobView:
+        """What the REST interface shows; it serves only while `run` has a supervisor."""
+
+        def supervisor() -> Supervisor:
+            assert self._supervisor is not None
+            return self._supervisor
+
+        return JobView(
+            name=self.declaration.name,
+            checkpoint=self.declaration.checkpoint,
+            settings=self._settings,
+            guarantees=self.report(),
+            started_at=lambda: supervisor().started_at,
+            job_id=lambda: supervisor().job_id,
+            state=lambda: supervisor().state,
+            restarts=lambda: supervisor().restarts,
+            checkpoints=self.checkpoints,
+            failures=lambda: supervisor().execution.failures,
+        )
 
     def _running(self) -> Supervisor:
         if self._supervisor is None or self._supervisor.ended:

@@ -92,6 +92,39 @@ def run(
     run_app(app_path, arguments or [], settings or [], restore)
 
 
+@app.command("list")
+def list_jobs(
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the checkpoints lie; default: checkpoint.storage in tidemark.toml."
+        ),
+    ] = None,
+    running: Annotated[
+        bool, typer.Option("--running", "-r", help="Only jobs whose driver answers.")
+    ] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", "-a", help="Also jobs that finished, were canceled or failed.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print the jobs of a storage: those that run, and those whose driver does not answer.
+
+    With --all those too that have ended. A driver that was killed has not said that its job ended:
+    the job is UNREACHABLE until its program is started again.
+    """
+    import json
+
+    from tidemark.cli import job_table
+    from tidemark.operations.list_jobs import jobs
+
+    found = jobs(storage, running=running, ended=all_)
+    if as_json:
+        typer.echo(json.dumps([job.to_json() for job in found], indent=2))
+    else:
+        job_table.show(found)
+
+
 @app.command()
 def checkpoints(
     job: Annotated[str, typer.Argument(metavar="JOB", help="The job's name.")],

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from tidemark.api.config import CheckpointConfig, storage_uri
-from tidemark.api.settings import resolve
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.errors import UserError
+from tidemark.operations.storage import storage_of
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 
 
@@ -16,10 +15,7 @@ def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
     `storage` is that of the job's CheckpointConfig; None takes it from tidemark.toml. Raises
     UserError if there is no such job in it.
     """
-    if storage is not None:
-        uri = storage_uri(storage, "--storage")
-    else:
-        uri = str(resolve(job, CheckpointConfig())[0].storage)
+    uri = storage_of(job, storage)
     jobs = jobs_in(uri)
     if job not in jobs:
         raise UserError(

@@ -20,13 +20,13 @@ def jobs_in(storage: str) -> list[str]:
     """Return the jobs whose checkpoints lie in `storage`; makes no directory."""
     if (local := _local(storage)) is not None and not local.is_dir():
         return []
-    root = _open(storage)
+    root = open_storage(storage)
     return sorted(name for name in root.list("") if root.exists(f"{name}/job.json"))
 
 
 def read_history(storage: str, job: str) -> CheckpointingStatistics:
     """Return the history of one of `jobs_in(storage)`."""
-    return StatisticsStore(_open(f"{storage}/{job}")).read()
+    return StatisticsStore(open_storage(f"{storage}/{job}")).read()
 
 
 def _local(uri: str) -> Path | None:
@@ -34,6 +34,7 @@ def _local(uri: str) -> Path | None:
     return Path(unquote(parts.path)) if parts.scheme == "file" else None
 
 
-def _open(uri: str) -> CheckpointFiles:
+def open_storage(uri: str) -> CheckpointFiles:
+    """Return the files of a directory; a local one needs no Spark."""
     local = _local(uri)
     return open_local(local) if local is not None else open_files(spark_session("tidemark"), uri)

@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import os
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -21,8 +23,10 @@ from collections.abc import Callable
 from pyspark.sql import SparkSession
 
 from tidemark.api.config import CheckpointConfig, ExternalizedCheckpointRetention
+from tidemark.checkpoint.executions import ExecutionFailure, ExecutionRecorder, ExecutionStart
 from tidemark.model.errors import TidemarkError, TooManyFailedCheckpointsError
 from tidemark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
+from tidemark.model.job_state import JobState
 from tidemark.runtime.failures import Verdict, judge, reason_of
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.query import StreamRun
@@ -39,7 +43,7 @@ class Supervisor:
     """Runs one job to its end. Used once; `stop` and `cancel` come from any thread.
 
     `new_run` makes the next run; `bounded` is whether the job's sources end; `directory` is the
-    job's, as a URI.
+    job's, as a URI; `rest_url` is where this driver answers.
     """
 
     def __init__(
@@ -51,6 +55,7 @@ class Supervisor:
         *,
         bounded: bool,
         directory: str,
+        rest_url: str = "",
     ) -> None:
         self._spark = spark
         self._name = name
@@ -58,6 +63,7 @@ class Supervisor:
         self._checkpoint = checkpoint
         self._bounded = bounded
         self._directory = directory
+        self._rest_url = rest_url
         self._backoff = checkpoint.restart_strategy.backoff()
         self._consecutive: list[FailedCheckpoint] = []
         self._started = False
@@ -65,9 +71,12 @@ class Supervisor:
         self._patience_s = DRAIN_PATIENCE_S
         self._program_ends = False
         self._run: StreamRun | None = None
+        self._waits_to_restart = False
+        self.started_at = time.time()
         self.cancelled = False
         self.ended = False
         self.restarts = 0
+        self.execution = ExecutionRecorder()
         self.failed_checkpoints: list[FailedCheckpoint] = []
         """Every failed checkpoint of this program's run of the job, tolerated or not."""
 
@@ -76,14 +85,36 @@ class Supervisor:
         it otherwise."""
         try:
             self._keep_running()
+        except BaseException as error:
+            self.execution.end(JobState.FAILED, reason_of(error))
+            raise
+        else:
             if self.cancelled and self._checkpoint.externalized_retention is DELETE:
                 self._delete_checkpoints()
+            else:
+                self.execution.end(JobState.CANCELED if self.cancelled else JobState.FINISHED)
         finally:
             self.ended = True
+
+    @property
+    def state(self) -> JobState:
+        """What the job is doing, until `run` returns."""
+        if self.cancelled:
+            return JobState.CANCELLING
+        if self._waits_to_restart:
+            return JobState.RESTARTING
+        return JobState.RUNNING if self._started else JobState.INITIALIZING
+
+    @property
+    def job_id(self) -> str:
+        """The job's id; "" until it is known, in the first start."""
+        identity = self._run.coordinator.identity if self._run is not None else None
+        return identity.job_id if identity is not None else ""
 
     def _keep_running(self) -> None:
         delay_s = 0.0
         while not self._told_to_end.wait(delay_s):
+            self._waits_to_restart = False
             try:
                 self._live(self._next_run())
                 return
@@ -91,6 +122,7 @@ class Supervisor:
                 if self._told_to_end.is_set() or self._run is None:
                     raise
                 delay_s = self._after_failure(self._run, error)
+                self._waits_to_restart = True
         if self._started or self.cancelled:
             self._settle()
 
@@ -126,6 +158,8 @@ class Supervisor:
                 log.info("told to stop during the start, which then failed: %s", error)
                 return  # as if never started: the next start settles the rest
             raise
+        if not self._started:
+            self._begin_execution()
         self._started = True
         while not run.wait(0.2):
             if self._told_to_end.is_set():
@@ -134,6 +168,17 @@ class Supervisor:
                     with contextlib.suppress(Exception):  # the JVM may have got the signal too
                         self._spark.sparkContext.setLogLevel("OFF")
                 run.stop(self._patience_s)
+
+    def _begin_execution(self) -> None:
+        start = ExecutionStart(
+            job_id=self.job_id,
+            name=self._name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_at=self.started_at,
+            rest_url=self._rest_url,
+        )
+        self.execution.begin(open_files(self._spark, self._directory), start)
 
     def _settle(self) -> None:
         """Told to end while no query runs: abort and commit what the failed run has left."""
@@ -163,6 +208,21 @@ class Supervisor:
 
     def _after_failure(self, run: StreamRun, error: Exception) -> float:
         """Return the seconds until the next run; raise what ends the job if there is none."""
+        try:
+            delay_s = self._delay_s(run, error)
+        except Exception as fatal:
+            self._add_failure(run, fatal, restarted=False)
+            raise
+        self._add_failure(run, error, restarted=True)
+        return delay_s
+
+    def _add_failure(self, run: StreamRun, error: Exception, *, restarted: bool) -> None:
+        kind, epoch = type(error).__name__, run.coordinator.failing_epoch
+        self.execution.add_failure(
+            ExecutionFailure(time.time(), epoch, kind, reason_of(error), restarted)
+        )
+
+    def _delay_s(self, run: StreamRun, error: Exception) -> float:
         verdict = judge(error, first_start=not self._started)
         if verdict is Verdict.FATAL:
             raise error

@@ -1,0 +1,24 @@
+"""`tidemark list`: the jobs of a storage, running or ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tidemark.model.job_state import JobState
+from tidemark.operations.storage import storage_of
+from tidemark.runtime.registry import RegisteredJob, list_jobs
+
+
+def jobs(storage: str | None, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
+    """Return jobs, the last started first. Those that run are always among them; those whose driver
+    does not answer are, unless only those that are `running` are wanted; with `ended` all are.
+
+    `storage` as in `tidemark checkpoints`.
+    """
+    found = sorted(list_jobs(storage_of("list", storage)), key=lambda job: -job.started_at)
+    return [
+        job
+        for job in found
+        if ended
+        or (not job.state.is_terminal and not (running and job.state is JobState.UNREACHABLE))
+    ]

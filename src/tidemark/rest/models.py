@@ -1,0 +1,238 @@
+"""The answers of the REST interface, by Flink's names; FastAPI makes the OpenAPI document of them.
+
+Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 is "not known" or
+"not yet". What Flink does not have is marked as Tidemark's.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+
+def _hyphens(name: str) -> str:
+    return name.replace("_", "-")
+
+
+class Hyphenated(BaseModel):
+    """Flink writes some pages with hyphens, some with underscores."""
+
+    model_config = ConfigDict(alias_generator=_hyphens, populate_by_name=True)
+
+
+class Overview(Hyphenated):
+    """How many jobs are in which state: in a driver, its one."""
+
+    jobs_running: int
+    jobs_finished: int
+    jobs_cancelled: int
+    jobs_failed: int
+    tidemark_version: str
+
+
+class JobIdWithStatus(BaseModel):
+    """One job of `JobIds`."""
+
+    id: str
+    status: str
+
+
+class JobIds(BaseModel):
+    """``/jobs``."""
+
+    jobs: list[JobIdWithStatus]
+
+
+class JobDetails(Hyphenated):
+    """`jid` is the job's id for ever, `restarts` (Tidemark's) those of this execution."""
+
+    jid: str
+    name: str
+    state: str
+    start_time: int
+    end_time: int
+    duration: int
+    restarts: int
+
+
+class JobsOverview(BaseModel):
+    """``/jobs/overview``."""
+
+    jobs: list[JobDetails]
+
+
+class Setting(BaseModel):
+    """Tidemark's: a setting's value as text, and where it came from."""
+
+    value: str
+    origin: str
+
+
+class ExecutionConfig(Hyphenated):
+    """`user_config` is Tidemark's settings by key."""
+
+    restart_strategy: str
+    user_config: dict[str, Setting]
+
+
+class JobConfig(Hyphenated):
+    """``/jobs/:id/config``."""
+
+    jid: str
+    name: str
+    execution_config: ExecutionConfig
+
+
+class Externalization(BaseModel):
+    """What becomes of checkpoints at a cancel."""
+
+    enabled: bool
+    delete_on_cancellation: bool
+
+
+class CheckpointingConfig(BaseModel):
+    """``/jobs/:id/checkpoints/config``."""
+
+    mode: str
+    interval: int
+    timeout: int
+    min_pause: int
+    max_concurrent: int
+    externalization: Externalization
+    state_backend: str
+    checkpoint_storage: str
+    unaligned_checkpoints: bool
+    tolerable_failed_checkpoints: int
+    checkpoints_after_tasks_finish: bool
+    state_changelog_enabled: bool
+    num_retained: int
+
+
+class ExceptionEntry(BaseModel):
+    """`epoch` and `restarted` are Tidemark's: which epoch it hit, and whether the job went on."""
+
+    exceptionName: str  # noqa: N815 - Flink's name
+    stacktrace: str
+    timestamp: int
+    epoch: int
+    restarted: bool
+
+
+class ExceptionHistory(BaseModel):
+    """The newest first."""
+
+    entries: list[ExceptionEntry]
+    truncated: bool
+
+
+class JobExceptions(BaseModel):
+    """``/jobs/:id/exceptions``."""
+
+    exceptionHistory: ExceptionHistory  # noqa: N815 - Flink's name
+
+
+class PartGuarantee(BaseModel):
+    """The best that a job with this part can give, and why."""
+
+    uid: str
+    kind: str
+    description: str
+    guarantee: str
+    why: str
+
+
+class SinkGuarantee(BaseModel):
+    """What a reader of one sink sees of each source row."""
+
+    uid: str
+    guarantee: str
+    note: str
+    weakest: str
+    remedy: str
+
+
+class Guarantees(BaseModel):
+    """Tidemark's: what `tidemark explain` prints."""
+
+    guarantee: str
+    weakest: str
+    remedy: str
+    parts: list[PartGuarantee]
+    sinks: list[SinkGuarantee]
+
+
+class Counts(BaseModel):
+    """Since the job's directory was made."""
+
+    restored: int
+    total: int
+    in_progress: int
+    completed: int
+    failed: int
+
+
+class Checkpoint(BaseModel):
+    """One checkpoint, in the history or in detail; docs/FORMAT.md says what each figure measures.
+    `tasks`, by uid, is empty in the history."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: int
+    status: str
+    is_savepoint: bool
+    trigger_timestamp: int
+    latest_ack_timestamp: int
+    checkpointed_size: int
+    state_size: int
+    end_to_end_duration: int
+    processed_data: int
+    persisted_data: int
+    num_subtasks: int
+    num_acknowledged_subtasks: int
+    checkpoint_type: str
+    tasks: dict[str, dict[str, Any]]
+
+
+class Restored(BaseModel):
+    """The checkpoint that a driver last went on from."""
+
+    id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str
+
+
+class Latest(BaseModel):
+    """The latest checkpoint of each kind."""
+
+    completed: Checkpoint | None
+    savepoint: Checkpoint | None
+    failed: Checkpoint | None
+    restored: Restored | None
+
+
+class Checkpoints(BaseModel):
+    """``/jobs/:id/checkpoints``."""
+
+    counts: Counts
+    summary: dict[str, dict[str, float | str]]
+    latest: Latest
+    history: list[Checkpoint]
+
+
+class SubtaskPage(BaseModel):
+    """One operator of one checkpoint, with its subtasks."""
+
+    model_config = ConfigDict(extra="allow")
+
+    id: int
+    status: str
+    summary: dict[str, Any]
+    subtasks: list[dict[str, Any]]
+
+
+class Problem(BaseModel):
+    """Why a request was not answered."""
+
+    errors: list[str]

@@ -1,0 +1,204 @@
+"""The paths of the REST interface, as Flink's. Nothing here changes a job."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import time
+from typing import Annotated, Any
+
+from fastapi import FastAPI, HTTPException, Path, Request
+from fastapi.responses import JSONResponse
+
+from tidemark.api.config import CheckpointMode, ExternalizedCheckpointRetention
+from tidemark.checkpoint.executions import FAILURES_KEPT
+from tidemark.model.checkpoint_statistics import CheckpointStatistics
+from tidemark.model.job_state import JobState
+from tidemark.rest import models
+from tidemark.rest.views import JobView
+
+JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The job's id, 32 hex digits.")]
+CheckpointId = Annotated[int, Path(ge=0, le=2**63 - 1, description="A checkpoint: its epoch.")]
+VertexId = Annotated[str, Path(description="The uid of a source, stateful operator or sink.")]
+_NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": models.Problem}}
+
+
+def make_app(job: JobView) -> FastAPI:
+    """Return the application that shows one job."""
+    app = FastAPI(
+        title="Tidemark",
+        version=importlib.metadata.version("tidemark"),
+        description="One job, in its driver. Names and fields are Flink's REST API's.",
+    )
+
+    @app.exception_handler(HTTPException)
+    async def answer(request: Request, error: HTTPException) -> JSONResponse:
+        return JSONResponse({"errors": [error.detail]}, error.status_code)
+
+    def check(jid: str) -> None:
+        if jid != job.job_id():
+            raise HTTPException(404, f"Job {jid} not found; this driver runs {job.job_id()}")
+
+    @app.get("/overview")
+    def overview() -> models.Overview:
+        """Jobs by state."""
+        state = job.state()
+        return models.Overview(
+            jobs_running=int(not state.is_terminal),
+            jobs_finished=int(state is JobState.FINISHED),
+            jobs_cancelled=int(state is JobState.CANCELED),
+            jobs_failed=int(state is JobState.FAILED),
+            tidemark_version=app.version,
+        )
+
+    @app.get("/jobs")
+    def jobs() -> models.JobIds:
+        """The ids of all jobs of this driver."""
+        return models.JobIds(
+            jobs=[models.JobIdWithStatus(id=job.job_id(), status=job.state().value)]
+        )
+
+    @app.get("/jobs/overview")
+    def jobs_overview() -> models.JobsOverview:
+        """All jobs of this driver."""
+        return models.JobsOverview(jobs=[details(job)])
+
+    @app.get("/jobs/{jid}", responses=_NOT_FOUND)
+    def one_job(jid: JobId) -> models.JobDetails:
+        """One job."""
+        check(jid)
+        return details(job)
+
+    @app.get("/jobs/{jid}/config", responses=_NOT_FOUND)
+    def config(jid: JobId) -> models.JobConfig:
+        """The job's settings and where each came from."""
+        check(jid)
+        return models.JobConfig(
+            jid=jid,
+            name=job.name,
+            execution_config=models.ExecutionConfig(
+                restart_strategy=str(job.checkpoint.restart_strategy),
+                user_config={
+                    key: models.Setting(value=str(setting.value), origin=setting.origin)
+                    for key, setting in sorted(job.settings.items())
+                },
+            ),
+        )
+
+    @app.get("/jobs/{jid}/exceptions", responses=_NOT_FOUND)
+    def exceptions(jid: JobId) -> models.JobExceptions:
+        """What failed in this execution, the newest first."""
+        check(jid)
+        failures = job.failures()
+        return models.JobExceptions(
+            exceptionHistory=models.ExceptionHistory(
+                entries=[
+                    models.ExceptionEntry(
+                        exceptionName=failure.exception,
+                        stacktrace=failure.message,
+                        timestamp=round(failure.timestamp * 1000),
+                        epoch=failure.epoch,
+                        restarted=failure.restarted,
+                    )
+                    for failure in reversed(failures)
+                ],
+                truncated=len(failures) >= FAILURES_KEPT,
+            )
+        )
+
+    @app.get("/jobs/{jid}/guarantees", responses=_NOT_FOUND)
+    def guarantees(jid: JobId) -> models.Guarantees:
+        """What the job guarantees end to end, and what sets it."""
+        check(jid)
+        report = job.guarantees
+        return models.Guarantees(
+            guarantee=report.guarantee.value,
+            weakest=report.weakest,
+            remedy=report.remedy,
+            parts=[
+                models.PartGuarantee(**{**vars(part), "guarantee": part.guarantee.value})
+                for part in report.parts
+            ],
+            sinks=[
+                models.SinkGuarantee(**{**vars(sink), "guarantee": sink.guarantee.value})
+                for sink in report.sinks
+            ],
+        )
+
+    @app.get("/jobs/{jid}/checkpoints", responses=_NOT_FOUND)
+    def checkpoints(jid: JobId) -> models.Checkpoints:
+        """Counts, summary, the latest of each kind, and the history, newest first."""
+        check(jid)
+        return models.Checkpoints.model_validate(job.checkpoints().to_json())
+
+    @app.get("/jobs/{jid}/checkpoints/config", responses=_NOT_FOUND)
+    def checkpointing(jid: JobId) -> models.CheckpointingConfig:
+        """How the job takes checkpoints."""
+        check(jid)
+        return _checkpointing(job)
+
+    @app.get("/jobs/{jid}/checkpoints/details/{checkpoint_id}", responses=_NOT_FOUND)
+    def checkpoint(jid: JobId, checkpoint_id: CheckpointId) -> models.Checkpoint:
+        """One checkpoint with its operators and their subtasks."""
+        check(jid)
+        return models.Checkpoint.model_validate(find(checkpoint_id).to_json(details=True))
+
+    @app.get(
+        "/jobs/{jid}/checkpoints/details/{checkpoint_id}/subtasks/{vertex_id}",
+        responses=_NOT_FOUND,
+    )
+    def subtasks(
+        jid: JobId, checkpoint_id: CheckpointId, vertex_id: VertexId
+    ) -> models.SubtaskPage:
+        """One operator of one checkpoint with its subtasks."""
+        check(jid)
+        for task in find(checkpoint_id).tasks:
+            if task.uid == vertex_id:
+                return models.SubtaskPage.model_validate(task.to_json(checkpoint_id, subtasks=True))
+        raise HTTPException(404, f"Checkpoint {checkpoint_id} has no operator {vertex_id}")
+
+    def find(checkpoint_id: int) -> CheckpointStatistics:
+        for one in job.checkpoints().history:
+            if one.id == checkpoint_id:
+                return one
+        raise HTTPException(404, f"Checkpoint {checkpoint_id} is not in the history")
+
+    return app
+
+
+def details(job: JobView) -> models.JobDetails:
+    """Return what the overview shows of a job."""
+    return models.JobDetails(
+        jid=job.job_id(),
+        name=job.name,
+        state=job.state().value,
+        start_time=round(job.started_at() * 1000),
+        end_time=-1,
+        duration=round((time.time() - job.started_at()) * 1000),
+        restarts=job.restarts(),
+    )
+
+
+def _checkpointing(job: JobView) -> models.CheckpointingConfig:
+    def ms(seconds: float) -> int:
+        return min(round(seconds * 1000), 2**63 - 1)
+
+    checkpoint = job.checkpoint
+    return models.CheckpointingConfig(
+        mode=CheckpointMode(checkpoint.mode).value.replace("-", "_"),
+        interval=ms(checkpoint.interval_s),
+        timeout=ms(checkpoint.timeout_s),
+        min_pause=ms(checkpoint.min_pause_s),
+        max_concurrent=checkpoint.max_concurrent_checkpoints,
+        externalization=models.Externalization(
+            enabled=True,
+            delete_on_cancellation=checkpoint.externalized_retention
+            is ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION,
+        ),
+        state_backend=str(getattr(checkpoint.state_backend, "value", checkpoint.state_backend)),
+        checkpoint_storage=str(checkpoint.storage),
+        unaligned_checkpoints=False,
+        tolerable_failed_checkpoints=checkpoint.tolerable_failed_checkpoints,
+        checkpoints_after_tasks_finish=checkpoint.checkpoints_after_tasks_finish,
+        state_changelog_enabled=bool(checkpoint.changelog),
+        num_retained=checkpoint.num_retained,
+    )

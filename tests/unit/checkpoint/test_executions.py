@@ -1,0 +1,75 @@
+"""How: the records of executions are written to and read from a real directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidemark.checkpoint import executions
+from tidemark.checkpoint.executions import (
+    ExecutionFailure,
+    ExecutionRecorder,
+    ExecutionStart,
+    ExecutionStore,
+)
+from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.model.job_state import JobState
+
+START = ExecutionStart("j" * 32, "clicks", "host", 7, 1000.5, "http://127.0.0.1:1")
+
+
+def failure(number: int) -> ExecutionFailure:
+    return ExecutionFailure(1001.0, number, "OSError", f"failure {number}", True)
+
+
+def test_an_execution_is_read_as_it_was_recorded(tmp_path: Path) -> None:
+    recorder, store = ExecutionRecorder(), ExecutionStore(LocalFiles(tmp_path))
+    assert store.newest() is None
+    recorder.add_failure(failure(0))  # in the first start, before the directory is the job's
+    recorder.begin(LocalFiles(tmp_path), START)
+    recorder.add_failure(failure(1))
+    found = store.newest()
+    assert found is not None
+    assert (found.number, found.start, found.end) == (1, START, None)
+    assert found.failures == [failure(0), failure(1)]
+    recorder.end(JobState.FAILED, "failure 1")
+    found = store.newest()
+    assert found is not None and found.end is not None
+    assert (found.end.state, found.end.reason) == (JobState.FAILED, "failure 1")
+
+
+def test_each_run_has_a_number_of_its_own_and_the_last_ones_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(executions, "EXECUTIONS_KEPT", 2)
+    store = ExecutionStore(LocalFiles(tmp_path))
+    assert [store.begin(START) for _ in range(4)] == [1, 2, 3, 4]
+    assert [store.read(number) is not None for number in (3, 4)] == [True, True]
+    assert sorted(p.name for p in (tmp_path / "executions").iterdir()) == ["3", "4"]
+
+
+def test_the_last_failures_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executions, "FAILURES_KEPT", 2)
+    recorder = ExecutionRecorder()
+    recorder.begin(LocalFiles(tmp_path), START)
+    for number in range(4):
+        recorder.add_failure(failure(number))
+    found = ExecutionStore(LocalFiles(tmp_path)).newest()
+    assert found is not None
+    assert found.failures == recorder.failures == [failure(2), failure(3)]
+
+
+def test_a_damaged_record_hides_itself_only(tmp_path: Path) -> None:
+    store = ExecutionStore(LocalFiles(tmp_path))
+    for _ in range(2):
+        store.begin(START)
+    store.record_failure(1, 0, failure(0))
+    (tmp_path / "executions/2/started.json").write_text("{")
+    found = store.newest()
+    assert found is not None
+    assert (found.number, found.failures) == (1, [failure(0)])
+    (tmp_path / "executions/1/failure.0.json").write_text("{")
+    found = store.newest()
+    assert found is not None
+    assert found.failures == []
