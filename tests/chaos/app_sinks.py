@@ -27,9 +27,14 @@ job = tm.Job(
         storage=options["storage"], interval=options["interval"], **options.get("settings", {})
     ),
 )
-rows = job.source(
-    tm.FileSource(options["input"], format="json", schema="key STRING, value STRING"), uid="input"
+source = tm.FileSource(
+    options["input"],
+    format="json",
+    schema="key STRING, value STRING",
+    # What has piled up while drivers were dead is not one epoch of hundreds of tasks.
+    options={"maxFilesPerTrigger": "400"},
 )
+rows = job.source(source, uid="input")
 frames = {"rows": rows}
 if any(one["frame"] == "counts" for one in options["sinks"]):
     time_ms = "timestamp_millis(CAST(split_part(value, ',', 2) AS BIGINT))"

@@ -31,6 +31,9 @@ FIRST = {Point.RECOVERY_COMMITTED.value: "decided:2", Point.SINK_ABORTED.value: 
 NEEDS_TWO_DRIVERS = {Point.DECISION_VOIDED.value, Point.PLAN_VOIDED.value}
 PROTOCOL_POINTS = [point.value for point in Point if point.value not in NEEDS_TWO_DRIVERS]
 
+RATE = 200.0
+"""Rows a second, in files of 50: most of a cell's minutes pass while no driver reads them."""
+
 Servers = Callable[[str], Any]
 """Starts a server by the name of its fixture, once, and returns it."""
 
@@ -58,7 +61,7 @@ def row(*kinds: Kind) -> Row:
     """Return the row of a job with these sinks."""
     return Row(
         lambda directory, servers: SinksScenario(
-            directory, [kind.output(directory, servers) for kind in kinds]
+            directory, [kind.output(directory, servers) for kind in kinds], rate=RATE
         ),
         tuple(dict.fromkeys(point for kind in kinds for point in kind.committer_points)),
         tuple(dict.fromkeys(point for kind in kinds for point in kind.writer_points)),

@@ -39,7 +39,7 @@ def test_every_failpoint(
     with row.scenario(tmp_path, request.getfixturevalue) as scenario:
         kill_at_each(scenario, [*PROTOCOL_POINTS, *row.committer_points], nth, row.writer_points)
         last = scenario.start()
-        last.wait_for_epochs(3)
+        last.wait_for_epochs(3, 300)
         scenario.drain(last, 300)
         last.stop()
         checker.require_none(scenario.check())

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.integration.mysql.sink_kit import all_prepared
 from tests.servers.mariadb import MariaDBServer, NotToBeHadError
 from tests.servers.mysql import MySQLServer
 
@@ -59,8 +60,7 @@ def fresh_database(server: MariaDBServer) -> Iterator[str]:
     name = f"d{next(_numbers)}"
     server.execute(f"CREATE DATABASE {name}")
     yield name
-    for format_id, length, _, data in server.execute("XA RECOVER"):
-        xid = data if isinstance(data, bytes) else data.encode("latin-1")
+    for format_id, length, xid in all_prepared(server):
         gtrid, bqual = xid[:length].hex(), xid[length:].hex()
         server.execute(f"XA ROLLBACK X'{gtrid}',X'{bqual}',{format_id}")
     server.execute(f"DROP DATABASE {name}")

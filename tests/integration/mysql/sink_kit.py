@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from tidemark.model.schema import Column
 from tidemark.sinks.mysql import MySQLSink, transaction_name
 from tidemark.sinks.mysql.committable import MySQLCommittable
 from tidemark.sinks.mysql.committer import MySQLCommitter
+from tidemark.sinks.mysql.connection import prepared_xids
 from tidemark.verify.conformance import LineUnderTest, ServerUnderTest, SinkUnderTest
 from tidemark.verify.conformance.steps import attempt, driver
 
@@ -56,8 +58,7 @@ class Target:
 
     def prepared(self) -> list[str]:
         """Return the prepared XA transactions of Tidemark's, as text."""
-        found = self.server.execute("XA RECOVER")
-        names = [transaction_name.from_xid(f, length, data) for f, length, _, data in found]
+        names = [transaction_name.from_xid(*xid) for xid in all_prepared(self.server)]
         return [str(name) for name in names if name is not None]
 
     def stages(self) -> list[str]:
@@ -70,6 +71,12 @@ class Target:
 
 
 MakeTarget = Callable[..., Target]
+
+
+def all_prepared(server: MariaDBServer) -> list[tuple[int, int, bytes]]:
+    """Return every prepared XA transaction, anybody's."""
+    with contextlib.closing(server.connect()) as connection:
+        return prepared_xids(connection)
 
 
 def context(generation: int = 1, schema: tuple[Column, ...] = NUMBERS) -> SinkContext:

@@ -13,7 +13,7 @@ from typing import Any
 import pymysql
 import pytest
 
-from tests.integration.mysql.sink_kit import Target, batch, target_on
+from tests.integration.mysql.sink_kit import Target, all_prepared, batch, target_on
 from tests.servers.mariadb import MariaDBServer
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import PreCommitError, WriteRefusedError
@@ -80,7 +80,8 @@ def test_1397_of_a_transaction_that_another_commits_at_this_moment(target: Targe
             thread.start()
         for thread in threads:
             thread.join()
-        assert set(outcomes) == {COMMITTED, ALREADY}
+        # MySQL 8.0 may tell both that it was theirs.
+        assert {COMMITTED} <= set(outcomes) <= {COMMITTED, ALREADY}
     assert target.visible() == list(range(10))
 
 
@@ -108,7 +109,7 @@ def test_xids_of_other_programs_are_left_alone(target: Target) -> None:
     (found,) = target.committer().list_lingering()
     assert found.committable.handle == committable.handle
     until_proved(target.committer().abort, [found.committable])
-    assert len(target.server.execute("XA RECOVER")) == 1
+    assert len(all_prepared(target.server)) == 1
 
 
 @pytest.mark.parametrize("local_infile", [1, 0])
@@ -139,7 +140,7 @@ def test_an_empty_branch_is_never_prepared(target: Target) -> None:
     writer = target.sink.create_writer(attempt())
     writer.write(batch([]))
     assert list(writer.prepare_commit()) == []
-    assert target.server.execute("XA RECOVER") == []
+    assert all_prepared(target.server) == []
 
 
 @pytest.mark.parametrize(

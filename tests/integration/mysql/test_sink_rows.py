@@ -21,6 +21,7 @@ from tidemark.contracts.sink import CommitOutcome
 from tidemark.model.errors import CommitFailedError, PreflightError, WriteRefusedError
 from tidemark.model.schema import Column, Schema
 from tidemark.sinks.mysql import MySQLSink
+from tidemark.sinks.mysql.table import exact_collation, version_of
 from tidemark.verify.conformance.steps import attempt, until_proved
 
 UTC = dt.timezone.utc
@@ -131,8 +132,8 @@ def test_a_batch_of_more_than_one_statement(server: MariaDBServer, database: str
         ("TINYINT", ["300"], "Out of range"),
         ("INT", ["12x"], "truncated|Incorrect integer"),
         ("DECIMAL(5,1)", ["1.25"], "truncated"),
-        ("DATE", ["2024-02-30"], "truncated|Incorrect date"),
-        ("DATE", ["2024-02-01 10:00:00"], "truncated"),
+        ("DATE", ["2024-02-30"], "truncated|Incorrect date|Out of range"),
+        ("DATE", ["2024-02-01 10:00:00"], "truncated|Incorrect date"),
         ("BIGINT NOT NULL", [None], "(?i)null"),
         ("INT PRIMARY KEY", ["1", "2", "1"], "Duplicate"),
         ("INT CHECK (v > 5)", ["3"], "CONSTRAINT"),
@@ -143,6 +144,9 @@ def test_what_the_server_would_alter_or_skip_is_refused(
     server: MariaDBServer, database: str, column: str, values: list[str | None], why: str
 ) -> None:
     """LOAD DATA LOCAL warns of each, in strict mode too, and goes on with another row or none."""
+    ((version,),) = server.execute("SELECT VERSION()")
+    if "CHECK" in column and (8, 0, 0) <= version_of(version) < (8, 0, 16):
+        pytest.skip("this MySQL reads CHECK and keeps none")
     server.execute(f"CREATE TABLE t (v {column})", database=database)
     sink = MySQLSink(server.url(database=database), "t")
     sink.create_committer(context(schema=())).preflight()
@@ -173,7 +177,11 @@ def test_upsert_replaces_rows_of_the_same_key(server: MariaDBServer, database: s
     commit(sink, schema, rows(("a", 1, 10), ("b", 1, 20), ("a", 2, None), ("b", 1, 21)), epoch=1)
     found = server.execute("SELECT k, DAY(day), n FROM t", database=database)
     # The later row of one task wins; keys that differ in case or spaces are different, as in Spark.
-    assert set(found) == {("a", 1, 10), ("A", 1, 2), ("a ", 1, 3), ("a", 2, None), ("b", 1, 21)}
+    expected = {("a", 1, 10), ("A", 1, 2), ("a ", 1, 3), ("a", 2, None), ("b", 1, 21)}
+    ((version,),) = server.execute("SELECT VERSION()")
+    if exact_collation(version) == "utf8mb4_bin":  # has no other: spaces at the end do not count
+        expected.remove(("a ", 1, 3))
+    assert set(found) == expected
     writer = sink.create_writer(attempt(epoch=2))
     with pytest.raises(WriteRefusedError, match=r"(?i)null"):
         writer.write(
@@ -203,7 +211,7 @@ def test_staged_rows_that_the_table_refuses_stop_the_job_and_wait(
     ("create", "settings", "why"),
     [
         (None, {}, "does not exist; create it, .* create_table=True: CREATE TABLE .*`id` BIGINT"),
-        ("(id BIGINT, text LONGTEXT) ENGINE=Aria", {}, "is Aria, and only InnoDB"),
+        ("(id BIGINT, text LONGTEXT) ENGINE=MyISAM", {}, "is MyISAM, and only InnoDB"),
         ("(id BIGINT) ENGINE=InnoDB", {}, "no column 'text'.* ADD COLUMN `text` LONGTEXT"),
         ("(id FLOAT, text TEXT)", {}, "float in .* would round numbers"),
         ("(id BIGINT, text TEXT, more INT NOT NULL)", {}, "'more' .* is NOT NULL"),
@@ -234,7 +242,8 @@ def test_preflight_names_a_missing_right_and_no_secret(
     mariadb: MariaDBServer, database: str
 ) -> None:
     mariadb.execute("CREATE TABLE t (id BIGINT, text TEXT)", database=database)
-    mariadb.execute(f"CREATE OR REPLACE USER reader@'%' IDENTIFIED BY '{PASSWORD}'")
+    mariadb.execute("DROP USER IF EXISTS reader@'%'")
+    mariadb.execute(f"CREATE USER reader@'%' IDENTIFIED BY '{PASSWORD}'")
     mariadb.execute(f"GRANT SELECT ON {database}.* TO reader@'%'")
     secret = mariadb.url(database=database).replace("tidemark:", "reader:")
     for url, why in ((secret, "GRANT CREATE"), (secret.replace(":s3cr3t", ":wrong"), "no conn")):

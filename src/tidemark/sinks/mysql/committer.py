@@ -202,7 +202,7 @@ class MySQLCommitter:
 
     def _prepared(self, connection: Any) -> list[TransactionName]:
         try:
-            listed = server.rows(connection, "XA RECOVER")
+            listed = server.prepared_xids(connection)
         except server.driver().MySQLError as error:
             if self._sink.mode == "xa" or server.is_away(error):
                 raise
@@ -210,10 +210,7 @@ class MySQLCommitter:
             _log.info("%s: XA transactions of an earlier mode cannot be looked for: %s",
                       self._name, error)  # fmt: skip
             return []
-        names = [
-            from_xid(format_id, length, data.encode("latin-1") if isinstance(data, str) else data)
-            for format_id, length, _, data in listed
-        ]
+        names = [from_xid(*xid) for xid in listed]
         return [name for name in names if name is not None]
 
     def _prune(self, committable: MySQLCommittable) -> None:

@@ -162,6 +162,18 @@ def rows(
         return list(cursor.fetchall())
 
 
+def prepared_xids(connection: Any) -> list[tuple[int, int, bytes]]:
+    """Return each prepared XA transaction of the server's, anybody's: format id, length of the
+    gtrid, and the bytes of gtrid and bqual."""
+    if "mariadb" in connection.get_server_info().lower():
+        found = rows(connection, "XA RECOVER")
+        as_bytes = [d if isinstance(d, bytes) else d.encode("latin-1") for *_, d in found]
+    else:  # as text; but bytes that other programs have chosen need not be any
+        found = rows(connection, "XA RECOVER CONVERT XID")
+        as_bytes = [bytes.fromhex(text.removeprefix("0x")) for *_, text in found]
+    return [(f, length, data) for (f, length, *_), data in zip(found, as_bytes, strict=True)]
+
+
 def close(connection: Any) -> None:
     """Close, whatever state it is in; the server rolls back what is not prepared."""
     if connection is not None:

@@ -183,7 +183,7 @@ class _Check:
                 "transactions; take mode='staged'"
             )
         try:
-            server.rows(self._connection, "XA RECOVER")
+            server.prepared_xids(self._connection)
         except server.driver().MySQLError as error:
             raise PreflightError(
                 f"{self._name}: prepared transactions cannot be listed: {error}. GRANT "

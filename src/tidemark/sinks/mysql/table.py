@@ -151,7 +151,7 @@ def column_type(column: Column, key: bool = False) -> str:
 
 def exact_collation(version: str) -> str:
     """Return the collation that tells strings apart as Spark does: by every byte, trailing spaces
-    included."""
+    included. MySQL before 8.0.17 has none for those."""
     if "mariadb" in version.lower():
         return "utf8mb4_nopad_bin"
     major, minor, patch = version_of(version)
