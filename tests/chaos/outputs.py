@@ -253,7 +253,7 @@ class RedisOutput(Output):
         )  # fmt: skip
 
     def rows(self) -> list[Pair]:
-        keys = list(self._client.scan_iter(f"{self._prefix}*", count=5000))
+        keys = self._keys(f"{self._prefix}*")
         with self._client.pipeline(transaction=False) as ask:
             for key in keys:
                 if self.arguments["value"] is None:
@@ -265,7 +265,13 @@ class RedisOutput(Output):
         return [Pair(text, key.removeprefix(self._prefix)) for text, key in named]
 
     def left_open(self) -> list[str]:
-        return list(self._client.scan_iter(f"tidemark:*:{self._uid}:stage*"))
+        return self._keys(f"tidemark:*:{self._uid}:stage*")
+
+    def count(self) -> int:
+        return len(self._keys(f"{self._prefix}*"))
 
     def close(self) -> None:
         self._client.close()
+
+    def _keys(self, pattern: str) -> list[str]:
+        return list(set(self._client.scan_iter(pattern, count=10_000)))
