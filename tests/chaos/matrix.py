@@ -22,6 +22,7 @@ from tests.chaos.outputs import (
     RedisOutput,
     RefusingOutput,
     SQLiteOutput,
+    StoredFilesOutput,
 )
 from tests.chaos.scenario import PassthroughScenario, Scenario, SinksScenario, WindowsScenario
 from tidemark.protocol.points import Point
@@ -100,6 +101,14 @@ def delta_on_s3(frame: str = "rows") -> Kind:
     return Kind(output, delta().committer_points, delta().writer_points)
 
 
+def stored_files(store: str, frame: str = "rows") -> Kind:
+    return Kind(
+        lambda _, servers: StoredFilesOutput(servers(store), frame),
+        ("upload-completed" if store == "s3" else "file-renamed",),
+        ("pending-written",),
+    )
+
+
 def kafka(frame: str = "rows") -> Kind:
     return Kind(
         lambda _, servers: KafkaOutput(servers("chaos_kafka").bootstrap_servers, frame),
@@ -162,6 +171,8 @@ MATRIX = {
     ),
     "sqlite": row(sqlite()),
     "files": row(files()),
+    "files-hdfs": row(stored_files("hdfs")),
+    "files-s3": row(stored_files("s3")),
     "sqlite+files": row(sqlite("counts"), files("counts")),
     "postgres-prepared": row(postgres("prepared")),
     "postgres-staged": row(postgres("staged")),

@@ -5,17 +5,26 @@ To put another sink into the kill matrix, write its `Output` here and name it in
 
 from __future__ import annotations
 
+import io
 import json
+import re
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
 
 from tests.chaos import checker, workload
 from tests.chaos.history import Pair
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
+from tidemark.dev.hdfs import LocalHdfs
+from tidemark.dev.s3 import LocalS3
+from tidemark.file_systems import HadoopSettings, open_directory
+from tidemark.file_systems.s3 import S3Directory
 
 
 class Output:
@@ -79,7 +88,46 @@ class FilesOutput(Output):
         return workload.read_parquet(self._directory)
 
     def left_open(self) -> list[str]:
-        return [str(path) for path in (self._directory / "_tidemark/pending").rglob("*.parquet")]
+        return [str(path) for path in (self._directory / "_tidemark/pending").rglob("*.pending")]
+
+
+class StoredFilesOutput(Output):
+    """Files on HDFS, partitioned by key, or on S3, read as a reader that lists them does.
+
+    The sink's `hadoop` settings reach S3; without `configured` the job's Spark session must.
+    """
+
+    def __init__(
+        self, server: LocalHdfs | LocalS3, frame: str = "rows", *, configured: bool = True
+    ) -> None:
+        settings = server.spark_settings() if isinstance(server, LocalS3) else {}
+        base = f"s3a://{server.bucket}" if isinstance(server, LocalS3) else server.uri
+        store = base.partition(":")[0]
+        self._directory: Any = open_directory(
+            f"{base}/chaos/{uuid.uuid4().hex}", HadoopSettings.given(settings, store)
+        )
+        self._read: dict[str, list[Pair]] = {}
+        super().__init__(
+            f"{frame}-to-{store}", frame, "FileSink",
+            path=self._directory.uri, partition_by=[] if settings else ["key"],
+            hadoop=settings if configured else {},
+        )  # fmt: skip
+
+    def rows(self) -> list[Pair]:
+        shown = [path for path in self._directory.list() if not path.startswith("_")]
+        for path in shown:
+            if path not in self._read:  # a file that is shown never changes
+                with self._directory.open(path) as file:
+                    table = pa.parquet.read_table(io.BytesIO(file.read()))
+                key = re.match("key=([^/]*)/", path)
+                keys = [key[1]] * len(table) if key else table["key"].to_pylist()
+                self._read[path] = list(map(Pair, keys, table["value"].to_pylist()))
+        return [row for path in shown for row in self._read[path]]
+
+    def left_open(self) -> list[str]:
+        if isinstance(self._directory, S3Directory):
+            return [found.path for found in self._directory.uploads()]
+        return list(self._directory.list("_tidemark/pending"))
 
 
 class KafkaOutput(Output):

@@ -1,16 +1,50 @@
-"""FileSink under the conformance suite, in each format: a real directory, read by pyarrow."""
+"""FileSink under the conformance suite: each format on a local disk, two of them on HDFS and S3.
+
+The directory, the NameNode and the S3 server are real; the reader is pyarrow's dataset on a local
+disk, and elsewhere one that reads whatever a listing shows.
+"""
 
 from __future__ import annotations
 
+import io
 import json
+import uuid
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv
 import pyarrow.dataset
+import pyarrow.json
+import pyarrow.parquet
 import pytest
 
+from tidemark.file_systems import open_directory
+from tidemark.file_systems.s3 import S3Directory
 from tidemark.sinks.files import FileSink
+from tidemark.sinks.files.pending_file import PendingFile
 from tidemark.verify.conformance import ExpiryConformance, SinkConformance, SinkUnderTest
+
+SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
+RENAMES = ("file-renamed", "file-renamed:2", "file-renamed:3")
+COMPLETIONS = tuple(name.replace("file-renamed", "upload-completed") for name in RENAMES)
+
+
+def batches(form: str) -> Callable[[Any], pa.RecordBatch]:
+    def batch(numbers: list[int]) -> pa.RecordBatch:
+        texts = [f"row {n}" for n in numbers]
+        if form == "json":
+            lines = [json.dumps({"id": n, "text": t}) for n, t in zip(numbers, texts, strict=True)]
+            return pa.record_batch([pa.array(lines, pa.string())], names=["value"])
+        return pa.record_batch([pa.array(numbers, pa.int64()), texts], schema=SCHEMA)
+
+    return batch
+
+
+def checked(rows: pa.Table) -> list[int]:
+    assert rows["text"].to_pylist() == [f"row {n}" for n in rows["id"].to_pylist()]
+    return rows["id"].to_pylist()
 
 
 @pytest.fixture(params=["parquet", "json", "csv"])
@@ -18,30 +52,70 @@ def under(request: pytest.FixtureRequest, tmp_path: Path) -> SinkUnderTest:
     form = request.param
     sink = FileSink(tmp_path / "target", format=form)
 
-    def batch(numbers: list[int]) -> pa.RecordBatch:
-        if form == "json":
-            lines = [json.dumps({"id": n, "text": f"row {n}"}) for n in numbers]
-            return pa.record_batch([pa.array(lines, pa.string())], names=["value"])
-        return pa.record_batch(
-            [pa.array(numbers, pa.int64()), pa.array([f"row {n}" for n in numbers], pa.string())],
-            names=["id", "text"],
-        )
-
-    def visible() -> list[int]:
-        schema = pa.schema([("id", pa.int64()), ("text", pa.string())])
-        rows = pa.dataset.dataset(sink.path, format=form, schema=schema).to_table()
-        assert rows["text"].to_pylist() == [f"row {n}" for n in rows["id"].to_pylist()]
-        return rows["id"].to_pylist()
+    def drop(file: PendingFile) -> None:
+        (tmp_path / f"target/_tidemark/pending/{file.job_id}/{file.sink_uid}").joinpath(
+            f"{file.handle}.pending"
+        ).unlink()
 
     return SinkUnderTest(
         sink=sink,
-        batch=batch,
-        visible=visible,
+        batch=batches(form),
+        visible=lambda: checked(
+            pa.dataset.dataset(sink.path, format=form, schema=SCHEMA).to_table()
+        ),
         writer_failpoint="pending-written",
-        commit_failpoints=("file-renamed", "file-renamed:2", "file-renamed:3"),
-        drop=lambda file: (tmp_path / "target/_tidemark/pending" / file.handle).unlink(),
+        commit_failpoints=RENAMES,
+        drop=drop,
     )
 
 
 class TestFiles(SinkConformance, ExpiryConformance):
     pass
+
+
+@pytest.fixture(params=["hdfs", "s3"])
+def elsewhere(request: pytest.FixtureRequest) -> SinkUnderTest:
+    """Parquet on HDFS, JSON lines on S3."""
+    store, form = request.param, {"hdfs": "parquet", "s3": "json"}[request.param]
+    server = request.getfixturevalue(store)
+    path, settings = f"tests/{uuid.uuid4().hex}", {}
+    if store == "hdfs":
+        uri = f"{server.uri}/{path}"
+    else:
+        uri, settings = f"s3a://{server.bucket}/{path}", server.spark_settings()
+    sink = FileSink(uri, form, hadoop=settings)
+    directory: Any = open_directory(sink.path, sink.hadoop)
+
+    def visible() -> list[int]:
+        seen: list[int] = []
+        for path in directory.list():
+            if path.startswith("_") or "/_" in path:  # as every reader does
+                continue
+            with directory.open(path) as file:
+                data = io.BytesIO(file.read())
+            read = pa.parquet.read_table if form == "parquet" else pa.json.read_json
+            seen += checked(read(data))
+        return seen
+
+    def drop(file: PendingFile) -> None:
+        if isinstance(directory, S3Directory):
+            directory.abort_upload(file.handle, file.upload_id)
+        else:
+            directory.delete(
+                f"_tidemark/pending/{file.job_id}/{file.sink_uid}/{file.handle}.pending"
+            )
+
+    return SinkUnderTest(
+        sink=sink,
+        batch=batches(form),
+        visible=visible,
+        writer_failpoint="pending-written",
+        commit_failpoints=RENAMES if store == "hdfs" else COMPLETIONS,
+        drop=drop,
+    )
+
+
+class TestFilesElsewhere(SinkConformance, ExpiryConformance):
+    @pytest.fixture
+    def under(self, elsewhere: SinkUnderTest) -> SinkUnderTest:
+        return elsewhere

@@ -107,13 +107,15 @@ class LocalDirectory:
 
     def rename(self, path: str, to: str) -> None:
         """Move a file."""
-        target = self._root / to
-        make_directory(target.parent)
-        (self._root / path).rename(target)
+        source, target = self._root / path, self._root / to
+        if source.exists():  # else a root that is not mounted any more would be made anew
+            make_directory(target.parent)
+        source.rename(target)
 
     def sync(self, paths: Iterable[str]) -> None:
         """Make the entries of the directories of `paths` durable."""
-        for directory in {(self._root / path).parent for path in paths}:
+        sync_directory(self._root)  # raises if it is not mounted any more
+        for directory in {(self._root / path).parent for path in paths} - {self._root}:
             with contextlib.suppress(FileNotFoundError):  # pruned
                 sync_directory(directory)
 

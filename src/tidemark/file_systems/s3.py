@@ -21,11 +21,7 @@ PART_BYTES = 8 << 20
 """Of every part but the last: some stores want them alike. S3 takes at least 5 MiB."""
 MOST_PARTS = 10_000
 """S3's limit, which bounds a file to 78 GiB."""
-_DEADLINES = {
-    "connect_timeout": 10,
-    "read_timeout": 20,
-    "retries": {"mode": "standard", "total_max_attempts": 3},
-}
+_DEADLINES = {"connect_timeout": 10, "read_timeout": 20}
 _MISSING = {"404", "NoSuchKey", "NoSuchUpload", "NoSuchBucket", "NotFound"}
 _DENIED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
 
@@ -85,10 +81,13 @@ class S3Directory:
     # --- multipart uploads
 
     def begin_upload(self, path: str) -> S3Upload:
-        """Begin an upload that will be the object `path` once it is completed."""
-        answer = self._call(
-            path, "create_multipart_upload", Key=self._key(path), **self._encryption()
-        )
+        """Begin an upload that will be the object `path` once it is completed. Tried once: raises
+        ConnectionError if the store did not answer, or said that it is busy, and the upload may
+        have begun all the same."""
+        with _os_errors(f"{self._uri}/{path}"):
+            answer = _client(self._options, tries=1).create_multipart_upload(
+                Bucket=self._bucket, Key=self._key(path), **self._encryption()
+            )
         return S3Upload(self, path, answer["UploadId"])
 
     def complete_upload(self, path: str, upload_id: str, etags: Sequence[str]) -> None:
@@ -243,13 +242,14 @@ def _boto3() -> Any:
 
 
 @functools.lru_cache(maxsize=16)
-def _client(options: S3Options) -> Any:
+def _client(options: S3Options, tries: int = 3) -> Any:
     from botocore import UNSIGNED
     from botocore.config import Config
 
     boto3 = _boto3()
     config = Config(
         **_DEADLINES,
+        retries={"mode": "standard", "total_max_attempts": tries},
         max_pool_connections=32,
         signature_version=UNSIGNED if options.anonymous else None,
         s3={"addressing_style": "path" if options.path_style else "auto"},
@@ -277,7 +277,9 @@ def _os_errors(name: str) -> Iterator[None]:
         yield
     except ClientError as error:
         code = str(error.response.get("Error", {}).get("Code", ""))
-        kind = FileNotFoundError if code in _MISSING else OSError
+        busy = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
+        kind = ConnectionError if busy else OSError
+        kind = FileNotFoundError if code in _MISSING else kind
         kind = PermissionError if code in _DENIED else kind
         raise kind(f"{name}: {error}") from error
     except BotoCoreError as error:

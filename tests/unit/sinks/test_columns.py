@@ -125,17 +125,6 @@ def test_any_uid_stays_inside_the_staging_area(tmp_path: Path, uid: str) -> None
     assert staged_files.load(staged_files.dump(found)) == found
 
 
-def test_published_names_sort_by_epoch_and_hold_the_transaction() -> None:
-    names = []
-    for epoch in (2, 10, 100):
-        handle = new_handle(WriterContext("j", "s", 1, epoch, 3, 9, 0), "parquet")
-        name = StagedFile(handle, "j", "s", 1, epoch, 1, 1).final_name
-        assert name.startswith(f"part-{epoch:08d}-00003-")
-        assert handle.rpartition("-")[2] == name.rpartition("-")[2]
-        names.append(name)
-    assert names == sorted(names)
-
-
 @pytest.mark.parametrize("handle", ["../x", "j/s/../../x", "j/s/name", "/etc/passwd", "j/s"])
 def test_a_handle_that_leads_elsewhere_is_refused(handle: str) -> None:
     with pytest.raises(CorruptRecordError, match="not the handle"):

@@ -1,116 +1,89 @@
-"""The driver's side: a rename publishes a pending file, an unlink makes it impossible.
+"""The driver's side: publishes pending files after the decision, or makes them impossible.
 
-Both are atomic and exclude each other in the kernel, so that of two drivers, one that commits and
-one that aborts, exactly one succeeds; no further fencing is needed. The published name holds the
-transaction's unique id: a file of that name is the proof that it was committed.
+What proves an outcome, and that a commit and an abort exclude each other, is in `renamed_files.py`
+and `uploads.py`.
 """
 
 from __future__ import annotations
 
 import logging
-import os
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from typing import TypeVar
 
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
-from tidemark.file_systems.local import make_directory, sync_directory
-from tidemark.model import failpoints
+from tidemark.file_systems import Directory
 from tidemark.model.errors import PreflightError
-from tidemark.sinks.files.writer import PENDING
-from tidemark.sinks.internal.staged_files import StagedFile, list_staged, staging_directory
+from tidemark.sinks.files.pending import Pending
+from tidemark.sinks.files.pending_file import PendingFile
 
 log = logging.getLogger(__name__)
+O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
 
 
 class FileCommitter:
     """Holds no open file; any thread may call."""
 
-    def __init__(self, directory: Path, context: SinkContext) -> None:
+    def __init__(self, directory: Directory, pending: Pending, context: SinkContext) -> None:
         self._directory = directory
-        self._root = directory / PENDING
+        self._pending = pending
         self._context = context
-        self._name = f"sink {context.sink_uid!r}: directory {directory}"
+        self._name = f"sink {context.sink_uid!r}: directory {directory.uri}"
+        self._threads = ThreadPoolExecutor(pending.at_once) if pending.at_once > 1 else None
 
     def preflight(self) -> None:
-        """Make the directories and try a rename; raises PreflightError."""
-        if (self._directory / "_spark_metadata").exists():
+        """Try out all that a commit and an abort need; raises PreflightError."""
+        try:
+            spark_owns = bool(self._directory.list("_spark_metadata"))
+            if not spark_owns:
+                self._pending.preflight(self._context.job_id, self._context.sink_uid)
+        except OSError as error:
+            raise PreflightError(
+                f"{self._name} cannot be used: {error}. Give a directory that this user may write, "
+                "delete and list files in (on a local disk, one file system), and see "
+                "docs/sinks/files.md for what a store must allow"
+            ) from error
+        if spark_owns:
             raise PreflightError(
                 f"{self._name} was written by Spark's own streaming file sink: because of its "
                 "_spark_metadata, Spark would not see the files that this job adds. Give FileSink "
                 "another directory"
             )
-        pending = staging_directory(self._root, self._context.job_id, self._context.sink_uid)
-        probe, moved = pending / f"probe-{os.getpid()}", self._directory / f"_probe-{os.getpid()}"
-        try:
-            make_directory(pending)
-            probe.touch()
-            probe.rename(moved)
-            moved.unlink()
-        except OSError as error:
-            raise PreflightError(
-                f"{self._name} cannot be used: {error}. Give a directory that this user may write "
-                f"and that is on one file system with its {PENDING}"
-            ) from error
 
-    def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
-        """Rename each pending file; LOST if it is neither pending nor published, or torn."""
-        outcomes = [self._publish(committable) for committable in committables]
-        return outcomes if self._sync(committables) else [CommitOutcome.RETRY] * len(outcomes)
+    def commit(self, committables: Sequence[PendingFile]) -> Sequence[CommitOutcome]:
+        """Publish each pending file; LOST if it is neither pending nor published, or torn."""
+        return self._each(self._pending.publish, committables, CommitOutcome.RETRY)
 
-    def abort(self, committables: Sequence[StagedFile]) -> Sequence[AbortOutcome]:
-        """Delete each pending file; a rename that comes later finds it missing."""
-        outcomes = [self._delete(committable) for committable in committables]
-        return outcomes if self._sync(committables) else [AbortOutcome.RETRY] * len(outcomes)
+    def abort(self, committables: Sequence[PendingFile]) -> Sequence[AbortOutcome]:
+        """Delete each pending file; a commit that comes later finds it missing."""
+        return self._each(self._pending.discard, committables, AbortOutcome.RETRY)
 
-    def list_lingering(self) -> Iterator[Lingering[StagedFile]]:
+    def list_lingering(self) -> Iterator[Lingering[PendingFile]]:
         """Yield every pending file of this job and sink."""
-        for found in list_staged(self._root, self._context.job_id, self._context.sink_uid):
+        for found in self._pending.list(self._context.job_id, self._context.sink_uid):
             yield Lingering(found, found.generation)
 
     def close(self) -> None:
-        """Nothing is open between calls."""
+        """End the threads."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _publish(self, committable: StagedFile) -> CommitOutcome:
-        pending = self._root / committable.handle
-        final = self._directory / committable.final_name
+    def _each(
+        self, end: Callable[[PendingFile], O], files: Sequence[PendingFile], retry: O
+    ) -> Sequence[O]:
+        def try_to_end(file: PendingFile) -> O:
+            try:
+                return end(file)
+            except OSError as error:
+                log.warning("%s: %s; trying again", self._name, error)
+                return retry
+
+        outcomes = list((self._threads.map if self._threads else map)(try_to_end, files))
         try:
-            if (size := pending.stat().st_size) != committable.size_bytes:
-                log.error(
-                    "%s: pending file %s is damaged: it has %d bytes, %d were written",
-                    self._name, pending, size, committable.size_bytes,
-                )  # fmt: skip
-                return CommitOutcome.LOST
-            pending.rename(final)
-        except FileNotFoundError:
-            if final.exists():
-                return CommitOutcome.ALREADY_COMMITTED
-            log.error("%s: pending file %s is gone", self._name, pending)
-            return CommitOutcome.LOST
+            # Those of an earlier call that was cut off, too.
+            self._pending.settle(files)
         except OSError as error:
             log.warning("%s: %s; trying again", self._name, error)
-            return CommitOutcome.RETRY
-        failpoints.reached("file-renamed")
-        return CommitOutcome.COMMITTED
-
-    def _delete(self, committable: StagedFile) -> AbortOutcome:
-        try:
-            (self._root / committable.handle).unlink()
-        except FileNotFoundError:
-            if (self._directory / committable.final_name).exists():
-                return AbortOutcome.COMMITTED
-        except OSError as error:
-            log.warning("%s: %s; trying again", self._name, error)
-            return AbortOutcome.RETRY
-        return AbortOutcome.ABORTED
-
-    def _sync(self, committables: Sequence[StagedFile]) -> bool:
-        """Make renames and deletions durable, those of an earlier, cut-off call too."""
-        try:
-            sync_directory(self._directory)
-            for parent in {(self._root / c.handle).parent for c in committables}:
-                if parent.exists():
-                    sync_directory(parent)
-        except OSError as error:
-            log.warning("%s: %s; trying again", self._name, error)
-            return False
-        return True
+            return [retry] * len(files)
+        return outcomes

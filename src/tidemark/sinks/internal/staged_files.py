@@ -43,12 +43,6 @@ class StagedFile:
     rows: int
     size_bytes: int
 
-    @property
-    def final_name(self) -> str:
-        """The name to publish the file under: sorts by epoch, and no other file ever has it."""
-        _, epoch, partition, _, unique, extension = _parse(self.handle)
-        return f"part-{int(epoch):08d}-{int(partition):05d}-{unique}.{extension}"
-
 
 def staging_directory(root: Path, job_id: str, sink_uid: str) -> Path:
     """Return where the files of one sink of one job are staged, below `root`."""
@@ -105,18 +99,12 @@ def dump(committable: StagedFile) -> bytes:
 def load(data: bytes) -> StagedFile:
     """Read what `dump` wrote; raises CorruptRecordError."""
     committable = load_committable(StagedFile, data, VERSION)
-    _parse(committable.handle)
-    return committable
-
-
-def _parse(handle: str) -> tuple[str, ...]:
-    """Return the parts of the file name; a handle must not lead out of the staging area."""
-    job, _, rest = handle.partition("/")
+    job, _, rest = committable.handle.partition("/")
     sink, _, name = rest.partition("/")
-    found = _NAME.fullmatch(name)
-    if found is None or not _PLAIN.fullmatch(job) or not _PLAIN.fullmatch(sink):
-        raise CorruptRecordError(f"{handle!r} is not the handle of a staged file")
-    return found.groups()
+    # It must not lead out of the staging area.
+    if not (_PLAIN.fullmatch(job) and _PLAIN.fullmatch(sink) and _NAME.fullmatch(name)):
+        raise CorruptRecordError(f"{committable.handle!r} is not the handle of a staged file")
+    return committable
 
 
 def _token(text: str) -> str:

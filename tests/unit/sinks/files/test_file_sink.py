@@ -1,14 +1,17 @@
 """FileSink beyond the conformance suite: bytes of each format as readers see them, and its checks.
 
-How: writers and committers on a real directory; read back by pyarrow.dataset, pandas and csv.
+How: writers and committers on a real directory; read back by pyarrow.dataset, pandas, DuckDB and
+csv. What Spark reads is in `tests/spark/test_file_sink.py`, HDFS and S3 in `tests/integration`.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from pathlib import Path
 
+import duckdb
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -17,10 +20,16 @@ import pyarrow.parquet
 import pytest
 
 from tidemark.contracts.sink import CommitOutcome, SinkContext, WriterContext
-from tidemark.model.errors import ConfigurationError, PreflightError, WriteRefusedError
+from tidemark.model.errors import (
+    ConfigurationError,
+    CorruptRecordError,
+    PreflightError,
+    WriteRefusedError,
+)
 from tidemark.model.schema import Column
-from tidemark.sinks.files import FileSink
-from tidemark.sinks.files.formats import JsonEncoder, ParquetEncoder
+from tidemark.sinks.files import FileSink, partitions, pending_file
+from tidemark.sinks.files.formats import Format, ParquetEncoder
+from tidemark.sinks.files.pending_file import PendingFile
 
 DRIVER = SinkContext("job", "job", "out", 1, 5.0)
 
@@ -36,13 +45,170 @@ def publish(sink: FileSink, *batches: pa.RecordBatch, epoch: int = 0) -> Path:
     for batch in batches:
         writer.write(batch)
     committables = writer.prepare_commit()
-    assert list(committer.commit(committables)) == [CommitOutcome.COMMITTED]
-    return Path(sink.path) / committables[0].final_name
+    assert set(committer.commit(committables)) == {CommitOutcome.COMMITTED}
+    return Path(sink.path) / committables[0].handle
 
 
-def test_a_format_that_is_not_known_is_refused() -> None:
-    with pytest.raises(ConfigurationError, match="format is 'orc'; allowed are 'parquet'"):
-        FileSink("/data/x", format="orc")
+def duckdb_rows(pattern: str, columns: str = "*") -> list[tuple[object, ...]]:
+    return duckdb.sql(f"SELECT {columns} FROM '{pattern}' ORDER BY ALL").fetchall()
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"path": "gs://bucket/x"}, "path has the scheme 'gs', and Tidemark has no client"),
+        ({"format": "orc"}, "format is 'orc'; allowed are 'parquet', 'json', 'csv'"),
+        ({"format": "csv", "compression": "snappy"}, "compression of csv is 'snappy'; allowed are"),
+        ({"compression": "brotli"}, "compression of parquet is 'brotli'; allowed are 'snappy'"),
+        ({"partition_by": "day"}, r"partition_by is 'day'; give a list of columns"),
+        ({"partition_by": [1]}, "give a list of columns"),
+        ({"partition_by": ["day", "Day"]}, "names a column twice"),
+        ({"header": False}, "settings of the format 'csv'; the format here is 'parquet'"),
+        ({"format": "json", "null_value": "x"}, "settings of the format 'csv'"),
+        ({"format": "csv", "header": 1}, "header is 1; give True or False"),
+        ({"format": "csv", "delimiter": ";;"}, "delimiter is ';;'; give one character"),
+        ({"format": "csv", "delimiter": '"'}, "no quotation mark"),
+        ({"format": "csv", "null_value": "a,b"}, "null_value is 'a,b'; give a text without"),
+        ({"hadoop": {"fs.s3a.secret.key": 1}}, "hadoop is a dict; give a dict of texts"),
+    ],
+)
+def test_settings_that_are_refused(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^FileSink.*{says}"):
+        FileSink(**{"path": "/data/x", **options})
+
+
+SCHEMA = (
+    Column("id", "bigint"),
+    Column("country", "string"),
+    Column("day", "date"),
+    Column("at", "timestamp"),
+    Column("tags", "array<string>"),
+)
+
+
+@pytest.mark.parametrize(
+    ("options", "schema", "says"),
+    [
+        ({"partition_by": ["land"]}, SCHEMA, "names 'land', which .* columns are 'id', 'country'"),
+        ({"partition_by": ["Country"]}, SCHEMA, "names 'Country', which the DataFrame does not"),
+        ({"partition_by": ["day", "id"]}, SCHEMA[::2][:1] + SCHEMA[2:3], "takes every column"),
+        ({"partition_by": ["at"]}, SCHEMA, "column 'at' has type timestamp; .*to_date"),
+        ({"partition_by": ["tags"]}, SCHEMA, "column 'tags' has type array<string>"),
+        ({"format": "csv", "partition_by": ["day"]}, SCHEMA[:1] + SCHEMA[2:3], "'id' as the only"),
+        ({}, (Column("x", "interval day"),), "column 'x' has type interval day"),
+    ],
+)
+def test_schemas_that_are_refused(
+    options: dict[str, object], schema: tuple[Column, ...], says: str
+) -> None:
+    with pytest.raises(ConfigurationError, match=f"files in /x.*: .*{says}"):
+        FileSink("/x", **options).select_expressions(schema)
+
+
+def test_partition_columns_come_last_and_as_text() -> None:
+    by = {"partition_by": ["day", "country"]}
+    as_text = ["CAST(`day` AS STRING) AS `day`", "CAST(`country` AS STRING) AS `country`"]
+    assert FileSink("/x", **by).select_expressions(SCHEMA) == ["`id`", "`at`", "`tags`", *as_text]
+    lines, *rest = FileSink("/x", "json", **by).select_expressions(SCHEMA)
+    assert "struct(`id`, `at`, `tags`)" in lines
+    assert rest == as_text
+    assert FileSink("/x", **by).describe() == "parquet files in /x by day, country"
+    one = FileSink("/x", "csv", partition_by=["day"], null_value="NULL")
+    assert len(one.select_expressions(SCHEMA[:1] + SCHEMA[2:3])) == 2
+
+
+def test_rows_go_to_the_directory_of_their_values_and_keep_their_order(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path, partition_by=["day", "country"])
+    n = 1000
+    days = [f"2026-01-{1 + i % 3:02d}" for i in range(n)]
+    countries = [["DE", "a/b=c %", "", None][i % 4] for i in range(n)]
+    batch = pa.record_batch({"id": list(range(n)), "day": days, "country": countries})
+    publish(sink, batch.slice(0, 400), batch.slice(400))
+    names = {path.parent.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("part-*")}
+    values = ["DE", "a%2Fb%3Dc %25", partitions.NULL_NAME]
+    assert names == {f"day=2026-01-0{d}/country={v}" for d in (1, 2, 3) for v in values}
+    assert len(list(tmp_path.rglob("part-*"))) == 9
+    assert not list((tmp_path / "_tidemark").rglob("*=*"))  # pending directories are taken away
+
+    seen = pa.dataset.dataset(tmp_path, partitioning="hive").to_table().sort_by("id")
+    assert seen["id"].to_pylist() == list(range(n))
+    assert seen["country"].to_pylist() == [c or None for c in countries]
+    for path in tmp_path.rglob("part-*"):
+        ids = pa.parquet.ParquetFile(path).read()["id"].to_pylist()
+        assert ids == sorted(ids)
+    counted = duckdb_rows(f"{tmp_path}/**/*.parquet", "count(*), count(DISTINCT id)")
+    assert counted == [(n, n)]
+
+
+def test_names_are_escaped_as_spark_does() -> None:
+    assert partitions.directory_part("a=b", "x:y\\z") == "a%3Db=x%3Ay%5Cz"
+    assert partitions.directory_part("c", None) == f"c={partitions.NULL_NAME}"
+    assert partitions.directory_part("c", "ü é.-_~+,;!@&()|<>$") == "c=ü é.-_~+,;!@&()|<>$"
+
+
+def test_many_directories_open_few_files_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.sinks.files.writer.MOST_OPEN_FILES", 4)
+    sink = FileSink(tmp_path, "csv", partition_by=["k"], null_value="NULL")
+    batch = pa.record_batch({"id": list(range(60)), "k": [str(i % 6) for i in range(60)]})
+    publish(sink, batch.slice(0, 30), batch.slice(30))
+    files = list(tmp_path.rglob("part-*"))
+    assert 6 < len(files) <= 12
+    lines = [line for path in files for line in path.read_text().splitlines()]
+    assert sorted(int(line) for line in lines if line != "id") == list(range(60))
+
+
+def test_open_files_share_what_they_may_keep_in_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.sinks.files.writer.BUFFERED_BYTES", 1000)
+    sink = FileSink(tmp_path, partition_by=["k"])
+    batches = [
+        pa.record_batch({"id": [i, i + 1], "k": ["a", "a" if i % 10 else "b"]}) for i in range(200)
+    ]
+    publish(sink, *batches)
+    groups = {
+        path.parent.name: pa.parquet.ParquetFile(path).num_row_groups
+        for path in tmp_path.rglob("part-*")
+    }
+    assert groups["k=a"] > groups["k=b"] >= 1
+
+
+def test_an_attempt_that_gives_up_takes_all_its_files_away(tmp_path: Path) -> None:
+    sink = FileSink(tmp_path, partition_by=["k"])
+    sink.create_committer(DRIVER).preflight()
+    for ended in (False, True):
+        writer = sink.create_writer(attempt())
+        writer.write(pa.record_batch({"id": [1, 2], "k": ["a", "b"]}))
+        if ended:
+            writer.prepare_commit()
+        assert len(list(tmp_path.rglob("*.pending"))) == 2
+        writer.abort()
+        assert list(tmp_path.rglob("*.pending")) == []
+
+
+def test_the_names_of_pending_files_say_whose_they_are() -> None:
+    path = pending_file.new_path(attempt(7, 3), "k=%2F/d=ü", "csv.gz")
+    mine = PendingFile(path, "job", "out", 1, 7, -1, -1, "u")
+    assert pending_file.found(path, "job", "out", "u") == mine
+    assert pending_file.found(path, "job", "other") is None
+    assert pending_file.found("k=1/part-00000-1c2d-c000.snappy.parquet", "job", "out") is None
+    again = pending_file.renewed(path)
+    assert again != path
+    assert again.endswith(".csv.gz")
+    assert pending_file.found(again, "job", "out", "u") is not None
+    names = [pending_file.new_path(attempt(epoch), "", "json") for epoch in (2, 10, 100)]
+    assert names == sorted(names)
+
+
+@pytest.mark.parametrize(
+    "handle", ["../x", "k=1/../../x", "/etc/passwd", "k=1", "{}/x", "a=/../{}"]
+)
+def test_a_handle_that_leads_elsewhere_is_refused(handle: str) -> None:
+    path = handle.format(pending_file.new_path(attempt(), "", "csv"))
+    with pytest.raises(CorruptRecordError, match="not the path of a pending file"):
+        pending_file.load(pending_file.dump(PendingFile(path, "j", "s", 1, 1, 1, 1)))
 
 
 def test_expressions() -> None:
@@ -55,7 +221,7 @@ def test_expressions() -> None:
     assert FileSink("/x").select_expressions(schema) == ["`a``b`", "`price`", "`window`", "`x`"]
     (lines,) = FileSink("/x", "json").select_expressions(schema)
     assert lines.startswith("to_json(struct(`a``b`, `price`, `window`, `x`), map('timeZone'")
-    assert lines.endswith(" AS value")
+    assert lines.endswith(" AS `_tidemark_json`")
     as_csv = FileSink("/x", "csv").select_expressions(schema)
     assert as_csv[:2] == ["`a``b`", "CAST(`price` AS STRING) AS `price`"]
     assert as_csv[2].startswith("to_json(`window`, map(")
@@ -82,9 +248,10 @@ def test_readers_of_the_directory_see_no_pending_file(tmp_path: Path, form: str)
     open_ = sink.create_writer(attempt(epoch=2))
     open_.write(batches[1])
     pending.prepare_commit()
-    assert len(list((tmp_path / "_tidemark").rglob(f"*.{form}"))) == 2
+    assert len(list((tmp_path / "_tidemark").rglob(f"*.{form}.pending"))) == 2
     seen = pa.dataset.dataset(tmp_path, format=form).to_table()
     assert seen.to_pydict() == {"n": [1, 2]}
+    assert duckdb_rows(f"{tmp_path}/**/*.{form}") == [(1,), (2,)]
     if form == "parquet":
         assert pd.read_parquet(tmp_path)["n"].tolist() == [1, 2]
         assert pa.parquet.read_table(tmp_path)["n"].to_pylist() == [1, 2]
@@ -145,12 +312,27 @@ def test_parquet_copies_the_batch_because_its_buffers_are_reused(tmp_path: Path)
     assert pa.parquet.read_table(tmp_path / "x.parquet")["n"].to_pylist() == list(range(10))
 
 
+def test_a_compression_is_that_of_the_file(tmp_path: Path) -> None:
+    batch = pa.record_batch({"n": [1, 2], "s": ["x", None]})
+    for number, packed in enumerate(("snappy", "zstd", "gzip", "lz4", "none")):
+        path = publish(FileSink(tmp_path / packed, compression=packed), batch, epoch=number)
+        found = pa.parquet.ParquetFile(path).metadata.row_group(0).column(0).compression
+        assert found == {"none": "UNCOMPRESSED"}.get(packed, packed.upper())
+    path = publish(FileSink(tmp_path / "csv", "csv", compression="gzip"), batch)
+    assert path.name.endswith(".csv.gz")
+    assert gzip.decompress(path.read_bytes()) == b"n,s\n1,x\n2,\n"
+    assert duckdb_rows(f"{tmp_path}/csv/*.csv.gz") == [(1, "x"), (2, None)]
+    lines = pa.record_batch({"value": ['{"n":1}', '{"n":2}']})
+    path = publish(FileSink(tmp_path / "json", "json", compression="gzip"), lines)
+    assert pd.read_json(path, lines=True)["n"].tolist() == [1, 2]
+
+
 def test_json_lines_of_sliced_and_odd_values(tmp_path: Path) -> None:
     texts = [
         json.dumps({"s": s}, ensure_ascii=False) for s in ["a", "ü\n\u2028", "", "🙂", '"', "z"]
     ]
     with (tmp_path / "x.json").open("wb") as file:
-        encoder = JsonEncoder(file, pa.schema([("value", pa.string())]))
+        encoder = Format("json", "none").encoder(file, pa.schema([("value", pa.string())]))
         encoder.write(pa.record_batch({"value": texts}).slice(1, 3))
         encoder.write(pa.record_batch({"value": texts}).slice(4, 1))
         encoder.close()
@@ -173,9 +355,22 @@ def test_csv_tells_null_from_empty_and_quotes_by_rfc_4180(tmp_path: Path) -> Non
     assert [row[0] for row in rows[1:]] == [v or "" for v in values]
     assert {tuple(row[1:]) for row in rows[1:]} == {("1970-01-01 00:00:00.000000Z", "true")}
     assert path.read_text().splitlines()[2:4] == [
-        '"","1970-01-01 00:00:00.000000Z",true',
-        ',"1970-01-01 00:00:00.000000Z",true',
+        '"",1970-01-01 00:00:00.000000Z,true',
+        ",1970-01-01 00:00:00.000000Z,true",
     ]
+
+
+def test_csv_options(tmp_path: Path) -> None:
+    values = ["a;b", "a,b", "NULL", "", None, " blank ", "x"]
+    batch = pa.record_batch({"s;s": values, "n": [1, None, 3, 4, 5, 6, 7]})
+    sink = FileSink(tmp_path, "csv", header=False, delimiter=";", null_value="NULL")
+    assert publish(sink, batch).read_text() == (
+        '"a;b";1\na,b;NULL\n"NULL";3\n"";4\nNULL;5\n" blank ";6\nx;7\n'
+    )
+    named = FileSink(tmp_path / "named", "csv", delimiter=";")
+    assert publish(named, batch).read_text().startswith('"s;s";n\n')
+    tabs = FileSink(tmp_path / "tabs", "csv", delimiter="\t")
+    assert publish(tabs, batch.slice(0, 1)).read_text() == "s;s\tn\na;b\t1\n"
 
 
 def test_a_torn_pending_file_is_lost_not_published(tmp_path: Path) -> None:
@@ -184,7 +379,7 @@ def test_a_torn_pending_file_is_lost_not_published(tmp_path: Path) -> None:
     writer = sink.create_writer(attempt())
     writer.write(pa.record_batch({"n": [1, 2]}))
     (committable,) = writer.prepare_commit()
-    pending = tmp_path / "_tidemark/pending" / committable.handle
+    pending = tmp_path / f"_tidemark/pending/job/out/{committable.handle}.pending"
     pending.write_bytes(pending.read_bytes()[:-1])
     assert sink.create_committer(DRIVER).commit([committable]) == [CommitOutcome.LOST]
     assert list(tmp_path.glob("part-*")) == []
@@ -217,6 +412,7 @@ def test_a_machine_that_does_not_share_the_directory_writes_nothing(tmp_path: Pa
 def test_preflight_refuses_a_directory_that_cannot_serve(tmp_path: Path, kind: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "spark/_spark_metadata").mkdir(parents=True)
+    (tmp_path / "spark/_spark_metadata/0").touch()
     target = {"a file": "file", "below a file": "file/sub", "spark": "spark"}[kind]
     says = "Spark's own streaming file sink" if kind == "spark" else "cannot be used"
     with pytest.raises(PreflightError, match=f"sink 'out': directory .*{says}"):

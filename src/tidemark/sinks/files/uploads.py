@@ -1,0 +1,89 @@
+"""S3: a pending file is a multipart upload under its final name, which completing it publishes.
+
+S3 has no rename. But the parts of an upload are durable, no listing and no reader sees them, and
+any process that has its id can complete it, in one request, however large the file is: nothing is
+copied. S3 ends an upload once, by completion or by abortion. So an upload that was aborted and
+whose object is not there can never appear, and an object that is there proves its completion.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+
+from tidemark.contracts.sink import AbortOutcome, CommitOutcome
+from tidemark.file_systems.s3 import S3Directory
+from tidemark.model import failpoints
+from tidemark.sinks.files.pending_file import PendingFile, found, renewed
+from tidemark.sinks.files.stream import Stream
+
+log = logging.getLogger(__name__)
+
+
+class Uploads:
+    """See `Pending`."""
+
+    at_once = 16
+
+    def __init__(self, directory: S3Directory) -> None:
+        self._directory = directory
+
+    def preflight(self, job_id: str, sink_uid: str) -> None:
+        """Complete an upload, abort one, list them; needs PutObject, GetObject, DeleteObject,
+        AbortMultipartUpload and ListBucketMultipartUploads."""
+        name = f"_tidemark/probe-{uuid.uuid4().hex}"
+        upload = self._directory.begin_upload(name)
+        etags = upload.finish()
+        next(self._directory.uploads(), None)
+        self._directory.complete_upload(name, upload.upload_id, etags)
+        self._directory.delete(name)
+        other = self._directory.begin_upload(name)
+        self._directory.abort_upload(name, other.upload_id)
+
+    def begin(self, path: str, job_id: str, sink_uid: str) -> Stream:
+        """Begin the upload. It gets another name in each try: a try whose answer is lost may have
+        begun one, and two uploads of one name could not be told apart by what became of them."""
+        for pause_s in (0.2, 2.0, None):
+            try:
+                upload = self._directory.begin_upload(path)
+                break
+            except ConnectionError:
+                if pause_s is None:
+                    raise
+                time.sleep(pause_s)
+                path = renewed(path)
+        return Stream(
+            path, upload.write, lambda: (upload.upload_id, tuple(upload.finish())), upload.abort
+        )
+
+    def publish(self, file: PendingFile) -> CommitOutcome:
+        """Complete the upload; LOST if it has ended and there is no object."""
+        # First: S3 answers a repeated completion as if it were the first one.
+        if self._directory.size(file.handle) is not None:
+            return CommitOutcome.ALREADY_COMMITTED
+        try:
+            self._directory.complete_upload(file.handle, file.upload_id, file.etags)
+        except FileNotFoundError:
+            if self._directory.size(file.handle) is not None:
+                return CommitOutcome.ALREADY_COMMITTED
+            log.error("%s: the upload of %s is gone", self._directory.uri, file.handle)
+            return CommitOutcome.LOST
+        failpoints.reached("upload-completed")
+        return CommitOutcome.COMMITTED
+
+    def discard(self, file: PendingFile) -> AbortOutcome:
+        """Abort the upload."""
+        self._directory.abort_upload(file.handle, file.upload_id)
+        published = self._directory.size(file.handle) is not None
+        return AbortOutcome.COMMITTED if published else AbortOutcome.ABORTED
+
+    def settle(self, files: Sequence[PendingFile]) -> None:
+        """S3 has stored what it has answered."""
+
+    def list(self, job_id: str, sink_uid: str) -> Iterator[PendingFile]:
+        """Look through the uploads below the directory for this sink's names."""
+        for upload in self._directory.uploads():
+            if (file := found(upload.path, job_id, sink_uid, upload.upload_id)) is not None:
+                yield file

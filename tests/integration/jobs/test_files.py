@@ -1,0 +1,45 @@
+"""Files into partitioned files on HDFS and plain ones on S3, in one job that is killed.
+
+One scenario as in `test_embedded.py`: drivers die by their own SIGKILL after the second file of an
+epoch was published in one store or the other. Then the S3 server and the DataNode are killed with
+-9 under the last driver. Both directories are read as any reader that lists them does: each row
+must be there exactly once, and neither a pending file nor an open upload may be left. The workers
+know S3 from the Spark session's settings alone.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.chaos.driver import wait_until
+from tests.chaos.outputs import StoredFilesOutput
+from tests.chaos.scenario import SinksScenario
+from tests.storage_servers import spark_configuration
+from tidemark.dev.hdfs import LocalHdfs
+from tidemark.dev.s3 import LocalS3
+
+POINTS = ["file-renamed:2", "upload-completed:2"]
+
+
+def test_killed_within_and_between_the_stores(hdfs: LocalHdfs, s3: LocalS3, tmp_path: Path) -> None:
+    outputs = [StoredFilesOutput(hdfs), StoredFilesOutput(s3, configured=False)]
+    with SinksScenario(tmp_path, outputs, interval="500ms") as scenario:
+        scenario.environment = spark_configuration(tmp_path / "conf", s3)
+        driver = scenario.die_at_each(POINTS)
+        driver.wait_for_epochs(2, 120)
+        s3.kill()
+        hdfs.kill("datanode")
+        s3.restart()
+        hdfs.restart("datanode")
+        before = len(driver.epochs())
+        wait_until(
+            "the job commits again, or gives up",
+            lambda: len(driver.epochs()) > before + 1 or driver.returncode is not None,
+            180,
+        )
+        if driver.returncode is not None:  # a task met a dead server in each of its tries
+            assert driver.returncode > 0, driver.tail()
+            driver.kill_tree()
+            driver = scenario.start()
+        scenario.finish(driver)
+        scenario.require_settled()
