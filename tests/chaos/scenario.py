@@ -69,14 +69,16 @@ class Scenario:
         driver.die(timeout_s)
         return driver
 
-    def die_at_each(self, failpoints: Sequence[str], then: str | None = None) -> Driver:
+    def die_at_each(
+        self, failpoints: Sequence[str], then: str | None = None, timeout_s: float = 90.0
+    ) -> Driver:
         """Start a driver for each failpoint, which must die there; then start one for `then` and
         return it. Each comes up while the one before still lives, and is held before `job.run`."""
         driver, gate = self.held(failpoints[0])
         for following in [*failpoints[1:], then]:
             gate.touch()
             coming, gate = self.held(following)
-            driver.die()
+            driver.die(timeout_s)
             driver = coming
         gate.touch()
         return driver

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.driver import wait_until
 from tests.chaos.outputs import StoredFilesOutput
 from tests.chaos.scenario import SinksScenario
@@ -21,12 +23,13 @@ from tidemark.dev.s3 import LocalS3
 POINTS = ["file-renamed:2", "upload-completed:2"]
 
 
+@pytest.mark.timeout(900)
 def test_killed_within_and_between_the_stores(hdfs: LocalHdfs, s3: LocalS3, tmp_path: Path) -> None:
     outputs = [StoredFilesOutput(hdfs), StoredFilesOutput(s3, configured=False)]
-    with SinksScenario(tmp_path, outputs, interval="500ms") as scenario:
+    with SinksScenario(tmp_path, outputs, rate=200, interval="500ms") as scenario:
         scenario.environment = spark_configuration(tmp_path / "conf", s3)
-        driver = scenario.die_at_each(POINTS)
-        driver.wait_for_epochs(2, 120)
+        driver = scenario.die_at_each(POINTS, timeout_s=300)
+        driver.wait_for_epochs(2, 180)
         s3.kill()
         hdfs.kill("datanode")
         s3.restart()
@@ -41,5 +44,5 @@ def test_killed_within_and_between_the_stores(hdfs: LocalHdfs, s3: LocalS3, tmp_
             assert driver.returncode > 0, driver.tail()
             driver.kill_tree()
             driver = scenario.start()
-        scenario.finish(driver)
+        scenario.finish(driver, 300)
         scenario.require_settled()
