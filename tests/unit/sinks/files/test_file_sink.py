@@ -117,6 +117,23 @@ def test_partition_columns_come_last_and_as_text() -> None:
     assert len(one.select_expressions(SCHEMA[:1] + SCHEMA[2:3])) == 2
 
 
+def test_dead_letters_have_the_columns_of_the_format(tmp_path: Path) -> None:
+    letters = pa.record_batch(
+        {"sink": ["s"], "epoch": [7], "reason": ["too big"], "row_json": ['{"n": 1.0}']}
+    )
+    plain = FileSink(tmp_path / "a", "csv", partition_by=["epoch", "sink"])
+    path = publish(plain, plain.from_dead_letters(letters))
+    assert path.parent.relative_to(tmp_path / "a").as_posix() == "epoch=7/sink=s"
+    assert path.read_text() == 'reason,row_json\ntoo big,"{""n"": 1.0}"\n'
+    lines = FileSink(tmp_path / "b", "json", partition_by=["sink"])
+    path = publish(lines, lines.from_dead_letters(letters))
+    assert path.read_text() == '{"epoch": 7, "reason": "too big", "row": {"n": 1.0}}\n'
+    with pytest.raises(ConfigurationError, match="names 'day', which the DataFrame does not have"):
+        FileSink("/x", partition_by=["day"]).from_dead_letters(letters)
+    with pytest.raises(ConfigurationError, match="names 'row_json', the refused row itself"):
+        FileSink("/x", "json", partition_by=["row_json"]).from_dead_letters(letters)
+
+
 def test_rows_go_to_the_directory_of_their_values_and_keep_their_order(tmp_path: Path) -> None:
     sink = FileSink(tmp_path, partition_by=["day", "country"])
     n = 1000
