@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-import re
 import uuid
 from collections.abc import Sequence
 from pathlib import Path
@@ -92,7 +91,7 @@ class FilesOutput(Output):
 
 
 class StoredFilesOutput(Output):
-    """Files on HDFS, partitioned by key, or on S3, read as a reader that lists them does.
+    """Files on HDFS or S3, read as a reader that lists them does.
 
     The sink's `hadoop` settings reach S3; without `configured` the job's Spark session must.
     """
@@ -109,7 +108,7 @@ class StoredFilesOutput(Output):
         self._read: dict[str, list[Pair]] = {}
         super().__init__(
             f"{frame}-to-{store}", frame, "FileSink",
-            path=self._directory.uri, partition_by=[] if settings else ["key"],
+            path=self._directory.uri,
             hadoop=settings if configured else {},
         )  # fmt: skip
 
@@ -119,9 +118,8 @@ class StoredFilesOutput(Output):
             if path not in self._read:  # a file that is shown never changes
                 with self._directory.open(path) as file:
                     table = pa.parquet.read_table(io.BytesIO(file.read()))
-                key = re.match("key=([^/]*)/", path)
-                keys = [key[1]] * len(table) if key else table["key"].to_pylist()
-                self._read[path] = list(map(Pair, keys, table["value"].to_pylist()))
+                columns = (table["key"].to_pylist(), table["value"].to_pylist())
+                self._read[path] = list(map(Pair, *columns))
         return [row for path in shown for row in self._read[path]]
 
     def left_open(self) -> list[str]:

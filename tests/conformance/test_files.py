@@ -31,8 +31,12 @@ RENAMES = ("file-renamed", "file-renamed:2", "file-renamed:3")
 COMPLETIONS = tuple(name.replace("file-renamed", "upload-completed") for name in RENAMES)
 
 
-def batches(form: str) -> Callable[[Any], pa.RecordBatch]:
+def batches(form: str, *, partitioned: bool = False) -> Callable[[Any], pa.RecordBatch]:
     def batch(numbers: list[int]) -> pa.RecordBatch:
+        rows = plain(numbers)
+        return rows.append_column("k", pa.array(["a/b"] * len(numbers))) if partitioned else rows
+
+    def plain(numbers: list[int]) -> pa.RecordBatch:
         texts = [f"row {n}" for n in numbers]
         if form == "json":
             lines = [json.dumps({"id": n, "text": t}) for n, t in zip(numbers, texts, strict=True)]
@@ -75,7 +79,7 @@ class TestFiles(SinkConformance, ExpiryConformance):
 
 @pytest.fixture(params=["hdfs", "s3"])
 def elsewhere(request: pytest.FixtureRequest) -> SinkUnderTest:
-    """Parquet on HDFS, JSON lines on S3."""
+    """Parquet on HDFS, JSON lines on S3, both in a partition directory."""
     store, form = request.param, {"hdfs": "parquet", "s3": "json"}[request.param]
     server = request.getfixturevalue(store)
     path, settings = f"tests/{uuid.uuid4().hex}", {}
@@ -83,7 +87,7 @@ def elsewhere(request: pytest.FixtureRequest) -> SinkUnderTest:
         uri = f"{server.uri}/{path}"
     else:
         uri, settings = f"s3a://{server.bucket}/{path}", server.spark_settings()
-    sink = FileSink(uri, form, hadoop=settings)
+    sink = FileSink(uri, form, partition_by=["k"], hadoop=settings)
     directory: Any = open_directory(sink.path, sink.hadoop)
 
     def visible() -> list[int]:
@@ -91,6 +95,7 @@ def elsewhere(request: pytest.FixtureRequest) -> SinkUnderTest:
         for path in directory.list():
             if path.startswith("_") or "/_" in path:  # as every reader does
                 continue
+            assert path.startswith("k=a%2Fb/part-")
             with directory.open(path) as file:
                 data = io.BytesIO(file.read())
             read = pa.parquet.read_table if form == "parquet" else pa.json.read_json
@@ -107,7 +112,7 @@ def elsewhere(request: pytest.FixtureRequest) -> SinkUnderTest:
 
     return SinkUnderTest(
         sink=sink,
-        batch=batches(form),
+        batch=batches(form, partitioned=True),
         visible=visible,
         writer_failpoint="pending-written",
         commit_failpoints=RENAMES if store == "hdfs" else COMPLETIONS,

@@ -1,4 +1,4 @@
-"""Files into partitioned files on HDFS and plain ones on S3, in one job that is killed.
+"""Files into files on HDFS and S3, in one job that is killed.
 
 One scenario as in `test_embedded.py`: drivers die by their own SIGKILL after the second file of an
 epoch was published in one store or the other. Then the S3 server and the DataNode are killed with
