@@ -6,6 +6,7 @@ disk, and elsewhere one that reads whatever a listing shows.
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import json
 import uuid
@@ -20,11 +21,19 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 
+from tidemark.dev.hdfs import LocalHdfs
+from tidemark.dev.s3 import LocalS3
 from tidemark.file_systems import open_directory
 from tidemark.file_systems.s3 import S3Directory
 from tidemark.sinks.files import FileSink
 from tidemark.sinks.files.pending_file import PendingFile
-from tidemark.verify.conformance import ExpiryConformance, SinkConformance, SinkUnderTest
+from tidemark.verify.conformance import (
+    ExpiryConformance,
+    LineConformance,
+    LineUnderTest,
+    SinkConformance,
+    SinkUnderTest,
+)
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 RENAMES = ("file-renamed", "file-renamed:2", "file-renamed:3")
@@ -79,11 +88,14 @@ class TestFiles(SinkConformance, ExpiryConformance):
 
 @pytest.fixture(params=["hdfs", "s3"])
 def elsewhere(request: pytest.FixtureRequest) -> SinkUnderTest:
+    return under_test(request.getfixturevalue(request.param))
+
+
+def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
     """Parquet on HDFS, JSON lines on S3, both in a partition directory."""
-    store, form = request.param, {"hdfs": "parquet", "s3": "json"}[request.param]
-    server = request.getfixturevalue(store)
+    store, form = ("hdfs", "parquet") if isinstance(server, LocalHdfs) else ("s3", "json")
     path, settings = f"tests/{uuid.uuid4().hex}", {}
-    if store == "hdfs":
+    if isinstance(server, LocalHdfs):
         uri = f"{server.uri}/{path}"
     else:
         uri, settings = f"s3a://{server.bucket}/{path}", server.spark_settings()
@@ -118,6 +130,18 @@ def elsewhere(request: pytest.FixtureRequest) -> SinkUnderTest:
         commit_failpoints=RENAMES if store == "hdfs" else COMPLETIONS,
         drop=drop,
     )
+
+
+class TestLineToS3(LineConformance):
+    @pytest.fixture
+    def under(self, s3: LocalS3) -> SinkUnderTest:
+        made = under_test(s3)
+
+        def through(port: int) -> FileSink:
+            settings = s3.spark_settings(f"http://127.0.0.1:{port}")
+            return dataclasses.replace(made.sink, hadoop=settings)
+
+        return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", s3.port, through))
 
 
 class TestFilesElsewhere(SinkConformance, ExpiryConformance):

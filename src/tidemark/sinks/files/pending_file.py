@@ -49,12 +49,6 @@ def new_path(context: WriterContext, directory: str, extension: str) -> str:
     return f"{directory}/{name}" if directory else name
 
 
-def renewed(path: str) -> str:
-    """Return another path of the same attempt, for a second try."""
-    before, _, rest = path.rpartition("-")
-    return f"{before}-{uuid.uuid4().hex}{rest[32:]}"
-
-
 def found(path: str, job_id: str, sink_uid: str, upload_id: str = "") -> PendingFile | None:
     """Return the committable of a pending file that was found by listing, None if it is not one of
     this job and sink."""

@@ -9,14 +9,13 @@ whose object is not there can never appear, and an object that is there proves i
 from __future__ import annotations
 
 import logging
-import time
 import uuid
 from collections.abc import Iterator, Sequence
 
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.file_systems.s3 import S3Directory
 from tidemark.model import failpoints
-from tidemark.sinks.files.pending_file import PendingFile, found, renewed
+from tidemark.sinks.files.pending_file import PendingFile, found
 from tidemark.sinks.files.stream import Stream
 
 log = logging.getLogger(__name__)
@@ -43,17 +42,9 @@ class Uploads:
         self._directory.abort_upload(name, other.upload_id)
 
     def begin(self, path: str, job_id: str, sink_uid: str) -> Stream:
-        """Begin the upload. It gets another name in each try: a try whose answer is lost may have
-        begun one, and two uploads of one name could not be told apart by what became of them."""
-        for pause_s in (0.2, 2.0, None):
-            try:
-                upload = self._directory.begin_upload(path)
-                break
-            except ConnectionError:
-                if pause_s is None:
-                    raise
-                time.sleep(pause_s)
-                path = renewed(path)
+        """Begin the upload. Tried once: a try whose answer is lost may have begun one, and the next
+        would make a second of that name. So the attempt fails, and what it began is lingering."""
+        upload = self._directory.begin_upload(path)
         return Stream(
             path, upload.write, lambda: (upload.upload_id, tuple(upload.finish())), upload.abort
         )

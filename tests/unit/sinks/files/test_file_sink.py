@@ -211,10 +211,6 @@ def test_the_names_of_pending_files_say_whose_they_are() -> None:
     assert pending_file.found(path, "job", "out", "u") == mine
     assert pending_file.found(path, "job", "other") is None
     assert pending_file.found("k=1/part-00000-1c2d-c000.snappy.parquet", "job", "out") is None
-    again = pending_file.renewed(path)
-    assert again != path
-    assert again.endswith(".csv.gz")
-    assert pending_file.found(again, "job", "out", "u") is not None
     names = [pending_file.new_path(attempt(epoch), "", "json") for epoch in (2, 10, 100)]
     assert names == sorted(names)
 
