@@ -58,6 +58,7 @@ job.sink(
         transactional_id_prefix=options["prefix"],
         transaction_timeout=options["transaction_timeout"],
         producer_options=options.get("producer_options", {}),
+        spool=options.get("spool", False),
     ),
     uid="output",
 )

@@ -12,12 +12,13 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark.model.errors import CommitFailedError, TidemarkError
+from tidemark.model.errors import CommitFailedError, LostTransactionError, TidemarkError
 from tidemark.protocol import procedures
 from tidemark.protocol.points import Point
+from tidemark.protocol.write_again import write_again
 
 from .replay import Call, stepwise
-from .world import SparkFailedError, Transaction, World
+from .world import SparkFailedError, Transaction, UnprovedError, World
 
 WRITES = {
     "claim_generation", "claim_epoch", "forget_generations", "seal", "write_prepared",
@@ -35,7 +36,8 @@ class Protocol:
     `is_decided(world, epoch)`: what the commit thread takes for the decision;
     `settle_own` is also given the epochs that the driver knows to be stored and uncommitted;
     `seen_before(world, uid, epoch)`: whether a task leaves out an epoch as written already;
-    `execute`: replaces the execution of a port call, if it returns not None.
+    `execute`: replaces the execution of a port call, if it returns not None;
+    `believes_unproved`: whether rows are written again without a proof that they are lost.
     """
 
     take_over: Callable[..., Any] = procedures.take_over
@@ -49,6 +51,8 @@ class Protocol:
     is_decided: Callable[[World, int], bool] = lambda world, epoch: epoch in world.commits
     seen_before: Callable[[World, str, int], bool] = lambda world, uid, epoch: False
     execute: Callable[[World, Call], Any] = lambda world, call: None
+    write_again: Callable[[Any], Any] = write_again
+    believes_unproved: bool = False
 
 
 @dataclass(eq=False)
@@ -170,7 +174,57 @@ class Driver:
             if i:
                 yield
             self.world.caller = self
-            act(uid, transaction)
+            try:
+                act(uid, transaction)
+            except (LostTransactionError, UnprovedError) as error:
+                proved = isinstance(error, LostTransactionError) or self.protocol.believes_unproved
+                if not (self.world.setup.spool and proved and call.name == "commit"):
+                    raise
+                yield
+                yield from self._write_again(uid, transaction)
+
+    def _write_again(self, uid: str, lost: Transaction) -> Steps:
+        """Run the protocol's steps against the world's chain of this lost transaction."""
+        world = self.world
+        own: list[Transaction] = []
+
+        def execute(call: Call) -> Steps:
+            world.caller = self
+            chain = world.chains.setdefault(lost, [])
+            match call.name:
+                case "is_recorded":
+                    return len(chain) >= call.args[0]
+                case "prepare":
+                    id_ = self._take_id(uid, lost.epoch, lost.epoch - 1)
+                    made = world.sinks[uid].begin(id_, lost.epoch, self.generation)
+                    made.rewrites = lost
+                    own.append(made)
+                    yield
+                    world.sinks[uid].write(made, lost.rows)
+                case "record_over":  # by a planted bug alone
+                    chain[:] = [*chain, own[-1]]
+                case "record":
+                    if len(chain) < call.args[0]:
+                        chain.append(own[-1])
+                        return True
+                    world.abort(uid, own[-1])
+                    return False
+                case "commit" | "commit_own":  # the second by a planted bug alone
+                    if call.name == "commit" and len(chain) < call.args[0]:
+                        raise CommitFailedError("the record is gone")
+                    chosen = own[-1] if call.name == "commit_own" else chain[call.args[0] - 1]
+                    try:
+                        world.commit(uid, chosen)
+                    except LostTransactionError:
+                        return False
+                    return True
+
+        yield from stepwise(
+            lambda rewrites, _: self.protocol.write_again(rewrites),
+            world.uids,
+            execute,
+            lambda point: None,
+        )
 
     # --- the threads
 

@@ -193,6 +193,48 @@ CLAIM_UNFENCED = replace(
 )
 """At-most-once: claims without a look at the fence. Random histories hardly ever show it."""
 
+
+def _write_again_unrecorded(rewrites: Any) -> Any:
+    """Commits a rewrite and then says which."""
+    number = 1
+    while not rewrites.is_recorded(number):
+        rewrites.prepare()
+        if rewrites.commit_own():
+            rewrites.record(number)
+            return
+    rewrites.commit(number)
+
+
+def _write_again_each_its_own(rewrites: Any) -> Any:
+    """Takes no notice of another driver's record."""
+    if rewrites.is_recorded(1) and rewrites.commit(1):
+        return
+    rewrites.prepare()
+    rewrites.record_over(1)
+    rewrites.commit_own()
+
+
+def _forget_chains(world: World, call: Call) -> Callable[[], None] | None:
+    if call.name != "write_committed":
+        return None
+
+    def forget() -> None:
+        world.write_committed(*call.args)
+        world.chains = {t: chain for t, chain in world.chains.items() if t.epoch != call.args[0]}
+
+    return forget
+
+
+PLANTED_WRITE_AGAIN: dict[str, Protocol] = {
+    "commit a rewrite before its record": replace(RIGHT, write_again=_write_again_unrecorded),
+    "each driver its own rewrite": replace(RIGHT, write_again=_write_again_each_its_own),
+    "delete the records of rewrites with the epoch": replace(RIGHT, execute=_forget_chains),
+}
+"""Ways to write lost rows again that double them."""
+
+UNPROVED = replace(RIGHT, believes_unproved=True)
+"""Writes rows again whose transaction may have been committed."""
+
 FIRST_VERSIONS: dict[str, Protocol] = {
     "keep the plans beyond a void decision": replace(RIGHT, execute=_plans_kept),
     "sweep at the end what a successor commits": replace(RIGHT, settle_own=_settle_stored),

@@ -215,6 +215,9 @@ def _random_part(run: Run, choices: Iterator[int]) -> None:
         elif choice < 251:
             driver.sweep()
             run.note(driver, "sweeps")
+        elif run.setup.spool and choice < 254:
+            if lost := run.world.expire(choice):
+                run.note(driver, f"{lost.id} of epoch {lost.epoch} times out")
         elif run.world.late:
             run.note(run.world.late[0][0], f"{run.world.late[0][1]} arrives")
             run.world.land_late_call()

@@ -17,8 +17,10 @@ import pytest
 
 from tidemark.protocol.points import Point
 
+from .driver import Protocol
+from .planted_bugs import PLANTED_WRITE_AGAIN, RIGHT
 from .scheduler import MAX_STEPS, Run
-from .world import ROWS_PER_EPOCH, Setup
+from .world import ROWS_PER_EPOCH, Setup, Violation
 
 SETUP = Setup(sinks=2, tasks=1)
 
@@ -147,6 +149,36 @@ def test_a_driver_asleep_at_every_step_wakes_at_every_step_of_its_successor() ->
         seen.add(run)
     print(seen)
     assert seen.paused_at == set(Point)
+
+
+def lost_start(protocol: Protocol = RIGHT) -> Run:
+    """Driver 0 has decided epoch 0 and died; its transaction has timed out."""
+    run = Run(Setup(sinks=1, tasks=1, spool=True), protocol)
+    run.world.available = ROWS_PER_EPOCH
+    first = run.start()
+    assert run.advance_to(first, Point.DECIDED)
+    run.crash(first)
+    assert run.world.expire(0)
+    return run
+
+
+@pytest.mark.parametrize("life", [crashing, sleeping])
+def test_a_lost_transaction_at_every_step_of_two_drivers(life: Callable[[], Any]) -> None:
+    lengths = set()
+    for run in nested(lost_start, life(), life()):
+        wake_in_turn(run)
+        run.finale()
+        lengths |= {len(chain) for chain in run.world.chains.values()}
+    assert lengths == {1}
+
+
+@pytest.mark.parametrize("bug", PLANTED_WRITE_AGAIN)
+def test_a_planted_bug_of_writing_again_is_found(bug: str) -> None:
+    with pytest.raises(Violation, match=r"visible twice|without a record"):
+        for life in (crashing(), sleeping()):
+            for run in nested(partial(lost_start, PLANTED_WRITE_AGAIN[bug]), life, life):
+                wake_in_turn(run)
+                run.finale()
 
 
 @pytest.mark.parametrize("life", [crashing, sleeping])

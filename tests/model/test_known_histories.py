@@ -16,7 +16,7 @@ from tidemark.model.errors import CommitFailedError, DecisionMissingError
 from tidemark.protocol.points import Point
 
 from .driver import Driver, Protocol
-from .planted_bugs import CLAIM_UNFENCED, FIRST_VERSIONS, RIGHT
+from .planted_bugs import CLAIM_UNFENCED, FIRST_VERSIONS, RIGHT, UNPROVED
 from .replay import Call
 from .scheduler import MAX_STEPS, Run
 from .world import ROWS_PER_EPOCH, Setup, Violation, World
@@ -94,9 +94,9 @@ def attempt_stored_unknown_to_its_driver(protocol: Protocol, reply: str) -> Run:
     return run
 
 
-def commit_ended_by_another(protocol: Protocol) -> Run:
+def commit_ended_by_another(protocol: Protocol, *, spool: bool = False) -> Run:
     """Driver 1 sleeps before it commits epoch 0; driver 0 commits it and uses its ids again."""
-    run = Run(Setup(forgetful=True), protocol)
+    run = Run(Setup(forgetful=True, spool=spool), protocol)
     old = run.start()
     until(run, old, Point.DECIDED)
     run.pause(old)
@@ -158,6 +158,30 @@ def test_a_commit_that_cannot_be_proved_any_more_counts_when_it_is_recorded() ->
     run = commit_ended_by_another(replace(RIGHT, execute=give_up))
     assert not any(isinstance(d.stopped_by, CommitFailedError) for d in run.drivers)
     run.finale()
+
+
+def test_rows_are_written_again_only_when_their_loss_is_proved() -> None:
+    commit_ended_by_another(RIGHT, spool=True).finale()
+    with pytest.raises(Violation, match="visible twice"):
+        commit_ended_by_another(UNPROVED, spool=True).finale()
+
+
+def test_a_transaction_that_timed_out_is_written_again_and_its_rewrite_too() -> None:
+    run = Run(Setup(sinks=1, spool=True))
+    first = run.start()
+    until(run, first, Point.DECIDED)
+    run.crash(first)
+    run.world.expire(0)
+    second = run.start()
+    while not run.world.chains.get(run.world.sinks["alpha"].transactions[0]):
+        run.advance(second, 1)
+    run.crash(second)
+    [rewrite] = run.world.sinks["alpha"].open()
+    run.world.expire(0)
+    run.finale()
+    [lost] = run.world.chains
+    assert [t.state for t in run.world.chains[lost]] == ["aborted", "committed"]
+    assert run.world.chains[lost][0] is rewrite
 
 
 # --- the stops that are allowed

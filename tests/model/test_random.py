@@ -33,6 +33,14 @@ at_most_once = st.builds(
     at_most_once=st.just(True),
     uneven=st.booleans(),
 )
+with_spool = st.builds(
+    Setup,
+    sinks=st.integers(1, 2),
+    tasks=st.integers(1, 2),
+    max_concurrent=st.integers(1, 2),
+    forgetful=st.booleans(),
+    spool=st.just(True),
+)
 choices = st.binary(min_size=150, max_size=150)
 quick = settings(
     derandomize=True,
@@ -76,6 +84,20 @@ def test_at_most_once_in_very_many_random_histories(setup: Setup, data: bytes) -
 @settings(quick, max_examples=50_000)
 @given(setups, choices)
 def test_exactly_once_in_very_many_random_histories(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
+@settings(quick, max_examples=500)
+@given(with_spool, choices)
+def test_nothing_is_lost_or_doubled_when_transactions_time_out(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@settings(quick, max_examples=20_000)
+@given(with_spool, choices)
+def test_time_outs_in_very_many_random_histories(setup: Setup, data: bytes) -> None:
     check(setup, data)
 
 

@@ -49,6 +49,10 @@ class Violation(AssertionError):  # noqa: N818 - it is what the checker looks fo
     """The protocol broke its promise in this world."""
 
 
+class UnprovedError(CommitFailedError):
+    """The sink cannot tell what became of a transaction: no reason to write its rows again."""
+
+
 class SparkFailedError(Exception):
     """Spark ended the query with an error, e.g. because a log entry exists already."""
 
@@ -62,6 +66,8 @@ class Transaction:
     generation: int
     rows: tuple[int, ...] = ()
     state: str = "open"
+    rewrites: Transaction | None = None
+    """The lost transaction whose rows this one writes again, from the spool."""
 
 
 @dataclass
@@ -106,6 +112,8 @@ class Setup:
     at_most_once: bool = False
     uneven: bool = False
     """Whether some drivers plan smaller epochs than others (a rate limit that was changed)."""
+    spool: bool = False
+    """Whether sinks time transactions out, whose rows are then written again."""
 
 
 class World:
@@ -126,6 +134,8 @@ class World:
         self.confirmed: dict[int, int] = {}
         self.claims: dict[int, int] = {}
         self.skipped: set[int] = set()
+        self.chains: dict[Transaction, list[Transaction]] = {}
+        """The recorded rewrites of each lost transaction; never deleted."""
         self.sinks = {
             uid: Sink(uid, setup.forgetful) for uid in ("alpha", "beta", "gamma")[: setup.sinks]
         }
@@ -243,6 +253,8 @@ class World:
         return self.stored[epoch, generation][uid]
 
     def commit(self, uid: str, transaction: Transaction) -> None:
+        if self.setup.spool and self.sinks[uid].unknown(transaction):
+            raise UnprovedError(f"{uid}: what became of {transaction} is not known any more")
         if self.sinks[uid].unknown(transaction) or transaction.state == "aborted":
             raise LostTransactionError(f"{uid}: {transaction} is gone")
         if transaction.state == "open":
@@ -254,6 +266,15 @@ class World:
             raise AbortFailedError(f"{uid}: {transaction} is committed")
         if transaction.state == "open":
             transaction.state = "aborted"
+
+    def expire(self, choice: int) -> Transaction | None:
+        """A sink aborts one of its open transactions by itself, as after a time-out."""
+        found = [t for sink in self.sinks.values() for t in sink.open()]
+        if not found:
+            return None
+        transaction = found[choice % len(found)]
+        transaction.state = "aborted"
+        return transaction
 
     # --- the invariants
 
@@ -267,12 +288,15 @@ class World:
     def _check_decided(self, uid: str, new: Transaction) -> None:
         if new.epoch not in self.ever_decided:
             raise Violation(f"{uid}: rows of the undecided epoch {new.epoch} are visible: {new}")
-        if new not in self.stored.get((new.epoch, new.generation), {}).get(uid, []):
-            raise Violation(f"{uid}: rows of a dead attempt are visible: {new}")
-        if self.visible_generation.setdefault(new.epoch, new.generation) != new.generation:
+        if new.rewrites is not None and new not in self.chains.get(new.rewrites, []):
+            raise Violation(f"{uid}: rows of a rewrite without a record are visible: {new}")
+        of = new.rewrites or new
+        if of not in self.stored.get((of.epoch, of.generation), {}).get(uid, []):
+            raise Violation(f"{uid}: rows of a dead attempt are visible: {of}")
+        if self.visible_generation.setdefault(of.epoch, of.generation) != of.generation:
             raise Violation(
-                f"{uid}: epoch {new.epoch} is visible from generations "
-                f"{self.visible_generation[new.epoch]} and {new.generation}"
+                f"{uid}: epoch {of.epoch} is visible from generations "
+                f"{self.visible_generation[of.epoch]} and {of.generation}"
             )
 
     def check_stop(self, driver: Driver, error: Exception) -> None:

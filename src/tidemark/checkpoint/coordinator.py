@@ -27,16 +27,19 @@ from tidemark.checkpoint.call_deadline import CallHangsError, call_within
 from tidemark.checkpoint.epoch_progress import EpochProgress
 from tidemark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
 from tidemark.checkpoint.sink_commits import SinkCommits
+from tidemark.checkpoint.spool import has_spool
 from tidemark.checkpoint.statistics_recorder import Measure, StatisticsRecorder
 from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.checkpoint.task_reports import TaskReport, sink_epochs
+from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.contracts.row_files import KeepsRows
 from tidemark.contracts.sink import SinkContext, TwoPhaseCommitSink
 from tidemark.file_systems import HadoopSettings
 from tidemark.model import failpoints
 from tidemark.model.checkpoint_statistics import CheckpointStatus
 from tidemark.model.errors import (
+    CheckpointError,
     CheckpointExpiredError,
     DecisionVoidError,
     FencedError,
@@ -86,6 +89,7 @@ class Coordinator:
         commit_deadline_s: float = 600.0,
         on_failure: Callable[[], None] = lambda: None,
         measure: Measure = lambda epochs: {},
+        open_files: Callable[[str], CheckpointFiles] | None = None,
         on_committed: Callable[[int], None] = lambda epoch: None,
     ) -> None:
         self._name = name
@@ -102,6 +106,7 @@ class Coordinator:
         self._commit_deadline_s = commit_deadline_s
         self._give_up_at = math.inf
         self._on_failure = on_failure
+        self._open_files = open_files or _no_other_job
         self._on_committed = on_committed
         self._changed = threading.Condition()
         self._committing = threading.Lock()
@@ -149,7 +154,11 @@ class Coordinator:
         self.generation = _run(procedures.take_over(self._store))
         contexts = {uid: self._context(uid, self.generation) for uid in self._declared}
         self._commits = SinkCommits.attach(
-            self._declared, contexts, self._store, self._commit_deadline_s
+            self._declared,
+            contexts,
+            self._store,
+            self._commit_deadline_s,
+            self._open_files,
         )
         self._commits.give_up_at = self._give_up_at
         try:
@@ -421,7 +430,7 @@ class Coordinator:
         )
         self._store.prune(progress.epoch, self._num_retained)
         for uid, sink in self._declared.items():
-            if isinstance(sink, KeepsRows):
+            if isinstance(sink, KeepsRows) or has_spool(sink):
                 self._store.forget_rows(uid, progress.epoch)
         self._on_committed(progress.epoch)
 
@@ -594,6 +603,10 @@ class Coordinator:
             commits.abort_all_lingering(self.generation + 1, stored)
         except Exception as error:
             log.warning("open transactions are left to the next driver: %s", error)
+
+
+def _no_other_job(uri: str) -> CheckpointFiles:
+    raise CheckpointError(f"this coordinator was given no way to open {uri}")
 
 
 def _run(steps: Generator[Point, None, T]) -> T:

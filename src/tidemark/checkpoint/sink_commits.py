@@ -1,4 +1,5 @@
-"""The protocol's `Sinks` on real committers: repeats a call until its outcome is proved.
+"""The protocol's `Sinks` on real committers: repeats a call until its outcome is proved, and writes
+lost rows again from their spool.
 
 The deadline is Tidemark's, not the committer's: a committer answers RETRY, and here it is asked
 again with growing pauses. Nothing here decides anything; `protocol/procedures.py` does.
@@ -16,7 +17,9 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tidemark.checkpoint.call_deadline import CallHangsError, CallThread, call_within
+from tidemark.checkpoint.spool import LostTransaction, Spool, Spooled, load
 from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
+from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.contracts.sink import (
     AbortOutcome,
     CommitOutcome,
@@ -24,6 +27,7 @@ from tidemark.contracts.sink import (
     SinkContext,
     TwoPhaseCommitSink,
 )
+from tidemark.model import failpoints
 from tidemark.model.errors import (
     AbortFailedError,
     CheckpointError,
@@ -32,6 +36,7 @@ from tidemark.model.errors import (
     PreflightError,
     TidemarkError,
 )
+from tidemark.protocol.write_again import write_again
 
 log = logging.getLogger(__name__)
 O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
@@ -45,25 +50,36 @@ LAST_CALL_S = 10.0
 
 @dataclass(frozen=True)
 class AttachedSink:
-    """One sink of the running job with its committer."""
+    """One sink of the running job with its committer, which was made for `context`."""
 
     uid: str
     sink: TwoPhaseCommitSink[Any]
     committer: Committer[Any]
+    context: SinkContext
+
+
+Stored = tuple[Any, Spool | None]
+"""A committable, and where its rows are kept, if they are."""
 
 
 class SinkCommits:
     """Commits and aborts stored attempts. Used by one thread at a time.
 
     No call to a committer takes longer than `deadline_s`; one that hangs ends the run, and that
-    committer is not called again.
+    committer is not called again. `open_files` opens another job's checkpoint directory: a spool
+    that a restore has taken over lies there.
     """
 
     def __init__(
-        self, attached: Sequence[AttachedSink], store: CheckpointStore, deadline_s: float
+        self,
+        attached: Sequence[AttachedSink],
+        store: CheckpointStore,
+        deadline_s: float,
+        open_files: Callable[[str], CheckpointFiles],
     ) -> None:
         self._attached = {a.uid: a for a in attached}
         self._store = store
+        self._open_files = open_files
         self._deadline_s = deadline_s
         self._staged: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
         self._calls: CallThread | None = None
@@ -83,6 +99,7 @@ class SinkCommits:
         contexts: Mapping[str, SinkContext],
         store: CheckpointStore,
         deadline_s: float,
+        open_files: Callable[[str], CheckpointFiles],
     ) -> SinkCommits:
         """Make the committers of all sinks."""
         attached = []
@@ -94,8 +111,8 @@ class SinkCommits:
                     f"sink {uid!r}: create_committer has not returned within {deadline_s:g} s: "
                     "its system hangs; start the job again when it answers"
                 ) from None
-            attached.append(AttachedSink(uid, sink, committer))
-        return cls(attached, store, deadline_s)
+            attached.append(AttachedSink(uid, sink, committer, contexts[uid]))
+        return cls(attached, store, deadline_s, open_files)
 
     def preflight(self) -> None:
         """Ask every real system whether the job can run on it."""
@@ -107,9 +124,25 @@ class SinkCommits:
         self._staged[epoch, generation] = sinks
 
     def commit(self, uid: str, epoch: int, generation: int) -> None:
-        """Commit one sink's part of a sealed attempt; returns when every outcome is proved."""
-        attached, committables = self._load(uid, epoch, generation)
-        outcomes = self._until_proved(
+        """Commit one sink's part of a sealed attempt; returns when every outcome is proved. Rows of
+        a lost transaction are written again from their spool, if there is one."""
+        attached, stored = self._load(uid, epoch, generation)
+        outcomes = self._commit(attached, [committable for committable, _ in stored], epoch)
+        gone = []
+        for (committable, spool), outcome in zip(stored, outcomes, strict=True):
+            if outcome is CommitOutcome.LOST and spool is not None:
+                self._write_again(attached, Spooled(committable, spool), epoch)
+            elif outcome in (CommitOutcome.LOST, CommitOutcome.UNKNOWN):
+                gone.append(committable)
+        if gone:
+            rows = self._parts(epoch, generation)[uid].rows
+            raise _lost(uid, epoch, gone, outcomes, f"The {rows} rows of epoch {epoch}")
+
+    def _commit(
+        self, attached: AttachedSink, committables: Sequence[Any], epoch: int
+    ) -> list[CommitOutcome]:
+        uid = attached.uid
+        return self._until_proved(
             lambda open_: self._call(
                 uid, "commit", lambda: attached.committer.commit(open_), CommitFailedError
             ),
@@ -121,21 +154,40 @@ class SinkCommits:
                 "stays decided: start the job again when the system answers, and it is committed"
             ),
         )
-        lost = [c for c, o in zip(committables, outcomes, strict=True) if o is CommitOutcome.LOST]
-        if lost:
-            rows = self._parts(epoch, generation)[uid].rows
-            raise LostTransactionError(
-                f"sink {uid!r}: epoch {epoch} is decided, but {len(lost)} of its "
-                f"{len(committables)} transactions ({_some(lost)}) are gone: aborted or timed out "
-                f"before they were committed. The {rows} rows of epoch {epoch} are not all "
-                "visible, and running the job again will not write them. Re-read them from the "
-                "source into the sink, then see docs/operations/lost-transactions.md"
-            )
+
+    def _write_again(self, attached: AttachedSink, lost: Spooled, epoch: int) -> None:
+        """Make the rows of a transaction that is proved lost visible, by the protocol's steps."""
+        uid = attached.uid
+        log.warning(
+            "sink %s: transaction %s of the decided epoch %d is lost; its %d rows are written "
+            "again from the spool",
+            uid, lost.handle, epoch, lost.spool.rows,
+        )  # fmt: skip
+
+        def commit_now(rewrite: Any) -> bool:
+            outcomes = self._commit(attached, [rewrite], epoch)
+            if CommitOutcome.UNKNOWN in outcomes:
+                raise _lost(uid, epoch, [rewrite], outcomes, f"Its {lost.spool.rows} rows")
+            return CommitOutcome.LOST not in outcomes
+
+        rewrites = LostTransaction(
+            attached.sink,
+            lost,
+            attached.context,
+            lambda job: self._store.files if job == self._store.job_uri else self._open_files(job),
+            commit_now,
+            abort_now=lambda rewrite: self._abort(attached, [rewrite], f"epoch {epoch}"),
+            within_deadline=lambda call: self._call(
+                uid, "writing lost rows again", call, CommitFailedError
+            ),
+        )
+        for point in write_again(rewrites):
+            failpoints.reached(point.value)
 
     def abort(self, uid: str, epoch: int, generation: int) -> None:
         """Abort one sink's part of an attempt whose seal says abort."""
-        attached, committables = self._load(uid, epoch, generation)
-        self._abort(attached, committables, f"epoch {epoch}")
+        attached, stored = self._load(uid, epoch, generation)
+        self._abort(attached, [committable for committable, _ in stored], f"epoch {epoch}")
 
     def abort_lingering(
         self, uid: str, below_generation: int, keep: Collection[str] = frozenset()
@@ -166,7 +218,7 @@ class SinkCommits:
     def handles(self, epoch: int, generation: int) -> set[str]:
         """Return the transaction handles of one stored attempt, of all sinks."""
         return {
-            attached.sink.load(data).handle
+            load(attached.sink, data)[0].handle
             for uid, attached in self._attached.items()
             for data in self._parts(epoch, generation).get(uid, _NOTHING).committables
         }
@@ -239,7 +291,7 @@ class SinkCommits:
         staged = self._staged.get((epoch, generation))
         return staged if staged is not None else self._store.read_prepared(epoch, generation)
 
-    def _load(self, uid: str, epoch: int, generation: int) -> tuple[AttachedSink, list[Any]]:
+    def _load(self, uid: str, epoch: int, generation: int) -> tuple[AttachedSink, list[Stored]]:
         parts = self._parts(epoch, generation)
         if strangers := {u for u, p in parts.items() if p.committables} - set(self._attached):
             raise CheckpointError(
@@ -248,7 +300,7 @@ class SinkCommits:
                 "them, then remove it"
             )
         attached = self._attached[uid]
-        return attached, [attached.sink.load(d) for d in parts.get(uid, _NOTHING).committables]
+        return attached, [load(attached.sink, d) for d in parts.get(uid, _NOTHING).committables]
 
     def _until_proved(
         self,
@@ -274,6 +326,22 @@ class SinkCommits:
 
 
 _NOTHING = SinkEpoch(rows=0, committables=())
+
+
+def _lost(
+    uid: str, epoch: int, gone: list[Any], outcomes: Sequence[CommitOutcome], rows: str
+) -> LostTransactionError:
+    how = "aborted or timed out before they were committed"
+    look = ""
+    if CommitOutcome.UNKNOWN in outcomes:
+        how = "the system cannot tell any more what became of them"
+        look = "Look for them in the sink first. "
+    return LostTransactionError(
+        f"sink {uid!r}: epoch {epoch} is decided, but {len(gone)} of its {len(outcomes)} "
+        f"transactions ({_some(gone)}) are gone: {how}. {rows} are not all visible, and running "
+        f"the job again will not write them. {look}Re-read them from the source into the sink, "
+        "then see docs/operations/lost-transactions.md"
+    )
 
 
 def _some(committables: Sequence[Any]) -> str:

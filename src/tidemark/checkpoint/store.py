@@ -98,11 +98,15 @@ class CheckpointStore:
         """Return what names this epoch's checkpoint in ``job.run(restore=…)``."""
         return f"{self.uri}/epochs/{epoch}"
 
+    @property
+    def job_uri(self) -> str:
+        """The job's directory as a URI that processes without a JVM take."""
+        scheme, _, path = self.uri.partition("://")
+        return f"file://{quote(path)}" if scheme == "file" else self.uri
+
     def buffer_uri(self, sink_uid: str) -> str:
         """Return the directory for rows that this sink keeps in the checkpoint, as a URI."""
-        scheme, _, path = self.uri.partition("://")
-        uri = f"file://{quote(path)}" if scheme == "file" else self.uri
-        return f"{uri}/{sink_directory(sink_uid)}"
+        return f"{self.job_uri}/{sink_directory(sink_uid)}"
 
     # --- the job
 

@@ -1,22 +1,27 @@
 """Rows that are kept in the checkpoint: one Arrow file for one attempt of one task.
 
-A write-ahead sink keeps its rows so until it has sent them. docs/FORMAT.md specifies names and
-bytes (*Row files*). A file counts only once a committable names it, with its size and checksum,
-and that exists only after the file is durable: a torn one is never read.
+A write-ahead sink keeps its rows so until it has sent them, a spool (`checkpoint/spool.py`) until
+their transaction is committed. docs/FORMAT.md specifies names and bytes (*Row files*). A file
+counts only once a committable names it, with its size and checksum, and that exists only after
+the file is durable: a torn one is never read.
 """
 
 from __future__ import annotations
 
 import re
+import socket
 import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from urllib.parse import quote
 
 from tidemark.contracts.sink import SinkContext, WriterContext
-from tidemark.file_systems import Directory, NewFile
+from tidemark.file_systems import Directory, NewFile, open_directory
+from tidemark.file_systems.local import LocalDirectory
+from tidemark.model.errors import WriteRefusedError
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +29,9 @@ if TYPE_CHECKING:
 ROWS = "wal"
 """The directory of all sinks' rows, below the job's checkpoint directory."""
 EXTENSION = ".arrow"
-_NAME = re.compile(r"(?P<epoch>\d+)/g(?P<generation>\d+)-p\d+-a\d+-[0-9a-f]{32}\.arrow")
+_NAME = re.compile(
+    r"(?P<epoch>\d+)/g(?P<generation>\d+)-p(?P<partition>\d+)-a\d+-[0-9a-f]{32}\.arrow"
+)
 _MAGIC = b"ARROW1\0\0"
 _CHUNK_BYTES = 1 << 20
 
@@ -71,8 +78,32 @@ def parse_path(path: str) -> tuple[int, int] | None:
     return (int(found["epoch"]), int(found["generation"])) if found else None
 
 
+def partition_of(path: str) -> int:
+    """Return the partition of the task that wrote a row file."""
+    found = _NAME.fullmatch(path)
+    if found is None:
+        raise ValueError(f"{path!r} is not the path of a row file")
+    return int(found["partition"])
+
+
 class RowFileWriter:
     """Writes one file; it is there, and durable, when `finish` returns."""
+
+    @classmethod
+    def of_attempt(cls, context: WriterContext, schema: pa.Schema) -> RowFileWriter:
+        """Begin a file of one attempt's, in its sink's buffer directory.
+
+        Raises WriteRefusedError on a machine that does not share the checkpoint's local storage:
+        what it writes there nobody else could read.
+        """
+        directory = open_directory(context.buffer_uri, context.hadoop)
+        job = Path(directory.uri).parents[1]
+        if isinstance(directory, LocalDirectory) and not job.is_dir():
+            raise WriteRefusedError(
+                f"the job's checkpoint directory {job} does not exist on {socket.gethostname()}; "
+                "give the job a storage that the driver and all executors share"
+            )
+        return cls(directory, new_path(context), schema)
 
     def __init__(self, directory: Directory, path: str, schema: pa.Schema) -> None:
         import pyarrow as pa

@@ -45,7 +45,8 @@ class CommitOutcome(Enum):
     COMMITTED = "committed"
     ALREADY_COMMITTED = "already-committed"  # only with proof tied to that very transaction
     RETRY = "retry"  # not known yet, or the system is away: ask again
-    LOST = "lost"  # aborted, timed out or vanished: its rows will never be visible
+    LOST = "lost"  # proved aborted or timed out: its rows are not visible and never will be
+    UNKNOWN = "unknown"  # the system has forgotten it: visible or not, it cannot tell any more
 
 
 class AbortOutcome(Enum):
@@ -173,6 +174,10 @@ class TwoPhaseCommitSink(Protocol[C]):
     follows the contract, with writers that return no committables. A sink whose SQL needs a module
     of Spark's that is not built in names it in an attribute `spark_formats`, e.g. ``("avro",)``;
     it is optional.
+
+    A sink with an attribute ``spool = True`` has its rows kept in the checkpoint until their commit
+    is confirmed, and written again if `Committer.commit` answers LOST. Its writers must return at
+    most one committable, and LOST must be a proof.
     """
 
     @property

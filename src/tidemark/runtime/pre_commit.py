@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 
+from tidemark.checkpoint import spool
 from tidemark.checkpoint.task_reports import SinkReport, TaskReport
 from tidemark.contracts.dead_letters import RefusedRow, SelectiveSink
 from tidemark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
@@ -173,10 +174,11 @@ class _Attempt:
 
     def _new_writer(self, uid: str) -> CommittingWriter[Any]:
         sink = self._sinks[uid]
+        context = self._context(uid)
         if uid not in self._dead_letters:
-            return sink.create_writer(self._context(uid))
+            return spool.keeping(sink, sink.create_writer(context), context)
         assert isinstance(sink, SelectiveSink)  # checked when the job was built
-        return sink.create_selective_writer(self._context(uid))
+        return spool.keeping(sink, sink.create_selective_writer(context), context)
 
     def prepare_commit(self) -> None:
         """Flush every sink."""
@@ -185,7 +187,7 @@ class _Attempt:
             begun_s = time.perf_counter()
             committables = writer.prepare_commit()
             self.parts[uid].flush_s = time.perf_counter() - begun_s
-            self.parts[uid].committables = [self._sinks[uid].dump(c) for c in committables]
+            self.parts[uid].committables = [spool.dump(self._sinks[uid], c) for c in committables]
         self.busy = ""
 
     def abort(self) -> None:

@@ -120,6 +120,7 @@ class StreamRun:
             on_failure=self._stop_soon,
             measure=figures.measure,
             on_committed=self._write_manifest,
+            open_files=lambda uri: open_files(spark, uri, make=False),
         )
         self.query: StreamingQuery | None = None
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again; a

@@ -59,6 +59,31 @@ def test_away_for_longer_than_the_transaction_timeout(kafka: LocalKafka, tmp_pat
         assert len(workload.read_topic(kafka.bootstrap_servers, scenario.output)) == visible
 
 
+def test_away_for_longer_than_the_transaction_timeout_with_a_spool(
+    kafka: LocalKafka, tmp_path: Path
+) -> None:
+    """The rows are written again, once, though the driver dies at each new point on the way, and
+    comes up so slowly that the broker may abort a rewrite too."""
+    with PassthroughScenario(
+        tmp_path, kafka.bootstrap_servers, transaction_timeout="10s", spool=True
+    ) as scenario:
+        scenario.die_at("decided:3")
+        wait_until(
+            "the broker's own abort", lambda: not scenario.open_transactions(), 60, pause_s=0.5
+        )
+        epoch = max(scenario.epochs_in("spark/commits"))
+        last = scenario.die_at_each(
+            ["rewrite-prepared:1", "rewrite-recorded:1", "rewrite-committed:1", "committed:1"]
+        )
+        assert f"of the decided epoch {epoch} is lost" in scenario.drivers[1].text()
+        records = scenario.job_directory / "rewritten/output" / str(epoch)
+        assert list(records.iterdir())
+        last.wait_for_epochs(3)
+        scenario.finish(last)
+        spools = [int(path.name) for path in (scenario.job_directory / "wal/output").iterdir()]
+        assert all(spool > max(last.epochs()) - 2 for spool in spools), "they are deleted"
+
+
 def test_bounded_job_commits_its_last_epoch_and_ends(kafka: LocalKafka, tmp_path: Path) -> None:
     """After the last epoch Spark plans no other one, so nothing later could commit it."""
     with PassthroughScenario(tmp_path, kafka.bootstrap_servers, ending="latest") as scenario:

@@ -113,8 +113,9 @@ COMMIT_OUTCOMES: dict[Fate, CommitOutcome] = {
     Fate.OPEN: CommitOutcome.RETRY,
     Fate.COMMITTED: CommitOutcome.ALREADY_COMMITTED,
     Fate.ABORTED: CommitOutcome.LOST,
-    # An open transaction never expires; an ended id is forgotten after transactional.id.expiration.
-    Fate.GONE: CommitOutcome.LOST,
+    # An open transaction never expires; an ended id is forgotten after transactional.id.expiration,
+    # whichever way it ended.
+    Fate.GONE: CommitOutcome.UNKNOWN,
     Fate.NOT_PROVED: CommitOutcome.RETRY,
 }
 ABORT_OUTCOMES: dict[Fate, AbortOutcome] = {

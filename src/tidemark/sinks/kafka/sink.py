@@ -54,6 +54,8 @@ class KafkaSink:
     `transaction_timeout`: the broker aborts a transaction that is open for so long, and the rows of
     an epoch that is decided by then are lost: longer than a checkpoint interval plus the longest
     time that the job may be down; the broker's `transaction.max.timeout.ms` is its limit.
+    `spool`: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
+    transaction that the broker has timed out is written again, and not lost.
     `producer_options`: settings of librdkafka's, e.g. ``{"compression.type": "zstd"}``, and the
     credentials (never shown).
     """
@@ -69,6 +71,7 @@ class KafkaSink:
     value_format: Literal["json", "avro"] | None = None
     value_schema: str | None = None
     schema_registry: Mapping[str, Any] | None = None
+    spool: bool = False
     # Of a job's sink the id that its schema has at the registry: the driver finds it out before the
     # first epoch, and each task gets it with the sink.
     _schema_ids: dict[tuple[str, str], int] = field(default_factory=dict, init=False, compare=False)
@@ -108,6 +111,12 @@ class KafkaSink:
             raise ConfigurationError(
                 f"{name}: transaction_timeout is {self.transaction_timeout!r}; give at least 1s "
                 "and at most the broker's transaction.max.timeout.ms (15min by default)"
+            )
+        if not isinstance(self.spool, bool) or (self.spool and not self.exactly_once):
+            raise ConfigurationError(
+                f"{name}: spool is {self.spool!r} and delivery_guarantee is "
+                f"{self.delivery_guarantee!r}; spool=True is for 'exactly-once' alone, where a "
+                "transaction can be lost"
             )
         # A copy: what the caller does to its dictionary later changes nothing here.
         texts = options.checked(self.producer_options, name)
@@ -174,7 +183,8 @@ class KafkaSink:
             f"transactional_id_prefix={self.transactional_id_prefix!r}, "
             f"transaction_timeout={self.transaction_timeout!r}, producer_options={shown!r}, "
             f"key={self.key!r}, value={self.value!r}, value_format={self.value_format!r}, "
-            f"value_schema={self.value_schema!r}, schema_registry={registry!r})"
+            f"value_schema={self.value_schema!r}, schema_registry={registry!r}, "
+            f"spool={self.spool!r})"
         )
 
     @property

@@ -44,6 +44,8 @@ class MySQLSink:
         with the same keys in one epoch either may win: give the sink one row a key and epoch.
     keys: upsert alone: the columns of the table's primary key or unique index.
     create_table: whether a missing table is made, with the DataFrame's columns.
+    spool: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
+        transaction that somebody has rolled back is written again instead of being lost.
 
     Spark types become: boolean TINYINT(1); integers of their size; float and double DOUBLE (NaN
     becomes NULL, as MySQL has none, and an infinite number is refused); decimal DECIMAL; string
@@ -64,6 +66,7 @@ class MySQLSink:
     mode: Literal["xa", "staged", "upsert"] = "xa"
     keys: Sequence[str] = ()
     create_table: bool = False
+    spool: bool = False
 
     def __post_init__(self) -> None:
         table = self.table
@@ -89,6 +92,8 @@ class MySQLSink:
                 f"{name}: mode is {self.mode!r} and keys is {keys!r}; mode='upsert' needs the "
                 "columns of the table's key in keys=, the other modes take none"
             )
+        if not isinstance(self.spool, bool):
+            raise ConfigurationError(f"{name}: spool is {self.spool!r}; give True or False")
         object.__setattr__(self, "keys", tuple(keys))
 
     @property
@@ -100,7 +105,8 @@ class MySQLSink:
         at = self.address
         return (
             f"MySQLSink(url='mysql://{at.user}:***@{at}/{at.database}', table={self.table!r}, "
-            f"mode={self.mode!r}, keys={self.keys!r}, create_table={self.create_table!r})"
+            f"mode={self.mode!r}, keys={self.keys!r}, create_table={self.create_table!r}, "
+            f"spool={self.spool!r})"
         )
 
     @property

@@ -45,6 +45,8 @@ class PostgresSink:
     keys: the columns that make a row's key; for ``mode="upsert"`` alone, and a unique index must
         be on exactly them.
     create_table: whether a missing table is made, with the DataFrame's columns.
+    spool: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
+        transaction that somebody has rolled back is written again instead of being lost.
 
     Keep unique constraints that rows of different tasks or epochs could break off the table, unless
     they are the keys: staged rows meet them after their epoch is decided, and stop the job.
@@ -61,6 +63,7 @@ class PostgresSink:
     mode: Literal["prepared", "staged", "upsert"] = "prepared"
     keys: Sequence[str] = ()
     create_table: bool = False
+    spool: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.url, str):
@@ -84,6 +87,10 @@ class PostgresSink:
             raise ConfigurationError(
                 f"PostgresSink {self.table!r}: keys is {self.keys!r}; give a list of column names"
             )
+        if not isinstance(self.spool, bool):
+            raise ConfigurationError(
+                f"PostgresSink {self.table!r}: spool is {self.spool!r}; give True or False"
+            )
         object.__setattr__(self, "keys", tuple(self.keys))
         if bool(self.keys) != (self.mode == "upsert") or len(set(self.keys)) < len(self.keys):
             raise ConfigurationError(
@@ -95,7 +102,8 @@ class PostgresSink:
     def __repr__(self) -> str:
         return (
             f"PostgresSink({self.server.shown!r}, table={self.table!r}, mode={self.mode!r}, "
-            f"keys={list(self.keys)!r}, create_table={self.create_table!r})"
+            f"keys={list(self.keys)!r}, create_table={self.create_table!r}, "
+            f"spool={self.spool!r})"
         )
 
     @property

@@ -81,9 +81,10 @@ def commit(connection: Any, committables: Sequence[PostgresCommittable]) -> list
             _move(connection, committable)
             ledger.record(connection, committable, "committed")
             outcomes.append(CommitOutcome.COMMITTED)
+        elif state is None:
+            log.error("stage %s is unknown to the ledger", committable.handle)
+            outcomes.append(CommitOutcome.UNKNOWN)
         else:
-            if state is None:
-                log.error("stage %s is unknown to the ledger", committable.handle)
             outcomes.append(CommitOutcome.LOST)
     ledger.forget(connection, committables)
     return outcomes

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tidemark.contracts.row_files import RowFileWriter, new_path
+from tidemark.contracts.row_files import RowFileWriter
 from tidemark.contracts.sink import WriterContext
-from tidemark.file_systems import open_directory
-from tidemark.file_systems.local import LocalDirectory
 from tidemark.model import failpoints
-from tidemark.model.errors import WriteRefusedError
 from tidemark.sinks.write_ahead.committable import BufferedRows
 
 if TYPE_CHECKING:
@@ -32,16 +27,7 @@ class BufferWriter:
         if batch.num_rows == 0:
             return
         if self._file is None:
-            at = self._context
-            directory = open_directory(at.buffer_uri, at.hadoop)
-            job = Path(directory.uri).parents[1]
-            if isinstance(directory, LocalDirectory) and not job.is_dir():
-                raise WriteRefusedError(
-                    f"the job's checkpoint directory {job} does not exist on "
-                    f"{socket.gethostname()}; give the job a storage that the driver and all "
-                    "executors share"
-                )
-            self._file = RowFileWriter(directory, new_path(at), batch.schema)
+            self._file = RowFileWriter.of_attempt(self._context, batch.schema)
         self._file.write(batch)
 
     def prepare_commit(self) -> Sequence[BufferedRows]:

@@ -154,3 +154,9 @@ def test_the_transaction_timeout_must_be_above_the_interval() -> None:
     ):
         sink(transaction_timeout="60s").check_transaction_scope(context)
     sink(transaction_timeout="301s").check_transaction_scope(context)
+
+
+def test_a_spool_is_for_transactions() -> None:
+    assert sink(spool=True).spool is True
+    with pytest.raises(ConfigurationError, match="spool=True is for 'exactly-once' alone"):
+        KafkaSink("localhost:9092", topic="t", delivery_guarantee="at-least-once", spool=True)

@@ -1,0 +1,104 @@
+"""How: the stored form of a committable with its spool, altered; and the writer that fills it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from tests.unit.checkpoint.memory_sink import MemorySink, Transaction
+from tidemark.checkpoint import spool
+from tidemark.contracts import row_files
+from tidemark.contracts.dead_letters import RefusedRow
+from tidemark.contracts.sink import WriterContext
+from tidemark.file_systems import open_directory
+from tidemark.model.errors import CorruptRecordError, PreCommitError
+
+
+class Writing(MemorySink):
+    """Its writers make as many transactions as they are told."""
+
+    spool = True
+    transactions = 1
+
+    def create_writer(self, context: WriterContext) -> Any:
+        return self
+
+    def write(self, batch: pa.RecordBatch) -> None: ...
+
+    def prepare_commit(self) -> Sequence[Transaction]:
+        return [Transaction(f"t{i}", 1) for i in range(self.transactions)]
+
+
+@pytest.fixture
+def at(tmp_path: Path) -> WriterContext:
+    (tmp_path / "job").mkdir()
+    uri = (tmp_path / "job/wal/out").as_uri()
+    return WriterContext("j", "out", 1, 3, 2, 0, 2, buffer_uri=uri)
+
+
+def written(sink: Writing, at: WriterContext) -> Any:
+    writer = spool.keeping(sink, sink.create_writer(at), at)
+    writer.write(pa.record_batch({"n": [1, 2]}))
+    writer.write(pa.record_batch({"n": [3]}))
+    (found,) = writer.prepare_commit()
+    return found
+
+
+def test_rows_and_committable_survive_dump_and_load(at: WriterContext) -> None:
+    sink = Writing()
+    found = written(sink, at)
+    assert found.handle == "t0"
+    data = spool.dump(sink, found)
+    committable, kept = spool.load(sink, data)
+    assert (committable, kept) == (found.committable, found.spool)
+    assert kept is not None and kept.rows == 3
+    batches = row_files.read(open_directory(kept.directory), kept.path)
+    assert [n for batch in batches for n in batch["n"].to_pylist()] == [1, 2, 3]
+    assert row_files.partition_of(kept.path) == 2
+    for position in range(len(data) - 1, len(spool._MAGIC), -7):
+        flipped = bytearray(data)
+        flipped[position] ^= 4
+        with pytest.raises(CorruptRecordError):
+            spool.load(sink, bytes(flipped))
+
+
+def test_a_committable_without_a_spool_is_the_sinks_own(at: WriterContext) -> None:
+    sink = Writing()
+    plain = Transaction("t", 1)
+    assert spool.dump(sink, plain) == sink.dump(plain)
+    assert spool.load(sink, sink.dump(plain)) == (plain, None)
+    sink.spool = False
+    assert spool.keeping(sink, sink.create_writer(at), at) is sink
+
+
+def test_a_spool_is_of_one_transaction(at: WriterContext) -> None:
+    sink = Writing()
+    sink.transactions = 2
+    with pytest.raises(PreCommitError, match="made 2 transactions"):
+        written(sink, at)
+
+
+def test_a_writer_without_transactions_keeps_nothing(at: WriterContext) -> None:
+    sink = Writing()
+    sink.transactions = 0
+    writer = spool.keeping(sink, sink.create_writer(at), at)
+    writer.write(pa.record_batch({"n": [1]}))
+    assert list(writer.prepare_commit()) == []
+    assert list(Path(at.buffer_uri.removeprefix("file://"), "3").iterdir()) == []
+
+
+def test_refused_rows_are_not_kept(at: WriterContext) -> None:
+    class Choosy(Writing):
+        def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+            return [RefusedRow(1, "odd")]
+
+    sink = Choosy()
+    writer: Any = spool.keeping(sink, sink.create_writer(at), at)
+    assert writer.write_accepted(pa.record_batch({"n": [1, 2, 3]})) == [RefusedRow(1, "odd")]
+    (found,) = writer.prepare_commit()
+    batches = row_files.read(open_directory(found.spool.directory), found.spool.path)
+    assert [n for batch in batches for n in batch["n"].to_pylist()] == [1, 3]
