@@ -22,6 +22,7 @@ from tests.storage_servers import spark_configuration
 
 TIMEOUT = {"hdfs": "15s", "s3": "45s"}
 """An epoch on S3 makes many requests more, and each is slow on a busy machine."""
+DEADLINE = re.compile(r"ERROR tidemark\.checkpoint\.coordinator: job \w+ stops: .*")
 FAILURE = re.compile(r"checkpoint failure \d+ of 100 that are tolerated: epoch \d+, (\w+): .*")
 
 
@@ -50,9 +51,12 @@ def hang_and_come_back(
     so_far = len(driver.text())  # on a busy machine the first epoch may have been too slow
     send(signal.SIGSTOP)
     try:
-        found: Any = wait_until("a failure", lambda: FAILURE.search(driver.text(), so_far), 180)
+        expired: Any = wait_until("a deadline", lambda: DEADLINE.search(driver.text(), so_far), 120)
     finally:
         send(signal.SIGCONT)
+    print(expired[0])
+    # It is counted when Spark's query has ended, which on S3 tries for minutes what it was at.
+    found: Any = wait_until("a failure", lambda: FAILURE.search(driver.text(), so_far), 150)
     print(found[0])
     assert found[1] in ("EXPIRED", "STORAGE")
     before = len(driver.epochs())
