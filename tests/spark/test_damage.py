@@ -42,7 +42,7 @@ DAMAGES: dict[str, Callable[[bytes], bytes | None]] = {
 
 def does_not_matter(path: str, damage: str) -> bool:
     """Whether the start after epoch 2 doesn't need it: the page on damage says why, for each."""
-    if re.fullmatch(r"statistics/.*", path):
+    if re.fullmatch(r"(statistics|executions)/.*", path):
         return True  # figures for people
     if re.fullmatch(r"epochs/[01]/.*|spark/(commits/\.?[01]|offsets/\.?0)(\.crc)?", path):
         return True  # of epochs that later ones have subsumed

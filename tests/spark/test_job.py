@@ -136,6 +136,15 @@ def test_a_bounded_job_ends_by_itself_with_everything_committed(
     assert sorted(final) == [("p0", 100), ("p1", 100), ("p2", 100)]
 
 
+def test_a_driver_that_died_while_it_wrote_the_first_plan_can_be_followed(tmp_path: Path) -> None:
+    clicks(tmp_path, 100)
+    offsets = tmp_path / "store/clicks/spark/offsets"
+    offsets.mkdir(parents=True)
+    (offsets / ".0.4711.tmp").touch()  # what is left of it: Spark alone refuses this directory
+    bounded_job(tmp_path).run()
+    assert read(tmp_path / "out.db", "SELECT count(*), count(DISTINCT id) FROM raw") == [(100, 100)]
+
+
 def test_a_job_run_again_goes_on_after_its_last_epoch(tmp_path: Path) -> None:
     clicks(tmp_path, 100)
     bounded_job(tmp_path).run()

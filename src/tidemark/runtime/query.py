@@ -43,7 +43,7 @@ from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.hadoop_settings import hadoop_settings
 from tidemark.runtime.operator_uids import find_uids, is_stateful
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
-from tidemark.runtime.session import is_local, prefer_renaming_file_manager
+from tidemark.runtime.session import accept_leftovers, is_local, prefer_renaming_file_manager
 from tidemark.runtime.state_backend import PROVIDER, check_backend, session_settings
 from tidemark.runtime.stream_watch import watch_stream
 
@@ -82,6 +82,7 @@ class StreamRun:
         operators: Mapping[str, DataFrame] = MappingProxyType({}),
     ) -> None:
         prefer_renaming_file_manager(spark, spark_location)
+        accept_leftovers(spark)
         self._name = name
         self._sinks = {s.uid: s.sink for s in sinks}
         self._stream, self._layout = unite([s for s in sinks if not s.dead_letters_of])

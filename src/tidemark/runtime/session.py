@@ -32,6 +32,7 @@ with plain ``local[*]`` its query fails."""
 _KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO_CLASS = "org.apache.spark.sql.avro.CatalystDataToAvro"
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_VERIFY_EMPTY = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -164,6 +165,15 @@ def prefer_renaming_file_manager(spark: SparkSession, uri: str) -> None:
             "DecisionMissingError; leave the setting out",
             _FILE_MANAGER, chosen,
         )  # fmt: skip
+
+
+def accept_leftovers(spark: SparkSession) -> None:
+    """Let a query begin in a checkpoint location that holds what a dead driver has left.
+
+    One that dies while it writes the first entry of Spark's offset log leaves a temporary file,
+    and Spark would refuse the location for ever. Whose it is, job.json tells.
+    """
+    spark.conf.set(_VERIFY_EMPTY, "false")
 
 
 def query_settings(config: CheckpointConfig, given: Container[str]) -> dict[str, str]:

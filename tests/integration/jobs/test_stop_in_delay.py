@@ -7,6 +7,8 @@ a signal cancels nothing, its checkpoints kept although they are to be deleted o
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 from tests.chaos.driver import Driver, wait_until
@@ -18,7 +20,9 @@ def test_sigterm_during_the_delay_before_a_restart(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     for number in range(2):
         lines = [json.dumps({"id": number * 5 + i}) for i in range(5)]
-        (tmp_path / f"in/{number}.json").write_text("\n".join(lines))
+        file = tmp_path / f"in/{number}.json"
+        file.write_text("\n".join(lines))
+        os.utime(file, (time.time() - 10 + number,) * 2)  # Spark reads the oldest file first
     options = {
         "storage": str(tmp_path / "store"),
         "input": str(tmp_path / "in"),

@@ -142,7 +142,7 @@ def test_an_id_that_the_broker_does_not_know(wire: Wire, sink: KafkaSink) -> Non
     assert wire.end(one, commit=True) == [49]
     assert wire.end(one, commit=False) == [49]
     with kit.committing(sink, kit.driver(job)) as committer:
-        assert committer.commit([one]) == [CommitOutcome.LOST]
+        assert committer.commit([one]) == [CommitOutcome.UNKNOWN]
         assert committer.abort([one]) == [AbortOutcome.ABORTED]
 
 
