@@ -4,6 +4,7 @@ in a process of its own (`spark_sql.py`). Skips where Delta's jars cannot be had
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.chaos.driver import REPOSITORY
 from tests.integration.delta.sink_kit import (
     attempt,
     batch,
@@ -55,6 +57,7 @@ class Spark:
                 [sys.executable, "-m", "tests.integration.delta.spark_sql", *map(str, jars)],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True,
                 cwd=log.parent,
+                env={**os.environ, "PYTHONPATH": f"{REPOSITORY}/src{os.pathsep}{REPOSITORY}"},
             )  # fmt: skip
 
     def sql(self, statement: str) -> list[dict[str, Any]]:
