@@ -111,6 +111,21 @@ class Scenario:
             record = self.job_directory / "epochs" / str(epoch) / "committed.json"
             assert record.exists(), f"epoch {epoch} is decided and not committed"
 
+    def outlive(self, driver: Driver) -> Driver:
+        """After a sink's server was killed and is back: return the driver that works on, which is
+        the next one where the job gave up."""
+        before = len(driver.epochs())
+        wait_until(
+            "the job commits again, or gives up",
+            lambda: len(driver.epochs()) > before + 1 or driver.returncode is not None,
+            60,
+        )
+        if driver.returncode is None:
+            return driver
+        assert driver.returncode > 0, driver.tail()  # a task met the dead server in each try
+        driver.kill_tree()
+        return self.start()
+
     def finish(self, driver: Driver, timeout_s: float = 120.0) -> None:
         """Drain, stop `driver` as an operator does, and judge everything."""
         self.drain(driver, timeout_s)
