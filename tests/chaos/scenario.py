@@ -111,14 +111,14 @@ class Scenario:
             record = self.job_directory / "epochs" / str(epoch) / "committed.json"
             assert record.exists(), f"epoch {epoch} is decided and not committed"
 
-    def outlive(self, driver: Driver) -> Driver:
+    def outlive(self, driver: Driver, timeout_s: float = 60.0) -> Driver:
         """After a sink's server was killed and is back: return the driver that works on, which is
         the next one where the job gave up."""
         before = len(driver.epochs())
         wait_until(
             "the job commits again, or gives up",
             lambda: len(driver.epochs()) > before + 1 or driver.returncode is not None,
-            60,
+            timeout_s,
         )
         if driver.returncode is None:
             return driver

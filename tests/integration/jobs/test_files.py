@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.driver import wait_until
 from tests.chaos.outputs import StoredFilesOutput
 from tests.chaos.scenario import SinksScenario
 from tests.storage_servers import spark_configuration
@@ -34,15 +33,5 @@ def test_killed_within_and_between_the_stores(hdfs: LocalHdfs, s3: LocalS3, tmp_
         hdfs.kill("datanode")
         s3.restart()
         hdfs.restart("datanode")
-        before = len(driver.epochs())
-        wait_until(
-            "the job commits again, or gives up",
-            lambda: len(driver.epochs()) > before + 1 or driver.returncode is not None,
-            180,
-        )
-        if driver.returncode is not None:  # a task met a dead server in each of its tries
-            assert driver.returncode > 0, driver.tail()
-            driver.kill_tree()
-            driver = scenario.start()
-        scenario.finish(driver, 300)
+        scenario.finish(scenario.outlive(driver, 180), 300)
         scenario.require_settled()
