@@ -1,0 +1,90 @@
+"""How: tokens are made, read and deleted in a home of the test's own, under the widest umask; the
+modes of what was made are read back.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tidemark.model.errors import UserError
+from tidemark.rest.token import DriverToken, read_token, token_path
+
+JID = "0123456789abcdef" * 2
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    before = os.umask(0)  # the widest: modes must not depend on it
+    yield tmp_path / "home"
+    os.umask(before)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_only_the_owner_reaches_the_token(home: Path) -> None:
+    token = DriverToken(JID)
+    assert token.path == home / "tokens" / JID
+    assert [mode(path) for path in (home, home / "tokens", token.path)] == [0o700, 0o700, 0o600]
+    assert list((home / "tokens").iterdir()) == [token.path]
+
+
+def test_who_reads_the_file_is_allowed_and_nobody_else() -> None:
+    token = DriverToken(JID)
+    read = read_token(JID)
+    assert read is not None
+    assert token.allows(f"Bearer {read}")
+    assert token.allows(f"bearer  {read}")
+    for wrong in (None, "", "Bearer", "Bearer ", f"Basic {read}", read, f"Bearer {read}x", "Bearer é"):
+        assert not token.allows(wrong), wrong
+    assert not token.allows(f"Bearer {read[:-1]}{'a' if read[-1] != 'a' else 'b'}")
+    assert read not in repr(token) + str(vars(token).keys())
+
+
+def test_each_driver_has_its_own_and_deletes_no_other() -> None:
+    first, second = DriverToken(JID), DriverToken(JID)
+    read = read_token(JID)
+    assert second.allows(f"Bearer {read}")
+    assert not first.allows(f"Bearer {read}")
+    first.delete()
+    assert read_token(JID) == read
+    second.delete()
+    assert read_token(JID) is None
+    second.delete()
+
+
+def test_a_directory_that_others_reach_is_refused(home: Path) -> None:
+    (home / "tokens").mkdir(parents=True, mode=0o755)
+    with pytest.raises(UserError, match=r"mode 755.*give it mode 700"):
+        DriverToken(JID)
+    assert not token_path(JID).exists()
+
+
+def test_a_directory_that_is_a_link_is_refused(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    home.mkdir(mode=0o700)
+    (home / "tokens").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UserError, match="others can reach it"):
+        DriverToken(JID)
+
+
+@pytest.mark.parametrize("jid", ["", "../../etc/passwd", JID.upper(), JID + "0", JID[:-1] + "\n"])
+def test_what_is_no_job_id_names_no_file(jid: str) -> None:
+    with pytest.raises(UserError, match="is no job id"):
+        token_path(jid)
+
+
+def test_a_file_that_holds_no_token_gives_none(home: Path) -> None:
+    path = DriverToken(JID).path
+    path.write_text("not a token\n")
+    assert read_token(JID) is None
+    path.write_bytes(b"\xff" * 40)
+    with pytest.raises(UserError, match=r"tokens/.*cannot be read"):
+        read_token(JID)
