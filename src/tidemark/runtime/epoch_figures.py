@@ -14,6 +14,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from tidemark.checkpoint.statistics import EpochFigures, OperatorFigures
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model.rates import OFFSETS_BEHIND
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.state_sizes import Sizes, StateSizes
 
@@ -88,7 +89,7 @@ class SparkFigures:
                 kind="source",
                 name=source["description"],
                 rows=source["numInputRows"],
-                metrics=_whole_numbers(source.get("metrics") or {}),
+                metrics={**_whole_numbers(source.get("metrics") or {}), **_behind(source)},
             )
             for index, source in enumerate(report.get("sources", ()))
         ]
@@ -110,6 +111,17 @@ class SparkFigures:
                 )
             )
         return operators
+
+
+def _behind(source: Mapping[str, Any]) -> dict[str, int]:
+    """Return how many rows an epoch has left in a source that tells (Kafka's): Spark reports the
+    mean over the partitions alone."""
+    mean = (source.get("metrics") or {}).get("avgOffsetsBehindLatest")
+    latest = source.get("latestOffset")
+    if mean is None or not isinstance(latest, Mapping):
+        return {}
+    partitions = sum(len(of_topic) for of_topic in latest.values())
+    return _whole_numbers({OFFSETS_BEHIND: float(mean) * partitions})
 
 
 def _whole_numbers(metrics: Mapping[str, Any]) -> dict[str, int]:
