@@ -42,7 +42,16 @@ def test_who_reads_the_file_is_allowed_and_nobody_else() -> None:
     assert read is not None
     assert token.allows(f"Bearer {read}")
     assert token.allows(f"bearer  {read}")
-    for wrong in (None, "", "Bearer", "Bearer ", f"Basic {read}", read, f"Bearer {read}x", "Bearer é"):
+    for wrong in (
+        None,
+        "",
+        "Bearer",
+        "Bearer ",
+        f"Basic {read}",
+        read,
+        f"Bearer {read}x",
+        "Bearer é",
+    ):
         assert not token.allows(wrong), wrong
     assert not token.allows(f"Bearer {read[:-1]}{'a' if read[-1] != 'a' else 'b'}")
     assert read not in repr(token) + str(vars(token).keys())
