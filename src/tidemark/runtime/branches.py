@@ -65,8 +65,8 @@ class Layout:
                 column += 1
 
 
-def unite(sinks: Sequence[DeclaredSink]) -> tuple[DataFrame, Layout]:
-    """Return the one streaming DataFrame that feeds all sinks, and its layout."""
+def branches_of(sinks: Sequence[DeclaredSink]) -> list[list[DeclaredSink]]:
+    """Return the sinks by the DataFrame that they share."""
     branches: list[list[DeclaredSink]] = []
     for sink in sinks:
         for branch in branches:
@@ -75,6 +75,12 @@ def unite(sinks: Sequence[DeclaredSink]) -> tuple[DataFrame, Layout]:
                 break
         else:
             branches.append([sink])
+    return branches
+
+
+def unite(sinks: Sequence[DeclaredSink]) -> tuple[DataFrame, Layout]:
+    """Return the one streaming DataFrame that feeds all sinks, and its layout."""
+    branches = branches_of(sinks)
     layout = Layout(tuple(tuple(s.uid for s in branch) for branch in branches))
     if layout.plain:
         frame = sinks[0].dataframe.selectExpr(*sinks[0].select_expressions)

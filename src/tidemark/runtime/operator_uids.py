@@ -49,22 +49,22 @@ def find_uids(
     stream: DataFrame, sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
 ) -> OperatorUids:
     """Return the uids in the plan of `stream`, given the DataFrames that they were given for."""
-    plan = _analysed(stream)
+    plan = analysed(stream)
     return OperatorUids(
-        _matched(list(_sources(plan)), sources, _sources),
+        _matched(list(sources_of(plan)), sources, sources_of),
         _matched(list(_stateful(plan)), operators, _stateful),
     )
 
 
 def is_stateful(stream: DataFrame) -> bool:
     """Whether the query keeps state."""
-    return any(True for _ in _stateful(_analysed(stream)))
+    return any(True for _ in _stateful(analysed(stream)))
 
 
 def _matched(nodes: Sequence[Any], declared: Mapping[str, DataFrame], parts: Any) -> dict[int, str]:
     found: dict[int, str] = {}
     for uid, frame in declared.items():
-        own = next(parts(_analysed(frame)), None)
+        own = next(parts(analysed(frame)), None)
         for index, node in enumerate(nodes):
             if own is not None and index not in found and node.sameResult(own):
                 found[index] = uid
@@ -72,11 +72,12 @@ def _matched(nodes: Sequence[Any], declared: Mapping[str, DataFrame], parts: Any
     return found
 
 
-def _analysed(frame: DataFrame) -> Any:
+def analysed(frame: DataFrame) -> Any:
+    """Return the analysed plan, an object of Spark's."""
     return frame._jdf.queryExecution().analyzed()
 
 
-def _sources(plan: Any) -> Iterator[Any]:
+def sources_of(plan: Any) -> Iterator[Any]:
     """Yield the plan's streaming sources, each once."""
     seen: list[Any] = []
     leaves = plan.collectLeaves().iterator()
@@ -87,14 +88,19 @@ def _sources(plan: Any) -> Iterator[Any]:
             yield leaf
 
 
+def is_operator(node: Any) -> bool:
+    """Whether a streaming node of an analysed plan keeps state."""
+    name = node.getClass().getSimpleName()
+    return name in _STATEFUL or (
+        name == "Join" and node.left().isStreaming() and node.right().isStreaming()
+    )
+
+
 def _stateful(plan: Any) -> Iterator[Any]:
     """Yield the plan's stateful operators from the sink's side."""
     if not plan.isStreaming():
         return
-    name = plan.getClass().getSimpleName()
-    if name in _STATEFUL or (
-        name == "Join" and plan.left().isStreaming() and plan.right().isStreaming()
-    ):
+    if is_operator(plan):
         yield plan
     children = plan.children().iterator()
     while children.hasNext():

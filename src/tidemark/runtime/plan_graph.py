@@ -1,0 +1,92 @@
+"""Finds in Spark's analysed plans which source and operator feeds which operator and sink.
+
+The query's plan is the union of its branches (`branches.py`), so the branches' own plans, from left
+to right, hold the operators in the order in which `operator_uids.py` numbers those of the query.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from tidemark.api.declarations import JobDeclaration
+from tidemark.model.job_graph import JobGraph, Vertex
+from tidemark.runtime.branches import branches_of, unite
+from tidemark.runtime.operator_uids import (
+    OperatorUids,
+    analysed,
+    find_uids,
+    is_operator,
+    sources_of,
+)
+
+
+def find_graph(declared: JobDeclaration) -> JobGraph:
+    """Return the graph of a declared job, which has a sink. Asks Spark for its plans: milliseconds
+    to a second; called once, before the job runs."""
+    sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
+    stream, _ = unite(sinks)
+    uids = find_uids(
+        stream,
+        {source.uid: source.dataframe for source in declared.sources.values()},
+        {operator.uid: operator.dataframe for operator in declared.operators.values()},
+    )
+    plan = _Plan(declared, uids, list(sources_of(analysed(stream))))
+    ends = [
+        Vertex(sink.uid, "sink", sink.description, inputs)
+        for branch in branches_of(sinks)
+        for inputs in [plan.feeding(analysed(branch[0].dataframe))]
+        for sink in branch
+    ]
+    letters = [
+        Vertex(sink.uid, "sink", sink.description, (sink.dead_letters_of,))
+        for sink in declared.sinks.values()
+        if sink.dead_letters_of
+    ]
+    return JobGraph((*plan.sources.values(), *plan.operators, *ends, *letters))
+
+
+class _Plan:
+    """The parts that the walks through the branches have met, in the order of the data."""
+
+    def __init__(
+        self, declared: JobDeclaration, uids: OperatorUids, sources: Sequence[Any]
+    ) -> None:
+        self._declared = declared
+        self._uids = uids
+        self._nodes = sources
+        self._numbers = iter(range(1_000_000))
+        self.sources: dict[str, Vertex] = {}
+        self.operators: list[Vertex] = []
+
+    def feeding(self, node: Any) -> tuple[str, ...]:
+        """Return the ids of the nearest parts whose rows come out of a node of the plan."""
+        if not node.isStreaming():
+            return ()
+        children = list(_children(node))
+        if not children:
+            return self._source(node)
+        number = next(self._numbers) if is_operator(node) else None
+        inputs = tuple(dict.fromkeys(id_ for child in children for id_ in self.feeding(child)))
+        if number is None:
+            return inputs
+        id_, has_uid = self._uids.of_operator(number), number in self._uids.operators
+        name = node.getClass().getSimpleName()
+        self.operators.append(Vertex(id_, "operator", name, inputs, has_uid))
+        return (id_,)
+
+    def _source(self, leaf: Any) -> tuple[str, ...]:
+        for number, node in enumerate(self._nodes):
+            if node.sameResult(leaf):
+                id_, has_uid = self._uids.of_source(number), number in self._uids.sources
+                known = self._declared.sources.get(id_)
+                name = known.description if known is not None else "Spark stream"
+                self.sources.setdefault(id_, Vertex(id_, "source", name, (), has_uid))
+                return (id_,)
+        return ()
+
+
+def _children(node: Any) -> Iterator[Any]:
+    children = node.children().iterator()
+    while children.hasNext():
+        yield children.next()
