@@ -28,6 +28,7 @@ from tidemark.api.declarations import (
 from tidemark.api.ephemeral_storage import EphemeralStorage
 from tidemark.api.settings import DEFAULT, RESTORE_VARIABLE, Settings, resolve
 from tidemark.checkpoint.ephemeral import storage_directory
+from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
 from tidemark.contracts.sink import TwoPhaseCommitSink
 from tidemark.contracts.source import Source
@@ -41,12 +42,14 @@ from tidemark.guarantees.end_to_end import (
 from tidemark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from tidemark.model.durations import seconds
 from tidemark.model.errors import ConfigurationError, UserError
+from tidemark.model.job_graph import JobGraph
 from tidemark.model.schema import Column
 from tidemark.rest.server import RestServer
 from tidemark.rest.views import JobView
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
+from tidemark.runtime.plan_graph import job_graph
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.restore import restore as restore_checkpoint
 from tidemark.runtime.session import (
@@ -76,6 +79,7 @@ class Job:
         self.declaration = JobDeclaration(name, checkpoint, output_mode)
         self._run: StreamRun | None = None
         self._supervisor: Supervisor | None = None
+        self._flow = FlowFigures()
 
     # --- declare
 
@@ -225,7 +229,8 @@ class Job:
         spark = spark_session(declared.name)
         if path := os.environ.get(RESTORE_VARIABLE) or restore:
             restore_checkpoint(spark, path, self._directory, declared.name)
-        rest = RestServer(self._view())
+        self._flow = FlowFigures(lambda: spark.sparkContext.defaultParallelism)
+        rest = RestServer(self._view(job_graph(declared)))
         supervisor = self._supervisor = Supervisor(
             spark,
             declared.name,
@@ -258,7 +263,7 @@ class Job:
         not run."""
         self._running().cancel()
 
-    def _view(self) -> JobView:
+    def _view(self, graph: JobGraph) -> JobView:
         """What the REST interface shows; it serves only while `run` has a supervisor."""
 
         def supervisor() -> Supervisor:
@@ -270,6 +275,8 @@ class Job:
             checkpoint=self.declaration.checkpoint,
             settings=self._settings,
             guarantees=self.report(),
+            graph=graph,
+            flow=self._flow,
             started_at=lambda: supervisor().started_at,
             job_id=lambda: supervisor().job_id,
             state=lambda: supervisor().state,
@@ -310,6 +317,7 @@ class Job:
             },
             sources={s.uid: s.dataframe for s in declared.sources.values()},
             operators={o.uid: o.dataframe for o in declared.operators.values()},
+            on_ended=self._flow.add,
         )
         return self._run
 

@@ -85,6 +85,7 @@ def check_pages(url: str, jid: str) -> None:
         return [one for one in found if set(one["tasks"]) == {"rows", "files"}]
 
     one = wait_until("a completed checkpoint with both operators", completed, 240)[0]
+    check_graph(job)
     page = get(f"{job}/checkpoints/details/{one['id']}/subtasks/files")
     assert sum(subtask["rows"] for subtask in page["subtasks"]) == one["rows"] > 0
     assert get(f"{job}/checkpoints/config")["interval"] == 200
@@ -96,6 +97,25 @@ def check_pages(url: str, jid: str) -> None:
         get(f"{url}/jobs/{'0' * 32}")
     assert refused.value.code == 404
     assert "not found" in json.load(refused.value)["errors"][0]
+
+
+def check_graph(job: str) -> None:
+    def flowing() -> Any:
+        page = get(job)
+        rates = [vertex["metrics"]["records-per-second"] for vertex in page["vertices"]]
+        return page if all(rates) else None
+
+    page = wait_until("rates of the source and the sink", flowing, 240)
+    rows, files = page["vertices"]
+    assert (rows["id"], rows["kind"], rows["status"]) == ("rows", "source", "RUNNING")
+    assert (files["kind"], files["has-uid"], files["guarantee"]) == ("sink", True, "exactly-once")
+    assert rows["metrics"]["read-records"] >= files["metrics"]["write-records"] > 0
+    assert files["metrics"]["write-bytes"] > 0
+    for vertex in (rows, files):
+        assert 0 < vertex["metrics"]["busy-share"] <= 1
+        assert vertex["metrics"]["lag-records"] is None
+    nodes = {node["id"]: node["inputs"] for node in page["plan"]["nodes"]}
+    assert nodes == {"rows": [], "files": [{"id": "rows", "num": 0}]}
 
 
 def check_against_the_openapi_document(url: str) -> None:

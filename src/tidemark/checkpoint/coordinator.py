@@ -28,7 +28,7 @@ from tidemark.checkpoint.epoch_progress import EpochProgress
 from tidemark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
 from tidemark.checkpoint.sink_commits import SinkCommits
 from tidemark.checkpoint.spool import has_spool
-from tidemark.checkpoint.statistics_recorder import Measure, StatisticsRecorder
+from tidemark.checkpoint.statistics_recorder import Measure, OnEnded, StatisticsRecorder
 from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.checkpoint.task_reports import TaskReport, sink_epochs
@@ -91,6 +91,7 @@ class Coordinator:
         measure: Measure = lambda epochs: {},
         open_files: Callable[[str], CheckpointFiles] | None = None,
         on_committed: Callable[[int], None] = lambda epoch: None,
+        on_ended: OnEnded = lambda checkpoint: None,
     ) -> None:
         self._name = name
         self._declared = sinks
@@ -136,6 +137,7 @@ class Coordinator:
             StatisticsStore(store.files),
             {uid: sink.describe() for uid, sink in sinks.items()},
             measure,
+            on_ended,
         )
 
     # --- before Spark's query

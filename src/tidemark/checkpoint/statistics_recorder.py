@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 Measure = Callable[[Sequence[int]], Mapping[int, EpochFigures]]
 """Returns what can be found out about decided epochs; may take its time."""
+OnEnded = Callable[[CheckpointStatistics], None]
+"""Is told of each checkpoint that has ended, in order, when its figures are known."""
 
 SETTLE_S = 0.1
 """Spark's progress report of an epoch comes a little after its decision."""
@@ -58,10 +60,12 @@ class StatisticsRecorder:
         store: StatisticsStore,
         sinks: Mapping[str, str],
         measure: Measure = lambda epochs: {},
+        on_ended: OnEnded = lambda checkpoint: None,
     ) -> None:
         self._store = store
         self._sinks = sinks
         self._measure = measure
+        self._on_ended = on_ended
         self._generation = 0
         self._lock = threading.Condition()
         self._open: dict[int, EpochProgress] = {}
@@ -214,10 +218,14 @@ class StatisticsRecorder:
             return {}
 
     def _write(self, ended: _Ended, figures: EpochFigures) -> None:
+        checkpoint = self._describe(ended, figures)
+        self._subtasks = checkpoint.num_subtasks
+        try:
+            self._on_ended(checkpoint)
+        except Exception as error:
+            log.warning("epoch %d is not in the metrics: %s", ended.key[1], error)
         try:
             counts, restored = self._history(None if self._counts else self._store.newest())
-            checkpoint = self._describe(ended, figures)
-            self._subtasks = checkpoint.num_subtasks
             self._counts = _counted(counts, checkpoint)
             self._store.write(ended.key, StatisticsRecord(checkpoint, self._counts, restored))
             self._store.prune()

@@ -104,6 +104,9 @@ class Rates:
     busy_share: float | None = None
 
 
+NO_RATES = Rates()
+
+
 def rates(completed: Sequence[CheckpointStatistics], uid: str, now_ms: float, slots: int) -> Rates:
     """Return how fast one part works: over the last minute of checkpoints, the last ten at least.
 
@@ -119,7 +122,7 @@ def rates(completed: Sequence[CheckpointStatistics], uid: str, now_ms: float, sl
         or checkpoint.trigger_timestamp >= completed[-1].trigger_timestamp - WINDOW_MS
     ]
     if len(recent) < 2:
-        return Rates()
+        return NO_RATES
     triggers = [float(checkpoint.trigger_timestamp) for checkpoint in recent]
     usual_ms = (triggers[-1] - triggers[0]) / (len(recent) - 1)
     if now_ms - triggers[-1] > LATE * usual_ms:

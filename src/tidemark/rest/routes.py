@@ -14,6 +14,7 @@ from tidemark.checkpoint.executions import FAILURES_KEPT
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.job_state import JobState
 from tidemark.rest import models
+from tidemark.rest.vertices import JobPage, job_page
 from tidemark.rest.views import JobView
 
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The job's id, 32 hex digits.")]
@@ -63,10 +64,10 @@ def make_app(job: JobView) -> FastAPI:
         return models.JobsOverview(jobs=[details(job)])
 
     @app.get("/jobs/{jid}", responses=_NOT_FOUND)
-    def one_job(jid: JobId) -> models.JobDetails:
-        """One job."""
+    def one_job(jid: JobId) -> JobPage:
+        """One job: its state, and its graph with what flows through it."""
         check(jid)
-        return details(job)
+        return job_page(job, details(job))
 
     @app.get("/jobs/{jid}/config", responses=_NOT_FOUND)
     def config(jid: JobId) -> models.JobConfig:

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from tidemark.api.config import CheckpointConfig
 from tidemark.api.settings import Settings
 from tidemark.checkpoint.executions import ExecutionFailure
+from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.guarantees.end_to_end import GuaranteeReport
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
+from tidemark.model.job_graph import JobGraph
 from tidemark.model.job_state import JobState
 
 
@@ -22,6 +24,8 @@ class JobView:
     checkpoint: CheckpointConfig
     settings: Settings
     guarantees: GuaranteeReport
+    graph: JobGraph
+    flow: FlowFigures
     started_at: Callable[[], float]
     job_id: Callable[[], str]
     state: Callable[[], JobState]

@@ -6,6 +6,7 @@ to right, hold the operators in the order in which `operator_uids.py` numbers th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -20,10 +21,22 @@ from tidemark.runtime.operator_uids import (
     sources_of,
 )
 
+log = logging.getLogger(__name__)
+
+
+def job_graph(declared: JobDeclaration) -> JobGraph:
+    """Return the graph of a declared job, which has a sink. Asks Spark for its plans: milliseconds
+    to a second; called once, before the job runs. It is for people alone, so a plan that cannot be
+    walked through gives an empty graph and a warning, and the job runs."""
+    try:
+        return find_graph(declared)
+    except Exception as error:
+        log.warning("the graph of job %s cannot be shown: %s", declared.name, error)
+        return JobGraph()
+
 
 def find_graph(declared: JobDeclaration) -> JobGraph:
-    """Return the graph of a declared job, which has a sink. Asks Spark for its plans: milliseconds
-    to a second; called once, before the job runs."""
+    """Do as `job_graph` does; raises what Spark raises."""
     sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
     stream, _ = unite(sinks)
     uids = find_uids(

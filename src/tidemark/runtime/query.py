@@ -26,6 +26,7 @@ from tidemark.checkpoint.call_deadline import CallHangsError, CallThread
 from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.checkpoint.inspection import require_sound
 from tidemark.checkpoint.manifest import ManifestWriter
+from tidemark.checkpoint.statistics_recorder import OnEnded
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.checkpoint.task_reports import TaskReport
 from tidemark.model.errors import (
@@ -63,7 +64,7 @@ class StreamRun:
     `records_uri` is the directory of Tidemark's records, `spark_location` Spark's checkpoint
     location. `trigger` is what goes into ``DataStreamWriter.trigger``. `checkpoint.storage` is not
     looked at. `spark_settings` hold for this query alone. `sources` and `operators` are the
-    DataFrames that uids were given for.
+    DataFrames that uids were given for. `on_ended` is told of each epoch's statistics.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class StreamRun:
         spark_settings: Mapping[str, str] = MappingProxyType({}),
         sources: Mapping[str, DataFrame] = MappingProxyType({}),
         operators: Mapping[str, DataFrame] = MappingProxyType({}),
+        on_ended: OnEnded = lambda checkpoint: None,
     ) -> None:
         prefer_renaming_file_manager(spark, spark_location)
         accept_leftovers(spark)
@@ -121,6 +123,7 @@ class StreamRun:
             on_failure=self._stop_soon,
             measure=figures.measure,
             on_committed=self._write_manifest,
+            on_ended=on_ended,
             open_files=lambda uri: open_files(spark, uri, make=False),
         )
         self.query: StreamingQuery | None = None
