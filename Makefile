@@ -4,6 +4,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 READY := .venv/setup-done
+CLASSES := .venv/spark-classes.jsa
 
 .PHONY: setup lint format test chaos soak demo demo-kafka bench bench-sinks clean
 
@@ -36,19 +37,23 @@ format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format --exclude '*.md'
 
+# Half of what a short-lived Spark JVM costs is the loading of its classes.
+$(CLASSES): $(READY) tests/class_archive.py
+	$(BIN)/python -m tests.class_archive
+
 # Tests mostly wait for a JVM or a broker, so two workers take half the time, on two cores as well.
 WORKERS ?= 2
 
 ## test: all tests that CI runs, on a real broker
-test: setup
+test: setup $(CLASSES)
 	$(BIN)/python -m pytest -m 'not chaos' -n $(WORKERS) --dist loadfile $(ARGS)
 
 ## chaos: the whole matrix of kills
-chaos: setup
+chaos: setup $(CLASSES)
 	$(BIN)/python -m pytest -m chaos $(ARGS)
 
 ## soak: half an hour of random kills; prints the seed that repeats it
-soak: setup
+soak: setup $(CLASSES)
 	$(BIN)/python -m tests.chaos.soak $(ARGS)
 
 ## demo, demo-kafka: the main job, killed twice on the way

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.class_archive import JAVA_OPTIONS
 from tests.storage_servers import serving
 from tidemark.dev.hdfs import LocalHdfs
 from tidemark.dev.s3 import LocalS3
@@ -19,6 +20,7 @@ from tidemark.dev.s3 import LocalS3
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
 
 
 @pytest.fixture(scope="session")

@@ -24,6 +24,8 @@ from typing import Any
 
 import psutil
 
+from tests.class_archive import JAVA_OPTIONS
+
 MARK = "TIDEMARK_CHAOS_RUN"
 REPOSITORY = Path(__file__).resolve().parents[2]
 _COMMITTED = re.compile(r"epoch (\d+) committed: rows=(\d+) .*decision_ms=(\d+)")
@@ -92,9 +94,7 @@ class Driver:
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
             "SPARK_LOCAL_DIRS": self._scratch,
             "TMPDIR": self._scratch,
-            # These drivers die young: half of their lives would go to the optimising compiler.
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-            f"-Djava.io.tmpdir={self._scratch}",
+            "JAVA_TOOL_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={self._scratch}",
             MARK: self._mark,
             **(environment or {}),
         }

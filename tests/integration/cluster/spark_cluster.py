@@ -19,6 +19,7 @@ import psutil
 import pyspark
 
 from tests.chaos.driver import MARK, kill_marked, marked, wait_until
+from tests.class_archive import JAVA_OPTIONS
 from tidemark.runtime.child_jvm import release, start_jvm
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
@@ -73,8 +74,7 @@ class SparkCluster:
             "SPARK_DAEMON_MEMORY": "256m",
             "SPARK_LOCAL_DIRS": self._scratch,
             "PYSPARK_PYTHON": sys.executable,
-            "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
-            f"-Djava.io.tmpdir={self._scratch}",
+            "JAVA_TOOL_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={self._scratch}",
             MARK: self._mark,
         }
         log = self._directory / f"{name}-{host}.log"

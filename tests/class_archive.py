@@ -1,0 +1,75 @@
+"""Spark's classes as a class-data-sharing archive (JEP 350), which `make test` makes once.
+
+Tests start hundreds of Spark JVMs that live for seconds, and half of what each burns is the loading
+of the same classes. `python -m tests.class_archive` runs a small job and lets its JVM write down
+what it has loaded; with `JAVA_OPTIONS` a later one maps that file. A JVM that finds no such file,
+or has another class path than the archive's, loads its classes as ever.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Half of these JVMs' lives would go to the optimising compiler."""
+JAVA_OPTIONS = f"{SHORT_LIVED} -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off"
+PATIENCE_S = 180.0
+"""For the job's first epochs, and for the JVM to write."""
+
+PROGRAM = """
+import os, sys, threading, time
+import psutil
+from pyspark.sql import functions as F
+import tidemark as tm
+
+job = tm.Job("classes", tm.CheckpointConfig(storage="checkpoints", interval="200ms"), "update")
+rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
+counts = rows.groupBy((F.col("row") % 10).alias("digit")).count()
+job.sink(counts, tm.FileSink("out"), uid="counts")
+
+
+def end(patience_s):
+    deadline = time.monotonic() + patience_s
+    while job.checkpoints().counts.completed < 3 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    (jvm,) = (p for p in psutil.Process().children() if p.name() == "java")
+    jvm.terminate()
+    jvm.wait(patience_s)
+    os._exit(0)
+
+
+threading.Thread(target=end, args=[float(sys.argv[1])], daemon=True).start()
+job.run()
+"""
+
+
+def make() -> None:
+    """Write the archive. Where this Java cannot, say so: tests pass without it, but slower."""
+    with tempfile.TemporaryDirectory() as directory:
+        (Path(directory) / "app.py").write_text(PROGRAM)
+        written = Path(directory) / "spark-classes.jsa"
+        options = f"{SHORT_LIVED} -XX:ArchiveClassesAtExit={written} -Xlog:disable -Xlog:all=error"
+        done = subprocess.run(
+            [sys.executable, "app.py", str(PATIENCE_S)],
+            env={**os.environ, "JAVA_TOOL_OPTIONS": options, "SPARK_LOCAL_IP": "127.0.0.1"},
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            timeout=3 * PATIENCE_S,
+            check=False,
+        )
+        if written.exists():
+            partial = ARCHIVE.with_suffix(f".{os.getpid()}")
+            partial.write_bytes(written.read_bytes())
+            partial.replace(ARCHIVE)
+        else:
+            print(f"no archive of Spark's classes; tests are slower:\n{done.stderr[-2000:]}")
+
+
+if __name__ == "__main__":
+    make()
