@@ -21,6 +21,7 @@ import dataclasses
 import functools
 import itertools
 import multiprocessing.pool
+import shutil
 import statistics
 import tempfile
 import time
@@ -38,11 +39,14 @@ from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
 import tidemark as tm
+from tidemark.checkpoint import spool
 from tidemark.model.schema import Column
 
 BATCH_ROWS = 10_000
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 JOB, UID = "c0ffee00c0ffee00", "bench"
+BUFFER = Path(tempfile.mkdtemp(prefix="tm-bench-"))
+"""Where spools lie; made once, before the processes are forked."""
 POSTGRES = {
     "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "1h",
     "maintenance_work_mem": "256MB",
@@ -80,11 +84,13 @@ def make_rows(count: int) -> None:
 
 def write(sink: Any, epoch: int, part: Part) -> list[bytes]:
     """What a task of an epoch does."""
-    context = tm.WriterContext(JOB, UID, 1, epoch, part.number, 0, epoch - 1)
-    writer = sink.create_writer(context)
+    context = tm.WriterContext(
+        JOB, UID, 1, epoch, part.number, 0, epoch - 1, buffer_uri=f"file://{BUFFER}"
+    )
+    writer = spool.keeping(sink, sink.create_writer(context), context)
     for batch in part.batches():
         writer.write(batch)
-    return [sink.dump(committable) for committable in writer.prepare_commit()]
+    return [spool.dump(sink, committable) for committable in writer.prepare_commit()]
 
 
 def load_postgres(url: str, upsert: bool, part: Part) -> None:
@@ -193,12 +199,13 @@ def exactly_once(sink: Any) -> Iterator[Run]:
     def run(pool: multiprocessing.pool.Pool, parts: list[Part]) -> None:
         epoch = next(_epochs)
         written = pool.map(functools.partial(write, sink, epoch), parts, chunksize=1)
-        left = [sink.load(data) for some in written for data in some]
+        left = [spool.load(sink, data)[0] for some in written for data in some]
         while left:  # as the coordinator does
             outcomes = committer.commit(left)
             assert tm.CommitOutcome.LOST not in outcomes
             retry = tm.CommitOutcome.RETRY
             left = [c for c, how in zip(left, outcomes, strict=True) if how is retry]
+        shutil.rmtree(BUFFER / str(epoch), ignore_errors=True)
 
     yield run
     committer.close()
@@ -225,9 +232,9 @@ def postgres() -> Iterator[System]:
             server.execute("TRUNCATE orders")
             server.execute("CHECKPOINT")
 
-        def sink(mode: str) -> Run:
+        def sink(mode: str, *, spool: bool = False) -> Run:
             keys = ["id"] if mode == "upsert" else []
-            made = tm.PostgresSink(server.url(), "orders", mode, keys=keys)
+            made = tm.PostgresSink(server.url(), "orders", mode, keys=keys, spool=spool)
             return stack.enter_context(exactly_once(made))
 
         copy, merge = (functools.partial(load_postgres, server.url(), way) for way in (False, True))
@@ -236,6 +243,7 @@ def postgres() -> Iterator[System]:
             Variant(loads[0], plain(copy)),
             Variant(loads[1], plain(copy, one=True)),
             Variant("PostgresSink prepared", sink("prepared"), loads),
+            Variant("PostgresSink prepared, spool", sink("prepared", spool=True), loads),
             Variant("PostgresSink staged", sink("staged"), loads),
             Variant(merges[0], plain(merge), loads),
             Variant(merges[1], plain(merge, one=True), loads),
@@ -252,9 +260,9 @@ def mysql(name: str, kind: type[MariaDBServer]) -> Iterator[System]:
     with kind(MYSQL) as server, contextlib.ExitStack() as stack:
         server.execute("CREATE TABLE orders (id BIGINT PRIMARY KEY, text LONGTEXT)")
 
-        def sink(mode: str) -> Run:
+        def sink(mode: str, *, spool: bool = False) -> Run:
             keys = ["id"] if mode == "upsert" else []
-            made = tm.MySQLSink(server.url(), "orders", mode, keys=keys)
+            made = tm.MySQLSink(server.url(), "orders", mode, keys=keys, spool=spool)
             return stack.enter_context(exactly_once(made))
 
         load, merge = (functools.partial(load_mysql, server.url(), way) for way in (False, True))
@@ -264,6 +272,7 @@ def mysql(name: str, kind: type[MariaDBServer]) -> Iterator[System]:
             Variant(loads[0], plain(load)),
             Variant(loads[1], plain(load, one=True)),
             Variant("MySQLSink xa", sink("xa"), loads),
+            Variant("MySQLSink xa, spool", sink("xa", spool=True), loads),
             Variant("MySQLSink staged", sink("staged"), loads),
             Variant(merges[0], plain(merge), loads),
             Variant(merges[1], plain(merge, one=True), loads),

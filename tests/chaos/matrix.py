@@ -21,6 +21,7 @@ from tests.chaos.outputs import (
     PostgresOutput,
     RedisOutput,
     RefusingOutput,
+    SentOutput,
     SQLiteOutput,
     StoredFilesOutput,
 )
@@ -31,6 +32,8 @@ FIRST = {Point.RECOVERY_COMMITTED.value: "decided:2", Point.SINK_ABORTED.value: 
 """What must have happened before a point is reached."""
 NEEDS_TWO_DRIVERS = {Point.DECISION_VOIDED.value, Point.PLAN_VOIDED.value}
 PROTOCOL_POINTS = [point.value for point in Point if point.value not in NEEDS_TWO_DRIVERS]
+
+SPOOL_POINTS = ((), ("spool-written",))
 
 RATE = 200.0
 """Rows a second, in files of 50: most of a cell's minutes pass while no driver reads them."""
@@ -109,28 +112,42 @@ def stored_files(store: str, frame: str = "rows") -> Kind:
     )
 
 
-def kafka(frame: str = "rows") -> Kind:
+def write_ahead() -> Kind:
     return Kind(
-        lambda _, servers: KafkaOutput(servers("chaos_kafka").bootstrap_servers, frame),
-        ("end-transaction-sent",),
-        ("transaction-begun", "transaction-flushed"),
+        lambda directory, _: SentOutput(directory),
+        ("rows-sent", "sent-recorded"),
+        ("buffer-written",),
     )
 
 
-def postgres(mode: str, frame: str = "rows") -> Kind:
+def kafka(frame: str = "rows", *, spool: bool = False) -> Kind:
+    return Kind(
+        lambda _, servers: KafkaOutput(
+            servers("chaos_kafka").bootstrap_servers, frame, spool=spool
+        ),
+        ("end-transaction-sent",),
+        ("transaction-begun", "transaction-flushed", *SPOOL_POINTS[spool]),
+    )
+
+
+def postgres(mode: str, frame: str = "rows", *, spool: bool = False) -> Kind:
     prepared = mode == "prepared"
     return Kind(
-        lambda _, servers: PostgresOutput(servers("chaos_postgres"), mode, frame),
+        lambda _, servers: PostgresOutput(servers("chaos_postgres"), mode, frame, spool=spool),
         ("prepared-committed" if prepared else "ledger-committed",),
-        ("transaction-begun", "transaction-prepared" if prepared else "stage-written"),
+        (
+            "transaction-begun",
+            "transaction-prepared" if prepared else "stage-written",
+            *SPOOL_POINTS[spool],
+        ),
     )
 
 
-def mysql(mode: str, frame: str = "rows") -> Kind:
+def mysql(mode: str, frame: str = "rows", *, spool: bool = False) -> Kind:
     return Kind(
-        lambda _, servers: MySQLOutput(servers("chaos_mariadb"), mode, frame),
+        lambda _, servers: MySQLOutput(servers("chaos_mariadb"), mode, frame, spool=spool),
         ("xa-committed" if mode == "xa" else "ledger-committed",),
-        ("xa-prepared" if mode == "xa" else "stage-written",),
+        ("xa-prepared" if mode == "xa" else "stage-written", *SPOOL_POINTS[spool]),
     )
 
 
@@ -186,6 +203,8 @@ MATRIX = {
     "delta+sqlite": row(delta("counts"), sqlite("counts")),
     "redis-upsert": row(redis("upsert", "strings"), redis("upsert", "hashes", "counts")),
     "redis-staged": row(redis("staged", "strings"), redis("staged", "hashes")),
+    "write-ahead": row(write_ahead()),
+    "spools": row(kafka(spool=True), postgres("prepared", spool=True), mysql("xa", spool=True)),
     "dead-letters": row(refusing("prepared"), refusing("staged")),
     "kafka+postgres": row(kafka(), postgres("prepared")),
     "postgres+mysql": row(postgres("staged"), mysql("xa")),

@@ -90,6 +90,19 @@ class FilesOutput(Output):
         return [str(path) for path in (self._directory / "_tidemark/pending").rglob("*.pending")]
 
 
+class SentOutput(Output):
+    """What a write-ahead sink has sent to a target that keeps its tokens (`token_keeper.py`)."""
+
+    def __init__(self, directory: Path, frame: str = "rows") -> None:
+        self._database = directory / "target.db"
+        super().__init__(
+            f"{frame}-sent", frame, "tests.chaos.token_keeper:TokenKeeper", path=str(self._database)
+        )
+
+    def rows(self) -> list[Pair]:
+        return workload.read_table(self._database, "rows")
+
+
 class StoredFilesOutput(Output):
     """Files on HDFS or S3, read as a reader that lists them does.
 
@@ -131,14 +144,14 @@ class StoredFilesOutput(Output):
 class KafkaOutput(Output):
     """A reader beside the job must never see a row that is gone later."""
 
-    def __init__(self, servers: str, frame: str = "rows") -> None:
+    def __init__(self, servers: str, frame: str = "rows", *, spool: bool = False) -> None:
         self._servers = servers
         self._name = f"sinks-{uuid.uuid4().hex[:8]}"
         workload.create_topics(servers, self._name)
         super().__init__(
             f"{frame}-to-kafka", frame, "KafkaSink",
             bootstrap_servers=servers, topic=self._name, transactional_id_prefix=self._name,
-            transaction_timeout="5min",
+            transaction_timeout="5min", spool=spool,
         )  # fmt: skip
         self._reader = workload.LiveReader(servers, self._name)
         self._reader.start()
@@ -186,14 +199,16 @@ class DeltaOutput(Output):
 class PostgresOutput(Output):
     """In a schema of its own."""
 
-    def __init__(self, server: PostgresServer, mode: str, frame: str = "rows") -> None:
+    def __init__(
+        self, server: PostgresServer, mode: str, frame: str = "rows", *, spool: bool = False
+    ) -> None:
         self._server = server
         self._schema = f"s{uuid.uuid4().hex[:8]}"
         server.execute(f"CREATE SCHEMA {self._schema}")
         super().__init__(
             f"{frame}-to-postgres-{mode}", frame, "PostgresSink",
             url=server.url(), table=f"{self._schema}.out", mode=mode,
-            keys=["key", "value"] if mode == "upsert" else [], create_table=True,
+            keys=["key", "value"] if mode == "upsert" else [], create_table=True, spool=spool,
         )  # fmt: skip
 
     def rows(self) -> list[Pair]:
@@ -261,14 +276,16 @@ class RefusingOutput(PostgresOutput):
 class MySQLOutput(Output):
     """In a database of its own."""
 
-    def __init__(self, server: MariaDBServer, mode: str, frame: str = "rows") -> None:
+    def __init__(
+        self, server: MariaDBServer, mode: str, frame: str = "rows", *, spool: bool = False
+    ) -> None:
         self._server = server
         self._database = f"d{uuid.uuid4().hex[:8]}"
         server.execute(f"CREATE DATABASE {self._database}")
         super().__init__(
             f"{frame}-to-mysql-{mode}", frame, "MySQLSink",
             url=server.url(database=self._database), table="out", mode=mode,
-            keys=["key", "value"] if mode == "upsert" else [], create_table=True,
+            keys=["key", "value"] if mode == "upsert" else [], create_table=True, spool=spool,
         )  # fmt: skip
 
     def rows(self) -> list[Pair]:

@@ -291,6 +291,9 @@ class SinksScenario(Scenario):
 
     def require_settled(self) -> None:
         super().require_settled()
+        last = max(self.epochs_in("epochs"))
+        kept = {int(path.name) for path in (self.job_directory / "wal").glob("*/*")}
+        assert all(epoch > last - 2 for epoch in kept), "rows of committed epochs are still kept"
         assert {o.uid: o.left_open() for o in self.outputs} == {o.uid: [] for o in self.outputs}
 
     def expected(self) -> int:

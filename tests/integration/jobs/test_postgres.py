@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.chaos import checker
+from tests.chaos.driver import wait_until
 from tests.chaos.outputs import PostgresOutput
 from tests.chaos.scenario import SinksScenario
 from tests.servers.postgres import PostgresServer
@@ -33,3 +35,26 @@ def test_killed_between_and_within_the_ways(tmp_path: Path) -> None:
         server.restart()
         scenario.finish(scenario.outlive(driver))
         scenario.require_settled()
+
+
+def test_a_restored_job_writes_lost_rows_again_from_the_first_jobs_spool(tmp_path: Path) -> None:
+    """The first job dies with a decided epoch, whose transactions the server then loses; a new job
+    goes on from that epoch's checkpoint. The rows are in the first job's directory alone."""
+    with PostgresServer() as server:
+        output = PostgresOutput(server, "prepared", spool=True)
+        with SinksScenario(tmp_path, [output]) as scenario:
+            scenario.die_at("decided:3")
+            lost = output.left_open()
+            assert lost
+            for transaction in lost:
+                server.execute(f"ROLLBACK PREPARED '{transaction}'")
+            epoch = max(scenario.epochs_in("spark/commits"))
+            scenario.environment["TIDEMARK_RESTORE"] = f"{scenario.job_directory}/epochs/{epoch}"
+            heir = scenario.start(name="heir")
+            scenario.feeder.close()
+            rows = scenario.feeder.rows
+            wait_until("the heir has caught up", lambda: output.count() >= len(rows), 120, 0.2)
+            heir.stop()
+            checker.require_none(scenario.check())
+            assert f"of the decided epoch {epoch} is lost" in heir.text()
+            assert output.left_open() == []
