@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +22,8 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
+# The tokens of jobs, which killed drivers leave behind, are no business of the user's own.
+os.environ.setdefault("TIDEMARK_HOME", tempfile.mkdtemp(prefix="tidemark-home-"))
 
 
 @pytest.fixture(scope="session")

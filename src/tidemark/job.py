@@ -10,6 +10,7 @@ import re
 import signal
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
 from datetime import timedelta
 from types import FrameType
 from typing import Any, Literal
@@ -46,7 +47,7 @@ from tidemark.model.job_graph import JobGraph
 from tidemark.model.schema import Column
 from tidemark.rest.server import RestServer
 from tidemark.rest.views import JobView
-from tidemark.runtime.checkpoint_history import jobs_in, read_history
+from tidemark.runtime.checkpoint_history import jobs_in, read_executions, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
 from tidemark.runtime.plan_graph import job_graph
@@ -239,6 +240,7 @@ class Job:
             bounded=declared.bounded,
             directory=self._directory,
             rest_url=rest.start(),
+            on_begun=rest.allow_changes,
         )
 
         def stop() -> None:
@@ -249,6 +251,21 @@ class Job:
                 supervisor.run()
         finally:
             rest.stop()
+
+    def trigger_checkpoint(self) -> Future[int]:
+        """Take a checkpoint now, without waiting for the interval (Flink: ``triggerCheckpoint``).
+
+        Returns at once; the future's result is the id of a completed checkpoint, committed to every
+        sink, that covers all rows that Spark could read at this call. That is an epoch which begins
+        after the call, as soon as none is under way; those who ask meanwhile share it, and later
+        epochs keep to the interval. If there are no new rows Spark makes no epoch: the result is
+        the last checkpoint, since nothing has been read after it.
+
+        The future fails with what the epoch, or the run, fails with. Called from another thread
+        than `run`. Raises UserError if the job does not run in this program, is just starting,
+        restarting or ending, or if this version of Spark does not let its trigger be woken.
+        """
+        return self._running().trigger_checkpoint()
 
     def stop(self) -> None:
         """Ask a running job to end: the epoch under way has ten seconds to be committed, everything
@@ -271,22 +288,18 @@ class Job:
             return self._supervisor
 
         return JobView(
-            name=self.declaration.name,
-            checkpoint=self.declaration.checkpoint,
+            declaration=self.declaration,
             settings=self._settings,
             guarantees=self.report(),
             graph=graph,
             flow=self._flow,
-            started_at=lambda: supervisor().started_at,
-            job_id=lambda: supervisor().job_id,
-            state=lambda: supervisor().state,
-            restarts=lambda: supervisor().restarts,
             checkpoints=self.checkpoints,
-            failures=lambda: supervisor().execution.failures,
+            executions=lambda: read_executions(self._directory),
+            supervisor=supervisor,
         )
 
     def _running(self) -> Supervisor:
-        if self._supervisor is None or self._supervisor.ended:
+        if self._supervisor is None or self._supervisor.end is not None:
             raise UserError(f"Job {self.declaration.name!r} is not running in this program")
         return self._supervisor
 

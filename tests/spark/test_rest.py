@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 
 from tests.chaos.driver import Driver, wait_until
 from tidemark.cli.main import app
+from tidemark.rest.token import read_token
 
 PROGRAM = """
 import tidemark as tm
@@ -118,6 +119,49 @@ def check_graph(job: str) -> None:
     assert nodes == {"rows": [], "files": [{"id": "rows", "num": 0}]}
 
 
+def send(method: str, url: str, token: str | None, body: Any = None) -> tuple[int, Any]:
+    headers = {"Content-Type": "application/json"}
+    if token is not None:
+        headers["Authorization"] = f"Bearer {token}"
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers, method=method)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as page:
+            return page.status, json.load(page)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
+def check_changes(url: str, jid: str) -> None:
+    """With the job's token, and with none, another job's or an earlier driver's, which must do
+    nothing."""
+    token = read_token(jid)
+    changing = [("POST", "/checkpoints"), ("POST", "/stop"), ("PATCH", "?mode=cancel")]
+    for method, path in changing:
+        for wrong in (None, "", "a" * 43, token[:-1] if token else None):
+            status, answer = send(method, f"{url}/jobs/{jid}{path}", wrong)
+            assert status == 401, (method, path, wrong)
+            assert "Authorization: Bearer" in answer["errors"][0]
+    assert send("POST", f"{url}/jobs/{'0' * 32}/stop", token)[0] == 404
+    assert get(f"{url}/jobs/{jid}")["state"] == "RUNNING"
+
+    status, asked = send("POST", f"{url}/jobs/{jid}/checkpoints", token)
+    assert status == 202
+    answer = completed(f"{url}/jobs/{jid}/checkpoints/{asked['request-id']}")
+    assert (
+        get(f"{url}/jobs/{jid}/checkpoints")["latest"]["completed"]["id"] >= answer["checkpointId"]
+    )
+    assert send("GET", f"{url}/jobs/{jid}/stop/{asked['request-id']}", None)[0] == 404
+
+
+def completed(url: str) -> Any:
+    """Return what became of an operation, when it is done."""
+    done = wait_until(
+        url, lambda: [page for page in [get(url)] if page["status"]["id"] == "COMPLETED"], 120
+    )
+    return done[0]["operation"]
+
+
 def check_against_the_openapi_document(url: str) -> None:
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     paths = []
@@ -139,6 +183,7 @@ def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list
     first = start(home, drivers)
     job = running(home, first)
     check_pages(job["rest-url"], job["jid"])
+    check_changes(job["rest-url"], job["jid"])
     check_against_the_openapi_document(job["rest-url"])
 
     first.kill_tree()
@@ -149,7 +194,12 @@ def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list
     again = running(home, second)
     assert again["jid"] == job["jid"]
     assert again["start-time"] > job["start-time"]
-    second.stop(timeout_s=60)
+    url = f"{again['rest-url']}/jobs/{again['jid']}"
+    status, asked = send("POST", f"{url}/stop", read_token(again["jid"]))
+    assert status == 202
+    assert completed(f"{url}/stop/{asked['request-id']}") == {"state": "FINISHED"}
+    assert second.wait(60) == 0
+    assert read_token(again["jid"]) is None
     assert listed(home) == []
     (ended,) = listed(home, "--all")
     assert (ended["state"], ended["reason"]) == ("FINISHED", "")

@@ -340,6 +340,16 @@ class Coordinator:
             return self._current.epoch
         return self._uncommitted[-1].epoch if self._uncommitted else self.last_stored + 1
 
+    def in_progress(self) -> list[EpochProgress]:
+        """Return the epochs that have begun and are not committed, oldest first."""
+        with self._changed:
+            return [*self._uncommitted, *([self._current] if self._current else [])]
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether Spark has planned an epoch that must not begin yet: `min_pause`, or a stop."""
+        return self._beginning
+
     @property
     def _over(self) -> bool:
         return self._ended or self.failure is not None

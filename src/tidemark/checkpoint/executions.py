@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import re
-import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -24,6 +24,7 @@ log = logging.getLogger(__name__)
 
 EXECUTIONS_KEPT = 100
 FAILURES_KEPT = 100
+_READERS = 16
 _FAILURE = re.compile(r"failure\.(\d+)\.json")
 
 
@@ -105,6 +106,12 @@ class ExecutionStore:
                 return execution
         return None
 
+    def all(self) -> list[Execution]:
+        """Return every execution that can be read, the oldest first."""
+        with ThreadPoolExecutor(_READERS) as pool:  # an object store takes its time for each file
+            found = pool.map(self.read, self._numbers())
+            return [execution for execution in found if execution is not None]
+
     def read(self, number: int) -> Execution | None:
         """Return one execution, without what cannot be read; None if its start cannot."""
         directory = f"executions/{number}"
@@ -176,11 +183,11 @@ class ExecutionRecorder:
         self._record(self._failed, failure)
         self._failed += 1
 
-    def end(self, state: JobState, reason: str = "") -> None:
+    def end(self, end: ExecutionEnd) -> None:
         """Called once, when nothing of the execution goes on any more."""
         if self._store is not None:
             try:
-                self._store.end(self._number, ExecutionEnd(state, time.time(), reason))
+                self._store.end(self._number, end)
             except Exception as error:
                 log.warning("the end of the execution could not be recorded: %s", error)
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
+
+TRIGGER_ID = "^[0-9a-f]{32}$"
 
 
 def _hyphens(name: str) -> str:
@@ -236,3 +238,64 @@ class Problem(BaseModel):
     """Why a request was not answered."""
 
     errors: list[str]
+
+
+class TriggerRequest(BaseModel):
+    """`triggerId` makes the request safe to repeat; without it the driver makes one."""
+
+    triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
+
+
+class TriggerResponse(Hyphenated):
+    """Where to look for what comes of it: ``…/<request-id>``."""
+
+    request_id: str
+
+
+class OperationStatus(BaseModel):
+    """IN_PROGRESS or COMPLETED."""
+
+    id: str
+
+
+class FailureCause(Hyphenated):
+    """Why an operation failed, in one line."""
+
+    class_: str = Field(alias="class")
+    stack_trace: str
+
+
+class OperationFailed(Hyphenated):
+    """An operation that failed."""
+
+    failure_cause: FailureCause
+
+
+class CheckpointTaken(BaseModel):
+    """The completed checkpoint."""
+
+    checkpointId: int  # noqa: N815 - Flink's name
+
+
+class CheckpointOperation(BaseModel):
+    """``/jobs/:id/checkpoints/:triggerid``."""
+
+    status: OperationStatus
+    operation: CheckpointTaken | OperationFailed | None
+
+
+class JobEnded(BaseModel):
+    """The state in which the job has ended."""
+
+    state: str
+
+
+class StopOperation(BaseModel):
+    """``/jobs/:id/stop/:triggerid``."""
+
+    status: OperationStatus
+    operation: JobEnded | OperationFailed | None
+
+
+class Accepted(BaseModel):
+    """Nothing to say: look at the job's state."""

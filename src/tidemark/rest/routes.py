@@ -1,4 +1,4 @@
-"""The paths of the REST interface, as Flink's. Nothing here changes a job."""
+"""The paths of the REST interface, as Flink's. What changes a job is in `actions.py`."""
 
 from __future__ import annotations
 
@@ -7,33 +7,43 @@ import time
 from typing import Annotated, Any
 
 from fastapi import FastAPI, HTTPException, Path, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from tidemark.api.config import CheckpointMode, ExternalizedCheckpointRetention
 from tidemark.checkpoint.executions import FAILURES_KEPT
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.job_state import JobState
 from tidemark.rest import models
+from tidemark.rest.actions import Actions, JobId, action_routes
 from tidemark.rest.vertices import JobPage, job_page
 from tidemark.rest.views import JobView
 
-JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The job's id, 32 hex digits.")]
 CheckpointId = Annotated[int, Path(ge=0, le=2**63 - 1, description="A checkpoint: its epoch.")]
 VertexId = Annotated[str, Path(description="The uid of a source, stateful operator or sink.")]
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": models.Problem}}
 
 
-def make_app(job: JobView) -> FastAPI:
-    """Return the application that shows one job."""
+def make_app(job: JobView, actions: Actions) -> FastAPI:
+    """Return the application that shows one job, and changes it by `actions`."""
     app = FastAPI(
         title="Tidemark",
         version=importlib.metadata.version("tidemark"),
         description="One job, in its driver. Names and fields are Flink's REST API's.",
+        docs_url=None,  # its pages load scripts from the network
+        redoc_url=None,
+        responses={422: {"model": models.Problem, "description": "The request is not valid"}},
     )
 
-    @app.exception_handler(HTTPException)
-    async def answer(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"errors": [error.detail]}, error.status_code)
+    @app.exception_handler(StarletteHTTPException)
+    async def answer(request: Request, error: StarletteHTTPException) -> JSONResponse:
+        return JSONResponse({"errors": [error.detail]}, error.status_code, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
+        problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        return JSONResponse({"errors": problems}, 422)
 
     def check(jid: str) -> None:
         if jid != job.job_id():
@@ -67,6 +77,7 @@ def make_app(job: JobView) -> FastAPI:
     def one_job(jid: JobId) -> JobPage:
         """One job: its state, and its graph with what flows through it."""
         check(jid)
+        actions.told(job.state())
         return job_page(job, details(job))
 
     @app.get("/jobs/{jid}/config", responses=_NOT_FOUND)
@@ -163,18 +174,21 @@ def make_app(job: JobView) -> FastAPI:
                 return one
         raise HTTPException(404, f"Checkpoint {checkpoint_id} is not in the history")
 
+    # Last: what is a trigger id there is a page's name above.
+    app.include_router(action_routes(actions, check))
     return app
 
 
 def details(job: JobView) -> models.JobDetails:
     """Return what the overview shows of a job."""
+    ended_at = job.ended_at()
     return models.JobDetails(
         jid=job.job_id(),
         name=job.name,
         state=job.state().value,
         start_time=round(job.started_at() * 1000),
-        end_time=-1,
-        duration=round((time.time() - job.started_at()) * 1000),
+        end_time=-1 if ended_at is None else round(ended_at * 1000),
+        duration=round(((ended_at or time.time()) - job.started_at()) * 1000),
         restarts=job.restarts(),
     )
 

@@ -8,6 +8,7 @@ import threading
 
 import uvicorn
 
+from tidemark.rest.actions import Actions
 from tidemark.rest.routes import make_app
 from tidemark.rest.views import JobView
 
@@ -21,10 +22,11 @@ class RestServer:
     """Serves one job from `start` to `stop`; ends with the program in any case."""
 
     def __init__(self, job: JobView) -> None:
+        self._actions = Actions(job)
         self._socket = socket.socket()
         self._server = uvicorn.Server(
             uvicorn.Config(
-                make_app(job),
+                make_app(job, self._actions),
                 log_level="warning",
                 access_log=False,
                 lifespan="off",
@@ -47,8 +49,14 @@ class RestServer:
         self._thread.start()
         return f"http://{LOOPBACK}:{self._socket.getsockname()[1]}"
 
+    def allow_changes(self, job_id: str) -> None:
+        """Called when the job's id is known: make its token, so that it can be changed."""
+        self._actions.open(job_id)
+
     def stop(self) -> None:
-        """Stop listening; requests under way have a few seconds to be answered."""
+        """Called when the job has ended. Stop listening; requests under way have a few seconds to
+        be answered, and so have those who have told the job to end and ask whether it has."""
+        self._actions.close()
         self._server.should_exit = True
         if self._thread.is_alive():
             self._thread.join(STOP_S)

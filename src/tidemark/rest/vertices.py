@@ -6,8 +6,6 @@ docs/operations/metrics.md says how rates and busy shares are measured.
 
 from __future__ import annotations
 
-import time
-
 from pydantic import BaseModel
 
 from tidemark.model.guarantee import Guarantee
@@ -106,7 +104,6 @@ def job_page(job: JobView, details: JobDetails) -> JobPage:
 
 def _vertices(job: JobView, details: JobDetails) -> list[Vertex]:
     guarantees = {part.uid: part.guarantee for part in job.guarantees.parts}
-    now_ms = round(time.time() * 1000)
     found = []
     for part in job.graph.vertices:
         figures = job.flow.of(part.id)
@@ -124,8 +121,8 @@ def _vertices(job: JobView, details: JobDetails) -> list[Vertex]:
                 parallelism=UNKNOWN if part.kind == "source" else figures.subtasks,
                 status=details.state,
                 start_time=details.start_time,
-                end_time=UNKNOWN,
-                duration=now_ms - details.start_time,
+                end_time=details.end_time,
+                duration=details.duration,
                 metrics=VertexMetrics(
                     read_records=UNKNOWN if sink else figures.rows,
                     write_records=figures.rows if sink else UNKNOWN,

@@ -1,34 +1,84 @@
-"""What the REST interface shows of a job; `job.py` makes it for the job that runs."""
+"""What the REST interface shows of a job, and what it can do with it; `job.py` makes the view."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from tidemark.api.config import CheckpointConfig
+from tidemark.api.declarations import JobDeclaration
 from tidemark.api.settings import Settings
-from tidemark.checkpoint.executions import ExecutionFailure
+from tidemark.checkpoint.executions import Execution, ExecutionFailure
 from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.guarantees.end_to_end import GuaranteeReport
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.job_graph import JobGraph
 from tidemark.model.job_state import JobState
+from tidemark.runtime.supervision import Supervisor
 
 
 @dataclass(frozen=True)
 class JobView:
-    """One job. The functions are called for each request, from another thread than the job's;
-    `started_at` is in seconds since 1970."""
+    """One job. Asked for each request, from other threads than the job's; `supervisor` is that of
+    the run, which there is before anybody can ask."""
 
-    name: str
-    checkpoint: CheckpointConfig
+    declaration: JobDeclaration
     settings: Settings
     guarantees: GuaranteeReport
     graph: JobGraph
     flow: FlowFigures
-    started_at: Callable[[], float]
-    job_id: Callable[[], str]
-    state: Callable[[], JobState]
-    restarts: Callable[[], int]
     checkpoints: Callable[[], CheckpointingStatistics]
-    failures: Callable[[], Sequence[ExecutionFailure]]
+    executions: Callable[[], Sequence[Execution]]
+    supervisor: Callable[[], Supervisor]
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.declaration.name
+
+    @property
+    def checkpoint(self) -> CheckpointConfig:
+        """How the job takes its checkpoints."""
+        return self.declaration.checkpoint
+
+    def job_id(self) -> str:
+        """Return the job's id; "" until it is known, in the job's first start."""
+        return self.supervisor().job_id
+
+    def state(self) -> JobState:
+        """Return what the job is doing, or how it has ended."""
+        return self.supervisor().state
+
+    def started_at(self) -> float:
+        """Return when this execution began, in seconds since 1970."""
+        return self.supervisor().started_at
+
+    def ended_at(self) -> float | None:
+        """Return when this execution ended, in seconds since 1970; None while it goes on."""
+        end = self.supervisor().end
+        return None if end is None else end.ended_at
+
+    def restarts(self) -> int:
+        """Return how often this execution was restarted."""
+        return self.supervisor().restarts
+
+    def failures(self) -> Sequence[ExecutionFailure]:
+        """Return what has failed in this execution, the newest last."""
+        return self.supervisor().execution.failures
+
+    # --- what changes the job
+
+    def trigger_checkpoint(self) -> Future[int]:
+        """Take a checkpoint now, as `Job.trigger_checkpoint`."""
+        return self.supervisor().trigger_checkpoint()
+
+    def stop(self) -> Future[JobState]:
+        """Stop the job, as `Job.stop`; return the state in which it will have ended."""
+        self.supervisor().stop()
+        return self.supervisor().outcome
+
+    def cancel(self) -> Future[JobState]:
+        """Cancel the job, as `Job.cancel`; return the state in which it will have ended."""
+        self.supervisor().cancel()
+        return self.supervisor().outcome

@@ -12,6 +12,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from types import MappingProxyType
 from typing import Any
 
@@ -35,9 +36,11 @@ from tidemark.model.errors import (
     SparkDiedError,
     StoppedError,
     TidemarkError,
+    UserError,
 )
 from tidemark.runtime.batch_limit import BatchLimit
 from tidemark.runtime.branches import unite
+from tidemark.runtime.checkpoint_trigger import CheckpointTrigger
 from tidemark.runtime.epoch_figures import SparkFigures
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
@@ -133,12 +136,17 @@ class StreamRun:
         self._settled = threading.Event()
         self._stopping = False
         self._error: BaseException | None = None
+        self._checkpoint_trigger = CheckpointTrigger(
+            name, self.coordinator, self._settled, lambda: self._error
+        )
 
     def start(self) -> StreamingQuery:
         """Settle older drivers' epochs, then start Spark's query and return it.
 
         Raises DamagedCheckpointError before anything is written, if the job cannot go on."""
         self._look_before()
+        if "processingTime" in self._trigger:
+            self._checkpoint_trigger.prepare(self._spark)
         self.coordinator.start()
         self._write_manifest(self.coordinator.last_committed)
         # What this run's first epoch adds to the state's metadata is not there yet.
@@ -160,6 +168,7 @@ class StreamRun:
             self.coordinator.fail(error)
             self.coordinator.finish()
             raise
+        self._checkpoint_trigger.attach(query)
         threading.Thread(target=self._settle_at_end, name="tidemark-run").start()
         watch_stream(query, self.coordinator, self._timeout_s, self._settled)
         return query
@@ -212,6 +221,12 @@ class StreamRun:
         finally:
             calls.close()
 
+    def trigger_checkpoint(self) -> Future[int]:
+        """Begin an epoch now: see `CheckpointTrigger.ask`."""
+        if self._stopping:
+            raise UserError(f"job {self._name} is ending; it takes no checkpoint now")
+        return self._checkpoint_trigger.ask()
+
     def settle(self) -> None:
         """Settle older drivers' epochs and end, without a query: instead of `start`."""
         self.coordinator.start()
@@ -250,6 +265,7 @@ class StreamRun:
 
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self.coordinator
+        self._checkpoint_trigger.epoch_begun(epoch)
         try:
             settled = coordinator.begin_epoch(epoch)
         except StoppedError:  # no failure of the run: `stop` is ending the query

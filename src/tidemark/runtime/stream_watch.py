@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from typing import NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.sql.streaming import StreamingQuery
@@ -43,28 +44,38 @@ def _watch(
     seen, since_s = IDLE, time.monotonic()
     while not ended.wait(min(timeout_s / 10, LONGEST_POLL_S)) and coordinator.failure is None:
         try:
-            trigger, doing = _trigger(query)
+            spark = spark_trigger(query)
         except Py4JError as error:
             log.debug("Spark does not say what the query does: %s", error)
             return
+        waiting = spark.begun >= 0 and not spark.active
+        trigger = IDLE if waiting else spark.begun
         if trigger is IDLE or trigger != seen or not coordinator.awaits_spark:
             seen, since_s = trigger, time.monotonic()
         elif time.monotonic() - since_s > timeout_s:
             coordinator.fail(
                 CheckpointExpiredError(
                     f"Spark has not begun epoch {coordinator.last_stored + 1} for {timeout_s:g} s; "
-                    f"it was at: {doing!r}. A source or the checkpoint storage hangs, or needs "
-                    "more than CheckpointConfig timeout"
+                    f"it was at: {spark.message!r}. A source or the checkpoint storage hangs, or "
+                    "needs more than CheckpointConfig timeout"
                 )
             )
             return
 
 
-def _trigger(query: StreamingQuery) -> tuple[object, str]:
-    """Return what tells this trigger from any other, or IDLE between two; and what Spark says."""
+class SparkTrigger(NamedTuple):
+    """Where Spark's stream thread is: when its newest trigger began (ms since 1970, -1: none yet),
+    whether that is under way, and what Spark says that it does."""
+
+    begun: int
+    active: bool
+    message: str
+
+
+def spark_trigger(query: StreamingQuery) -> SparkTrigger:
+    """Ask Spark. Triggers come one after another; some make no epoch, for want of new rows."""
     stream = query._jsq.streamingQuery()
-    status = stream.status()
     context = stream.getLatestExecutionContext()
-    begun = context.currentTriggerStartTimestamp() if context is not None else -1
-    waiting = begun >= 0 and not status.isTriggerActive()
-    return (IDLE if waiting else begun), str(status.message())
+    begun = int(context.currentTriggerStartTimestamp()) if context is not None else -1
+    status = stream.status()
+    return SparkTrigger(begun, bool(status.isTriggerActive()), str(status.message()))

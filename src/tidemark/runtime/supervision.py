@@ -19,12 +19,19 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 
 from pyspark.sql import SparkSession
 
 from tidemark.api.config import CheckpointConfig, ExternalizedCheckpointRetention
-from tidemark.checkpoint.executions import ExecutionFailure, ExecutionRecorder, ExecutionStart
-from tidemark.model.errors import TidemarkError, TooManyFailedCheckpointsError
+from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.checkpoint.executions import (
+    ExecutionEnd,
+    ExecutionFailure,
+    ExecutionRecorder,
+    ExecutionStart,
+)
+from tidemark.model.errors import TidemarkError, TooManyFailedCheckpointsError, UserError
 from tidemark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
 from tidemark.model.job_state import JobState
 from tidemark.runtime.failures import Verdict, judge, reason_of
@@ -43,7 +50,8 @@ class Supervisor:
     """Runs one job to its end. Used once; `stop` and `cancel` come from any thread.
 
     `new_run` makes the next run; `bounded` is whether the job's sources end; `directory` is the
-    job's, as a URI; `rest_url` is where this driver answers.
+    job's, as a URI; `rest_url` is where this driver answers. `on_begun` is called with the job's id
+    as soon as the job has begun to run, before the execution is recorded.
     """
 
     def __init__(
@@ -56,6 +64,7 @@ class Supervisor:
         bounded: bool,
         directory: str,
         rest_url: str = "",
+        on_begun: Callable[[str], None] = lambda job_id: None,
     ) -> None:
         self._spark = spark
         self._name = name
@@ -64,6 +73,7 @@ class Supervisor:
         self._bounded = bounded
         self._directory = directory
         self._rest_url = rest_url
+        self._on_begun = on_begun
         self._backoff = checkpoint.restart_strategy.backoff()
         self._consecutive: list[FailedCheckpoint] = []
         self._started = False
@@ -74,7 +84,10 @@ class Supervisor:
         self._waits_to_restart = False
         self.started_at = time.time()
         self.cancelled = False
-        self.ended = False
+        self.end: ExecutionEnd | None = None
+        """How the job has ended; set last of all."""
+        self.outcome: Future[JobState] = Future()
+        """Done when `run` is about to return, or fails with what it is about to raise."""
         self.restarts = 0
         self.execution = ExecutionRecorder()
         self.failed_checkpoints: list[FailedCheckpoint] = []
@@ -86,24 +99,52 @@ class Supervisor:
         try:
             self._keep_running()
         except BaseException as error:
-            self.execution.end(JobState.FAILED, reason_of(error))
+            self._end(JobState.FAILED, error)
             raise
         else:
-            if self.cancelled and self._checkpoint.externalized_retention is DELETE:
+            deletes = self.cancelled and self._checkpoint.externalized_retention is DELETE
+            if deletes:
                 self._delete_checkpoints()
-            else:
-                self.execution.end(JobState.CANCELED if self.cancelled else JobState.FINISHED)
-        finally:
-            self.ended = True
+            state = JobState.CANCELED if self.cancelled else JobState.FINISHED
+            self._end(state, recorded=not deletes)
+
+    def _end(
+        self, state: JobState, error: BaseException | None = None, *, recorded: bool = True
+    ) -> None:
+        end = ExecutionEnd(state, time.time(), reason_of(error) if error is not None else "")
+        if recorded:
+            self.execution.end(end)
+        self.end = end
+        if error is None:
+            self.outcome.set_result(state)
+        else:
+            self.outcome.set_exception(error)
 
     @property
     def state(self) -> JobState:
-        """What the job is doing, until `run` returns."""
+        """What the job is doing, or how it has ended."""
+        if self.end is not None:
+            return self.end.state
         if self.cancelled:
             return JobState.CANCELLING
         if self._waits_to_restart:
             return JobState.RESTARTING
         return JobState.RUNNING if self._started else JobState.INITIALIZING
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        """The newest run's; None before the first."""
+        return self._run.coordinator if self._run is not None else None
+
+    def trigger_checkpoint(self) -> Future[int]:
+        """Begin an epoch now: see `Job.trigger_checkpoint`."""
+        run = self._run
+        if run is None or self.state is not JobState.RUNNING or self._told_to_end.is_set():
+            state = "ending" if self._told_to_end.is_set() else self.state.value
+            raise UserError(
+                f"job {self._name} is {state}: it takes a checkpoint only while it is RUNNING"
+            )
+        return run.trigger_checkpoint()
 
     @property
     def job_id(self) -> str:
@@ -170,6 +211,7 @@ class Supervisor:
                 run.stop(self._patience_s)
 
     def _begin_execution(self) -> None:
+        self._on_begun(self.job_id)
         start = ExecutionStart(
             job_id=self.job_id,
             name=self._name,

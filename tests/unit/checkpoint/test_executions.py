@@ -8,6 +8,7 @@ import pytest
 
 from tidemark.checkpoint import executions
 from tidemark.checkpoint.executions import (
+    ExecutionEnd,
     ExecutionFailure,
     ExecutionRecorder,
     ExecutionStart,
@@ -33,10 +34,11 @@ def test_an_execution_is_read_as_it_was_recorded(tmp_path: Path) -> None:
     assert found is not None
     assert (found.number, found.start, found.end) == (1, START, None)
     assert found.failures == [failure(0), failure(1)]
-    recorder.end(JobState.FAILED, "failure 1")
+    recorder.end(ExecutionEnd(JobState.FAILED, 1002.0, "failure 1"))
     found = store.newest()
     assert found is not None and found.end is not None
-    assert (found.end.state, found.end.reason) == (JobState.FAILED, "failure 1")
+    assert found.end == ExecutionEnd(JobState.FAILED, 1002.0, "failure 1")
+    assert store.all() == [found]
 
 
 def test_each_run_has_a_number_of_its_own_and_the_last_ones_are_kept(

@@ -1,0 +1,238 @@
+"""Begins an epoch at once, although the interval of the query is long: a checkpoint on request.
+
+Spark has no call for it: between two triggers its stream thread waits for a clock. So the clock of
+this query's `ProcessingTimeExecutor` is replaced by one that can be woken (a few lines of Java,
+compiled by the compiler that Spark brings for its own generated code). The times at which further
+triggers are due stay what they were. `StreamRun` makes one `CheckpointTrigger` for its query.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.model.errors import StoppedError, UserError
+from tidemark.runtime.stream_watch import spark_trigger
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.1
+
+# An interrupt is how Spark ends the thread at a stop; it then finds its state and runs no trigger.
+_CLOCK = """
+public final class TidemarkTriggerClock implements org.apache.spark.util.Clock {
+  private boolean woken;
+  public long getTimeMillis() { return System.currentTimeMillis(); }
+  public long nanoTime() { return System.nanoTime(); }
+  public synchronized void wake() { woken = true; notifyAll(); }
+  public synchronized long waitTillTime(long target) {
+    long left = target - System.currentTimeMillis();
+    while (!woken && left > 0) {
+      try {
+        wait(left);
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        break;
+      }
+      left = target - System.currentTimeMillis();
+    }
+    woken = false;
+    return System.currentTimeMillis();
+  }
+}
+"""
+
+
+@dataclass
+class _Request:
+    """`asked_in` is the start of Spark's trigger at which it was asked: only a later trigger reads
+    all that was there then. `epoch` is the one that answers it, once known."""
+
+    asked_in: int
+    epoch: int | None = None
+    answer: Future[int] = field(default_factory=Future)
+
+
+class CheckpointTrigger:
+    """Checkpoints on request, of one query. `ended` is set when its run has ended, and `failure`
+    then tells with what."""
+
+    def __init__(
+        self,
+        name: str,
+        coordinator: Coordinator,
+        ended: threading.Event,
+        failure: Callable[[], BaseException | None],
+    ) -> None:
+        self._name = name
+        self._coordinator = coordinator
+        self._ended = ended
+        self._failure = failure
+        self._query: StreamingQuery | None = None
+        self._clock: Any = None
+        self._refusal = ""
+        self._thread: threading.Thread | None = None
+        self._made: Any = None
+        self._lock = threading.Lock()
+        self._requests: list[_Request] = []
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Called once, before a query starts whose triggers have an interval. Returns at once: a
+        thread makes the clock, which takes some tenths of a second."""
+        self._thread = threading.Thread(
+            target=self._make_clock, args=(spark,), name="tidemark-clock", daemon=True
+        )
+        self._thread.start()
+
+    def attach(self, query: StreamingQuery) -> None:
+        """Called once, when the query has started. Returns at once: a thread puts the clock in,
+        before the first trigger has come to its end. Where that fails, `ask` refuses."""
+        self._query = query
+        if self._thread is not None:
+            threading.Thread(
+                target=self._put_clock, args=(query,), name="tidemark-clock", daemon=True
+            ).start()
+
+    def ask(self) -> Future[int]:
+        """Begin an epoch as soon as none is under way; return the id of the completed checkpoint
+        that covers every row that Spark could read at this call, when there is one.
+
+        Without new rows Spark makes no epoch: the answer then is the last one. Those who ask while
+        nothing has begun yet share an epoch. The answer fails with what the epoch, or the run,
+        fails with. Raises UserError if the query does not run, or Spark could not be prepared.
+        """
+        query = self._query
+        if query is None or self._ended.is_set() or self._coordinator.failure is not None:
+            raise UserError(f"job {self._name} takes no checkpoint now: its query does not run")
+        if self._refusal:
+            raise UserError(f"job {self._name}: {self._refusal}")
+        with self._lock:
+            request = _Request(spark_trigger(query).begun)
+            request.answer.set_running_or_notify_cancel()  # it cannot be called off
+            self._requests.append(request)
+        if self._clock is not None:
+            self._clock.wake()
+        threading.Thread(
+            target=self._wait, args=(query, request), name="tidemark-checkpoint", daemon=True
+        ).start()
+        return request.answer
+
+    def epoch_begun(self, epoch: int) -> None:
+        """Called on Spark's stream thread at each epoch's beginning, before the coordinator."""
+        with self._lock:
+            waiting = [r for r in self._requests if r.epoch is None]
+            if waiting and self._query is not None:
+                begun = spark_trigger(self._query).begun
+                for request in waiting:
+                    if request.asked_in != begun:
+                        request.epoch = epoch
+
+    # --- the wait for one answer
+
+    def _wait(self, query: StreamingQuery, request: _Request) -> None:
+        try:
+            self._find_epoch(query, request)
+            while self._coordinator.last_committed < self._epoch_of(request):
+                self._check(request)
+                time.sleep(POLL_S)
+        except BaseException as error:
+            request.answer.set_exception(error)
+        else:
+            request.answer.set_result(self._epoch_of(request))
+        finally:
+            with self._lock:
+                self._requests.remove(request)
+
+    def _find_epoch(self, query: StreamingQuery, request: _Request) -> None:
+        """Return when an epoch is given to the request, or a trigger that began after it has ended
+        without one."""
+        seen, quiet = request.asked_in, 0
+        while request.epoch is None:
+            self._check(request)
+            trigger = spark_trigger(query)
+            # Seen twice: Spark notes a trigger's start a moment before it says that it is active.
+            quiet = quiet + 1 if trigger.begun == seen and not trigger.active else 0
+            if seen != request.asked_in and (trigger.begun != seen or quiet > 1):
+                self._nothing_new(request)
+            seen = trigger.begun
+            time.sleep(POLL_S)
+
+    def _nothing_new(self, request: _Request) -> None:
+        with self._lock:
+            if request.epoch is None:
+                request.epoch = self._coordinator.last_stored
+        if request.epoch < 0:
+            raise UserError(
+                f"job {self._name} has no checkpoint, and takes none now: its sources have given "
+                "no row yet"
+            )
+
+    def _check(self, request: _Request) -> None:
+        """Raise what the epoch, or the run, has failed with."""
+        ended = self._ended.is_set()
+        error = self._coordinator.failure or (self._failure() if ended else None)
+        if request.epoch is not None and self._coordinator.last_committed >= request.epoch:
+            return  # it was committed in the very end
+        if error is not None:
+            raise error
+        if ended:
+            raise StoppedError(f"job {self._name} has ended before the checkpoint was complete")
+
+    def _epoch_of(self, request: _Request) -> int:
+        assert request.epoch is not None
+        return request.epoch
+
+    # --- the clock
+
+    def _make_clock(self, spark: SparkSession) -> None:
+        try:
+            self._made = _clock_class(spark._jvm).newInstance()
+        except (Py4JError, TypeError, OSError) as error:
+            self._refuse(error)
+
+    def _put_clock(self, query: StreamingQuery) -> None:
+        assert self._thread is not None
+        self._thread.join()
+        if self._made is None:
+            return
+        try:
+            stream = query._jsq.streamingQuery()
+            while (executor := stream.triggerExecutor()) is None:
+                if self._ended.wait(0.005):
+                    return
+            place = executor.getClass().getDeclaredField("clock")
+            place.setAccessible(True)
+            place.set(executor, self._made)
+        except (Py4JError, TypeError, OSError) as error:
+            self._refuse(error)
+            return
+        with self._lock:
+            self._clock = self._made
+            if self._requests:  # asked meanwhile
+                self._clock.wake()
+
+    def _refuse(self, error: Exception) -> None:
+        log.debug("the clock of Spark's triggers cannot be replaced: %s", error)
+        self._refusal = (
+            "Spark's trigger cannot be woken in this version of it, so checkpoints are taken at "
+            f"their interval only ({type(error).__name__})"
+        )
+
+
+@functools.lru_cache(maxsize=1)
+def _clock_class(jvm: Any) -> Any:
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_CLOCK)
+    return compiler.getClassLoader().loadClass("TidemarkTriggerClock")

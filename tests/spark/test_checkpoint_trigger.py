@@ -1,0 +1,193 @@
+"""How: a real job with an interval of ten minutes reads files that the test writes, so every epoch
+that comes within the test was asked for: by a call, or over HTTP. A row "hold" keeps its task until
+the test lets it go, a row "fail" raises there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sqlite3
+import threading
+import time
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NotYetError
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import tidemark as tm
+from tests.chaos.driver import wait_until
+from tidemark.model.errors import StoppedError, UserError
+from tidemark.rest.token import read_token
+from tidemark.runtime.registry import list_jobs
+
+PATIENCE_S = 120
+
+
+class RunningJob:
+    """A job that runs in a thread, and the files it reads."""
+
+    def __init__(self, spark: SparkSession, home: Path) -> None:
+        self.home = home
+        (home / "in").mkdir()
+        gate = str(home / "gate")
+
+        def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                words = batch.column(0).to_pylist()
+                if "fail" in words:
+                    raise ValueError("the row says fail")
+                while "hold" in words and not Path(gate).exists():
+                    time.sleep(0.05)
+                yield batch
+
+        self.job = tm.Job(
+            "asked", tm.CheckpointConfig(storage=str(home / "store"), interval="10min")
+        )
+        lines = self.job.source(
+            spark.readStream.schema("value string").text(str(home / "in")), "lines", replayable=True
+        )
+        self.job.sink(
+            lines.mapInArrow(look, "value string"),
+            tm.SQLiteSink(str(home / "out.db"), "words"),
+            "db",
+        )
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self.job.run()
+        except BaseException as error:
+            self.error = error
+
+    def write(self, word: str) -> None:
+        (self.home / f".{word}").write_text(f"{word}\n")
+        (self.home / f".{word}").rename(self.home / "in" / f"{word}.txt")
+
+    def words(self) -> set[str]:
+        with sqlite3.connect(self.home / "out.db") as connection:
+            return {word for (word,) in connection.execute("SELECT value FROM words")}
+
+    def ask(self) -> Future[int]:
+        def asked() -> Any:
+            try:
+                return self.job.trigger_checkpoint()
+            except UserError:  # it is starting
+                return None
+
+        future: Future[int] = wait_until("a job that runs", asked, PATIENCE_S)
+        return future
+
+    def committed(self) -> list[int]:
+        return [c.id for c in self.job.checkpoints().history if c.status.value == "COMPLETED"][::-1]
+
+    def end(self) -> None:
+        (self.home / "gate").touch()
+        with contextlib.suppress(UserError):  # it has ended
+            self.job.stop()
+        self._thread.join(PATIENCE_S)
+
+
+@pytest.fixture
+def running(spark: SparkSession, tmp_path: Path) -> Iterator[RunningJob]:
+    """A job whose first trigger has found nothing: the next one would come in ten minutes."""
+    job = RunningJob(spark, tmp_path)
+    with pytest.raises(UserError, match="no checkpoint, and takes none now"):
+        job.ask().result(PATIENCE_S)
+    yield job
+    job.end()
+
+
+def test_a_checkpoint_comes_when_it_is_asked_for(running: RunningJob) -> None:
+    running.write("one")
+    first = running.ask().result(PATIENCE_S)
+    assert running.words() == {"one"}
+    running.write("two")
+    assert running.ask().result(PATIENCE_S) == first + 1
+    assert running.words() == {"one", "two"}
+
+    # Nothing new: no epoch, and the last one is the answer.
+    assert running.ask().result(PATIENCE_S) == first + 1
+
+    # Asked while an epoch goes on: what was written after it began is in the next one, at once.
+    running.write("hold")
+    slow = running.ask()
+    wait_until("the slow epoch", lambda: len(running.job.checkpoints().history) == 3, PATIENCE_S)
+    running.write("three")
+    after, as_well = running.ask(), running.ask()
+    with pytest.raises(NotYetError):
+        slow.result(0.5)
+    assert not after.done()
+    (running.home / "gate").touch()
+    assert slow.result(PATIENCE_S) == first + 2
+    assert (after.result(PATIENCE_S), as_well.result(PATIENCE_S)) == (first + 3, first + 3)
+    assert running.words() == {"one", "two", "hold", "three"}
+    wait_until("the history", lambda: running.committed() == [0, 1, 2, 3], PATIENCE_S)
+
+
+def test_a_checkpoint_that_fails_says_why(running: RunningJob) -> None:
+    client = RestClient(running)
+    running.write("fail")
+    status, asked = client.send("POST", "/checkpoints")
+    assert status == 202
+    failed = client.operation(f"/checkpoints/{asked['request-id']}")["failure-cause"]
+    assert "the row says fail" in failed["stack-trace"]
+    running.end()
+    assert "the row says fail" in str(running.error)
+    with pytest.raises(UserError, match="is not running"):
+        running.job.trigger_checkpoint()
+
+
+def test_a_job_is_cancelled_and_its_driver_says_so_before_it_goes(running: RunningJob) -> None:
+    client = RestClient(running)
+    running.write("hold")
+    asked = running.ask()
+    _, same = client.send("POST", "/checkpoints", {"triggerId": "a" * 32})
+    assert same == client.send("POST", "/checkpoints", {"triggerId": "a" * 32})[1]
+    assert same == {"request-id": "a" * 32}
+    assert client.send("GET", f"/checkpoints/{'a' * 32}")[1]["operation"] is None
+    wait_until("the epoch", lambda: running.job.checkpoints().history, PATIENCE_S)
+    assert client.send("PATCH", "?mode=cancel") == (202, {})
+    with pytest.raises(StoppedError, match="ended before the checkpoint was complete"):
+        asked.result(PATIENCE_S)
+    shown = wait_until(
+        "the end", lambda: [j for j in [client.send("GET", "")[1]] if j["end-time"] > 0], PATIENCE_S
+    )[0]
+    assert shown["state"] == "CANCELED"
+    assert shown["duration"] == shown["end-time"] - shown["start-time"]
+    running.end()
+    assert running.error is None
+    assert read_token(client.jid) is None
+
+
+class RestClient:
+    """Who has the token of a running job, and its address."""
+
+    def __init__(self, running: RunningJob) -> None:
+        (job,) = list_jobs(f"file://{running.home}/store")
+        self.jid, self._url = job.job_id, f"{job.rest_url}/jobs/{job.job_id}"
+        self._token = read_token(job.job_id)
+
+    def send(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return answer.status, json.load(answer)
+
+    def operation(self, path: str) -> Any:
+        """Return what became of an operation, when it is done."""
+        page = wait_until(
+            path,
+            lambda: [p for p in [self.send("GET", path)[1]] if p["status"]["id"] == "COMPLETED"],
+            PATIENCE_S,
+        )
+        return page[0]["operation"]
