@@ -182,13 +182,14 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
 def details(job: JobView) -> models.JobDetails:
     """Return what the overview shows of a job."""
     ended_at = job.ended_at()
+    start, end = round(job.started_at() * 1000), round((ended_at or time.time()) * 1000)
     return models.JobDetails(
         jid=job.job_id(),
         name=job.name,
         state=job.state().value,
-        start_time=round(job.started_at() * 1000),
-        end_time=-1 if ended_at is None else round(ended_at * 1000),
-        duration=round(((ended_at or time.time()) - job.started_at()) * 1000),
+        start_time=start,
+        end_time=-1 if ended_at is None else end,
+        duration=end - start,
         restarts=job.restarts(),
     )
 
