@@ -1,11 +1,16 @@
-"""Write-ahead sinks under the conformance suite: one into a plain table, one over HTTP to an
-endpoint that keeps its keys. The crash between send and record must double rows in the first alone.
+"""Write-ahead sinks under the conformance suite: one into a plain table; one over HTTP to an
+endpoint that keeps its keys; and the one of docs/sinks/write-ahead.md, as it stands there, to the
+same. The crash between send and record must double rows in the first alone.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
+import re
 import sqlite3
+import sys
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +27,17 @@ from tidemark.verify.conformance import (
     WriteAheadConformance,
     steps,
 )
+
+PAGE = Path(__file__).parents[2] / "docs" / "sinks" / "write-ahead.md"
+(BLOCK,) = (
+    block
+    for block in re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    if "class PagerSink" in block
+)
+# Importable here and, by sys.path, in the suite's child processes.
+directory = tempfile.TemporaryDirectory(prefix="tm-")
+Path(directory.name, "pager_sink.py").write_text(BLOCK)
+sys.path.append(directory.name)
 
 
 @dataclass(frozen=True)
@@ -62,8 +78,13 @@ FAILPOINTS: dict[str, Any] = {
 }
 
 
-@pytest.fixture(params=["table", "http"])
+@pytest.fixture(params=["table", "http", "page"])
 def under(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SinkUnderTest]:
+    if request.param == "page":
+        with http_endpoint(tmp_path) as endpoint:
+            sink = importlib.import_module("pager_sink").PagerSink(f"{endpoint.url}/rows?keep")
+            yield SinkUnderTest(sink, numbers, endpoint.rows, **FAILPOINTS)
+        return
     if request.param == "http":
         with http_endpoint(tmp_path) as endpoint:
             sink = WriteAheadSink.http(f"{endpoint.url}/rows?keep", idempotent=True)
