@@ -47,7 +47,7 @@ from tidemark.model.job_graph import JobGraph
 from tidemark.model.schema import Column
 from tidemark.rest.server import RestServer
 from tidemark.rest.views import JobView
-from tidemark.runtime.checkpoint_history import jobs_in, read_executions, read_history
+from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
 from tidemark.runtime.plan_graph import job_graph
@@ -294,7 +294,6 @@ class Job:
             graph=graph,
             flow=self._flow,
             checkpoints=self.checkpoints,
-            executions=lambda: read_executions(self._directory),
             supervisor=supervisor,
         )
 

@@ -100,6 +100,39 @@ def check_pages(url: str, jid: str) -> None:
     assert "not found" in json.load(refused.value)["errors"][0]
 
 
+def check_live_pages(job: str, jid: str) -> None:
+    columns = get(f"{job}/series")
+    assert {len(column) for column in columns.values()} == {len(columns["id"])}
+    assert columns["id"] == sorted(columns["id"])
+    place = columns["status"].index("COMPLETED")
+    phases = ("read_and_process", "pre_commit", "decision", "commit")
+    assert sum(columns[p][place] for p in phases) == columns["end_to_end_duration"][place] > 0
+    assert columns["records_out"][place] > 0
+    assert columns["lag"][place] is None
+    since = columns["trigger_timestamp"][1]
+    assert get(f"{job}/series?since={since}")["id"][0] == columns["id"][1]
+
+    seen = set()
+
+    def both() -> Any:
+        epoch = get(f"{job}/epoch")
+        seen.add(epoch["phase"])
+        assert (epoch["id"] == -1) == (epoch["phase"] == "IDLE")
+        assert epoch["id"] == -1 or epoch["id"] > epoch["last-completed"]
+        return epoch["id"] > 0 and epoch["last-completed"] > 0
+
+    wait_until("an epoch under way", both, 240)
+    found = wait_until(
+        "an open transaction", lambda: get(f"{job}/transactions")["transactions"], 240, 0.005
+    )[0]
+    assert (found["sink"], found["generation"]) == ("files", 1)
+    assert found["state"] in ("pre-committed", "prepared", "decided", "sealed", "committed")
+    assert found["transaction"]
+    lineage = get(f"{job}/lineage")
+    assert (lineage["jid"], lineage["generation"], lineage["restored"]) == (jid, 1, None)
+    assert [(e["number"], e["state"]) for e in lineage["executions"]] == [(1, "RUNNING")]
+
+
 def check_graph(job: str) -> None:
     def flowing() -> Any:
         page = get(job)
@@ -183,6 +216,7 @@ def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list
     first = start(home, drivers)
     job = running(home, first)
     check_pages(job["rest-url"], job["jid"])
+    check_live_pages(f"{job['rest-url']}/jobs/{job['jid']}", job["jid"])
     check_changes(job["rest-url"], job["jid"])
     check_against_the_openapi_document(job["rest-url"])
 
@@ -195,6 +229,8 @@ def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list
     assert again["jid"] == job["jid"]
     assert again["start-time"] > job["start-time"]
     url = f"{again['rest-url']}/jobs/{again['jid']}"
+    executions = get(f"{url}/lineage")["executions"]
+    assert [(e["number"], e["state"]) for e in executions] == [(2, "RUNNING"), (1, "UNREACHABLE")]
     status, asked = send("POST", f"{url}/stop", read_token(again["jid"]))
     assert status == 202
     assert completed(f"{url}/stop/{asked['request-id']}") == {"state": "FINISHED"}

@@ -351,6 +351,11 @@ class Coordinator:
         return self._beginning
 
     @property
+    def is_full(self) -> bool:
+        """Whether an epoch must wait before it is stored: `max_concurrent` are uncommitted."""
+        return len(self._uncommitted) >= self._max_concurrent
+
+    @property
     def _over(self) -> bool:
         return self._ended or self.failure is not None
 

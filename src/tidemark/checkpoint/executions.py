@@ -161,6 +161,9 @@ class ExecutionRecorder:
     def __init__(self) -> None:
         self._store: ExecutionStore | None = None
         self._number = 0
+        self._start: ExecutionStart | None = None
+        self._end: ExecutionEnd | None = None
+        self._earlier: Sequence[Execution] | None = None
         self.failures: list[ExecutionFailure] = []
         """What has failed so far, the newest last; at most FAILURES_KEPT."""
         self._failed = 0
@@ -169,13 +172,29 @@ class ExecutionRecorder:
         """Called once, when the job's directory is known to be this job's."""
         store = ExecutionStore(files)
         try:
-            self._number = store.begin(start)
+            number = store.begin(start)
         except Exception as error:
             log.warning("the execution could not be recorded: %s", error)
             return
-        self._store = store
+        self._store, self._number, self._start = store, number, start
         for index, failure in enumerate(self.failures):
             self._record(index, failure)
+
+    @property
+    def recorded(self) -> Execution | None:
+        """This execution, as far as it has come; None before `begin`, or if that has failed."""
+        if self._start is None:
+            return None
+        return Execution(self._number, self._start, self.failures, self._end)
+
+    def earlier(self) -> Sequence[Execution]:
+        """Return the executions before this one, the oldest first. They are over, so they are read
+        once."""
+        if self._earlier is None:
+            if self._store is None:
+                return ()
+            self._earlier = [e for e in self._store.all() if e.number < self._number]
+        return self._earlier
 
     def add_failure(self, failure: ExecutionFailure) -> None:
         """Called after each failure, also before `begin`."""
@@ -185,6 +204,7 @@ class ExecutionRecorder:
 
     def end(self, end: ExecutionEnd) -> None:
         """Called once, when nothing of the execution goes on any more."""
+        self._end = end
         if self._store is not None:
             try:
                 self._store.end(self._number, end)

@@ -240,6 +240,26 @@ class Problem(BaseModel):
     errors: list[str]
 
 
+class Series(BaseModel):
+    """``/jobs/:id/series``, Tidemark's: one column for each figure, null where it is not known."""
+
+    id: list[int]
+    trigger_timestamp: list[int]
+    status: list[str]
+    end_to_end_duration: list[int | None]
+    read_and_process: list[int | None]
+    pre_commit: list[int | None]
+    decision: list[int | None]
+    commit: list[int | None]
+    checkpointed_size: list[int | None]
+    state_size: list[int | None]
+    persisted_data: list[int | None]
+    processed_data: list[int | None]
+    records_in: list[int | None]
+    records_out: list[int | None]
+    lag: list[int | None]
+
+
 class TriggerRequest(BaseModel):
     """`triggerId` makes the request safe to repeat; without it the driver makes one."""
 

@@ -6,17 +6,20 @@ import importlib.metadata
 import time
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Path, Request
+from fastapi import FastAPI, HTTPException, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from tidemark.api.config import CheckpointMode, ExternalizedCheckpointRetention
 from tidemark.checkpoint.executions import FAILURES_KEPT
+from tidemark.model.checkpoint_series import series
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.job_state import JobState
 from tidemark.rest import models
 from tidemark.rest.actions import Actions, JobId, action_routes
+from tidemark.rest.epochs import EpochPage, OpenTransactions, epoch_page, open_transactions
+from tidemark.rest.lineage import Lineage, lineage_page
 from tidemark.rest.vertices import JobPage, job_page
 from tidemark.rest.views import JobView
 
@@ -167,6 +170,32 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
             if task.uid == vertex_id:
                 return models.SubtaskPage.model_validate(task.to_json(checkpoint_id, subtasks=True))
         raise HTTPException(404, f"Checkpoint {checkpoint_id} has no operator {vertex_id}")
+
+    @app.get("/jobs/{jid}/series", responses=_NOT_FOUND)
+    def history_series(
+        jid: JobId, since: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0
+    ) -> models.Series:
+        """The figures of the checkpoints triggered at `since` or later, by column, oldest first."""
+        check(jid)
+        return models.Series(**series(job.checkpoints().history, since))
+
+    @app.get("/jobs/{jid}/epoch", responses=_NOT_FOUND)
+    def epoch(jid: JobId) -> EpochPage:
+        """The epoch that is under way, and its phase."""
+        check(jid)
+        return epoch_page(job)
+
+    @app.get("/jobs/{jid}/transactions", responses=_NOT_FOUND)
+    def transactions(jid: JobId) -> OpenTransactions:
+        """The transactions that wait for their commit."""
+        check(jid)
+        return open_transactions(job)
+
+    @app.get("/jobs/{jid}/lineage", responses=_NOT_FOUND)
+    def lineage(jid: JobId) -> Lineage:
+        """What the job was restored from, and its executions."""
+        check(jid)
+        return lineage_page(job)
 
     def find(checkpoint_id: int) -> CheckpointStatistics:
         for one in job.checkpoints().history:

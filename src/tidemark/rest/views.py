@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tidemark.api.config import CheckpointConfig
 from tidemark.api.declarations import JobDeclaration
 from tidemark.api.settings import Settings
+from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.checkpoint.executions import Execution, ExecutionFailure
 from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.guarantees.end_to_end import GuaranteeReport
@@ -29,7 +30,6 @@ class JobView:
     graph: JobGraph
     flow: FlowFigures
     checkpoints: Callable[[], CheckpointingStatistics]
-    executions: Callable[[], Sequence[Execution]]
     supervisor: Callable[[], Supervisor]
 
     @property
@@ -66,6 +66,14 @@ class JobView:
     def failures(self) -> Sequence[ExecutionFailure]:
         """Return what has failed in this execution, the newest last."""
         return self.supervisor().execution.failures
+
+    def earlier_executions(self) -> Sequence[Execution]:
+        """Return the job's former executions, the oldest first."""
+        return self.supervisor().execution.earlier()
+
+    def coordinator(self) -> Coordinator | None:
+        """Return the newest run's; None before the first."""
+        return self.supervisor().coordinator
 
     # --- what changes the job
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-from tidemark.checkpoint.executions import Execution, ExecutionStore
 from tidemark.checkpoint.files_deadline import open_local
 from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.contracts.checkpoint_files import CheckpointFiles
@@ -28,11 +27,6 @@ def jobs_in(storage: str) -> list[str]:
 def read_history(storage: str, job: str) -> CheckpointingStatistics:
     """Return the history of one of `jobs_in(storage)`."""
     return StatisticsStore(open_storage(f"{storage}/{job}")).read()
-
-
-def read_executions(uri: str) -> list[Execution]:
-    """Return the executions of the job whose directory is `uri`, the oldest first."""
-    return ExecutionStore(open_storage(uri)).all()
 
 
 def _local(uri: str) -> Path | None:

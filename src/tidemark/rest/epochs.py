@@ -1,0 +1,154 @@
+"""What is under way in a driver at this moment: its epochs with their phases, and the transactions
+that they hold open. Tidemark's own pages; asked often, so nothing is read for them.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from pydantic import BaseModel
+
+from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.checkpoint.epoch_progress import EpochProgress
+from tidemark.model.stats_summary import UNKNOWN
+from tidemark.rest.models import Hyphenated
+from tidemark.rest.views import JobView
+
+TRANSACTIONS_SHOWN = 1000
+
+
+class Phase(str, Enum):
+    """What an epoch is doing."""
+
+    IDLE = "IDLE"
+    """No epoch is under way."""
+    WAITING = "WAITING"
+    """Held back by `min_pause`, by `max_concurrent_checkpoints`, or because the job is ending."""
+    PROCESSING = "PROCESSING"
+    """Spark's tasks read, process, write to the sinks and flush."""
+    PRE_COMMIT = "PRE_COMMIT"
+    """Every transaction is flushed, and the attempt is being stored."""
+    DECISION = "DECISION"
+    """It is stored; Spark commits its state, and with that decides."""
+    COMMIT = "COMMIT"
+    """It is decided, and is being committed to the sinks."""
+
+
+class EpochUnderWay(Hyphenated):
+    """One epoch that is not committed."""
+
+    id: int
+    phase: Phase
+    phase_since: int
+
+
+class EpochPage(EpochUnderWay):
+    """The newest epoch; `id` is -1 when none is under way. `uncommitted` are older ones."""
+
+    trigger_timestamp: int
+    last_completed: int
+    uncommitted: list[EpochUnderWay]
+
+
+class OpenTransaction(BaseModel):
+    """A transaction in a sink's system that waits for its commit. `transaction` is its name there,
+    `state` is how far its epoch is, `since` is when its task ended."""
+
+    sink: str
+    epoch: int
+    generation: int
+    transaction: str
+    state: str
+    since: int
+
+
+class OpenTransactions(BaseModel):
+    """Those of this driver that it has been told of; tasks still write into others."""
+
+    transactions: list[OpenTransaction]
+    truncated: bool
+
+
+def epoch_page(job: JobView) -> EpochPage:
+    """Return what is under way."""
+    coordinator = job.coordinator()
+    if coordinator is None:
+        return _page([], last_completed=UNKNOWN)
+    epochs = [] if coordinator.failure is not None else coordinator.in_progress()
+    shown = [_under_way(epoch, coordinator) for epoch in epochs]
+    if coordinator.holds_back and coordinator.failure is None:
+        held = EpochUnderWay(
+            id=coordinator.last_stored + 1, phase=Phase.WAITING, phase_since=UNKNOWN
+        )
+        return _page([*shown, held], last_completed=coordinator.last_committed)
+    if not shown:
+        last = coordinator.history[-1] if coordinator.history else None
+        idle_since = UNKNOWN if last is None else _at_ms(last, last.committed_s)
+        return _page([], last_completed=coordinator.last_committed, idle_since=idle_since)
+    return _page(
+        shown,
+        last_completed=coordinator.last_committed,
+        triggered=round(epochs[-1].triggered_at * 1000),
+    )
+
+
+def open_transactions(job: JobView) -> OpenTransactions:
+    """Return the transactions of the epochs that are under way."""
+    coordinator = job.coordinator()
+    if coordinator is None:
+        return OpenTransactions(transactions=[], truncated=False)
+    found: list[OpenTransaction] = []
+    for epoch in coordinator.in_progress():
+        for task in epoch.tasks:
+            for uid, part in task.sinks.items():
+                sink = job.declaration.sinks[uid].sink
+                for committable in part.committables[: TRANSACTIONS_SHOWN + 1 - len(found)]:
+                    found.append(
+                        OpenTransaction(
+                            sink=uid,
+                            epoch=epoch.epoch,
+                            generation=coordinator.generation,
+                            transaction=sink.load(committable).handle,
+                            state=epoch.state.value,
+                            since=round(task.ended_at * 1000),
+                        )
+                    )
+    return OpenTransactions(
+        transactions=found[:TRANSACTIONS_SHOWN], truncated=len(found) > TRANSACTIONS_SHOWN
+    )
+
+
+def _page(
+    shown: list[EpochUnderWay],
+    *,
+    last_completed: int,
+    triggered: int = UNKNOWN,
+    idle_since: int = UNKNOWN,
+) -> EpochPage:
+    newest = (
+        shown[-1] if shown else EpochUnderWay(id=UNKNOWN, phase=Phase.IDLE, phase_since=idle_since)
+    )
+    return EpochPage(
+        **dict(newest),
+        trigger_timestamp=triggered,
+        last_completed=last_completed,
+        uncommitted=shown[:-1],
+    )
+
+
+def _under_way(epoch: EpochProgress, coordinator: Coordinator) -> EpochUnderWay:
+    phase, since_s = Phase.PROCESSING, epoch.started_s
+    if epoch.decided_s:
+        phase, since_s = Phase.COMMIT, epoch.decided_s
+    elif epoch.stored_s:
+        phase, since_s = Phase.DECISION, epoch.stored_s
+    elif epoch.pre_committed_s:
+        phase, since_s = Phase.PRE_COMMIT, epoch.pre_committed_s
+        if coordinator.is_full:
+            phase = Phase.WAITING
+    return EpochUnderWay(id=epoch.epoch, phase=phase, phase_since=_at_ms(epoch, since_s))
+
+
+def _at_ms(epoch: EpochProgress, moment_s: float) -> int:
+    """Return one of an epoch's monotonic times in milliseconds since 1970."""
+    return round((epoch.triggered_at + moment_s - epoch.started_s) * 1000)
