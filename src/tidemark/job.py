@@ -127,7 +127,7 @@ class Job:
             stream = stream.schema(reader.schema)
         frame = stream.load()
         declared.sources[uid] = DeclaredSource(
-            uid, source.describe(), source.replayable, source.bounded, frame
+            uid, source.describe(), source.replayable, source.bounded, frame, source
         )
         return frame
 
@@ -329,7 +329,10 @@ class Job:
             },
             sources={s.uid: s.dataframe for s in declared.sources.values()},
             operators={o.uid: o.dataframe for o in declared.operators.values()},
-            on_ended=self._flow.add,
+            flow=self._flow,
+            commit_offsets={
+                s.uid: commits for s in declared.sources.values() if (commits := s.commits_offsets)
+            },
         )
         return self._run
 

@@ -28,7 +28,7 @@ from tests.class_archive import JAVA_OPTIONS
 
 MARK = "TIDEMARK_CHAOS_RUN"
 REPOSITORY = Path(__file__).resolve().parents[2]
-_COMMITTED = re.compile(r"epoch (\d+) committed: rows=(\d+) .*decision_ms=(\d+)")
+_COMMITTED = re.compile(r"epoch=(\d+) status=COMPLETED .* rows=(\d+) .* decision_wait_ms=(\d+)")
 
 
 def wait_until(

@@ -11,6 +11,7 @@ from typing import Any
 
 from tidemark.api.config import CheckpointConfig
 from tidemark.contracts.sink import TwoPhaseCommitSink
+from tidemark.contracts.source import CommitsOffsets, Source
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.schema import Schema
 
@@ -21,13 +22,20 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True)
 class DeclaredSource:
-    """One source of a job. `bounded` is whether it ends by itself; `dataframe` is Spark's."""
+    """One source of a job. `bounded` is whether it ends by itself; `dataframe` is Spark's; `source`
+    is None of a plain stream of Spark's."""
 
     uid: str
     description: str
     replayable: bool
     bounded: bool
     dataframe: Any
+    source: Source | None = None
+
+    @property
+    def commits_offsets(self) -> CommitsOffsets | None:
+        """The source, if its system can be told what was read."""
+        return self.source if isinstance(self.source, CommitsOffsets) else None
 
 
 @dataclass(frozen=True)

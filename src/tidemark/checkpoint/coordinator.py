@@ -26,9 +26,10 @@ from typing import Any, TypeVar
 from tidemark.checkpoint.call_deadline import CallHangsError, call_within
 from tidemark.checkpoint.epoch_progress import EpochProgress
 from tidemark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
+from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.checkpoint.sink_commits import SinkCommits
 from tidemark.checkpoint.spool import has_spool
-from tidemark.checkpoint.statistics_recorder import Measure, OnEnded, StatisticsRecorder
+from tidemark.checkpoint.statistics_recorder import Measure, StatisticsRecorder
 from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.checkpoint.task_reports import TaskReport, sink_epochs
@@ -91,7 +92,7 @@ class Coordinator:
         measure: Measure = lambda epochs: {},
         open_files: Callable[[str], CheckpointFiles] | None = None,
         on_committed: Callable[[int], None] = lambda epoch: None,
-        on_ended: OnEnded = lambda checkpoint: None,
+        flow: FlowFigures | None = None,
     ) -> None:
         self._name = name
         self._declared = sinks
@@ -109,6 +110,7 @@ class Coordinator:
         self._on_failure = on_failure
         self._open_files = open_files or _no_other_job
         self._on_committed = on_committed
+        self._flow = flow or FlowFigures()
         self._changed = threading.Condition()
         self._committing = threading.Lock()
         self._uncommitted: deque[EpochProgress] = deque()
@@ -137,7 +139,7 @@ class Coordinator:
             StatisticsStore(store.files),
             {uid: sink.describe() for uid, sink in sinks.items()},
             measure,
-            on_ended,
+            self._flow.add,
         )
 
     # --- before Spark's query
@@ -161,6 +163,7 @@ class Coordinator:
             self._store,
             self._commit_deadline_s,
             self._open_files,
+            self._flow.commits,
         )
         self._commits.give_up_at = self._give_up_at
         try:
@@ -173,7 +176,9 @@ class Coordinator:
         self._store.prune(decided, self._num_retained)
         self._store.forget_settled_rows(decided)
         origin = self.identity.restored_from if self.generation == 1 else None
-        self.statistics.start(self.generation, decided, str(origin["path"]) if origin else None)
+        self.statistics.start(
+            self.identity, self.generation, decided, str(origin["path"]) if origin else None
+        )
         log.info(
             "job %s (%s): generation %d goes on after epoch %d",
             self._name, self.identity.job_id, self.generation, decided,
@@ -350,6 +355,10 @@ class Coordinator:
         """Whether Spark has planned an epoch that must not begin yet: `min_pause`, or a stop."""
         return self._beginning
 
+    def pending_committables(self) -> Mapping[str, int]:
+        """Return how many flushed transactions of each sink wait for their commit."""
+        return self._commits.pending() if self._commits is not None else {}
+
     @property
     def is_full(self) -> bool:
         """Whether an epoch must wait before it is stored: `max_concurrent` are uncommitted."""
@@ -437,14 +446,6 @@ class Coordinator:
             self._changed.notify_all()
         self.history.append(progress)
         self.statistics.committed(progress.epoch)
-        log.info(
-            "epoch %d committed: rows=%d pre_commit_ms=%.0f decision_ms=%.0f commit_ms=%.0f",
-            progress.epoch,
-            progress.rows,
-            (progress.stored_s - progress.started_s) * 1e3,
-            (progress.commit_started_s - progress.stored_s) * 1e3,
-            (progress.committed_s - progress.commit_started_s) * 1e3,
-        )
         self._store.prune(progress.epoch, self._num_retained)
         for uid, sink in self._declared.items():
             if isinstance(sink, KeepsRows) or has_spool(sink):

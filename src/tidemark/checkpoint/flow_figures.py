@@ -10,9 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
+from tidemark.checkpoint.commit_counts import SinkCounts
 from tidemark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,
@@ -29,20 +30,27 @@ from tidemark.model.rates import (
 )
 from tidemark.model.stats_summary import UNKNOWN
 
+LATE_ROWS = "numRowsDroppedByWatermark"
+"""Among an operator's metrics, as Spark calls it."""
+
 
 @dataclass(frozen=True)
 class PartFigures:
     """Of one source, operator or sink, over the completed checkpoints of this driver.
 
     `rows`: read from a source, changed in an operator's state, written to a sink. `data_bytes`: in
-    Arrow, of a sink. `busy_ms`: None if it is not measured. `subtasks` and `lag` (None: its system
-    does not tell) are those of the last checkpoint with figures of it.
+    Arrow, of a sink. `busy_ms`: None if it is not measured. `late_rows`: dropped by an operator,
+    for they came after its watermark. `subtasks`, `state_bytes`, Spark's `metrics` and `lag` (None:
+    its system does not tell) are those of the last checkpoint with figures of it.
     """
 
     rows: int = 0
     data_bytes: int = 0
     busy_ms: float | None = None
     subtasks: int = UNKNOWN
+    state_bytes: int = 0
+    late_rows: int = 0
+    metrics: Mapping[str, int] = field(default_factory=dict)
     lag: int | None = None
     rates: Rates = NO_RATES
 
@@ -56,14 +64,22 @@ class FlowFigures:
         self._slots = 1
         self._parts: dict[str, PartFigures] = {}
         self._recent: deque[CheckpointStatistics] = deque()
+        self._listeners: list[Callable[[CheckpointStatistics], None]] = []
+        self.commits = SinkCounts()
         self.completed = 0
         self.failed = 0
         self.last_completed: CheckpointStatistics | None = None
         self.last_failed: CheckpointStatistics | None = None
 
+    def listen(self, listener: Callable[[CheckpointStatistics], None]) -> None:
+        """Have `listener` called with each checkpoint that is taken in from now on."""
+        self._listeners.append(listener)
+
     def add(self, checkpoint: CheckpointStatistics) -> None:
         """Take in a checkpoint that has ended."""
         slots = max(self._slots_now(), 1)
+        for listener in self._listeners:
+            listener(checkpoint)
         with self._lock:
             self._slots = slots
             if checkpoint.status is not CheckpointStatus.COMPLETED:
@@ -93,6 +109,9 @@ class FlowFigures:
             data_bytes=before.data_bytes + task.processed_data,
             busy_ms=before.busy_ms if worked is None else (before.busy_ms or 0.0) + worked,
             subtasks=task.num_subtasks,
+            state_bytes=task.state_size,
+            late_rows=before.late_rows + task.metrics.get(LATE_ROWS, 0),
+            metrics=task.metrics,
             lag=task.metrics.get(OFFSETS_BEHIND, before.lag),
         )
 

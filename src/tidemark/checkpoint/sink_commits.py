@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from tidemark.checkpoint.call_deadline import CallHangsError, CallThread, call_within
+from tidemark.checkpoint.commit_counts import SinkCounts
 from tidemark.checkpoint.spool import LostTransaction, Spool, Spooled, load
 from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
 from tidemark.contracts.checkpoint_files import CheckpointFiles
@@ -76,8 +77,10 @@ class SinkCommits:
         store: CheckpointStore,
         deadline_s: float,
         open_files: Callable[[str], CheckpointFiles],
+        counts: SinkCounts | None = None,
     ) -> None:
         self._attached = {a.uid: a for a in attached}
+        self._counts = counts if counts is not None else SinkCounts()
         self._store = store
         self._open_files = open_files
         self._deadline_s = deadline_s
@@ -100,8 +103,9 @@ class SinkCommits:
         store: CheckpointStore,
         deadline_s: float,
         open_files: Callable[[str], CheckpointFiles],
+        counts: SinkCounts | None = None,
     ) -> SinkCommits:
-        """Make the committers of all sinks."""
+        """Make the committers of all sinks. `counts` is told what becomes of transactions."""
         attached = []
         for uid, sink in sinks.items():
             try:
@@ -112,7 +116,7 @@ class SinkCommits:
                     "its system hangs; start the job again when it answers"
                 ) from None
             attached.append(AttachedSink(uid, sink, committer, contexts[uid]))
-        return cls(attached, store, deadline_s, open_files)
+        return cls(attached, store, deadline_s, open_files, counts)
 
     def preflight(self) -> None:
         """Ask every real system whether the job can run on it."""
@@ -131,21 +135,29 @@ class SinkCommits:
         gone = []
         for (committable, spool), outcome in zip(stored, outcomes, strict=True):
             if outcome is CommitOutcome.LOST and spool is not None:
+                self._counts[uid].rewritten += 1
                 self._write_again(attached, Spooled(committable, spool), epoch)
             elif outcome in (CommitOutcome.LOST, CommitOutcome.UNKNOWN):
                 gone.append(committable)
         if gone:
+            self._counts[uid].lost += len(gone)
             rows = self._parts(epoch, generation)[uid].rows
             raise _lost(uid, epoch, gone, outcomes, f"The {rows} rows of epoch {epoch}")
 
     def _commit(
         self, attached: AttachedSink, committables: Sequence[Any], epoch: int
     ) -> list[CommitOutcome]:
-        uid = attached.uid
-        return self._until_proved(
-            lambda open_: self._call(
+        uid, counts = attached.uid, self._counts[attached.uid]
+
+        def ask(open_: Sequence[Any]) -> Sequence[CommitOutcome]:
+            answers = self._call(
                 uid, "commit", lambda: attached.committer.commit(open_), CommitFailedError
-            ),
+            )
+            counts.retried += list(answers).count(CommitOutcome.RETRY)
+            return answers
+
+        outcomes = self._until_proved(
+            ask,
             committables,
             CommitOutcome.RETRY,
             lambda open_: CommitFailedError(
@@ -154,6 +166,9 @@ class SinkCommits:
                 "stays decided: start the job again when the system answers, and it is committed"
             ),
         )
+        counts.committed += outcomes.count(CommitOutcome.COMMITTED)
+        counts.already_committed += outcomes.count(CommitOutcome.ALREADY_COMMITTED)
+        return outcomes
 
     def _write_again(self, attached: AttachedSink, lost: Spooled, epoch: int) -> None:
         """Make the rows of a transaction that is proved lost visible, by the protocol's steps."""
@@ -188,6 +203,7 @@ class SinkCommits:
         """Abort one sink's part of an attempt whose seal says abort."""
         attached, stored = self._load(uid, epoch, generation)
         self._abort(attached, [committable for committable, _ in stored], f"epoch {epoch}")
+        self._counts[uid].aborted += len(stored)
 
     def abort_lingering(
         self, uid: str, below_generation: int, keep: Collection[str] = frozenset()
@@ -207,6 +223,7 @@ class SinkCommits:
         if left:
             log.info("sink %s: aborting %d lingering transactions: %s", uid, len(left), _some(left))
             self._abort(attached, left, "lingering")
+            self._counts[uid].lingering_aborted += len(left)
 
     def abort_all_lingering(
         self, below_generation: int, keep: Collection[str] = frozenset()
@@ -228,6 +245,15 @@ class SinkCommits:
         was not."""
         return {
             h for epoch, generation in list(self._staged) for h in self.handles(epoch, generation)
+        }
+
+    def pending(self) -> dict[str, int]:
+        """Return how many flushed transactions of each sink wait for their commit, among the
+        attempts that `remember` was given and `forget` was not."""
+        waiting = list(self._staged.values())
+        return {
+            uid: sum(len(parts[uid].committables) for parts in waiting if uid in parts)
+            for uid in self._attached
         }
 
     def forget(self, epoch: int, generation: int) -> None:

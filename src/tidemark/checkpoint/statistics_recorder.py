@@ -16,9 +16,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from tidemark.checkpoint.epoch_log import log_epoch
 from tidemark.checkpoint.epoch_progress import EpochProgress
 from tidemark.checkpoint.statistics import NO_FIGURES, EpochFigures, describe
 from tidemark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
+from tidemark.checkpoint.store import JobIdentity
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from tidemark.model.checkpointing_statistics import (
     CheckpointCounts,
@@ -66,6 +68,7 @@ class StatisticsRecorder:
         self._sinks = sinks
         self._measure = measure
         self._on_ended = on_ended
+        self._identity: JobIdentity | None = None
         self._generation = 0
         self._lock = threading.Condition()
         self._open: dict[int, EpochProgress] = {}
@@ -80,9 +83,12 @@ class StatisticsRecorder:
 
     # --- what happens to epochs; called on the epoch's path
 
-    def start(self, generation: int, restored_epoch: int, path: str | None = None) -> None:
+    def start(
+        self, identity: JobIdentity, generation: int, restored_epoch: int, path: str | None = None
+    ) -> None:
         """Note that the driver of `generation` goes on after `restored_epoch` (-1: starts anew),
         of this job or of the checkpoint at `path`."""
+        self._identity = identity
         self._generation = generation
         if restored_epoch >= 0:
             self._restored = RestoredCheckpointStatistics(
@@ -122,6 +128,14 @@ class StatisticsRecorder:
             key = (self._generation, epoch, attempt)
             self._ended.append(_Ended(key, progress, status, reason, failed_s))
             self._lock.notify_all()
+        if self._identity is not None:
+            name, job_id = self._identity.name, self._identity.job_id
+            log_epoch(name, job_id, self._generation, progress, status, reason)
+
+    @property
+    def restored(self) -> RestoredCheckpointStatistics | None:
+        """The checkpoint that this job last went on from, as far as it is known."""
+        return self._restored
 
     # --- what is known
 

@@ -16,6 +16,9 @@ from tidemark.model.stats_summary import UNKNOWN
 OFFSETS_BEHIND = "offsetsBehindLatest"
 """Among a source's metrics: rows that it held when the epoch was planned and that are not in it."""
 
+WATERMARK = "currentInputWatermark"
+"""Among an operator's metrics: what its input is held to be complete up to, ms since 1970."""
+
 WINDOW_MS = 60_000
 WINDOW_CHECKPOINTS = 10
 LATE = 2.0

@@ -8,13 +8,14 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 from pyspark.sql.streaming import StreamingQuery
 
 from tidemark.checkpoint.statistics import EpochFigures, OperatorFigures
 from tidemark.contracts.checkpoint_files import CheckpointFiles
-from tidemark.model.rates import OFFSETS_BEHIND
+from tidemark.model.rates import OFFSETS_BEHIND, WATERMARK
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.state_sizes import Sizes, StateSizes
 
@@ -96,6 +97,7 @@ class SparkFigures:
 
     def _operators(self, report: Mapping[str, Any], state: Sizes) -> Sequence[OperatorFigures]:
         reported = report.get("stateOperators", ())
+        watermark = _watermark(report)
         operators = []
         for index in sorted({*state, *range(len(reported))}):
             operator = reported[index] if index < len(reported) else {}
@@ -107,7 +109,10 @@ class SparkFigures:
                     name=operator.get("operatorName", "stateful operator"),
                     rows=operator.get("numRowsUpdated", 0),
                     sizes=state.get(index, {}),
-                    metrics=_whole_numbers({**plain, **operator.get("customMetrics", {})}),
+                    metrics={
+                        **_whole_numbers({**plain, **operator.get("customMetrics", {})}),
+                        **watermark,
+                    },
                 )
             )
         return operators
@@ -122,6 +127,17 @@ def _behind(source: Mapping[str, Any]) -> dict[str, int]:
         return {}
     partitions = sum(len(of_topic) for of_topic in latest.values())
     return _whole_numbers({OFFSETS_BEHIND: float(mean) * partitions})
+
+
+def _watermark(report: Mapping[str, Any]) -> dict[str, int]:
+    """Return the watermark that all operators of the epoch had, in ms since 1970; nothing while
+    there is none: Spark says 1970 then."""
+    text = (report.get("eventTime") or {}).get("watermark")
+    if text is None:
+        return {}
+    found = datetime.fromisoformat(str(text).replace("Z", "+00:00"))  # Python 3.10 reads no Z
+    watermark_ms = round(found.timestamp() * 1e3)
+    return {WATERMARK: watermark_ms} if watermark_ms > 0 else {}
 
 
 def _whole_numbers(metrics: Mapping[str, Any]) -> dict[str, int]:

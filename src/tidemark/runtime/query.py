@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -25,11 +26,14 @@ from tidemark.api.config import CheckpointConfig, CheckpointMode
 from tidemark.api.declarations import DeclaredSink
 from tidemark.checkpoint.call_deadline import CallHangsError, CallThread
 from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.checkpoint.inspection import require_sound
 from tidemark.checkpoint.manifest import ManifestWriter
-from tidemark.checkpoint.statistics_recorder import OnEnded
+from tidemark.checkpoint.source_offsets import SourceOffsets
+from tidemark.checkpoint.spark_files import read_log
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.checkpoint.task_reports import TaskReport
+from tidemark.contracts.source import CommitsOffsets
 from tidemark.model.errors import (
     QueryHangsError,
     RecordNotStoredError,
@@ -67,7 +71,8 @@ class StreamRun:
     `records_uri` is the directory of Tidemark's records, `spark_location` Spark's checkpoint
     location. `trigger` is what goes into ``DataStreamWriter.trigger``. `checkpoint.storage` is not
     looked at. `spark_settings` hold for this query alone. `sources` and `operators` are the
-    DataFrames that uids were given for. `on_ended` is told of each epoch's statistics.
+    DataFrames that uids were given for. `flow` adds up what flows.
+    `commit_offsets` are the sources, by uid, whose systems are told of completed checkpoints.
     """
 
     def __init__(
@@ -84,7 +89,8 @@ class StreamRun:
         spark_settings: Mapping[str, str] = MappingProxyType({}),
         sources: Mapping[str, DataFrame] = MappingProxyType({}),
         operators: Mapping[str, DataFrame] = MappingProxyType({}),
-        on_ended: OnEnded = lambda checkpoint: None,
+        flow: FlowFigures | None = None,
+        commit_offsets: Mapping[str, CommitsOffsets] = MappingProxyType({}),
     ) -> None:
         prefer_renaming_file_manager(spark, spark_location)
         accept_leftovers(spark)
@@ -105,10 +111,19 @@ class StreamRun:
         self._spark_files = open_files(spark, spark_location)
         self._store = CheckpointStore(records, self._spark_files)
         self._manifests = ManifestWriter(records, self._spark_files)
+        uids = find_uids(self._stream, sources, operators)
+        self._source_offsets = SourceOffsets(
+            lambda epoch: read_log(self._spark_files, f"offsets/{epoch}")[1:],
+            {
+                place: (uid, partial(commit_offsets[uid].create_offset_committer, spark._jvm))
+                for place, uid in uids.sources.items()
+                if uid in commit_offsets
+            },
+        )
         figures = SparkFigures(
             records,
             self._spark_files,
-            find_uids(self._stream, sources, operators),
+            uids,
             query=lambda: self.query,
         )
         self.coordinator = Coordinator(
@@ -125,8 +140,8 @@ class StreamRun:
             num_retained=checkpoint.num_retained,
             on_failure=self._stop_soon,
             measure=figures.measure,
-            on_committed=self._write_manifest,
-            on_ended=on_ended,
+            on_committed=self._on_committed,
+            flow=flow,
             open_files=lambda uri: open_files(spark, uri, make=False),
         )
         self.query: StreamingQuery | None = None
@@ -169,6 +184,7 @@ class StreamRun:
             self.coordinator.finish()
             raise
         self._checkpoint_trigger.attach(query)
+        self._source_offsets.completed(self.coordinator.last_committed)
         threading.Thread(target=self._settle_at_end, name="tidemark-run").start()
         watch_stream(query, self.coordinator, self._timeout_s, self._settled)
         return query
@@ -338,8 +354,13 @@ class StreamRun:
             with contextlib.suppress(Exception):  # the run has ended well all the same
                 latest = self._store.latest_decision()
                 if self._store.epoch(latest).committed is not None:
-                    self._write_manifest(latest)
+                    self._on_committed(latest)
+        self._source_offsets.close()
         self._settled.set()
+
+    def _on_committed(self, epoch: int) -> None:
+        self._write_manifest(epoch)
+        self._source_offsets.completed(epoch)
 
     def _write_manifest(self, epoch: int) -> None:
         """Record what the checkpoint of a committed epoch consists of; the next start and a restore

@@ -1,6 +1,7 @@
 """`KafkaSource`: what a user writes, and Spark's Kafka options that it stands for.
 
 Spark's own connector reads; its offsets are in Spark's offset log, part of every checkpoint.
+`kafka_group.py` tells a consumer group of them.
 """
 
 from __future__ import annotations
@@ -9,9 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 from tidemark.contracts.source import StreamReader
 from tidemark.model.errors import ConfigurationError
+from tidemark.sources.kafka_group import KafkaGroupOffsets
 from tidemark.sources.settings import check_ending, checked_options
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
@@ -55,8 +58,9 @@ class KafkaSource:
         starts at its end); or the offset of every partition,
         ``{"clicks": {0: 1200, 1: 1180}}``, where -2 is earliest and -1 latest.
     ending: ``"never"``, or ``"latest"``: the job ends when all that was there at its start is read.
-    group_id: how the consumer groups begin that show up in Kafka's tools. Offsets are kept in the
-        checkpoint, never taken from a group.
+    group_id: the consumer group that is told how far completed checkpoints have read, so that
+        Kafka's lag tools show this job; without it none is. Offsets are kept in the checkpoint, and
+        never taken from a group. The groups that Spark itself makes for each run begin with it.
     isolation_level: ``"read_committed"`` leaves out rows of aborted transactions and waits for
         undecided ones. Kafka's own default, ``"read_uncommitted"``, would hand a job rows that
         their exactly-once producer has taken back, and then their repetition: duplicates that no
@@ -161,6 +165,12 @@ class KafkaSource:
         options.update({n: value for n, value in _DEFAULTS.items() if n.lower() not in given})
         options.update({name: str(value) for name, value in self.options.items()})
         return StreamReader("kafka", options)
+
+    def create_offset_committer(self, jvm: Any) -> KafkaGroupOffsets | None:
+        """Return what commits offsets to `group_id`; None without one."""
+        if self.group_id is None:
+            return None
+        return KafkaGroupOffsets(jvm, self.reader().options, self.group_id)
 
     @property
     def _name(self) -> str:

@@ -1,7 +1,7 @@
 """KafkaSource on a real broker: where it starts, what it leaves out, which topics it takes.
 
 Rows with known timestamps are produced, then read in one bounded run of Spark into memory. No sink
-of Tidemark's is involved.
+of Tidemark's is involved. What a job tells a consumer group is in test_group_offsets.py.
 """
 
 from __future__ import annotations
@@ -105,3 +105,16 @@ def test_a_pattern_takes_every_topic_that_matches(
     pattern = f"({names[0]}|{names[1]})"
     source = KafkaSource(kafka.bootstrap_servers, pattern=pattern, group_id="patterns")
     assert read(tmp_path, source) == sorted(names)
+
+
+def test_what_kafka_says_of_a_groups_offsets_is_shown_and_not_py4js_words(
+    kafka: LocalKafka,
+) -> None:
+    spark = spark_session("test-kafka-source")
+    require_format(spark, "kafka")
+    source = KafkaSource(kafka.bootstrap_servers, "clicks", group_id="g")
+    committer = source.create_offset_committer(spark._jvm)
+    assert committer is not None
+    with pytest.raises(OSError, match=r"group g: .*UnknownTopicOrPartitionException"):
+        committer.commit({"no-such-topic": {"0": 5}})
+    committer.close()

@@ -1,0 +1,65 @@
+"""Commits offsets to a Kafka consumer group with Spark's own Kafka client, in Spark's JVM.
+
+That client takes the source's options as they are, security included; librdkafka's are others.
+The group is the user's `group_id` itself: the groups that Spark makes for its reading have that as
+their prefix, never as their whole name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+TIMEOUT_MS = 20_000
+
+
+class KafkaGroupOffsets:
+    """The `OffsetCommitter` of one group. `options` are those of Spark's reader."""
+
+    def __init__(self, jvm: Any, options: Mapping[str, str], group_id: str) -> None:
+        self._jvm = jvm
+        self._group_id = group_id
+        self._admin: Any = None
+        self._settings = {
+            name.lower().removeprefix("kafka."): value
+            for name, value in options.items()
+            if name.lower().startswith("kafka.")
+        }
+
+    def commit(self, end_offset: Any) -> None:
+        """Commit ``{topic: {partition: next offset}}``; raises OSError with
+        what Kafka has answered."""
+        kafka, java = self._jvm.org.apache.kafka, self._jvm.java
+        if self._admin is None:
+            self._admin = self._connect()
+        offsets = java.util.HashMap()
+        for topic, partitions in end_offset.items():
+            for partition, offset in partitions.items():
+                offsets.put(
+                    kafka.common.TopicPartition(topic, int(partition)),
+                    kafka.clients.consumer.OffsetAndMetadata(int(offset)),
+                )
+        answer = self._admin.alterConsumerGroupOffsets(self._group_id, offsets).all()
+        try:
+            answer.get(TIMEOUT_MS, java.util.concurrent.TimeUnit.MILLISECONDS)
+        except Exception as error:
+            said = getattr(error, "java_exception", None)  # py4j's own text says little
+            if said is None:
+                raise
+            raise OSError(f"group {self._group_id}: {said.getCause() or said}") from error
+
+    def close(self) -> None:
+        """Close the connection without waiting for it."""
+        if self._admin is not None:
+            self._admin.close(self._jvm.java.time.Duration.ofMillis(0))
+
+    def _connect(self) -> Any:
+        admin = self._jvm.org.apache.kafka.clients.admin
+        known = admin.AdminClientConfig.configNames()
+        settings = self._jvm.java.util.HashMap()
+        for name, value in self._settings.items():
+            if known.contains(name):  # the others are the consumer's
+                settings.put(name, value)
+        settings.put("default.api.timeout.ms", str(TIMEOUT_MS))
+        settings.put("request.timeout.ms", str(TIMEOUT_MS // 2))
+        return admin.AdminClient.create(settings)

@@ -1,0 +1,121 @@
+"""How: a job in a driver of its own reads a topic of a real broker. Its consumer group is asked for
+as lag tools ask, while an epoch is stored and undecided, after SIGKILL, and after somebody has set
+the group's offsets to nonsense; what the job has written, and logged, is counted in the end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from tests.chaos.driver import Driver, wait_until
+from tidemark.dev.kafka import LocalKafka
+from tidemark.sources.kafka import KafkaSource
+
+PROGRAM = """
+import json, logging, sys
+import tidemark as tm
+
+given = json.loads(sys.argv[1])
+job = tm.Job("lag", tm.CheckpointConfig(storage="store", interval="200ms"))
+rows = job.source(
+    tm.KafkaSource(given["servers"], given["topic"], group_id=given["group"]), uid="rows"
+)
+job.sink(rows.selectExpr("CAST(value AS STRING) AS v"), tm.FileSink("out", format="json"), "files")
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    job.run()
+"""
+
+
+class Home:
+    """One job on one topic of two partitions, and its group."""
+
+    def __init__(self, directory: Path, servers: str, topic: str) -> None:
+        (directory / "app.py").write_text(PROGRAM)
+        self.directory, self.topic, self.group = directory, topic, f"group-of-{topic}"
+        self.servers = servers
+        self.admin = AdminClient({"bootstrap.servers": servers})
+        self.producer = Producer({"bootstrap.servers": servers})
+        self.drivers: list[Driver] = []
+
+    def produce(self, values: range) -> None:
+        for value in values:
+            self.producer.produce(self.topic, str(value), partition=value % 2)
+        assert self.producer.flush(30) == 0
+
+    def start(self, failpoint: str | None = None) -> Driver:
+        given = {"servers": self.servers, "topic": self.topic, "group": self.group}
+        log = self.directory / f"driver-{len(self.drivers)}.log"
+        self.drivers.append(Driver(self.directory / "app.py", given, log, failpoint))
+        return self.drivers[-1]
+
+    def offsets(self) -> dict[int, int]:
+        """What the group has, by partition; -1001 of a partition that it has nothing of."""
+        asked = ConsumerGroupTopicPartitions(self.group)
+        (answer,) = self.admin.list_consumer_group_offsets([asked]).values()
+        try:
+            return {p.partition: p.offset for p in answer.result(30).topic_partitions}
+        except KafkaException as error:
+            if not error.args[0].retriable():  # a new broker is making its topic of offsets
+                raise
+            return {}
+
+    def set_offsets(self, offsets: dict[int, int]) -> None:
+        parts = [TopicPartition(self.topic, p, offset) for p, offset in offsets.items()]
+        asked = ConsumerGroupTopicPartitions(self.group, parts)
+        for answer in self.admin.alter_consumer_group_offsets([asked]).values():
+            assert all(part.error is None for part in answer.result(30).topic_partitions)
+
+    def committed(self, generation: int) -> list[int]:
+        """The epochs that one driver has committed, by the checkpoint's own records."""
+        records = (self.directory / "store/lag/epochs").glob("*/committed.json")
+        bodies = [json.loads(record.read_text())["body"] for record in records]
+        return sorted(body["epoch"] for body in bodies if body["generation"] == generation)
+
+    def written(self) -> Counter[int]:
+        lines = (
+            line
+            for file in (self.directory / "out").glob("[!._]*")
+            for line in file.read_text().splitlines()
+        )
+        return Counter(int(json.loads(line)["v"]) for line in lines)
+
+
+@pytest.fixture
+def home(tmp_path: Path, kafka: LocalKafka, topic: Callable[..., str]) -> Iterator[Home]:
+    home = Home(tmp_path, kafka.bootstrap_servers, topic(2))
+    yield home
+    for driver in home.drivers:
+        driver.kill_tree()
+
+
+def test_a_group_has_the_offsets_of_completed_checkpoints_and_is_never_believed(home: Home) -> None:
+    home.produce(range(20))
+    first = home.start("prepared:2")
+    wait_until("the first checkpoint's offsets", lambda: home.offsets() == {0: 10, 1: 10}, 240)
+    home.produce(range(20, 30))
+    first.die()
+    assert home.offsets() == {0: 10, 1: 10}, "the second checkpoint was stored, not decided"
+    assert sum(home.written().values()) == 20
+
+    home.set_offsets({0: 0, 1: 7_000_000})
+    second = home.start()
+    wait_until("the end's offsets", lambda: home.offsets() == {0: 15, 1: 15}, 240)
+    second.stop(timeout_s=60)
+    assert home.written() == Counter(range(30))
+    for generation, driver in enumerate((first, second), start=1):
+        lines = re.findall(r"^tidemark\.epochs epoch=(\d+) status=COMPLETED ", driver.text(), re.M)
+        assert list(map(int, lines)) == home.committed(generation), "one line an epoch"
+
+
+def test_without_a_group_nothing_is_committed() -> None:
+    assert KafkaSource("localhost:1", "clicks").create_offset_committer(jvm=None) is None
