@@ -80,10 +80,10 @@ class ExecutionStore:
 
     def begin(self, start: ExecutionStart) -> int:
         """Record that a driver runs the job; return the execution's number, counted from 1."""
-        number = max(self._numbers(), default=0) + 1
+        number = max(self.numbers(), default=0) + 1
         while not self._create(number, "started.json", "execution", asdict(start)):
             number += 1
-        for old in self._numbers()[:-EXECUTIONS_KEPT]:
+        for old in self.numbers()[:-EXECUTIONS_KEPT]:
             self._files.delete(f"executions/{old}")
         return number
 
@@ -99,9 +99,13 @@ class ExecutionStore:
         body = {**asdict(end), "state": end.state.value}
         self._create(number, "ended.json", "execution-end", body)
 
+    def numbers(self) -> list[int]:
+        """Return the numbers of the executions that are kept, oldest first."""
+        return sorted(int(name) for name in self._files.list("executions") if name.isdigit())
+
     def newest(self) -> Execution | None:
         """Return the last execution that can be read; None of a job that was never run."""
-        for number in reversed(self._numbers()):
+        for number in reversed(self.numbers()):
             if execution := self.read(number):
                 return execution
         return None
@@ -109,7 +113,7 @@ class ExecutionStore:
     def all(self) -> list[Execution]:
         """Return every execution that can be read, the oldest first."""
         with ThreadPoolExecutor(_READERS) as pool:  # an object store takes its time for each file
-            found = pool.map(self.read, self._numbers())
+            found = pool.map(self.read, self.numbers())
             return [execution for execution in found if execution is not None]
 
     def read(self, number: int) -> Execution | None:
@@ -134,9 +138,6 @@ class ExecutionStore:
             [ExecutionFailure(**failure) for failure in failures if failure],
             end or None,
         )
-
-    def _numbers(self) -> list[int]:
-        return sorted(int(name) for name in self._files.list("executions") if name.isdigit())
 
     def _create(self, number: int, name: str, kind: str, body: dict[str, Any]) -> bool:
         try:

@@ -45,10 +45,13 @@ class StatisticsRecord:
 
 
 class StatisticsStore:
-    """The history below one job's directory."""
+    """The history below one job's directory. What was once read is kept in memory: the files never
+    change, and a history that is looked at every second would be read a thousand files at a time.
+    """
 
     def __init__(self, files: CheckpointFiles) -> None:
         self._files = files
+        self._known: dict[Key, StatisticsRecord | None] = {}
 
     @property
     def uri(self) -> str:
@@ -90,13 +93,16 @@ class StatisticsStore:
 
     def records(self) -> list[StatisticsRecord]:
         """Return every record that can be read, oldest first."""
-        keys = self.keys()[-CHECKPOINTS_KEPT:]
+        keys, known = self.keys()[-CHECKPOINTS_KEPT:], self._known
+        unknown = [key for key in keys if key not in known]
         if self.uri.startswith("file:"):
-            read: Sequence[StatisticsRecord | None] = [self._read(key) for key in keys]
+            read: Sequence[StatisticsRecord | None] = [self._read(key) for key in unknown]
         else:  # each is a request to an object store
             with ThreadPoolExecutor(_READERS) as pool:
-                read = list(pool.map(self._read, keys))
-        return [record for record in read if record is not None]
+                read = list(pool.map(self._read, unknown))
+        found = {**known, **dict(zip(unknown, read, strict=True))}
+        self._known = {key: found[key] for key in keys}
+        return [record for record in self._known.values() if record is not None]
 
     def _read(self, key: Key) -> StatisticsRecord | None:
         path = f"{self.uri}/{_path(key)}"

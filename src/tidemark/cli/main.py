@@ -159,6 +159,33 @@ def checkpoints(
         checkpoint_tables.show_all(found)
 
 
+@app.command()
+def dashboard(
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            help="Where the checkpoints lie; default: checkpoint.storage in tidemark.toml."
+        ),
+    ] = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+    ] = 8084,
+) -> None:
+    """Show the jobs of a storage in the browser, running or ended, until Ctrl-C.
+
+    Prints the address. Everybody on this machine may look; what stands behind the # of the address
+    is the token without which nobody can stop a job.
+    """
+    from tidemark.operations.dashboard import dashboard as serve
+
+    serve(storage, port, _announce_dashboard)
+
+
+def _announce_dashboard(address: str) -> None:
+    typer.echo("dashboard (Ctrl-C ends it):", err=True)
+    typer.echo(address)
+
+
 @dev.command("kafka")
 def dev_kafka(
     brokers: Annotated[int, typer.Option(help="1, or a cluster of 3.")] = 1,

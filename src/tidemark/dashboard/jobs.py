@@ -1,0 +1,249 @@
+"""The jobs of one storage: each page is made here, once a second at most, from the job's driver or
+from the storage.
+
+Invariant: a driver is asked at most once a second for each of its pages, whatever the number of
+browsers, and only while someone looks.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from tidemark.checkpoint.executions import Execution, ExecutionStore
+from tidemark.dashboard import drivers
+from tidemark.dashboard.checkpoint_pages import checkpoints_page, details_page, series
+from tidemark.dashboard.drivers import DriverSilentError
+from tidemark.dashboard.shared_pages import Page, Shared
+from tidemark.dashboard.stored_jobs import StoredJob
+from tidemark.model.checkpoint_statistics import CheckpointStatus
+from tidemark.runtime.checkpoint_history import jobs_in, open_storage
+
+_READ_AT_ONCE = 16
+_KEPT_OF_A_DRIVER = ("config", "checkpoints/config", "guarantees")
+"""Pages that go on being shown, as of when they were made, after the driver has died."""
+
+
+NOTHING_KNOWN = Page(b"", 204)
+"""Only the job's driver could know it, and it does not answer."""
+
+
+class JobNotFoundError(Exception):
+    """The storage has no job with this id."""
+
+
+class Jobs:
+    """Makes the dashboard's pages. Safe to use from any thread; every method may read files and
+    wait for drivers."""
+
+    def __init__(self, storage: str) -> None:
+        self.storage = storage
+        self._pages: Shared[Page] = Shared()
+        self._scans: Shared[dict[str, StoredJob]] = Shared()
+        self._jobs: dict[str, StoredJob] = {}
+        self._last: dict[str, Page] = {}
+        self._lock = threading.Lock()
+
+    def fresh(self, key: str) -> Page | None:
+        """Return a page that was made less than a second ago. Never waits."""
+        return self._pages.fresh(key)
+
+    # --- all jobs
+
+    def overview(self, key: str) -> Page:
+        """Return ``/jobs/overview``: the running ones first, the last started first."""
+
+        def row(job: StoredJob) -> dict[str, Any] | None:
+            try:
+                details = self._details(job)
+            except JobNotFoundError:  # deleted this very moment
+                return None
+            details.pop("vertices", None)
+            details.pop("plan", None)
+            return {**details, **job.row()}
+
+        def make() -> Page:
+            jobs = list(self._scan().values())
+            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+                rows = [found for found in pool.map(row, jobs) if found is not None]
+            rows.sort(key=lambda one: (one["end-time"] >= 0, -one["start-time"]))
+            return Page.of({"jobs": rows, "storage": self.storage})
+
+        return self._pages.get(key, make)
+
+    def _scan(self) -> dict[str, StoredJob]:
+        """Return the jobs of the storage by id."""
+
+        def make() -> dict[str, StoredJob]:
+            known = {job.name: job for job in self._jobs.values()}
+
+            def find(name: str) -> StoredJob | None:
+                if (job := known.get(name)) is not None and job.newest() is not None:
+                    return job
+                return _open(self.storage, name)
+
+            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+                found = pool.map(find, jobs_in(self.storage))
+                self._jobs = {job.job_id: job for job in found if job is not None}
+            return self._jobs
+
+        return self._scans.get("", make)
+
+    def _find(self, jid: str) -> tuple[StoredJob, Execution]:
+        job = self._jobs.get(jid)
+        if job is None or (execution := job.newest()) is None:
+            job = self._scan().get(jid)
+            execution = None if job is None else job.newest()
+        if job is None or execution is None:
+            raise JobNotFoundError(
+                f"Job {jid} not found in {self.storage}; its checkpoints may have been deleted"
+            )
+        return job, execution
+
+    # --- one job, from its driver if that answers
+
+    def details(self, jid: str) -> Page:
+        """Return ``/jobs/:id``."""
+        job, _ = self._find(jid)
+        return self._live_details(job)
+
+    def _live_details(self, job: StoredJob) -> Page:
+        def make() -> Page:
+            found = job.newest()
+            if found is None:
+                raise JobNotFoundError(f"Job {job.job_id} is gone from {self.storage}")
+            if found.end is None and found.start.rest_url:
+                try:
+                    page = drivers.ask(found.start.rest_url, path)
+                    # A port may be taken by another driver since.
+                    since = round(found.start.started_at * 1000)
+                    if page.status == 200 and json.loads(page.body)["start-time"] == since:
+                        self._remember(path, page)
+                        return page
+                except (DriverSilentError, ValueError, KeyError):
+                    pass
+            return Page.of({**self._remembered(path), **job.details(found)})
+
+        path = f"/jobs/{job.job_id}"
+        return self._pages.get(path, make)
+
+    def _details(self, job: StoredJob) -> dict[str, Any]:
+        return dict(json.loads(self._live_details(job).body))
+
+    def from_driver(self, jid: str, page: str) -> Page:
+        """Return a page that only the job's driver has; what it said last, if it is silent now."""
+        _, execution = self._find(jid)
+        path = f"/jobs/{jid}/{page}"
+
+        def make() -> Page:
+            if execution.end is None and execution.start.rest_url:
+                try:
+                    found = drivers.ask(execution.start.rest_url, path)
+                    if found.status == 200 and page in _KEPT_OF_A_DRIVER:
+                        self._remember(path, found)
+                    # A driver of an older version may lack the page.
+                    return NOTHING_KNOWN if found.status == 404 else found
+                except DriverSilentError:
+                    pass
+            if (last := self._last.get(path)) is not None:
+                return last
+            return NOTHING_KNOWN
+
+        return self._pages.get(path, make)
+
+    def ask_driver(self, jid: str, path: str) -> Page:
+        """Return a driver's answer of this moment: for what is polled by one browser alone."""
+        _, execution = self._find(jid)
+        return self._to_driver(lambda: drivers.ask(execution.start.rest_url, f"/jobs/{jid}{path}"))
+
+    def stopping(self, jid: str, trigger_id: str) -> Page:
+        """Return how far a stop is: its driver says so until it ends, then the storage does."""
+        found = self.ask_driver(jid, f"/stop/{trigger_id}")
+        _, execution = self._find(jid)
+        if found.status != 502 or execution.end is None:
+            return found
+        state = execution.end.state.value
+        return Page.of({"status": {"id": "COMPLETED"}, "operation": {"state": state}})
+
+    def act(self, jid: str, method: str, path: str, token: str, body: bytes) -> Page:
+        """Forward a request that changes the job; `token` is the job's."""
+        _, execution = self._find(jid)
+        return self._to_driver(
+            lambda: drivers.act(execution.start.rest_url, method, f"/jobs/{jid}{path}", token, body)
+        )
+
+    def _to_driver(self, request: Callable[[], Page]) -> Page:
+        try:
+            return request()
+        except DriverSilentError as error:
+            return Page.problem(502, f"The job's driver does not answer: {error}")
+
+    def _remember(self, path: str, page: Page) -> None:
+        self._last[path] = Page(page.body, as_of=round(time.time() * 1000))
+
+    def _remembered(self, path: str) -> dict[str, Any]:
+        last = self._last.get(path)
+        if last is None:
+            return {}
+        return {**json.loads(last.body), "last-seen": last.as_of}
+
+    # --- one job, from the storage
+
+    def checkpoints(
+        self, jid: str, key: str, limit: int, before: int | None, status: CheckpointStatus | None
+    ) -> Page:
+        """Return ``/jobs/:id/checkpoints``, with a part of the history."""
+        job, _ = self._find(jid)
+
+        def make() -> Page:
+            return Page.of(checkpoints_page(job.history(), limit, before, status))
+
+        return self._pages.get(key, make)
+
+    def checkpoint(
+        self, jid: str, key: str, checkpoint_id: int, uid: str | None, triggered: int | None = None
+    ) -> Page:
+        """Return one checkpoint with its operators, or one of its operators with its subtasks: the
+        newest attempt at it, or the one that was triggered then (ms since 1970)."""
+        job, execution = self._find(jid)
+
+        def make() -> Page:
+            attempts = [c for c in job.history().history if c.id == checkpoint_id]
+            found = next((c for c in attempts if triggered in (None, c.trigger_timestamp)), None)
+            if found is None:
+                if execution.end is None and execution.start.rest_url:  # in progress, perhaps
+                    return self.ask_driver(jid, f"/checkpoints/details/{checkpoint_id}")
+                return Page.problem(404, f"Checkpoint {checkpoint_id} is not in the history")
+            if uid is None:
+                return Page.of(details_page(found))
+            for task in found.tasks:
+                if task.uid == uid:
+                    return Page.of(task.to_json(checkpoint_id, subtasks=True))
+            return Page.problem(404, f"Checkpoint {checkpoint_id} has no operator {uid}")
+
+        return self._pages.get(key, make)
+
+    def series(self, jid: str, key: str, since: int) -> Page:
+        """Return ``/jobs/:id/series``: the checkpoints triggered at `since` or later."""
+        job, _ = self._find(jid)
+        return self._pages.get(key, lambda: Page.of(series(job.history().history, since)))
+
+    def exceptions(self, jid: str, key: str) -> Page:
+        """Return ``/jobs/:id/exceptions``."""
+        job, _ = self._find(jid)
+        return self._pages.get(key, lambda: Page.of(job.exceptions()))
+
+    def lineage(self, jid: str, key: str) -> Page:
+        """Return ``/jobs/:id/lineage``."""
+        job, _ = self._find(jid)
+        return self._pages.get(key, lambda: Page.of(job.lineage(self._details(job)["state"])))
+
+
+def _open(storage: str, name: str) -> StoredJob | None:
+    files = open_storage(f"{storage}/{name}")
+    execution = ExecutionStore(files).newest()
+    return None if execution is None else StoredJob(name, execution.start.job_id, files)

@@ -1,0 +1,206 @@
+"""The paths of the dashboard: a driver's (`rest/routes.py`) for every job of a storage, and the
+files of the front end."""
+
+from __future__ import annotations
+
+import mimetypes
+from collections.abc import Callable
+from importlib.resources import files
+from typing import Annotated
+
+from fastapi import FastAPI, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+
+from tidemark.dashboard import protection
+from tidemark.dashboard.jobs import JobNotFoundError, Jobs
+from tidemark.dashboard.shared_pages import Page
+from tidemark.model.checkpoint_statistics import CheckpointStatus
+from tidemark.model.errors import TidemarkError
+from tidemark.rest.actions import JobId, TriggerId
+from tidemark.rest.routes import CheckpointId, VertexId
+from tidemark.rest.token import read_token
+
+LEAST_ZIPPED_BYTES = 1000
+Triggered = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
+_TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/svg+xml"}
+
+
+def make_app(jobs: Jobs, token: str) -> FastAPI:
+    """Return the application; `token` is what a request must show that changes a job."""
+    app = FastAPI(title="Tidemark dashboard", openapi_url=None, docs_url=None, redoc_url=None)
+    app.add_middleware(protection.Protection)
+    for path, page, kind in _front_end():
+        app.add_api_route(path, _file(page, kind), methods=["GET"])
+
+    @app.exception_handler(HTTPException)
+    async def refuse(request: Request, error: HTTPException) -> Response:
+        return _respond(request, Page.problem(error.status_code, str(error.detail)))
+
+    @app.exception_handler(RequestValidationError)
+    async def reject(request: Request, error: RequestValidationError) -> Response:
+        problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        return _respond(request, Page.problem(422, "; ".join(problems)))
+
+    async def answer(request: Request, make: Callable[[str], Page]) -> Response:
+        key = request.url.path
+        if request.url.query:
+            key = f"{key}?{request.url.query}"
+        page = jobs.fresh(key)
+        if page is None:
+            page = await run_in_threadpool(_or_problem, lambda: make(key))
+        return _respond(request, page)
+
+    @app.get("/jobs/overview")
+    async def overview(request: Request) -> Response:
+        return await answer(request, jobs.overview)
+
+    @app.get("/jobs/{jid}")
+    async def one_job(request: Request, jid: JobId) -> Response:
+        return await answer(request, lambda key: jobs.details(jid))
+
+    @app.get("/jobs/{jid}/checkpoints")
+    async def checkpoints(
+        request: Request,
+        jid: JobId,
+        limit: Annotated[int, Query(ge=0, le=1000)] = 1000,
+        before: Triggered = None,
+        status: CheckpointStatus | None = None,
+    ) -> Response:
+        return await answer(request, lambda key: jobs.checkpoints(jid, key, limit, before, status))
+
+    @app.get("/jobs/{jid}/checkpoints/details/{checkpoint_id}")
+    async def checkpoint(
+        request: Request, jid: JobId, checkpoint_id: CheckpointId, triggered: Triggered = None
+    ) -> Response:
+        return await answer(
+            request, lambda key: jobs.checkpoint(jid, key, checkpoint_id, None, triggered)
+        )
+
+    @app.get("/jobs/{jid}/checkpoints/details/{checkpoint_id}/subtasks/{uid}")
+    async def subtasks(
+        request: Request, jid: JobId, checkpoint_id: CheckpointId, uid: VertexId
+    ) -> Response:
+        return await answer(request, lambda key: jobs.checkpoint(jid, key, checkpoint_id, uid))
+
+    @app.get("/jobs/{jid}/series")
+    async def series(
+        request: Request, jid: JobId, since: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0
+    ) -> Response:
+        return await answer(request, lambda key: jobs.series(jid, key, since))
+
+    @app.get("/jobs/{jid}/exceptions")
+    async def exceptions(request: Request, jid: JobId) -> Response:
+        return await answer(request, lambda key: jobs.exceptions(jid, key))
+
+    @app.get("/jobs/{jid}/lineage")
+    async def lineage(request: Request, jid: JobId) -> Response:
+        return await answer(request, lambda key: jobs.lineage(jid, key))
+
+    @app.get("/jobs/{jid}/checkpoints/config")
+    async def checkpointing(request: Request, jid: JobId) -> Response:
+        return await answer(request, lambda key: jobs.from_driver(jid, "checkpoints/config"))
+
+    def from_driver(page: str) -> None:
+        @app.get(f"/jobs/{{jid}}/{page}")
+        async def of_driver(request: Request, jid: JobId) -> Response:
+            return await answer(request, lambda key: jobs.from_driver(jid, page))
+
+    for name in ("config", "guarantees", "epoch", "transactions"):
+        from_driver(name)
+
+    # --- what changes a job
+
+    async def act(request: Request, jid: str, method: str, path: str) -> Response:
+        if not protection.allows(request.headers.get("authorization"), token):
+            return _respond(
+                request,
+                Page.problem(
+                    401,
+                    "This needs the token of the dashboard: open it by the whole address that "
+                    "`tidemark dashboard` has printed, with what stands behind the #",
+                ),
+            )
+        body = await request.body()
+
+        def forward() -> Page:
+            if (of_job := read_token(jid)) is None:
+                return Page.problem(
+                    409,
+                    "No token of this job lies in this user's home on this machine: its driver has "
+                    "ended, or runs elsewhere or as another user; use `tidemark` there",
+                )
+            return jobs.act(jid, method, path, of_job, body)
+
+        return _respond(request, await run_in_threadpool(_or_problem, forward))
+
+    @app.post("/jobs/{jid}/checkpoints")
+    async def trigger(request: Request, jid: JobId) -> Response:
+        return await act(request, jid, "POST", "/checkpoints")
+
+    @app.post("/jobs/{jid}/stop")
+    async def stop(request: Request, jid: JobId) -> Response:
+        return await act(request, jid, "POST", "/stop")
+
+    @app.patch("/jobs/{jid}")
+    async def cancel(request: Request, jid: JobId) -> Response:
+        return await act(request, jid, "PATCH", "?mode=cancel")
+
+    @app.get("/jobs/{jid}/checkpoints/{trigger_id}")
+    async def triggered(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
+        path = f"/checkpoints/{trigger_id}"
+        found = await run_in_threadpool(_or_problem, lambda: jobs.ask_driver(jid, path))
+        return _respond(request, found)
+
+    @app.get("/jobs/{jid}/stop/{trigger_id}")
+    async def stopping(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
+        found = await run_in_threadpool(_or_problem, lambda: jobs.stopping(jid, trigger_id))
+        return _respond(request, found)
+
+    return app
+
+
+def _or_problem(make: Callable[[], Page]) -> Page:
+    try:
+        return make()
+    except JobNotFoundError as error:
+        return Page.problem(404, str(error))
+    except (TidemarkError, OSError) as error:  # the storage is away, say
+        return Page.problem(503, f"{type(error).__name__}: {error}")
+
+
+def _respond(request: Request, page: Page, kind: str = "application/json") -> Response:
+    headers = {"ETag": page.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if page.as_of:
+        headers["Tidemark-As-Of"] = str(page.as_of)
+    if page.status == 200 and request.headers.get("if-none-match") == page.etag:
+        return Response(status_code=304, headers=headers)
+    body = page.body
+    if len(body) >= LEAST_ZIPPED_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
+        body = page.zipped
+        headers["Content-Encoding"] = "gzip"
+    return Response(body, page.status, headers, media_type=kind)
+
+
+def _file(page: Page, kind: str) -> Callable[[Request], Response]:
+    def serve(request: Request) -> Response:
+        return _respond(request, page, kind)
+
+    return serve
+
+
+def _front_end() -> list[tuple[str, Page, str]]:
+    """Return every file of the front end: its path, its bytes and its type."""
+    found = []
+    root = files("tidemark.dashboard") / "static"
+    for directory, prefix in ((root, "/static/"), (root / "vendor", "/static/vendor/")):
+        for file in directory.iterdir():
+            if file.is_file():
+                ending = file.name[file.name.rfind(".") :]
+                kind = _TYPES.get(ending) or mimetypes.guess_type(file.name)[0] or "text/plain"
+                page = Page(file.read_bytes())
+                found.append((prefix + file.name, page, kind))
+                if file.name == "index.html":
+                    found.append(("/", page, kind))
+    return found

@@ -1,0 +1,60 @@
+"""Runs the dashboard: a server of its own on the loopback address, until the user ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import signal
+import socket
+from collections.abc import Callable
+from types import FrameType
+
+import uvicorn
+
+from tidemark.dashboard.jobs import Jobs
+from tidemark.dashboard.routes import make_app
+from tidemark.model.errors import UserError
+from tidemark.rest.server import LOOPBACK
+
+DEFAULT_PORT = 8084
+
+
+def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> None:
+    """Serve the jobs of `storage`, and return after SIGINT or SIGTERM. Called from the main thread.
+
+    `port` 0 takes a free one. `announce` is called with the address once it answers; behind its #
+    stands the token that changes jobs, which nothing else says. Raises UserError if the port is
+    taken.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((LOOPBACK, port))
+    except OSError as error:
+        listener.close()
+        raise UserError(
+            f"port {port} of {LOOPBACK} cannot be had ({error.strerror}); give another one with "
+            "--port, or --port 0 for any that is free"
+        ) from None
+    listener.listen(128)
+    token = secrets.token_urlsafe(32)
+    config = uvicorn.Config(
+        make_app(Jobs(storage), token),
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        ws="none",
+        timeout_keep_alive=30,
+        timeout_graceful_shutdown=2,
+        limit_concurrency=512,
+    )
+    # uvicorn ends at a signal, and then sends it again.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    announce(f"http://{LOOPBACK}:{listener.getsockname()[1]}/#token={token}")
+    with contextlib.suppress(KeyboardInterrupt):
+        uvicorn.Server(config).run(sockets=[listener])
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,192 @@
+// The checkpoint pages: counts and the latest of each kind, the history down to subtasks, the
+// summary with percentiles, the configuration.
+import { html } from "./html.js";
+import { page } from "./pages.js";
+import { bytes, count, duration, exact, known, plural, UNKNOWN } from "./format.js";
+import { AsOf, Empty, Figure, Problem, State, Time, Waiting } from "./components.js";
+import { Details } from "./checkpoint.js";
+
+const ROWS = 50;
+const PARTS = { history: "History", failed: "Failed", summary: "Summary", configuration: "Configuration" };
+
+export function Checkpoints({ jid, part }) {
+  const shown = PARTS[part] ? part : "history";
+  return html`
+    <${Latest} jid=${jid} />
+    <nav class="tabs small" aria-label="Parts of the checkpoint pages">
+      ${Object.entries(PARTS).map(
+        ([name, label]) => html`<a href=${`#/jobs/${jid}/checkpoints/${name}`} aria-current=${name === shown ? "page" : undefined}>${label}</a>`,
+      )}
+    </nav>
+    ${shown === "summary" && html`<${Summary} jid=${jid} />`}
+    ${shown === "configuration" && html`<${Configuration} jid=${jid} />`}
+    ${(shown === "history" || shown === "failed") && html`<${History} key=${shown} jid=${jid} failed=${shown === "failed"} />`}
+  `;
+}
+
+function Latest({ jid }) {
+  const entry = page(`/jobs/${jid}/checkpoints?limit=1`);
+  if (!entry.data) return html`<${Waiting} of=${entry} what="checkpoints" />`;
+  const { counts, latest, summary } = entry.data;
+  const { completed, failed, restored, savepoint } = latest;
+  return html`<dl class="figures">
+    <${Figure} name="Triggered" value=${count(counts.total)} />
+    <${Figure} name="In progress" value=${count(counts.in_progress)} />
+    <${Figure} name="Completed" value=${count(counts.completed)} />
+    <${Figure} name="Failed" value=${count(counts.failed)} tone=${counts.failed ? "bad" : ""} />
+    <${Figure} name="Restored" value=${count(counts.restored)} hint="How often a driver went on from a checkpoint" />
+    <${Figure} name="Latest completed" value=${completed ? completed.id : "none"} note=${completed && html`<${Time} at=${completed.trigger_timestamp} />, ${duration(completed.end_to_end_duration)}`} />
+    <${Figure} name="Latest failed" value=${failed ? failed.id : "none"} note=${failed && html`<${Time} at=${failed.trigger_timestamp} />`} hint=${failed?.failure_message} />
+    <${Figure} name="Latest restored" value=${restored ? restored.id : "none"} note=${restored && html`<${Time} at=${restored.restore_timestamp} />`} hint=${restored?.external_path} />
+    ${savepoint && html`<${Figure} name="Latest savepoint" value=${savepoint.id} note=${html`<${Time} at=${savepoint.trigger_timestamp} />`} hint=${savepoint.external_path} />`}
+    <${Figure} name="Median duration" value=${duration(summary.end_to_end_duration.p50)} note=${`p99 ${duration(Number(summary.end_to_end_duration.p99))}`} />
+  </dl>`;
+}
+
+// --- history
+
+const open = new Set(); // which rows are expanded, by job, id and trigger
+const before = new Map(); // which page is shown, by job: the trigger time that it ends before
+
+function History({ jid, failed }) {
+  const place = `${jid}${failed ? ":failed" : ""}`;
+  const stack = before.get(place) || [];
+  const until = stack.at(-1);
+  const status = failed ? "&status=FAILED" : "";
+  const path = `/jobs/${jid}/checkpoints?limit=${ROWS}${status}${until ? `&before=${until}` : ""}`;
+  const entry = page(path, until ? 10_000 : 1000);
+  if (!entry.data) return html`<${Waiting} of=${entry} what="history" />`;
+  const { history, matching, older } = entry.data;
+  if (!matching) {
+    return failed
+      ? html`<${Empty} title="No checkpoint has failed"><p>Of those that are in the history: the last 1,000.</p><//>`
+      : html`<${Empty} title="No checkpoint yet"><p>The first one is here as soon as the first epoch is committed.</p><//>`;
+  }
+  const go = (to) => {
+    before.set(place, to);
+    dispatchEvent(new Event("draw"));
+  };
+  const longest = Math.max(...history.map((one) => one.end_to_end_duration), 1);
+  const first = matching - older - history.length + 1;
+  const pager = html`<div class="pager">
+    <span>${count(first)}–${count(first + history.length - 1)} of ${count(matching)}, newest first${until ? "" : ", live"}</span>
+    <span class="buttons">
+      <button type="button" disabled=${!stack.length} onClick=${() => go([])}>Newest</button>
+      <button type="button" disabled=${!stack.length} onClick=${() => go(stack.slice(0, -1))}>Newer</button>
+      <button type="button" disabled=${!older} onClick=${() => go([...stack, history.at(-1).trigger_timestamp])}>Older</button>
+    </span>
+  </div>`;
+  return html`
+    ${pager}
+    <table class="list history">
+      <thead>
+        <tr>
+          <th scope="col"><span class="unseen">Expand</span></th>
+          <th scope="col" class="num">Id</th>
+          <th scope="col">Status</th>
+          <th scope="col" class="wide">Acknowledged</th>
+          <th scope="col">Triggered</th>
+          <th scope="col" class="num">Duration</th>
+          <th scope="col" class="wide"><span class="unseen">Duration, as a bar</span></th>
+          <th scope="col" class="num wide">Added</th>
+          <th scope="col" class="num wide">Full size</th>
+          <th scope="col" class="num wide">Rows</th>
+          <th scope="col" class="num wide">Processed</th>
+          <th scope="col" class="num wide">In-flight</th>
+        </tr>
+      </thead>
+      ${history.map((one) => html`<${Row} key=${`${one.id}:${one.trigger_timestamp}`} jid=${jid} one=${one} longest=${longest} />`)}
+    </table>
+    ${history.length > 15 && pager}
+  `;
+}
+
+function Row({ jid, one, longest }) {
+  const key = `${jid}:${one.id}:${one.trigger_timestamp}`;
+  const expanded = open.has(key);
+  const toggle = () => {
+    if (!open.delete(key)) open.add(key);
+    dispatchEvent(new Event("draw"));
+  };
+  const failed = one.status === "FAILED";
+  return html`<tbody class=${expanded ? "expanded" : ""}>
+    <tr>
+      <td class="expander">
+        <button type="button" class="toggle" aria-expanded=${expanded} aria-label=${`Details of checkpoint ${one.id}`} onClick=${toggle}>${expanded ? "▾" : "▸"}</button>
+      </td>
+      <th scope="row" class="num">${one.id}</th>
+      <td><${State} of=${one.status} />${one.is_savepoint && html` <span class="tag">savepoint</span>`}${one.discarded && html` <span class="tag" title="Its files are deleted; newer ones are kept">discarded</span>`}</td>
+      <td class="wide">${one.num_acknowledged_subtasks}/${one.num_subtasks}</td>
+      <td><${Time} at=${one.trigger_timestamp} /></td>
+      <td class="num">${duration(one.end_to_end_duration)}</td>
+      <td class="wide"><span class="duration-bar" aria-hidden="true"><span class=${failed ? "bad" : ""} style=${{ width: `${(100 * Math.max(one.end_to_end_duration, 0)) / longest}%` }}></span></span></td>
+      <td class="num wide">${bytes(one.checkpointed_size)}</td>
+      <td class="num wide">${bytes(one.state_size)}</td>
+      <td class="num wide">${count(one.rows)}</td>
+      <td class="num wide">${bytes(one.processed_data)}</td>
+      <td class="num wide">${bytes(one.persisted_data)}</td>
+    </tr>
+    ${failed && html`<tr class="why"><td></td><td colspan="11"><span class="reason">${one.failure_message}</span></td></tr>`}
+    ${expanded && html`<tr class="details"><td colspan="12"><${Details} jid=${jid} id=${one.id} triggered=${one.trigger_timestamp} status=${one.status} /></td></tr>`}
+  </tbody>`;
+}
+
+// --- summary
+
+const FIGURES = [
+  ["end_to_end_duration", "End-to-end duration", duration, "From the trigger until every sink has committed"],
+  ["sync_duration", "Pre-commit (sync)", duration, "From the trigger until every sink has flushed"],
+  ["async_duration", "Commit (async)", duration, "From the decision until every sink has committed"],
+  ["alignment_duration", "Alignment", duration, "Between the first and the last end of a task"],
+  ["start_delay", "Start delay", duration, "From the trigger until the last task started"],
+  ["checkpointed_size", "Added to the storage", bytes, "Records, entries in Spark's logs and new state files"],
+  ["state_size", "Full size", bytes, "What a restore reads"],
+  ["processed_data", "Processed data", bytes, "What the sinks wrote, in Arrow's form"],
+  ["persisted_data", "In-flight data", bytes, "Rows stored with the checkpoint, to be processed first in the next"],
+];
+const COLUMNS = [["min", "Min"], ["avg", "Average"], ["max", "Max"], ["p50", "p50"], ["p90", "p90"], ["p95", "p95"], ["p99", "p99"], ["p999", "p99.9"]];
+
+function Summary({ jid }) {
+  const entry = page(`/jobs/${jid}/checkpoints?limit=1`);
+  if (!entry.data) return html`<${Waiting} of=${entry} what="summary" />`;
+  const { summary, latest } = entry.data;
+  if (!latest.completed) return html`<${Empty} title="Nothing to sum up yet"><p>No checkpoint has completed.</p><//>`;
+  return html`
+    <p class="note">Over the completed checkpoints that are in the history (the last 1,000 at most).</p>
+    <div class="scroll" tabindex="0" role="region" aria-label="Summary">
+      <table class="list">
+        <thead><tr><th scope="col">Figure</th>${COLUMNS.map(([, label]) => html`<th scope="col" class="num">${label}</th>`)}</tr></thead>
+        <tbody>
+          ${FIGURES.map(([name, label, unit, hint]) => html`<tr><th scope="row" title=${hint}>${label}</th>
+            ${COLUMNS.map(([column]) => html`<td class="num">${unit(Number(summary[name]?.[column]))}</td>`)}</tr>`)}
+        </tbody>
+      </table>
+    </div>
+  `;
+}
+
+// --- configuration
+
+function Configuration({ jid }) {
+  const entry = page(`/jobs/${jid}/checkpoints/config`, 10_000);
+  const found = entry.data;
+  if (!found) return html`<${Waiting} of=${entry} what="checkpoint configuration" unknown="Only the job's driver knows it, and none has answered since this dashboard was started." />`;
+  const forever = 2 ** 62;
+  const rows = [
+    ["Mode", found.mode.replaceAll("_", "-"), "exactly-once, at-least-once or at-most-once"],
+    ["Interval", duration(found.interval), "Between two triggers"],
+    ["Timeout", found.timeout > forever ? "none" : duration(found.timeout), "An epoch that is not decided by then is aborted"],
+    ["Least pause", duration(found.min_pause), "Between the end of one epoch and the start of the next"],
+    ["Most at once", found.max_concurrent, "Epochs that are stored and not committed yet"],
+    ["Failures that are tolerated", found.tolerable_failed_checkpoints, "One after another, before the job fails"],
+    ["At a cancel", found.externalization.delete_on_cancellation ? "checkpoints are deleted" : "checkpoints are kept", ""],
+    ["Checkpoints kept", found.num_retained, "Complete ones, to restore from"],
+    ["State backend", found.state_backend + (found.state_changelog_enabled ? " with changelog" : ""), ""],
+    ["Storage", found.checkpoint_storage, ""],
+    ["Unaligned checkpoints", found.unaligned_checkpoints ? "on" : "off", ""],
+    ["Final checkpoint at the sources' end", found.checkpoints_after_tasks_finish ? "on" : "off", ""],
+  ];
+  return html`<${AsOf} entry=${entry} /><table class="list pairs"><tbody>
+    ${rows.map(([name, value, hint]) => html`<tr><th scope="row">${name}</th><td>${value}${hint && html` <span class="note">${hint}</span>`}</td></tr>`)}
+  </tbody></table>`;
+}

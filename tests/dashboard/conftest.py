@@ -1,0 +1,21 @@
+"""One browser for all tests of this folder; without one they skip and say why."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser
+
+from tests.dashboard.chromium import NotToBeHadError, browser
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    with contextlib.ExitStack() as stack:
+        try:
+            started = stack.enter_context(browser())
+        except NotToBeHadError as error:
+            pytest.skip(f"no browser: {error}")
+        yield started

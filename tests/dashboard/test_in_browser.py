@@ -1,0 +1,281 @@
+"""How: two jobs run in drivers of their own, and a real browser looks at them through `tidemark
+dashboard`, a process too. One job is killed by SIGKILL, the other stopped by the button; the
+dashboard's server is killed and started again. In every tab that a test opens, an error in the
+console, an exception or a request to another host fails it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.chaos.driver import Driver, wait_until
+from tests.dashboard.chromium import PATIENCE_MS, Visit
+from tests.dashboard.server import Dashboard
+from tests.dashboard.stored import write_job
+
+expect.set_options(timeout=PATIENCE_MS)
+
+PROGRAM = """
+import json
+import sys
+
+import tidemark as tm
+
+name = json.loads(sys.argv[1])["name"]
+job = tm.Job(name, tm.CheckpointConfig(storage="store", interval="300ms"))
+rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
+job.sink(rows.select("row"), tm.FileSink(f"out-{name}", format="json"), uid="files")
+job.sink(rows.select("row"), tm.FileSink(f"copy-{name}", format="json"), uid="copies")
+if __name__ == "__main__":
+    job.run()
+"""
+STORED_ID = "ab" * 16
+
+
+class Site:
+    """The storage, its two drivers, and the dashboard that shows them."""
+
+    def __init__(self, root: Path) -> None:
+        (root / "app.py").write_text(PROGRAM)
+        home = {"TIDEMARK_HOME": f"{root}/home"}
+        write_job(root / "store", "long", 1000, failed=frozenset({300, 995}))
+        self.drivers = {
+            name: Driver(root / "app.py", {"name": name}, root / f"{name}.log", environment=home)
+            for name in ("clicks", "orders")
+        }
+        self.dashboard = Dashboard(root / "store", root / "home")
+        self.dashboard.start()
+
+    def jid(self, name: str) -> str:
+        """Return a job's id, once its driver answers."""
+
+        def found() -> str:
+            assert self.drivers[name].returncode is None, self.drivers[name].tail()
+            jobs = self.dashboard.ask("/jobs/overview").json["jobs"]
+            running = [j["jid"] for j in jobs if j["name"] == name and j["state"] == "RUNNING"]
+            return running[0] if running else ""
+
+        return str(wait_until(f"job {name} is running", found, 240))
+
+    def close(self) -> None:
+        self.dashboard.kill()
+        for driver in self.drivers.values():
+            driver.kill_tree()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory, chromium: Browser) -> Iterator[Site]:
+    made = Site(tmp_path_factory.mktemp("site"))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def visit(site: Site, chromium: Browser) -> Iterator[Callable[..., Visit]]:
+    """Opens tabs; at the end of the test nothing may have gone wrong in them."""
+    opened: list[Visit] = []
+
+    def open_tab(address: str | None = None, **options: object) -> Visit:
+        opened.append(Visit(chromium, address or site.dashboard.address, **options))  # type: ignore[arg-type]
+        return opened[-1]
+
+    yield open_tab
+    faults = [fault for tab in opened for fault in tab.faults]
+    for tab in opened:
+        tab.close()
+    assert faults == []
+
+
+def test_checkpoints_appear_and_open_down_to_subtasks(
+    site: Site, visit: Callable[..., Visit]
+) -> None:
+    tab = visit()
+    page = tab.page
+    assert site.dashboard.token not in page.url  # moved out of the address and its history
+    site.jid("clicks")
+    page.get_by_role("link", name="clicks").click()
+    expect(page.locator("h1")).to_contain_text("running")
+    for uid in ("rows", "files", "copies"):
+        expect(page.locator(".node h3", has_text=uid)).to_be_visible()
+    expect(page.locator("path.edge")).to_have_count(2)
+    page.get_by_role("link", name="Checkpoints", exact=True).click()
+    newest = page.locator(".history tbody th").first
+    seen = newest.inner_text()
+    expect(newest).not_to_have_text(seen)  # another one, without a reload
+    row = page.locator(".history tbody", has_text="completed").nth(1)
+    number = row.locator("th").inner_text()
+    page.get_by_role("button", name=f"Details of checkpoint {number}", exact=True).click()
+    page.get_by_role("button", name="Subtasks of files").click()
+    expect(page.get_by_label("Subtasks of files").get_by_role("row").last).to_be_visible()
+    expect(page.get_by_label("Subtasks of files").get_by_role("row")).not_to_have_count(1)
+
+
+@pytest.mark.parametrize(("width", "colours"), [(390, "dark"), (1440, "light")])
+def test_every_page_fits_the_window(
+    site: Site, visit: Callable[..., Visit], width: int, colours: str
+) -> None:
+    jid = site.jid("clicks")
+    tab = visit(width=width, colours=colours)
+    pages = {
+        "": ".jobs tbody tr",
+        f"jobs/{jid}/overview": ".recent rect",
+        f"jobs/{jid}/checkpoints/history": ".history tbody",
+        f"jobs/{jid}/checkpoints/summary": "text=p99.9",
+        f"jobs/{jid}/checkpoints/configuration": "text=Least pause",
+        f"jobs/{jid}/plots": ".uplot canvas",
+        f"jobs/{jid}/exceptions": "text=Nothing has failed",
+        f"jobs/{jid}/executions": "text=Began anew",
+        f"jobs/{jid}/configuration": "text=checkpoint.interval",
+        f"jobs/{STORED_ID}/exceptions": "text=CheckpointExpiredError",
+        f"jobs/{STORED_ID}/overview": "text=the disk is full",
+    }
+    for path, there in pages.items():
+        tab.open(path)
+        tab.wait_for(there)
+        assert tab.overflow() <= 0, path
+    ground = tab.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
+    assert (max(map(int, re.findall(r"\d+", ground))) < 80) == (colours == "dark")
+
+
+def test_a_thousand_checkpoints_are_paged(site: Site, visit: Callable[..., Visit]) -> None:
+    tab = visit()
+    tab.open(f"jobs/{STORED_ID}/checkpoints")
+    first = tab.page.locator(".history tbody th").first
+    expect(first).to_have_text("997")
+    expect(tab.page.locator(".history > tbody")).to_have_count(50)
+    tab.page.get_by_role("button", name="Older").first.click()
+    expect(first).to_have_text("948")
+    tab.page.get_by_role("button", name="Newest").first.click()
+    expect(first).to_have_text("997")
+    tab.page.get_by_role("link", name="Failed", exact=True).click()
+    expect(tab.page.locator(".history > tbody")).to_have_count(2)
+    expect(tab.page.locator(".history .reason").first).to_contain_text("was not decided")
+
+
+def test_it_is_used_without_a_mouse(site: Site, visit: Callable[..., Visit]) -> None:
+    jid = site.jid("clicks")
+    tab = visit()
+    tab.open(f"jobs/{jid}/checkpoints")
+    page, keys = tab.page, tab.page.keyboard
+    tab.wait_for(".history tbody")
+    page.reload()  # as a user arrives: nothing has the focus yet
+    tab.wait_for(".history tbody")
+    keys.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    keys.press("Enter")
+    expect(page.locator("#main")).to_be_focused()
+
+    def tab_to(name: str) -> None:
+        for _ in range(80):
+            keys.press("Tab")
+            if name in page.evaluate(
+                "document.activeElement.ariaLabel || document.activeElement.innerText"
+            ):
+                return
+        raise AssertionError(f"{name!r} is not reached by the Tab key")
+
+    tab_to("Stop")
+    outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+    assert outline != "none"
+    keys.press("Enter")
+    expect(page.get_by_role("dialog")).to_contain_text("Stop clicks?")
+    keys.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    expect(page.get_by_role("button", name="Stop")).to_be_focused()
+    tab_to("Details of checkpoint")
+    keys.press("Enter")
+    expect(page.locator(".history .details")).to_be_visible()
+    # What is open stays open, and focused, while the page goes on.
+    newest = page.locator(".history tbody th").first
+    expect(newest).not_to_have_text(newest.inner_text())
+    expect(page.locator(".history .details")).to_be_visible()
+    assert "Details" in page.evaluate("document.activeElement.ariaLabel")
+
+
+def test_an_empty_storage_names_the_next_command(
+    visit: Callable[..., Visit], tmp_path: Path
+) -> None:
+    with Dashboard(tmp_path / "none", tmp_path / "home") as empty:
+        tab = visit(empty.address)
+        expect(tab.page.locator("main")).to_contain_text("No jobs here yet")
+        expect(tab.page.locator("main pre")).to_contain_text(f"file://{tmp_path}/none app.py")
+
+
+def test_without_the_token_nothing_is_changed(site: Site, visit: Callable[..., Visit]) -> None:
+    jid = site.jid("orders")
+    tab = visit(site.dashboard.url)
+    tab.open(f"jobs/{jid}/overview")
+    tab.page.get_by_role("button", name="Cancel").click()
+    dialog = tab.page.get_by_role("dialog")
+    expect(dialog).to_contain_text("needs the dashboard's token")
+    dialog.get_by_label("Address or token").fill("wrong")
+    dialog.get_by_role("button", name="Go on").click()
+    dialog.get_by_role("button", name="Cancel the job").click()
+    expect(dialog).to_contain_text("This needs the token of the dashboard")
+    assert [fault for fault in tab.faults if "401" not in fault] == []
+    tab.faults.clear()  # the console tells of the refusal
+    assert site.jid("orders") == jid
+
+
+def test_a_checkpoint_is_taken_and_the_job_stopped_by_the_buttons(
+    site: Site, visit: Callable[..., Visit]
+) -> None:
+    jid = site.jid("orders")
+    tab = visit()
+    tab.open(f"jobs/{jid}/overview")
+    page = tab.page
+    dialog = page.get_by_role("dialog")
+    page.get_by_role("button", name="Checkpoint now").click()
+    dialog.get_by_role("button", name="No, leave it").click()
+    expect(dialog).to_have_count(0)
+    page.get_by_role("button", name="Checkpoint now").click()
+    dialog.get_by_role("button", name="Take it").click()
+    expect(dialog).to_contain_text("is complete")
+    number = re.findall(r"Checkpoint (\d+) is complete", dialog.inner_text())[0]
+    dialog.get_by_role("button", name="Close").click()
+    done = site.dashboard.ask(f"/jobs/{jid}/checkpoints/details/{number}").json
+    assert done["status"] == "COMPLETED"
+    page.get_by_role("button", name="Stop").click()
+    dialog.get_by_role("button", name="Stop the job").click()
+    expect(dialog).to_contain_text("The job has stopped: finished")
+    dialog.get_by_role("button", name="Close").click()
+    expect(page.locator("h1")).to_contain_text("finished")
+    assert site.drivers["orders"].wait(60) == 0
+    expect(page.locator("main")).to_contain_text("The last epoch")
+
+
+def test_a_lost_connection_is_said_and_found_again(site: Site, visit: Callable[..., Visit]) -> None:
+    jid = site.jid("clicks")
+    tab = visit()
+    tab.open(f"jobs/{jid}/overview")
+    tab.wait_for(".recent rect")
+    site.dashboard.kill()
+    banner = tab.page.get_by_text("No connection to the dashboard")
+    expect(banner).to_be_visible()
+    expect(tab.page.locator(".recent rect").first).to_be_visible()  # the last data stays
+    tab.faults.clear()  # that it cannot be reached is in the console
+    site.dashboard.start()
+    expect(banner).to_have_count(0)
+    tab.faults.clear()
+
+
+def test_a_driver_that_was_killed_is_shown_as_such(site: Site, visit: Callable[..., Visit]) -> None:
+    jid = site.jid("clicks")
+    tab = visit()
+    tab.open(f"jobs/{jid}/configuration")
+    tab.wait_for("text=checkpoint.interval")
+    site.drivers["clicks"].kill_tree()
+    expect(tab.page.locator("h1")).to_contain_text("unreachable", timeout=15_000)
+    expect(tab.page.locator("main")).to_contain_text("The driver of this job does not answer.")
+    expect(tab.page.get_by_role("button", name="Stop")).to_have_count(0)
+    expect(tab.page.locator("main")).to_contain_text("What the driver said last")
+    tab.open(f"jobs/{jid}/checkpoints")
+    expect(tab.page.locator(".history > tbody")).not_to_have_count(0)
+    tab.open("")
+    row = tab.page.get_by_role("row").filter(has_text="clicks")
+    expect(row).to_contain_text("unreachable")
