@@ -77,6 +77,11 @@ class RestoreError(UserError):
     of either was changed."""
 
 
+class SavepointError(UserError):
+    """A directory is no whole savepoint, or a savepoint cannot be taken or read so; no job's
+    checkpoint was changed."""
+
+
 class DecisionMissingError(DamagedCheckpointError):
     """An epoch was committed to its sinks, but Spark's commit log no longer holds its entry."""
 

@@ -24,7 +24,7 @@ _CLASSES = {
     StateBackend.HASHMAP: _PACKAGE + "HDFSBackedStateStoreProvider",
     StateBackend.ROCKSDB: _PACKAGE + "RocksDBStateStoreProvider",
 }
-_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 _SNAPSHOT_INTERVAL = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
 
 _starting = threading.Lock()
@@ -40,7 +40,7 @@ def backend_settings(
     backend = StateBackend(config.state_backend)
     settings = {PROVIDER: ("state_backend", _CLASSES[backend])}
     if backend is StateBackend.ROCKSDB:
-        settings[_CHANGELOG] = ("changelog", str(config.changelog).lower())
+        settings[CHANGELOG] = ("changelog", str(config.changelog).lower())
     if config.changelog:
         interval = str(config.changelog_snapshot_interval)
         settings[_SNAPSHOT_INTERVAL] = ("changelog_snapshot_interval", interval)
@@ -73,6 +73,17 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
                     spark.conf.set(key, old)
 
 
+def provider_of(backend: StateBackend) -> str:
+    """Return Spark's class of a state backend."""
+    return _CLASSES[backend]
+
+
+def backend_of(provider: str) -> str:
+    """Return the state backend's name by Spark's class; another class by its own name."""
+    names = {class_: backend.value for backend, class_ in _CLASSES.items()}
+    return names.get(provider, provider)
+
+
 def check_backend(job: str, spark_files: CheckpointFiles, wanted: str, *, stateful: bool) -> None:
     """Raise ConfigurationError if the checkpoint's state belongs to another backend than `wanted`
     (a provider class).
@@ -97,5 +108,4 @@ def check_backend(job: str, spark_files: CheckpointFiles, wanted: str, *, statef
 
 
 def _named(provider: str) -> str:
-    names = {class_: backend.value for backend, class_ in _CLASSES.items()}
-    return repr(names.get(provider, provider))
+    return repr(backend_of(provider))

@@ -1,0 +1,298 @@
+"""What lies below ``state/`` of a Spark checkpoint location: its operators, their stores, and in
+each store the column families with their schemas.
+
+Spark's own classes read the schema files; what they say becomes a Java object that `state_rows.py`
+sends to the tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from tidemark.checkpoint.spark_files import read_log
+from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model.errors import CorruptRecordError, RestoreError
+from tidemark.savepoints.record import ColumnFamily
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_STATE = "org.apache.spark.sql.execution.streaming.state."
+_OPERATORS = "org.apache.spark.sql.execution.streaming.operators.stateful."
+_TRANSFORM_WITH_STATE = "transformWithState"
+_SCHEMA_PATH = re.compile(r"^.*?/(state/\d+/_stateSchema/.*)$")
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """One store of an operator: what Spark's operator metadata says of it."""
+
+    name: str
+    prefix_columns: int
+    schema_paths: tuple[str, ...]
+    """Of metadata version 2: the schema files, oldest first, below the checkpoint location."""
+
+
+@dataclass(frozen=True)
+class OperatorInfo:
+    """One operator, by Spark's operator metadata."""
+
+    index: int
+    name: str
+    stores: tuple[StoreInfo, ...]
+    properties: str
+    """JSON, of a transformWithState; else empty."""
+    metadata_path: str
+    """Of the metadata's file, below the checkpoint location."""
+
+    @property
+    def is_transform_with_state(self) -> bool:
+        """Whether it is a transformWithState, in whichever language."""
+        return self.name.startswith(_TRANSFORM_WITH_STATE)
+
+
+def read_operators(files: CheckpointFiles, epoch: int) -> list[OperatorInfo]:
+    """Return the stateful operators as of `epoch`; raises CorruptRecordError."""
+    return [
+        _read_operator(files, int(name), epoch)
+        for name in sorted(files.list("state"), key=lambda n: (len(n), n))
+        if name.isdigit()
+    ]
+
+
+def _read_operator(files: CheckpointFiles, index: int, epoch: int) -> OperatorInfo:
+    at = f"state/{index}/_metadata"
+    versions = [int(n) for n in files.list(f"{at}/v2") if n.isdigit() and int(n) <= epoch]
+    path = f"{at}/v2/{max(versions)}" if versions else f"{at}/metadata"
+    try:
+        body = read_log(files, path)[0]
+        return OperatorInfo(
+            index=index,
+            name=body["operatorInfo"]["operatorName"],
+            stores=tuple(
+                StoreInfo(
+                    info["storeName"],
+                    info.get("numColsPrefixKey", 0),
+                    tuple(
+                        _SCHEMA_PATH.sub(r"\1", p) for p in info.get("stateSchemaFilePaths") or ()
+                    ),
+                )
+                for info in body["stateStoreInfo"]
+            ),
+            properties=body.get("operatorPropertiesJson") or "",
+            metadata_path=path,
+        )
+    except FileNotFoundError:
+        raise CorruptRecordError(
+            f"{files.uri}/{path}: missing; state without operator metadata, as Spark before 4.0 "
+            "wrote it, cannot be exported: run the query with this Spark for one epoch first"
+        ) from None
+    except (KeyError, TypeError, AttributeError, LookupError) as error:
+        raise CorruptRecordError(f"{files.uri}/{path}: {error!r}") from None
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """One store: the Java description for the tasks, and its column families in our words."""
+
+    info: StoreInfo
+    java: Any
+    families: tuple[ColumnFamily, ...]
+
+
+class StateLayout:
+    """Describes stores. Their schemas are read at `described`, their rows lie at `location`, both
+    Spark checkpoint locations; a savepoint's ``spark`` directory may be the first of them.
+
+    `settings` are those of the offset log; `format_version` is Spark's checkpoint format.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        classes: Any,
+        described: str,
+        location: str,
+        settings: Mapping[str, str],
+        format_version: int,
+    ) -> None:
+        self._jvm: Any = spark._jvm
+        self._classes = classes
+        self._described = described
+        self._location = location
+        self._settings = settings
+        session = spark._jsparkSession.sessionState()
+        self._hadoop = session.newHadoopConf()
+        conf = session.conf().clone()
+        for key, value in {**settings, _FORMAT: str(format_version)}.items():
+            conf.setConfString(key, value)
+        self._conf = self._class(_STATE + "StateStoreConf").apply(conf)
+
+    def _class(self, name: str) -> Any:
+        found = self._jvm
+        for part in name.split("."):
+            found = getattr(found, part)
+        return found
+
+    def store(
+        self, operator: OperatorInfo, info: StoreInfo, index: int | None = None
+    ) -> StoreState:
+        """Describe one store; `index`: the operator's number at `location`, if it is another."""
+        jvm, some = self._jvm, self._jvm.scala.Option.apply
+        variables = self._variables(operator)
+        schemas = self._schemas(operator, info)
+        java_families = jvm.java.util.ArrayList()
+        families = []
+        for schema in schemas:
+            name = schema.colFamilyName()
+            variable = _variable_of(name, variables)
+            several = bool(
+                self._class(
+                    "org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderUtils"
+                ).isMultiValuedCF(some(name), some(variable))
+            )
+            internal = bool(
+                self._class(
+                    _OPERATORS + "transformwithstate.StateStoreColumnFamilySchemaUtils"
+                ).isInternalColFamily(name)
+            )
+            java_families.add(
+                self._classes.new("Family", schema, several, internal, some(variable))
+            )
+            families.append(_family(schema, variable, several, internal))
+        provider = None
+        if operator.is_transform_with_state:
+            state = f"{self._described}/state"
+            paths = jvm.java.util.ArrayList()
+            for path in info.schema_paths:
+                paths.add(f"{self._described}/{path}")
+            metadata = self._class(_STATE + "StateSchemaMetadata").createStateSchemaMetadata(
+                state, self._hadoop, self._list(paths)
+            )
+            provider = self._class(_STATE + "InMemoryStateSchemaProvider")(metadata)
+        join_format = self._settings.get(_JOIN_FORMAT, "2")
+        java = self._classes.new(
+            "Store",
+            f"{self._location}/state",
+            jvm.java.lang.Long(operator.index if index is None else index),
+            operator.name,
+            info.name,
+            some(jvm.java.lang.Integer(int(join_format))),
+            self._conf,
+            self._class("org.apache.spark.util.SerializableConfiguration")(self._hadoop),
+            some(provider),
+            java_families,
+            operator.is_transform_with_state or len(families) > 1,
+        )
+        return StoreState(info, java, tuple(families))
+
+    def _variables(self, operator: OperatorInfo) -> list[Any]:
+        if not operator.is_transform_with_state:
+            return []
+        parsed = self._class(
+            _OPERATORS + "transformwithstate.TransformWithStateOperatorProperties"
+        ).fromJson(operator.properties)
+        return list(
+            self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(parsed.stateVariables())
+        )
+
+    def _list(self, items: Any) -> Any:
+        """Return a Java list as Scala's immutable one."""
+        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(items).toList()
+
+    def _schemas(self, operator: OperatorInfo, info: StoreInfo) -> list[Any]:
+        """Return Spark's description of each column family, with its key's encoding."""
+        jvm = self._jvm
+        nothing = jvm.scala.Option.empty()
+        paths = jvm.java.util.ArrayList()
+        for path in info.schema_paths:
+            paths.add(jvm.org.apache.hadoop.fs.Path(f"{self._described}/{path}"))
+        store = self._class(_STATE + "StateStoreId")(
+            f"{self._described}/state", operator.index, 0, info.name
+        )
+        provider = self._class(_STATE + "StateStoreProviderId")(
+            store, jvm.java.util.UUID.randomUUID()
+        )
+        checker = self._class(_STATE + "StateSchemaCompatibilityChecker")(
+            provider, self._hadoop, self._list(paths), nothing, False
+        )
+        found = []
+        for schema in jvm.scala.jdk.javaapi.CollectionConverters.asJava(checker.readSchemaFile()):
+            if not schema.keyStateEncoderSpec().isDefined():
+                key = schema.keySchema()
+                if info.prefix_columns:
+                    spec = self._class(_STATE + "PrefixKeyScanStateEncoderSpec")(
+                        key, info.prefix_columns
+                    )
+                else:
+                    spec = self._class(_STATE + "NoPrefixKeyStateEncoderSpec")(key)
+                schema = self._class(_STATE + "StateStoreColFamilySchema")(
+                    schema.colFamilyName(),
+                    schema.keySchemaId(),
+                    key,
+                    schema.valueSchemaId(),
+                    schema.valueSchema(),
+                    jvm.scala.Option.apply(spec),
+                    schema.userKeyEncoderSchema(),
+                )
+            found.append(schema)
+        if not found:
+            raise CorruptRecordError(
+                f"{self._described}/state/{operator.index}: store {info.name!r} has no state schema"
+            )
+        return found
+
+
+def _variable_of(family: str, variables: Sequence[Any]) -> Any:
+    """Return the state variable that a column family of a transformWithState belongs to."""
+    for variable in variables:
+        name = variable.stateName()
+        if family == name or (family.startswith("$") and family.endswith(f"_{name}")):
+            return variable
+    if family.startswith("$"):
+        for variable in variables:
+            if str(variable.stateVariableType().toString()) == "TimerState":
+                return variable
+    return None
+
+
+def _family(schema: Any, variable: Any, several: bool, internal: bool) -> ColumnFamily:
+    kind = "rows"
+    if variable is not None:
+        type_ = str(variable.stateVariableType().toString())
+        kind = type_.removesuffix("State").lower()
+        if internal and kind != "timer":
+            kind = "index"
+    return ColumnFamily(
+        name=schema.colFamilyName(),
+        kind=kind,
+        key_schema=json.loads(schema.keySchema().json()),
+        value_schema=json.loads(schema.valueSchema().json()),
+        key_encoding=json.loads(schema.keyStateEncoderSpec().get().json()),
+        several_values=several,
+        ttl=bool(variable is not None and variable.ttlEnabled()),
+    )
+
+
+def refuse_backend(operators: Sequence[Any], rocksdb: bool) -> None:
+    """Raise RestoreError if the hashmap backend cannot hold one of these savepoint operators."""
+    for operator in operators:
+        if rocksdb:
+            return
+        why = None
+        if operator.name.startswith(_TRANSFORM_WITH_STATE):
+            why = "transformWithState needs column families"
+        elif any(len(s.families) > 1 or any(f.several_values for f in s.families)
+                 for s in operator.stores):  # fmt: skip
+            why = "its state has several column families, or several values for a key"
+        if why:
+            raise RestoreError(
+                f"operator {operator.uid!r} ({operator.name}): the hashmap backend cannot hold its "
+                f"state: {why}; restore with state_backend='rocksdb'"
+            )

@@ -1,0 +1,174 @@
+"""``savepoint.json``: what a canonical savepoint holds. docs/FORMAT.md specifies it.
+
+It is written last, by exclusive create: a directory without it is a savepoint that was cut off, and
+is never restored. `canonical.py` writes it, `restoring.py` reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from tidemark.checkpoint.envelope import open_envelope, seal_envelope
+from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model.errors import CorruptRecordError, SavepointError
+
+SAVEPOINT = "savepoint.json"
+KIND = "savepoint"
+
+
+@dataclass(frozen=True)
+class ColumnFamily:
+    """The rows of one kind in a store; `bytes` are those of keys and values."""
+
+    name: str
+    kind: str
+    """``rows`` (an operator of Spark's own), or of a transformWithState: ``value``, ``list``,
+    ``map``, ``timer``, or ``index`` (what Spark keeps for timers and for TTL)."""
+    key_schema: Any
+    value_schema: Any
+    key_encoding: Any
+    several_values: bool
+    """Whether a key may have several values, whose order counts."""
+    ttl: bool
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Store:
+    """One state store of an operator, all partitions together; `path` is the directory of its rows
+    below the savepoint."""
+
+    name: str
+    path: str
+    families: tuple[ColumnFamily, ...]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A stateful operator. `index` is Spark's number of it in the job that was saved."""
+
+    uid: str
+    index: int
+    name: str
+    partitions: int
+    keyed: bool
+    """Whether rows are spread by their key; one that is not has a single partition."""
+    properties: Any
+    """Of a transformWithState: time mode, output mode and state variables, as Spark has them."""
+    stores: tuple[Store, ...]
+
+    @property
+    def rows(self) -> int:
+        """The rows of all stores."""
+        return sum(family.rows for store in self.stores for family in store.families)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all keys and values."""
+        return sum(family.bytes for store in self.stores for family in store.families)
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source. `index` is its line in Spark's offset log, `offset` what stands there."""
+
+    uid: str
+    index: int
+    offset: Any
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A canonical savepoint of one epoch. `uri` is where it was read or written, not in the
+    file."""
+
+    uri: str
+    job_id: str
+    job_name: str
+    epoch: int
+    created_at: float
+    spark_version: str
+    state_backend: str
+    partitions: int
+    watermark_ms: int
+    settings: Mapping[str, str]
+    """Spark's settings of the query that the offset log holds."""
+    sources: tuple[Source, ...]
+    operators: tuple[Operator, ...]
+    committables: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """By the sink's uid: those that were decided and not known to be committed."""
+    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Every other file of the savepoint: bytes and CRC-32."""
+
+    def operator(self, uid: str) -> Operator:
+        """Return the operator of this uid; raises SavepointError."""
+        for operator in self.operators:
+            if operator.uid == uid:
+                return operator
+        known = ", ".join(repr(o.uid) for o in self.operators) or "none"
+        raise SavepointError(
+            f"savepoint {self.uri} has no state of an operator {uid!r}; it has {known}"
+        )
+
+    def families(self) -> Iterator[tuple[Operator, Store, ColumnFamily]]:
+        """Yield every column family."""
+        for operator in self.operators:
+            for store in operator.stores:
+                for family in store.families:
+                    yield operator, store, family
+
+
+def write_savepoint(files: CheckpointFiles, savepoint: Savepoint) -> None:
+    """Write ``savepoint.json``: the savepoint is complete. Raises FileExistsError."""
+    body = asdict(savepoint)
+    del body["uri"]
+    body["type"] = "canonical"
+    body["committables"] = {
+        uid: [base64.b64encode(c).decode() for c in given]
+        for uid, given in savepoint.committables.items()
+    }
+    files.create(SAVEPOINT, seal_envelope(KIND, body))
+
+
+def read_savepoint(files: CheckpointFiles) -> Savepoint:
+    """Return what ``savepoint.json`` says; the other files are not looked at.
+
+    Raises SavepointError if there is none (no savepoint, or one that was cut off),
+    CorruptRecordError.
+    """
+    at = f"{files.uri}/{SAVEPOINT}"
+    try:
+        data = files.read(SAVEPOINT)
+    except FileNotFoundError:
+        if files.list(""):
+            raise SavepointError(
+                f"{files.uri} is not a whole savepoint: it has no {SAVEPOINT}, which is written "
+                "last. Taking it was cut off; delete the directory and take another one"
+            ) from None
+        raise SavepointError(f"{files.uri}: there is no savepoint here") from None
+    body = open_envelope(KIND, data, at)
+    try:
+        if body.pop("type") != "canonical":
+            raise ValueError("its type is not canonical")
+        body["sources"] = tuple(Source(**s) for s in body["sources"])
+        body["operators"] = tuple(_operator(o) for o in body["operators"])
+        body["files"] = {path: (size, crc) for path, (size, crc) in body["files"].items()}
+        body["committables"] = {
+            uid: tuple(base64.b64decode(c) for c in given)
+            for uid, given in body["committables"].items()
+        }
+        return Savepoint(uri=files.uri, **body)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptRecordError(f"{at}: {error!r}") from None
+
+
+def _operator(body: dict[str, Any]) -> Operator:
+    stores = tuple(
+        Store(**{**s, "families": tuple(ColumnFamily(**f) for f in s["families"])})
+        for s in body["stores"]
+    )
+    return Operator(**{**body, "stores": stores})

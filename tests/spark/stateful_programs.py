@@ -1,0 +1,184 @@
+"""Streaming queries, one for each kind of state that Spark keeps, over small JSON files.
+
+Each program says what its rows are from its input alone: whatever became of its state in between,
+the rows of a batch are those that the same query gives on one checkpoint without interruption.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import StatefulProcessor
+
+START = 1_700_000_000
+
+
+def write_input(directory: Path, number: int, rows: int = 40) -> None:
+    """Add a file of events of ten seconds, the same ones for the same number."""
+    directory.mkdir(parents=True, exist_ok=True)
+    dice = random.Random(number)
+    begin = START + number * 10
+    lines = [
+        json.dumps(
+            {"k": dice.randrange(9), "v": dice.randrange(6), "ts": begin + dice.randrange(10)}
+        )
+        for _ in range(rows)
+    ]
+    path = directory / f"{number:04d}.json"
+    hidden = directory / f".{number:04d}"
+    hidden.write_text("\n".join(lines))
+    os.utime(hidden, (begin, begin))  # the file source reads them in this order
+    hidden.rename(path)
+
+
+def events(spark: SparkSession, directory: Path) -> DataFrame:
+    return (
+        spark.readStream.schema("k int, v int, ts long")
+        .json(str(directory))
+        .withColumn("at", F.timestamp_seconds("ts"))
+        .withWatermark("at", "5 seconds")
+    )
+
+
+def aggregation(stream: DataFrame, other: DataFrame) -> DataFrame:
+    windows = stream.groupBy(F.window("at", "5 seconds"), "k")
+    sums = windows.agg(F.count("*").alias("n"), F.sum("v").alias("sum"))
+    return sums.select(F.unix_timestamp("window.start").alias("start"), "k", "n", "sum")
+
+
+def total(stream: DataFrame, other: DataFrame) -> DataFrame:
+    return stream.groupBy().agg(F.count("*").alias("n"), F.sum("v").alias("sum"))
+
+
+def distinct(stream: DataFrame, other: DataFrame) -> DataFrame:
+    return stream.dropDuplicates(["k", "v", "at"]).select("k", "v", "ts")
+
+
+def distinct_within_watermark(stream: DataFrame, other: DataFrame) -> DataFrame:
+    # Of the rows with one key any may come first, so only the key can be compared.
+    return stream.dropDuplicatesWithinWatermark(["k", "v"]).select("k", "v")
+
+
+def session_windows(stream: DataFrame, other: DataFrame) -> DataFrame:
+    windows = stream.where("v = 0").groupBy(F.session_window("at", "3 seconds"), "k")
+    return windows.count().select(
+        F.unix_timestamp("session_window.start").alias("start"), "k", "count"
+    )
+
+
+def join(stream: DataFrame, other: DataFrame) -> DataFrame:
+    left = stream.where("v = 0").select("k", F.col("at").alias("left_at"))
+    right = other.where("v > 3").select(
+        F.col("k").alias("right_k"), F.col("v").alias("right_v"), F.col("at").alias("right_at")
+    )
+    near = F.expr("k = right_k AND right_at BETWEEN left_at - INTERVAL 5 SECONDS AND left_at")
+    return left.join(right, near, "left_outer").select(
+        "k", "right_v", *(F.unix_timestamp(c).alias(c) for c in ("left_at", "right_at"))
+    )
+
+
+def distinct_sums(stream: DataFrame, other: DataFrame) -> DataFrame:
+    return aggregation(stream.dropDuplicates(["k", "v", "at"]), other)
+
+
+class _Counts(StatefulProcessor):
+    """Value, list and map state; those with a time to live when there is one."""
+
+    def __init__(self, ttl_ms: int | None) -> None:
+        self._ttl_ms = ttl_ms
+
+    def init(self, handle: Any) -> None:
+        self._handle = handle
+        self._count = handle.getValueState("count", "n long", self._ttl_ms)
+        self._seen = handle.getListState("seen", "v int", self._ttl_ms)
+        self._by_value = handle.getMapState("by_value", "v int", "n long", self._ttl_ms)
+        self._timers = handle.getValueState("timers", "n int")
+
+    def handleInputRows(  # noqa: N802
+        self, key: Any, rows: Iterator[Row], times: Any
+    ) -> Iterator[Row]:
+        count = self._count.get()[0] if self._count.exists() else 0
+        for value in sorted(row.v for row in rows):
+            count += 1
+            if count % 3 == 0:
+                self._seen.appendValue((value,))
+            old = (
+                self._by_value.getValue((value,))[0] if self._by_value.containsKey((value,)) else 0
+            )
+            self._by_value.updateValue((value,), (old + 1,))
+        self._count.update((count,))
+        if self._ttl_ms is None:  # event time: a timer two windows ahead of the watermark
+            self._handle.registerTimer(times.getCurrentWatermarkInMs() + 12_000)
+        else:
+            self._handle.registerTimer(times.getCurrentProcessingTimeInMs() + 86_400_000)
+        yield self._row(key, "rows")
+
+    def handleExpiredTimer(self, key: Any, times: Any, expired: Any) -> Iterator[Row]:  # noqa: N802
+        fired = self._timers.get()[0] if self._timers.exists() else 0
+        self._timers.update((fired + 1,))
+        yield self._row(key, f"timer {fired}")
+
+    def _row(self, key: Any, why: str) -> Row:
+        return Row(
+            k=key[0],
+            why=why,
+            n=self._count.get()[0],
+            seen=str([v[0] for v in self._seen.get()]),
+            by_value=str(sorted((v[0], n[0]) for v, n in self._by_value.iterator())),
+        )
+
+    def close(self) -> None:
+        pass
+
+
+_COUNTS = "k int, why string, n long, seen string, by_value string"
+
+
+def transform_with_timers(stream: DataFrame, other: DataFrame) -> DataFrame:
+    return stream.groupBy("k").transformWithState(_Counts(None), _COUNTS, "append", "eventTime")
+
+
+def transform_with_ttl(stream: DataFrame, other: DataFrame) -> DataFrame:
+    processor = _Counts(86_400_000)
+    return stream.groupBy("k").transformWithState(processor, _COUNTS, "append", "processingTime")
+
+
+def pandas_state(stream: DataFrame, other: DataFrame) -> DataFrame:
+    import pandas as pd
+
+    def count(key: Any, frames: Any, state: Any) -> Iterator[Any]:
+        n = (state.get[0] if state.exists else 0) + sum(len(frame) for frame in frames)
+        state.update((n,))
+        yield pd.DataFrame({"k": [key[0]], "n": [n]})
+
+    return stream.groupBy("k").applyInPandasWithState(
+        count, "k int, n long", "n long", "append", "NoTimeout"
+    )
+
+
+Program = Callable[[DataFrame, DataFrame], DataFrame]
+
+PROGRAMS: dict[str, Program] = {
+    program.__name__: program
+    for program in (
+        aggregation,
+        total,
+        distinct,
+        distinct_within_watermark,
+        session_windows,
+        join,
+        distinct_sums,
+        transform_with_timers,
+        transform_with_ttl,
+        pandas_state,
+    )
+}
+ROCKSDB_ONLY = {"transform_with_timers", "transform_with_ttl"}
+MODES = {"total": "complete"}

@@ -1,0 +1,100 @@
+"""``savepoint.json``: what is written is read; what is not whole is never taken for a savepoint.
+
+On a real local directory, without Spark.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.model.errors import CorruptRecordError, SavepointError
+from tidemark.savepoints.record import (
+    ColumnFamily,
+    Operator,
+    Savepoint,
+    Source,
+    Store,
+    read_savepoint,
+    write_savepoint,
+)
+
+LONG = {"type": "struct", "fields": [{"name": "n", "type": "long"}]}
+
+
+def a_savepoint(files: LocalFiles) -> Savepoint:
+    families = (
+        ColumnFamily("default", "rows", LONG, LONG, {"type": "none"}, False, False, 3, 96),
+        ColumnFamily("more", "list", LONG, LONG, {"type": "none"}, True, True, 4, 128),
+    )
+    return Savepoint(
+        uri=files.uri,
+        job_id="a" * 32,
+        job_name="clicks",
+        epoch=7,
+        created_at=1.5,
+        spark_version="4.2.0",
+        state_backend="hashmap",
+        partitions=3,
+        watermark_ms=1000,
+        settings={"spark.sql.shuffle.partitions": "3"},
+        sources=(Source("clicks", 0, {"clicks": {"0": 5}}), Source("rates", 1, None)),
+        operators=(
+            Operator("per-minute", 0, "stateStoreSave", 3, True, None,
+                     (Store("default", "state/0/default", families),)),
+        ),
+        committables={"to-kafka": (b"\x00one", b"two")},
+        files={"state/0/default/part-0.parquet": (10, 99)},
+    )  # fmt: skip
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    savepoint = a_savepoint(files)
+    write_savepoint(files, savepoint)
+    assert read_savepoint(files) == savepoint
+    assert savepoint.operator("per-minute").rows == 7
+    assert savepoint.operator("per-minute").bytes == 224
+
+
+def test_a_savepoint_knows_where_it_lies_now(tmp_path: Path) -> None:
+    write_savepoint(LocalFiles(tmp_path / "here"), a_savepoint(LocalFiles(tmp_path / "here")))
+    (tmp_path / "here").rename(tmp_path / "there")
+    assert read_savepoint(LocalFiles(tmp_path / "there")).uri.endswith("/there")
+    assert "here" not in (tmp_path / "there" / "savepoint.json").read_text()
+
+
+def test_one_that_was_cut_off_is_no_savepoint(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    files.create("state/0/default/part-0.parquet", b"rows")
+    with pytest.raises(SavepointError, match="not a whole savepoint"):
+        read_savepoint(files)
+
+
+def test_an_empty_directory_is_no_savepoint(tmp_path: Path) -> None:
+    with pytest.raises(SavepointError, match="there is no savepoint here"):
+        read_savepoint(LocalFiles(tmp_path))
+
+
+@pytest.mark.parametrize("damage", ["truncated", "altered"])
+def test_a_damaged_one_is_found(tmp_path: Path, damage: str) -> None:
+    write_savepoint(LocalFiles(tmp_path), a_savepoint(LocalFiles(tmp_path)))
+    path = tmp_path / "savepoint.json"
+    text = path.read_text()
+    path.write_text(text[:-20] if damage == "truncated" else text.replace('"epoch":7', '"epoch":8'))
+    with pytest.raises(CorruptRecordError, match=r"savepoint\.json"):
+        read_savepoint(LocalFiles(tmp_path))
+
+
+def test_a_finished_savepoint_is_not_written_again(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path)
+    write_savepoint(files, a_savepoint(files))
+    with pytest.raises(FileExistsError):
+        write_savepoint(files, a_savepoint(files))
+
+
+def test_an_operator_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SavepointError, match="'per-hour'; it has 'per-minute'"):
+        a_savepoint(LocalFiles(tmp_path)).operator("per-hour")
