@@ -149,18 +149,18 @@ class StateLayout:
         schemas = self._schemas(operator, info)
         java_families = jvm.java.util.ArrayList()
         families = []
+        utilities = self._class(_OPERATORS + "transformwithstate.StateStoreColumnFamilySchemaUtils")
+        readers = self._class(
+            "org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderUtils"
+        )
         for schema in schemas:
             name = schema.colFamilyName()
-            variable = _variable_of(name, variables)
+            internal = bool(utilities.isInternalColFamily(name))
+            base = utilities.getBaseStateName(name) if variables else name
+            variable = _variable_of(name, base, variables)
+            # The indexes of a list have one value for a key.
             several = bool(
-                self._class(
-                    "org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderUtils"
-                ).isMultiValuedCF(some(name), some(variable))
-            )
-            internal = bool(
-                self._class(
-                    _OPERATORS + "transformwithstate.StateStoreColumnFamilySchemaUtils"
-                ).isInternalColFamily(name)
+                readers.isMultiValuedCF(some(name), some(None if internal else variable))
             )
             java_families.add(
                 self._classes.new("Family", schema, several, internal, some(variable))
@@ -249,16 +249,12 @@ class StateLayout:
         return found
 
 
-def _variable_of(family: str, variables: Sequence[Any]) -> Any:
-    """Return the state variable that a column family of a transformWithState belongs to."""
+def _variable_of(family: str, base: str, variables: Sequence[Any]) -> Any:
+    """Return the state variable that a column family of a transformWithState belongs to; Spark
+    extracts a key's columns by it."""
     for variable in variables:
-        name = variable.stateName()
-        if family == name or (family.startswith("$") and family.endswith(f"_{name}")):
+        if variable.stateName() in (family, base):
             return variable
-    if family.startswith("$"):
-        for variable in variables:
-            if str(variable.stateVariableType().toString()) == "TimerState":
-                return variable
     return None
 
 
