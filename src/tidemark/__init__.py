@@ -123,6 +123,6 @@ def __dir__() -> list[str]:
 
 
 if "TIDEMARK_RUN" in os.environ:  # `tidemark run` started this program
-    from tidemark.operations.run import show_user_errors_as_paragraphs
+    from tidemark.operations.run import prepare_program
 
-    show_user_errors_as_paragraphs()
+    prepare_program()

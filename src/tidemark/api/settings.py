@@ -19,6 +19,7 @@ from enum import Enum
 from inspect import signature
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from tidemark.api.config import CheckpointConfig
 from tidemark.api.restart_strategy import RestartStrategy
@@ -33,7 +34,8 @@ FILE_NAME = "tidemark.toml"
 FILE_VARIABLE = "TIDEMARK_CONFIG"
 """Environment: the path of the settings file; without it, `FILE_NAME` in the current directory."""
 COMMAND_LINE_VARIABLE = "TIDEMARK_SETTINGS"
-"""Environment: a JSON array of the ``key=value`` texts that the command line gave."""
+"""Environment: a JSON array of the ``key=value`` texts that the command line gave; it may be
+percent-encoded."""
 RESTORE_VARIABLE = "TIDEMARK_RESTORE"
 """Environment: the path that ``tidemark run -s`` gave, of a checkpoint to start from."""
 
@@ -144,7 +146,7 @@ def _from_file() -> dict[str, Setting]:
 def _from_command_line() -> dict[str, Setting]:
     text = os.environ.get(COMMAND_LINE_VARIABLE, "[]")
     try:
-        texts = json.loads(text)
+        texts = json.loads(text if text.startswith("[") else unquote(text))
         if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
             raise ValueError
     except ValueError:

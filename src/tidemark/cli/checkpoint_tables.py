@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
-from rich.console import Console
 from rich.table import Table
 
+from tidemark.cli.terminal import ms, size, stdout, time_of
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.stats_summary import StatsSummary
@@ -18,7 +17,7 @@ SHOWN = 20
 
 def show_all(found: CheckpointingStatistics) -> None:
     """Print counts, the newest of the history and the summary."""
-    console = _console()
+    console = stdout()
     counts = found.counts
     checkpoints = "checkpoint" if counts.total == 1 else "checkpoints"
     console.print(
@@ -38,10 +37,10 @@ def show_all(found: CheckpointingStatistics) -> None:
             one.status.value,
             _time(one.trigger_timestamp),
             f"{one.num_acknowledged_subtasks}/{one.num_subtasks}",
-            *map(_ms, (one.end_to_end_duration, one.start_delay, one.alignment_duration)),
-            *map(_ms, (one.sync_duration, one.async_duration)),
-            *map(_bytes, (one.checkpointed_size, one.state_size)),
-            *map(_bytes, (one.processed_data, one.persisted_data)),
+            *map(ms, (one.end_to_end_duration, one.start_delay, one.alignment_duration)),
+            *map(ms, (one.sync_duration, one.async_duration)),
+            *map(size, (one.checkpointed_size, one.state_size)),
+            *map(size, (one.processed_data, one.persisted_data)),
         )
     console.print(history)
     if len(found.history) > SHOWN:
@@ -59,11 +58,11 @@ def show_all(found: CheckpointingStatistics) -> None:
 
 def show_one(one: CheckpointStatistics) -> None:
     """Print one checkpoint, its operators and their subtasks."""
-    console = _console()
+    console = stdout()
     console.print(
         f"checkpoint {one.id}: {one.status.value}, triggered {_time(one.trigger_timestamp)}, "
-        f"{_ms(one.end_to_end_duration)}, {_bytes(one.checkpointed_size)} of "
-        f"{_bytes(one.state_size)}; {one.external_path}",
+        f"{ms(one.end_to_end_duration)}, {size(one.checkpointed_size)} of "
+        f"{size(one.state_size)}; {one.external_path}",
         markup=False,
     )
     if one.failure_message:
@@ -78,11 +77,11 @@ def show_one(one: CheckpointStatistics) -> None:
             "all",
             task.name,
             f"{task.num_acknowledged_subtasks}/{task.num_subtasks}",
-            _ms(task.end_to_end_duration),
+            ms(task.end_to_end_duration),
             "",
             "",
-            *map(_ms, (task.sync_duration, task.async_duration)),
-            *map(_bytes, (task.checkpointed_size, task.state_size, task.processed_data)),
+            *map(ms, (task.sync_duration, task.async_duration)),
+            *map(size, (task.checkpointed_size, task.state_size, task.processed_data)),
             str(task.rows),
         )
         for part in task.subtasks:
@@ -91,17 +90,12 @@ def show_one(one: CheckpointStatistics) -> None:
                 str(part.index),
                 "",
                 "",
-                *map(_ms, (part.end_to_end_duration, part.start_delay, part.alignment_duration)),
-                *map(_ms, (part.sync_duration, part.async_duration)),
-                *map(_bytes, (part.checkpointed_size, part.state_size, part.processed_data)),
+                *map(ms, (part.end_to_end_duration, part.start_delay, part.alignment_duration)),
+                *map(ms, (part.sync_duration, part.async_duration)),
+                *map(size, (part.checkpointed_size, part.state_size, part.processed_data)),
                 str(part.rows),
             )
     console.print(operators)
-
-
-def _console() -> Console:
-    console = Console()
-    return console if console.is_terminal else Console(width=200)  # a pipe has no width
 
 
 def _table(*columns: str) -> Table:
@@ -112,27 +106,11 @@ def _table(*columns: str) -> Table:
 
 
 def _summary(name: str, values: StatsSummary) -> Sequence[str]:
-    unit = _bytes if name.endswith(("_size", "_data")) else _ms
+    unit = size if name.endswith(("_size", "_data")) else ms
     shown = (values.min, values.avg, values.max)
     percentiles = (values.p50, values.p90, values.p95, values.p99, values.p999)
     return [unit(value) for value in (*shown, *percentiles)]
 
 
 def _time(timestamp_ms: int) -> str:
-    return datetime.fromtimestamp(timestamp_ms / 1e3).astimezone().strftime("%Y-%m-%d %H:%M:%S")
-
-
-def _ms(value: float) -> str:
-    if not value >= 0:  # not known, or the percentile of nothing
-        return "n/a"
-    return f"{value:.0f} ms" if value < 10_000 else f"{value / 1e3:.1f} s"
-
-
-def _bytes(value: float) -> str:
-    if not value >= 0:
-        return "n/a"
-    for unit in ("B", "kB", "MB", "GB"):
-        if value < 1000 or unit == "GB":
-            break
-        value /= 1000
-    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"
+    return time_of(timestamp_ms / 1e3)

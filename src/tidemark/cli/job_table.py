@@ -3,48 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
 
-from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from tidemark.cli.terminal import say, stdout, suggest, time_of
 from tidemark.model.job_state import JobState
+from tidemark.operations.running_job import why_unreachable
 from tidemark.runtime.registry import RegisteredJob
 
-_STYLE = {
+STYLES = {
     JobState.RUNNING: "green",
     JobState.RESTARTING: "yellow",
     JobState.UNREACHABLE: "red",
     JobState.FAILED: "red",
 }
+SHORT_ID = 8
+_WIDE = 110
+"""Columns in which whole ids fit; commands take the first digits of an id too."""
 
 
-def show(jobs: Sequence[RegisteredJob]) -> None:
-    """Print one line a job, and why each failed one did."""
-    console = Console()
+def show(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: bool) -> None:
+    """Print one line a job, and why each failed one did. `option` is what a command needs to find
+    jobs of that storage."""
     if not jobs:
-        console.print("no such job")
+        say(f"No job in {storage} has ever run." if all_ else f"No job runs in {storage}.")
+        if not all_:
+            suggest(f"tidemark list --all{option}")
         return
-    table = Table("started", "job id", "job", "state", "ended", box=None, pad_edge=False)
+    console = stdout()
+    table = Table("started", "job id", "job", "state", box=None, pad_edge=False)
+    ended = any(job.ended_at is not None for job in jobs)
+    if ended:
+        table.add_column("ended")
     for job in jobs:
-        table.add_row(
-            _time(job.started_at),
-            job.job_id,
-            job.name,
-            f"[{_STYLE.get(job.state, 'default')}]{job.state.value}[/]",
-            "" if job.ended_at is None else _time(job.ended_at),
-        )
+        row = [
+            Text(time_of(job.started_at)),
+            Text(job.job_id if console.width >= _WIDE else job.job_id[:SHORT_ID]),
+            Text(job.name),
+            Text(job.state.value, STYLES.get(job.state, "")),
+        ]
+        if ended:
+            row.append(Text("" if job.ended_at is None else time_of(job.ended_at)))
+        table.add_row(*row)
     console.print(table)
     for job in jobs:
         if job.reason:
-            console.print(f"{job.name} failed: {job.reason}", markup=False)
+            say(f"{job.name} failed: {job.reason}")
         if job.state is JobState.UNREACHABLE:
-            console.print(
-                f"{job.name}: its driver does not answer ({job.rest_url or 'no address'}); "
-                "start its program again, and it goes on after the last decided epoch",
-                markup=False,
-            )
-
-
-def _time(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
+            say(f"{job.name}: {why_unreachable(job)}")
+    suggest(f"tidemark info {jobs[0].name}{option}")

@@ -36,6 +36,14 @@ class MissingDependencyError(UserError):
     """A driver, jar or program that the job needs is not installed; names the command to get it."""
 
 
+class DriverUnreachableError(TidemarkError):
+    """No driver of the job answers: it has ended, was killed, or runs on another machine."""
+
+
+class OperationFailedError(TidemarkError):
+    """What a job was asked for from outside failed there, or was not done in time; says why."""
+
+
 class StoppedError(TidemarkError):
     """The job was told to stop; nothing is lost, and the next start goes on."""
 

@@ -7,23 +7,18 @@ from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.errors import UserError
 from tidemark.operations.storage import storage_of
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
+from tidemark.runtime.registry import find_job
 
 
 def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
     """Return what the storage has of the job's checkpoints, up to the last one that has ended.
 
-    `storage` is that of the job's CheckpointConfig; None takes it from tidemark.toml. Raises
-    UserError if there is no such job in it.
+    `job` is its name, its id or the first digits of that; `storage` is that of the job's
+    CheckpointConfig, None takes it from tidemark.toml. Raises UserError if there is no such job.
     """
-    uri = storage_of(job, storage)
-    jobs = jobs_in(uri)
-    if job not in jobs:
-        raise UserError(
-            f"{uri} holds no checkpoints of a job {job!r}; "
-            + (f"there are those of {', '.join(jobs)}" if jobs else "there are none of any job")
-            + ". Give the storage of the job's CheckpointConfig with --storage"
-        )
-    return read_history(uri, job)
+    uri = storage_of("checkpoints", storage)
+    # By its name first: jobs that Job.run has never run have no more than that.
+    return read_history(uri, job if job in jobs_in(uri) else find_job(uri, job).name)
 
 
 def one_checkpoint(

@@ -1,14 +1,19 @@
-"""`tidemark explain app.py`: what a program's jobs guarantee, without running them."""
+"""`tidemark explain`: what a program's jobs guarantee, without running them, or a running job."""
 
 from __future__ import annotations
 
 import runpy
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from tidemark.guarantees.end_to_end import GuaranteeReport
-from tidemark.job import Job
+from tidemark.guarantees.end_to_end import GuaranteeReport, PartGuarantee, SinkGuarantee
 from tidemark.model.errors import UserError
+from tidemark.model.guarantee import Guarantee
+
+if TYPE_CHECKING:
+    pass
 
 RUN_NAME = "__tidemark_explain__"
 """What `__name__` is in the program: not ``"__main__"``, so that its job is not run."""
@@ -21,6 +26,8 @@ def explain(app: Path) -> dict[str, GuaranteeReport]:
     level and run under ``if __name__ == "__main__":``. Nothing outside is written. Raises UserError
     if there is no such file, or no job in it; the program's own exceptions pass through.
     """
+    from tidemark.job import Job
+
     if not app.is_file():
         raise UserError(f"{app}: there is no such file; give the path of a Python program")
     sys.path.insert(0, str(app.resolve().parent))
@@ -35,3 +42,35 @@ def explain(app: Path) -> dict[str, GuaranteeReport]:
             'and run it under if __name__ == "__main__":'
         )
     return {job.declaration.name: job.report() for job in jobs.values()}
+
+
+def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
+    """Return what the driver of a running job says, by the job's name. Raises UserError if there is
+    no such job, DriverUnreachableError if it does not run."""
+    from tidemark.operations.running_job import find_running
+
+    running = find_running("explain", job, storage)
+    page, mode = running.driver.get("/guarantees"), running.driver.get("/checkpoints/config")
+
+    def typed(part: dict[str, Any]) -> dict[str, Any]:
+        return {**part, "guarantee": Guarantee(part["guarantee"])}
+
+    return {
+        running.job.name: GuaranteeReport(
+            mode=Guarantee(mode["mode"].replace("_", "-")),
+            parts=tuple(PartGuarantee(**typed(part)) for part in page["parts"]),
+            sinks=tuple(SinkGuarantee(**typed(sink)) for sink in page["sinks"]),
+            guarantee=Guarantee(page["guarantee"]),
+            weakest=page["weakest"],
+            remedy=page["remedy"],
+        )
+    }
+
+
+def to_json(report: GuaranteeReport) -> dict[str, Any]:
+    """Return a report in the fields of ``/jobs/:id/guarantees``, and the checkpoint mode."""
+
+    def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {k: v.value if isinstance(v, Guarantee) else v for k, v in pairs}
+
+    return asdict(report, dict_factory=plain)

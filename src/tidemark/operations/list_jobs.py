@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.model.job_state import JobState
-from tidemark.operations.storage import storage_of
 from tidemark.runtime.registry import RegisteredJob, list_jobs
 
 
-def jobs(storage: str | None, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
+def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
     """Return jobs, the last started first. Those that run are always among them; those whose driver
     does not answer are, unless only those that are `running` are wanted; with `ended` all are.
 
-    `storage` as in `tidemark checkpoints`.
+    `storage` is a URI.
     """
-    found = sorted(list_jobs(storage_of("list", storage)), key=lambda job: -job.started_at)
+    found = sorted(list_jobs(storage), key=lambda job: -job.started_at)
     return [
         job
         for job in found

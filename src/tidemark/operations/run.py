@@ -1,51 +1,91 @@
 """`tidemark run app.py`: run a program as ``python app.py`` would, with settings laid over its own.
 
-The process becomes the program's (exec), so its signals, exit code and files are its own. What the
-command line gave goes along in the environment: `api/settings.py` and `Job.run` read it.
+The process becomes the program's (exec), so its signals, exit code and files are its own; with an
+option of spark-submit's it becomes spark-submit's. What the command line gave goes along in the
+environment: `api/settings.py` and `Job.run` read it. With ``-d``: `run_detached.py`.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
 from tidemark.api.settings import COMMAND_LINE_VARIABLE, RESTORE_VARIABLE, check_command_line
 from tidemark.model.errors import UserError
+from tidemark.operations.spark_submit import SparkOptions, deploy_mode, given, submit_command
 
-PARAGRAPHS_VARIABLE = "TIDEMARK_RUN"
-"""Environment: set by `run`; makes ``import tidemark`` call `show_user_errors_as_paragraphs`."""
+RUN_VARIABLE = "TIDEMARK_RUN"
+"""Environment: set by `run`; makes ``import tidemark`` call `prepare_program`."""
+LOG_LEVEL_VARIABLE = "TIDEMARK_LOG_LEVEL"
+"""Environment: Tidemark's log level in the program, e.g. INFO, where it configures no logging."""
+_ELSEWHERE = re.compile(r"\w+:/")
 
 
-def run(
-    app: Path, arguments: Sequence[str], settings: Sequence[str], restore: str | None
-) -> NoReturn:
-    """Become ``python <app> <arguments>``, with this Python.
+@dataclass(frozen=True)
+class Program:
+    """A program to run, and what the command line says about it.
 
     `settings` are ``key=value`` texts, the later ones winning; `restore` is the path of a retained
-    checkpoint to start from. Raises UserError before that if there is no such program or no such
-    setting. In the program a UserError that nothing catches ends it with one paragraph on stderr
-    and exit code 2; any other exception is shown with its traceback, as Python does.
+    checkpoint to start from; with an option of `spark` it is submitted; `log_level` is "" where
+    the command line says nothing.
     """
-    if not app.is_file():
-        raise UserError(f"{app}: there is no such file; give the path of a Python program")
-    check_command_line(settings)
-    environment = os.environ | {PARAGRAPHS_VARIABLE: "1"}
-    if settings:
-        environment[COMMAND_LINE_VARIABLE] = json.dumps(list(settings))
-    if restore is not None:
-        environment[RESTORE_VARIABLE] = restore
+
+    app: str
+    arguments: Sequence[str] = ()
+    settings: Sequence[str] = ()
+    restore: str | None = None
+    spark: SparkOptions = field(default_factory=dict)
+    log_level: str = ""
+
+    @property
+    def runs_on_a_cluster(self) -> bool:
+        """Whether its driver will be a process of another machine's."""
+        return given(self.spark) and deploy_mode(self.spark) == "cluster"
+
+    def command(self) -> tuple[list[str], dict[str, str]]:
+        """Return what to execute, and its environment. Raises UserError if there is no such
+        program or setting, or an option cannot be kept."""
+        elsewhere = self.runs_on_a_cluster and _ELSEWHERE.match(self.app)
+        if not elsewhere and not Path(self.app).is_file():
+            raise UserError(f"{self.app}: there is no such file; give the path of a Python program")
+        check_command_line(self.settings)
+        variables = {RUN_VARIABLE: "1"}
+        if self.settings:
+            variables[COMMAND_LINE_VARIABLE] = json.dumps(list(self.settings))
+        if self.restore is not None:
+            variables[RESTORE_VARIABLE] = self.restore
+        if self.log_level:
+            variables[LOG_LEVEL_VARIABLE] = self.log_level
+        command = [sys.executable, self.app, *self.arguments]
+        if given(self.spark):
+            command, variables = submit_command(self.spark, self.app, self.arguments, variables)
+        return command, {**os.environ, **variables}
+
+
+def run(program: Program) -> NoReturn:
+    """Become ``python <app> <arguments>``, with this Python, or spark-submit.
+
+    Raises UserError before that, as `Program.command`. In the program a UserError that nothing
+    catches ends it with one paragraph on stderr and exit code 2; any other exception is shown with
+    its traceback, as Python does.
+    """
+    command, environment = program.command()
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execve(sys.executable, [sys.executable, str(app), *arguments], environment)
+    os.execve(command[0], command, environment)
 
 
-def show_user_errors_as_paragraphs() -> None:
-    """Let a UserError that ends this program be shown as the command line shows it."""
+def prepare_program() -> None:
+    """Called by ``import tidemark`` in a program that `run` has started: a UserError that ends it
+    is shown as the command line shows it, and the log level of the command line holds."""
     before = sys.excepthook
 
     def show(
@@ -58,3 +98,10 @@ def show_user_errors_as_paragraphs() -> None:
         raise SystemExit(2)  # from an excepthook this sets the exit code
 
     sys.excepthook = show
+    if level := os.environ.pop(LOG_LEVEL_VARIABLE, None):  # not for Spark's Python workers
+        # Not a handler of the root logger's: logging.basicConfig would then do nothing in the
+        # program. What no handler takes goes to this one.
+        last = logging.StreamHandler()
+        last.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.lastResort = last
+        logging.getLogger("tidemark").setLevel(level)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tidemark.api.config import CheckpointConfig, storage_uri
 from tidemark.api.settings import resolve
+from tidemark.model.errors import UserError
 
 
 def storage_of(command: str, storage: str | None) -> str:
@@ -12,3 +13,12 @@ def storage_of(command: str, storage: str | None) -> str:
     if storage is not None:
         return storage_uri(storage, "--storage")
     return str(resolve(command, CheckpointConfig())[0].storage)
+
+
+def storage_option(uri: str) -> str:
+    """Return what a command on jobs of that storage needs: `` --storage <uri>``, or "" if
+    tidemark.toml names it already."""
+    try:
+        return "" if storage_of("", None) == uri else f" --storage {uri}"
+    except UserError:
+        return f" --storage {uri}"

@@ -34,6 +34,7 @@ from tidemark.checkpoint.executions import (
 from tidemark.model.errors import TidemarkError, TooManyFailedCheckpointsError, UserError
 from tidemark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
 from tidemark.model.job_state import JobState
+from tidemark.runtime.announcement import announce
 from tidemark.runtime.failures import Verdict, judge, reason_of
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.query import StreamRun
@@ -221,6 +222,7 @@ class Supervisor:
             rest_url=self._rest_url,
         )
         self.execution.begin(open_files(self._spark, self._directory), start)
+        announce(start, self._directory)
 
     def _settle(self) -> None:
         """Told to end while no query runs: abort and commit what the failed run has left."""

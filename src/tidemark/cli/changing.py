@@ -1,0 +1,110 @@
+"""`tidemark checkpoint`, `stop` and `cancel`: what changes a running job."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from tidemark.cli import options
+from tidemark.cli.exits import NOT_DONE
+from tidemark.cli.terminal import ms, say, suggest, time_of, waiting
+
+
+def checkpoint(
+    job: options.Job,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
+    as_json: options.Json = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Let a job take a checkpoint now, and wait for it.
+
+    Prints its id, its duration and the path that `tidemark run -s` takes.
+    """
+    import json
+
+    from tidemark.operations.change_job import take_checkpoint
+    from tidemark.operations.running_job import find_running
+    from tidemark.operations.storage import storage_option
+
+    running = find_running("checkpoint", job, storage, token_file)
+    say(f"Triggering a checkpoint of job {running.job.name} ({running.job.job_id}).")
+    with waiting("Waiting for the checkpoint") as tick:
+        found = take_checkpoint(running, timeout, lambda: tick(""))
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    path, option = found.get("external_path", ""), storage_option(running.storage)
+    typer.echo(
+        f"Checkpoint {found['id']} completed in {ms(found['end_to_end_duration'])}. Path: {path}"
+    )
+    suggest(
+        f"tidemark checkpoints {running.job.name} --id {found['id']}{option}",
+        f"tidemark run -s {path} APP.PY",
+    )
+
+
+def stop(
+    job: options.Job,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]
+    verbose: options.Verbose = 0,
+) -> None:
+    """End a job after its current epoch, with all that is decided committed.
+
+    Its checkpoints stay: the same program, run again, goes on from there.
+    """
+    from tidemark.operations.change_job import stop as stop_job
+    from tidemark.operations.running_job import find_running
+
+    running = find_running("stop", job, storage, token_file)
+    name = running.job.name
+    say(f"Stopping job {name} ({running.job.job_id}) after its current epoch.")
+    with waiting("Waiting for the job to end") as tick:
+        last = stop_job(running, timeout, lambda: tick(""))
+    if last is None:
+        typer.echo(f"Job {name} is FINISHED; it never completed a checkpoint.")
+    else:
+        typer.echo(
+            f"Job {name} is FINISHED. Committed last: checkpoint {last.id}. "
+            f"Path: {last.external_path}"
+        )
+    suggest(
+        "tidemark run APP.PY", *([f"tidemark run -s {last.external_path} APP.PY"] if last else [])
+    )
+
+
+def cancel(
+    job: options.Job,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]
+    verbose: options.Verbose = 0,
+) -> None:
+    """End a job at once; the epoch under way is aborted and runs again at the next start.
+
+    Asks first on a terminal. With DELETE_ON_CANCELLATION the job's checkpoints are deleted.
+    """
+    from tidemark.operations.change_job import cancel as cancel_job
+    from tidemark.operations.running_job import find_running
+    from tidemark.operations.storage import storage_option
+
+    running = find_running("cancel", job, storage, token_file)
+    name = running.job.name
+    if not yes and sys.stdin.isatty():
+        since = time_of(running.job.started_at)
+        question = f"Cancel job {name} ({running.job.job_id}), running since {since}?"
+        if not typer.confirm(question, err=True):
+            say("Not cancelled. To end it after its current epoch: tidemark stop " + name)
+            raise typer.Exit(NOT_DONE)
+    say(f"Cancelling job {name} ({running.job.job_id}).")
+    with waiting("Waiting for the job to end") as tick:
+        kept = cancel_job(running, timeout, lambda: tick(""))
+    typer.echo(f"Job {name} is CANCELED." + ("" if kept else " Its checkpoints are deleted."))
+    if kept:
+        suggest(f"tidemark info {name}{storage_option(running.storage)}", "tidemark run APP.PY")

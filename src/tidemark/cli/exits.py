@@ -1,0 +1,47 @@
+"""How a command ends: the exit codes, and the one place where an error becomes a paragraph."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from tidemark.model.errors import DriverUnreachableError, TidemarkError, UserError
+
+MISTAKE, UNREACHABLE, NOT_DONE = 2, 3, 4
+
+EPILOG = (
+    "Exit codes: 0 done; 1 an error of Tidemark's own, with a traceback; 2 a mistake that you can "
+    "mend: an option, a name, a file, a token; 3 no driver answers: the job has ended, was killed, "
+    "or runs elsewhere; 4 it was not done: the job or the operation failed, was refused by you, or "
+    "took too long; 130 Ctrl-C. `run` without -d ends with the program's own code."
+)
+
+
+class Commands(TyperGroup):
+    """The root of all commands."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was given."""
+        with errors_as_paragraphs():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def errors_as_paragraphs() -> Iterator[None]:
+    """Let every error that Tidemark raises on purpose end the command with one paragraph on stderr
+    and its exit code; what else is raised is a bug and keeps its traceback."""
+    try:
+        yield
+    except TidemarkError as error:
+        typer.echo(f"tidemark: {error}", err=True)
+        raise typer.Exit(_code(error)) from None
+
+
+def _code(error: TidemarkError) -> int:
+    if isinstance(error, UserError):
+        return MISTAKE
+    return UNREACHABLE if isinstance(error, DriverUnreachableError) else NOT_DONE

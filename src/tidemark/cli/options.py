@@ -1,0 +1,69 @@
+"""Arguments and options that several verbs have, with what a shell completes for them."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tidemark.model.durations import seconds
+
+
+def _job_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    from tidemark.operations.job_names import job_names
+
+    names = job_names(ctx.params.get("storage"))
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def _log_to_stderr(count: int) -> int:
+    if count:
+        level = logging.INFO if count == 1 else logging.DEBUG
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("tidemark").setLevel(level)
+    return count
+
+
+def _seconds(text: Any) -> float:
+    return seconds(text, "--timeout")
+
+
+Job = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="The job's name, its id, or the first four or more digits of that.",
+        autocompletion=_job_names,
+        show_default=False,
+    ),
+]
+Storage = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI",
+        help="Where the job's checkpoints lie; default: checkpoint.storage in tidemark.toml.",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v", "--verbose", count=True, callback=_log_to_stderr, is_eager=True, metavar="",
+        show_default=False, help="Tell on stderr what is done; -vv in detail.",
+    ),
+]  # fmt: skip
+TokenFile = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="Holds the job's token; default: TIDEMARK_TOKEN, or the file of the job's driver.",
+        show_default=False,
+    ),
+]
+Timeout = Annotated[
+    float,
+    typer.Option(parser=_seconds, metavar="TIME", help="How long to wait, e.g. 30s or 10min."),
+]

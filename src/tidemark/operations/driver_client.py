@@ -1,0 +1,176 @@
+"""Asks the driver of one job over its REST interface, with a deadline for every request.
+
+All verbs that concern a running job go through `DriverClient`. What can go wrong becomes one of
+three errors: DriverUnreachableError (nobody answers), UserError (the request was refused: a wrong
+token, something that is not there), OperationFailedError (the job could not do it).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+from tidemark.model.errors import DriverUnreachableError, OperationFailedError, UserError
+from tidemark.rest.token import read_token, token_path
+from tidemark.runtime.registry import RegisteredJob
+
+REQUEST_S = 10.0
+"""How long a driver may take to answer one request; one that takes a checkpoint answers at once."""
+POLL_S = 0.2
+BUSY_TRIES = 20
+"""So often a request is sent again that the driver refuses because it is busy."""
+TOKEN_VARIABLE = "TIDEMARK_TOKEN"
+"""Environment: the job's token, where its file is not at hand."""
+_BUSY = (429, 503)
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class NotThereError(UserError):
+    """The driver does not know what was asked for (404): another job, or an older version."""
+
+
+class DriverClient:
+    """One running job. `token_file` holds its token; None takes TIDEMARK_TOKEN, or the file that
+    the driver has made for its own user."""
+
+    def __init__(self, job: RegisteredJob, token_file: Path | None = None) -> None:
+        self.job = job
+        self._token_file = token_file
+        self._url = f"{job.rest_url}/jobs/{job.job_id}"
+
+    def get(self, path: str = "") -> Any:
+        """Return the answer to ``/jobs/<id><path>``."""
+        return self._request("GET", path)
+
+    def find(self, path: str) -> Any:
+        """Return the answer; None if the driver has no such page."""
+        try:
+            return self.get(path)
+        except NotThereError:
+            return None
+
+    def change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Send a request that changes the job, with its token; return the answer."""
+        return self._request(method, path, body or {}, self._token())
+
+    def perform(
+        self,
+        path: str,
+        *,
+        timeout_s: float,
+        tick: Callable[[], None] = lambda: None,
+        ended: Callable[[], Any] = lambda: None,
+    ) -> Any:
+        """Ask for one of Flink's asynchronous operations and poll until it is done; return its
+        ``operation``.
+
+        `tick` is called between two polls. `ended` is called when the driver no longer answers: if
+        it returns something, that is the result. Raises OperationFailedError with the driver's
+        reason, or when `timeout_s` have passed: the operation then goes on.
+        """
+        deadline = time.monotonic() + timeout_s
+        trigger = uuid.uuid4().hex
+        trigger = self.change("POST", path, {"triggerId": trigger})["request-id"]
+        while True:
+            try:
+                answer = self.get(f"{path}/{trigger}")
+            except DriverUnreachableError:
+                if (result := ended()) is not None:
+                    return result
+                raise
+            if answer["status"]["id"] == "COMPLETED":
+                operation = answer.get("operation") or {}
+                if cause := operation.get("failure-cause"):
+                    raise OperationFailedError(_reason(cause))
+                return operation
+            if time.monotonic() > deadline:
+                raise OperationFailedError(
+                    f"not done after {timeout_s:g} s, and still under way (trigger id {trigger}); "
+                    f"wait longer with --timeout, or look with: tidemark info {self.job.name}"
+                )
+            tick()
+            time.sleep(POLL_S)
+
+    # --- one request
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, token: str = ""
+    ) -> Any:
+        request = urllib.request.Request(
+            self._url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"} if body is not None else {},
+        )
+        if token:
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
+        for left in reversed(range(BUSY_TRIES)):
+            try:
+                with _DIRECTLY.open(request, timeout=REQUEST_S) as answer:
+                    return json.loads(answer.read() or b"{}")
+            except urllib.error.HTTPError as error:
+                if error.code not in _BUSY or not left:
+                    raise self._refused(error) from None
+                time.sleep(POLL_S)
+            except (OSError, HTTPException, ValueError) as error:
+                raise self._unreachable(error) from None
+        raise AssertionError("the last try returns or raises")
+
+    def _refused(self, error: urllib.error.HTTPError) -> Exception:
+        try:
+            said = "; ".join(json.loads(error.read())["errors"])
+        except (OSError, ValueError, KeyError, TypeError):
+            said = str(error)
+        what = f"job {self.job.name!r}: its driver answers {error.code}: {said}"
+        if error.code in (401, 403):
+            return UserError(f"{what}. {self._where_the_token_is()}")
+        if error.code == 404:
+            return NotThereError(what)
+        return OperationFailedError(what) if error.code >= 500 else UserError(what)
+
+    def _unreachable(self, error: Exception) -> DriverUnreachableError:
+        reason = getattr(error, "reason", None) or error
+        return DriverUnreachableError(
+            f"job {self.job.name!r}: its driver does not answer at {self.job.rest_url} ({reason}); "
+            f"look with: tidemark info {self.job.name}"
+        )
+
+    # --- the token
+
+    def _token(self) -> str:
+        if self._token_file is not None:
+            try:
+                return self._token_file.read_text(encoding="ascii").strip()
+            except (OSError, ValueError) as error:
+                raise UserError(
+                    f"--token-file {self._token_file} cannot be read: {error}"
+                ) from None
+        token = os.environ.get(TOKEN_VARIABLE) or read_token(self.job.job_id)
+        if not token:
+            raise UserError(
+                f"job {self.job.name!r} can be changed only with its token, and there is none in "
+                f"{token_path(self.job.job_id)}. {self._where_the_token_is()}"
+            )
+        return token
+
+    def _where_the_token_is(self) -> str:
+        return (
+            f"The job's token is on {self.job.host}, in ~/.tidemark/tokens/{self.job.job_id} of "
+            f"the user who runs its driver (or below his TIDEMARK_HOME): run this command there as "
+            f"that user, or give the token with --token-file or in {TOKEN_VARIABLE}"
+        )
+
+
+def _reason(cause: Mapping[str, Any]) -> str:
+    """Return why an operation failed: the text, which may begin with the class already."""
+    text = str(cause.get("stack-trace") or "").strip()
+    kind = str(cause.get("class") or "").rpartition(".")[2]
+    return text if not kind or kind in text else f"{kind}: {text}"

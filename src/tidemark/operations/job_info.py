@@ -1,0 +1,115 @@
+"""`tidemark info JOB`: all that is known of one job, from its driver and from its storage.
+
+The storage has what outlives a driver: executions, identity, leases, checkpoint statistics. A
+driver that answers adds what only it knows: guarantees, and the epoch under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tidemark.checkpoint.executions import Execution
+from tidemark.checkpoint.store import CheckpointStore, JobIdentity
+from tidemark.model.checkpoint_statistics import CheckpointStatistics
+from tidemark.model.errors import CheckpointError, DriverUnreachableError
+from tidemark.model.job_state import JobState
+from tidemark.operations.driver_client import DriverClient
+from tidemark.operations.storage import storage_of
+from tidemark.runtime.checkpoint_history import open_storage, read_history
+from tidemark.runtime.registry import RegisteredJob, find_job, newest_execution
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class JobInfo:
+    """One job. `guarantees` and `epoch` are the driver's answers as they came, None without one;
+    `restarts` are those of the last execution; `generation` is 0 where no lease stands."""
+
+    job: RegisteredJob
+    directory: str
+    restarts: int
+    generation: int
+    identity: JobIdentity | None
+    last_completed: CheckpointStatistics | None
+    guarantees: Mapping[str, Any] | None
+    epoch: Mapping[str, Any] | None
+
+    @property
+    def parts(self) -> Sequence[Mapping[str, str]]:
+        """Sources, operators and sinks: uid, kind, description, guarantee ("" if unknown). Without
+        a driver those of the last completed checkpoint."""
+        if self.guarantees is not None:
+            return [
+                {key: part[key] for key in ("uid", "kind", "description", "guarantee")}
+                for part in self.guarantees["parts"]
+            ]
+        tasks = self.last_completed.tasks if self.last_completed is not None else ()
+        return [
+            {"uid": t.uid, "kind": t.kind, "description": t.name, "guarantee": ""} for t in tasks
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it with Flink's names where Flink has them; ms since 1970, ms."""
+        shown = self.job.to_json()
+        end = shown["end-time"]
+        identity, last = self.identity, self.last_completed
+        return shown | {
+            "duration": (round(time.time() * 1000) if end < 0 else end) - shown["start-time"],
+            "restarts": self.restarts,
+            "directory": self.directory,
+            "generation": self.generation,
+            "lineage-id": identity and identity.lineage_id,
+            "restored-from": identity and identity.restored_from,
+            "guarantee": self.guarantees and self.guarantees["guarantee"],
+            "parts": list(self.parts),
+            "epoch": self.epoch,
+            "last-checkpoint": last and last.to_json(),
+        }
+
+
+def info(job: str, storage: str | None) -> JobInfo:
+    """Return what is known of a job, by its name, id or the first digits of its id.
+
+    Works for a job that runs, has ended, or whose driver is silent. Raises UserError if there is no
+    such job.
+    """
+    uri = storage_of("info", storage)
+    found = find_job(uri, job)
+    directory = f"{uri}/{found.name}"
+    store = CheckpointStore(open_storage(directory), open_storage(f"{directory}/spark"))
+    restarts = _restarts(newest_execution(uri, found.name))
+    guarantees = epoch = None
+    if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
+        driver = DriverClient(found)
+        try:
+            restarts = driver.get()["restarts"]
+            guarantees, epoch = driver.find("/guarantees"), driver.find("/epoch")
+        except DriverUnreachableError as error:  # it has ended since
+            log.info("%s", error)
+    return JobInfo(
+        job=found,
+        directory=directory,
+        restarts=restarts,
+        generation=max(store.generations(), default=0),
+        identity=_identity(store),
+        last_completed=read_history(uri, found.name).latest_completed,
+        guarantees=guarantees,
+        epoch=epoch,
+    )
+
+
+def _restarts(execution: Execution | None) -> int:
+    return sum(failure.restarted for failure in execution.failures) if execution else 0
+
+
+def _identity(store: CheckpointStore) -> JobIdentity | None:
+    try:
+        return store.read_identity()
+    except (CheckpointError, OSError) as error:
+        log.warning("%s", error)
+        return None
