@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.model.errors import DriverUnreachableError, OperationFailedError, UserError
-from tidemark.rest.token import read_token, token_path
+from tidemark.rest.token import HOME_VARIABLE, read_token, token_path
 from tidemark.runtime.registry import RegisteredJob
 
 REQUEST_S = 10.0
@@ -156,16 +156,15 @@ class DriverClient:
         token = os.environ.get(TOKEN_VARIABLE) or read_token(self.job.job_id)
         if not token:
             raise UserError(
-                f"job {self.job.name!r} can be changed only with its token, and there is none in "
+                f"job {self.job.name!r} can be changed only with its token, and there is no "
                 f"{token_path(self.job.job_id)}. {self._where_the_token_is()}"
             )
         return token
 
     def _where_the_token_is(self) -> str:
         return (
-            f"The job's token is on {self.job.host}, in ~/.tidemark/tokens/{self.job.job_id} of "
-            f"the user who runs its driver (or below his TIDEMARK_HOME): run this command there as "
-            f"that user, or give the token with --token-file or in {TOKEN_VARIABLE}"
+            f"Run this command on {self.job.host} as the user who runs the job's driver, with the "
+            f"same {HOME_VARIABLE}, or give the token with --token-file or in {TOKEN_VARIABLE}"
         )
 
 

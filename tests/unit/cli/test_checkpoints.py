@@ -88,8 +88,11 @@ def test_the_storage_may_stand_in_the_settings_file(storage: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["orders", "--storage", "store"], "no checkpoints of a job 'orders'; there are those of"),
-        (["clicks", "--storage", "nowhere"], "there are none of any job"),
+        (
+            ["orders", "--storage", "store"],
+            "holds no job 'orders' (a name, an id, or its first digits); there are clicks",
+        ),
+        (["clicks", "--storage", "nowhere"], "there is none at all"),
         (["clicks", "--storage", "store", "--id", 99], "kept are those from 0 to 30"),
         (["clicks"], "checkpoint.storage in tidemark.toml"),
     ],
