@@ -178,6 +178,9 @@ class TwoPhaseCommitSink(Protocol[C]):
     A sink with an attribute ``spool = True`` has its rows kept in the checkpoint until their commit
     is confirmed, and written again if `Committer.commit` answers LOST. Its writers must return at
     most one committable, and LOST must be a proof.
+
+    A sink whose system ends a transaction that is open for too long says after how many seconds in
+    an attribute `transaction_timeout_s`; it is optional, and the metrics show how near it is.
     """
 
     @property

@@ -6,7 +6,7 @@ import importlib.metadata
 import time
 from typing import Annotated, Any
 
-from fastapi import FastAPI, HTTPException, Path, Query, Request
+from fastapi import FastAPI, Header, HTTPException, Path, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
@@ -20,6 +20,7 @@ from tidemark.rest import models
 from tidemark.rest.actions import Actions, JobId, action_routes
 from tidemark.rest.epochs import EpochPage, OpenTransactions, epoch_page, open_transactions
 from tidemark.rest.lineage import Lineage, lineage_page
+from tidemark.rest.metrics import PROMETHEUS, JobMetrics
 from tidemark.rest.vertices import JobPage, job_page
 from tidemark.rest.views import JobView
 
@@ -38,6 +39,8 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
         redoc_url=None,
         responses={422: {"model": models.Problem, "description": "The request is not valid"}},
     )
+
+    metrics = JobMetrics(job)
 
     @app.exception_handler(StarletteHTTPException)
     async def answer(request: Request, error: StarletteHTTPException) -> JSONResponse:
@@ -63,6 +66,12 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
             jobs_failed=int(state is JobState.FAILED),
             tidemark_version=app.version,
         )
+
+    @app.get("/metrics", response_class=Response, responses=PROMETHEUS)
+    def prometheus(accept: Annotated[str, Header()] = "") -> Response:
+        """The job's Prometheus metrics: docs/operations/metrics.md."""
+        page, media_type = metrics.page(accept)
+        return Response(page, headers={"content-type": media_type})
 
     @app.get("/jobs")
     def jobs() -> models.JobIds:

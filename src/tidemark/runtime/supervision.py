@@ -83,6 +83,7 @@ class Supervisor:
         self._program_ends = False
         self._run: StreamRun | None = None
         self._waits_to_restart = False
+        self._down_since_s: float | None = None
         self.started_at = time.time()
         self.cancelled = False
         self.end: ExecutionEnd | None = None
@@ -133,6 +134,12 @@ class Supervisor:
         return JobState.RUNNING if self._started else JobState.INITIALIZING
 
     @property
+    def restarting_s(self) -> float:
+        """How long ago the failure was that the job has not come back from; 0 while it runs."""
+        down_since_s = self._down_since_s
+        return time.monotonic() - down_since_s if down_since_s is not None else 0.0
+
+    @property
     def coordinator(self) -> Coordinator | None:
         """The newest run's; None before the first."""
         return self._run.coordinator if self._run is not None else None
@@ -163,6 +170,8 @@ class Supervisor:
             except Exception as error:
                 if self._told_to_end.is_set() or self._run is None:
                     raise
+                if self._down_since_s is None:
+                    self._down_since_s = time.monotonic()
                 delay_s = self._after_failure(self._run, error)
                 self._waits_to_restart = True
         if self._started or self.cancelled:
@@ -203,6 +212,7 @@ class Supervisor:
         if not self._started:
             self._begin_execution()
         self._started = True
+        self._down_since_s = None
         while not run.wait(0.2):
             if self._told_to_end.is_set():
                 if self._program_ends:
