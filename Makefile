@@ -6,7 +6,7 @@ BIN := .venv/bin
 READY := .venv/setup-done
 CLASSES := .venv/spark-classes.jsa
 
-.PHONY: setup lint format test chaos soak demo demo-kafka bench bench-sinks clean
+.PHONY: setup lint format test chaos soak demo demo-kafka bench bench-sinks bench-dashboard clean
 
 ## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/tidemark)
 setup: $(READY)
@@ -64,11 +64,15 @@ demo-kafka: setup
 	$(BIN)/python -m examples.demo --kafka $(ARGS)
 
 ## bench, bench-sinks: Kafka to Kafka beside Spark's own sink; each database sink beside a plain load
+## bench-dashboard: a job looked at by twenty browsers, and not (needs Debian's chromium)
 bench: setup
 	$(BIN)/python -m benchmarks.kafka_sink $(ARGS)
 
 bench-sinks: setup
 	$(BIN)/python -m benchmarks.sinks $(ARGS)
+
+bench-dashboard: setup
+	$(BIN)/python -m benchmarks.dashboard $(ARGS)
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

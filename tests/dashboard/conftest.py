@@ -1,4 +1,4 @@
-"""One browser for all tests of this folder; without one they skip and say why."""
+"""One browser for the tests of a file; without one they skip and say why."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from playwright.sync_api import Browser
 from tests.dashboard.chromium import NotToBeHadError, browser
 
 
-@pytest.fixture(scope="session")
+# Not for the session: Playwright holds an event loop in this thread, and others need theirs.
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with contextlib.ExitStack() as stack:
         try:

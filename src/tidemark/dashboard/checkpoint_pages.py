@@ -1,15 +1,14 @@
-"""A part of a job's checkpoint history, and its figures over time. Pure."""
+"""What the dashboard shows of a checkpoint history that Flink's pages do not have. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from typing import Any
 
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.phases import phases
-from tidemark.model.rates import lag, records_in, records_out
 from tidemark.model.stats_summary import UNKNOWN
 
 
@@ -24,7 +23,7 @@ def checkpoints_page(
     `matching` (Tidemark's) is how many have this status."""
     matching = [c for c in found.history if status in (None, c.status)]
     shown = [c for c in matching if before is None or c.trigger_timestamp < before]
-    part = CheckpointingStatistics(**{**vars(found), "history": shown[:limit]}).to_json()
+    part = replace(found, history=shown[:limit]).to_json()
     return {**part, "matching": len(matching), "older": max(len(shown) - limit, 0)}
 
 
@@ -33,27 +32,23 @@ def details_page(one: CheckpointStatistics) -> dict[str, Any]:
     return {**one.to_json(details=True), "phases": asdict(phases(one))}
 
 
-def series(history: Sequence[CheckpointStatistics], since: int) -> dict[str, list[Any]]:
-    """Return ``/jobs/:id/series``: columns, oldest first, of the checkpoints triggered at `since`
-    (ms since 1970) or later; None is unknown. `history` is newest first."""
-    shown = [c for c in reversed(history) if c.trigger_timestamp >= since]
-    rows = [_point(c) for c in shown]
-    return {name: [row[name] for row in rows] for name in (rows[0] if rows else ())}
-
-
-def _point(one: CheckpointStatistics) -> dict[str, Any]:
-    figures = {
-        "id": one.id,
-        "trigger_timestamp": one.trigger_timestamp,
-        "status": one.status.value,
-        "end_to_end_duration": one.end_to_end_duration,
-        **asdict(phases(one)),
-        "checkpointed_size": one.checkpointed_size,
-        "state_size": one.state_size,
-        "persisted_data": one.persisted_data,
-        "processed_data": one.processed_data,
-        "records_in": records_in(one),
-        "records_out": records_out(one),
-        "lag": lag(one),
-    }
-    return {name: None if value == UNKNOWN else value for name, value in figures.items()}
+def with_those_under_way(
+    found: CheckpointingStatistics, epoch: Mapping[str, Any]
+) -> CheckpointingStatistics:
+    """Return `found`, which has those that have ended, with those in progress that a driver's
+    ``/jobs/:id/epoch`` names: no more is known of them than that they are."""
+    completed = {c.id for c in found.history if c.status is CheckpointStatus.COMPLETED}
+    under_way = [
+        CheckpointStatistics(
+            id=one["id"],
+            status=CheckpointStatus.IN_PROGRESS,
+            trigger_timestamp=one.get("trigger-timestamp", UNKNOWN),
+        )
+        for one in (epoch, *reversed(epoch["uncommitted"]))
+        if one["id"] != UNKNOWN and one["id"] not in completed
+    ]
+    return replace(
+        found,
+        counts=replace(found.counts, in_progress=len(under_way)),
+        history=(*under_way, *found.history),
+    )

@@ -16,11 +16,17 @@ from typing import Any
 
 from tidemark.checkpoint.executions import Execution, ExecutionStore
 from tidemark.dashboard import drivers
-from tidemark.dashboard.checkpoint_pages import checkpoints_page, details_page, series
+from tidemark.dashboard.checkpoint_pages import (
+    checkpoints_page,
+    details_page,
+    with_those_under_way,
+)
 from tidemark.dashboard.drivers import DriverSilentError
 from tidemark.dashboard.shared_pages import Page, Shared
 from tidemark.dashboard.stored_jobs import StoredJob
+from tidemark.model.checkpoint_series import series
 from tidemark.model.checkpoint_statistics import CheckpointStatus
+from tidemark.model.job_state import JobState
 from tidemark.runtime.checkpoint_history import jobs_in, open_storage
 
 _READ_AT_ONCE = 16
@@ -200,7 +206,11 @@ class Jobs:
         job, _ = self._find(jid)
 
         def make() -> Page:
-            return Page.of(checkpoints_page(job.history(), limit, before, status))
+            found = job.history()
+            epoch = self.from_driver(jid, "epoch")
+            if epoch.status == 200:
+                found = with_those_under_way(found, json.loads(epoch.body))
+            return Page.of(checkpoints_page(found, limit, before, status))
 
         return self._pages.get(key, make)
 
@@ -240,7 +250,9 @@ class Jobs:
     def lineage(self, jid: str, key: str) -> Page:
         """Return ``/jobs/:id/lineage``."""
         job, _ = self._find(jid)
-        return self._pages.get(key, lambda: Page.of(job.lineage(self._details(job)["state"])))
+        return self._pages.get(
+            key, lambda: Page.of(job.lineage(JobState(self._details(job)["state"])))
+        )
 
 
 def _open(storage: str, name: str) -> StoredJob | None:

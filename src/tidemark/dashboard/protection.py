@@ -12,14 +12,10 @@ from __future__ import annotations
 
 import hmac
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
 
 from fastapi.responses import JSONResponse
 
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+from tidemark.dashboard.answers import Asgi, Message, Receive, Send
 
 MOST_BODY_BYTES = 4096
 _LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
@@ -46,7 +42,7 @@ def allows(authorization: str | None, token: str) -> bool:
 class Protection:
     """ASGI middleware: refuses foreign hosts and large bodies, adds the headers above."""
 
-    def __init__(self, app: Callable[[Message, Receive, Send], Awaitable[None]]) -> None:
+    def __init__(self, app: Asgi) -> None:
         self._app = app
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:

@@ -14,6 +14,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from tidemark.dashboard import protection
+from tidemark.dashboard.answers import ReadyPages, respond
 from tidemark.dashboard.jobs import JobNotFoundError, Jobs
 from tidemark.dashboard.shared_pages import Page
 from tidemark.model.checkpoint_statistics import CheckpointStatus
@@ -22,7 +23,6 @@ from tidemark.rest.actions import JobId, TriggerId
 from tidemark.rest.routes import CheckpointId, VertexId
 from tidemark.rest.token import read_token
 
-LEAST_ZIPPED_BYTES = 1000
 Triggered = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 _TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -30,18 +30,19 @@ _TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/sv
 def make_app(jobs: Jobs, token: str) -> FastAPI:
     """Return the application; `token` is what a request must show that changes a job."""
     app = FastAPI(title="Tidemark dashboard", openapi_url=None, docs_url=None, redoc_url=None)
-    app.add_middleware(protection.Protection)
+    app.add_middleware(ReadyPages, fresh=jobs.fresh)
+    app.add_middleware(protection.Protection)  # the outermost
     for path, page, kind in _front_end():
         app.add_api_route(path, _file(page, kind), methods=["GET"])
 
     @app.exception_handler(HTTPException)
     async def refuse(request: Request, error: HTTPException) -> Response:
-        return _respond(request, Page.problem(error.status_code, str(error.detail)))
+        return respond(request.headers, Page.problem(error.status_code, str(error.detail)))
 
     @app.exception_handler(RequestValidationError)
     async def reject(request: Request, error: RequestValidationError) -> Response:
         problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        return _respond(request, Page.problem(422, "; ".join(problems)))
+        return respond(request.headers, Page.problem(422, "; ".join(problems)))
 
     async def answer(request: Request, make: Callable[[str], Page]) -> Response:
         key = request.url.path
@@ -50,7 +51,7 @@ def make_app(jobs: Jobs, token: str) -> FastAPI:
         page = jobs.fresh(key)
         if page is None:
             page = await run_in_threadpool(_or_problem, lambda: make(key))
-        return _respond(request, page)
+        return respond(request.headers, page)
 
     @app.get("/jobs/overview")
     async def overview(request: Request) -> Response:
@@ -114,8 +115,8 @@ def make_app(jobs: Jobs, token: str) -> FastAPI:
 
     async def act(request: Request, jid: str, method: str, path: str) -> Response:
         if not protection.allows(request.headers.get("authorization"), token):
-            return _respond(
-                request,
+            return respond(
+                request.headers,
                 Page.problem(
                     401,
                     "This needs the token of the dashboard: open it by the whole address that "
@@ -133,7 +134,7 @@ def make_app(jobs: Jobs, token: str) -> FastAPI:
                 )
             return jobs.act(jid, method, path, of_job, body)
 
-        return _respond(request, await run_in_threadpool(_or_problem, forward))
+        return respond(request.headers, await run_in_threadpool(_or_problem, forward))
 
     @app.post("/jobs/{jid}/checkpoints")
     async def trigger(request: Request, jid: JobId) -> Response:
@@ -151,12 +152,12 @@ def make_app(jobs: Jobs, token: str) -> FastAPI:
     async def triggered(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
         path = f"/checkpoints/{trigger_id}"
         found = await run_in_threadpool(_or_problem, lambda: jobs.ask_driver(jid, path))
-        return _respond(request, found)
+        return respond(request.headers, found)
 
     @app.get("/jobs/{jid}/stop/{trigger_id}")
     async def stopping(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
         found = await run_in_threadpool(_or_problem, lambda: jobs.stopping(jid, trigger_id))
-        return _respond(request, found)
+        return respond(request.headers, found)
 
     return app
 
@@ -170,22 +171,9 @@ def _or_problem(make: Callable[[], Page]) -> Page:
         return Page.problem(503, f"{type(error).__name__}: {error}")
 
 
-def _respond(request: Request, page: Page, kind: str = "application/json") -> Response:
-    headers = {"ETag": page.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if page.as_of:
-        headers["Tidemark-As-Of"] = str(page.as_of)
-    if page.status == 200 and request.headers.get("if-none-match") == page.etag:
-        return Response(status_code=304, headers=headers)
-    body = page.body
-    if len(body) >= LEAST_ZIPPED_BYTES and "gzip" in request.headers.get("accept-encoding", ""):
-        body = page.zipped
-        headers["Content-Encoding"] = "gzip"
-    return Response(body, page.status, headers, media_type=kind)
-
-
 def _file(page: Page, kind: str) -> Callable[[Request], Response]:
     def serve(request: Request) -> Response:
-        return _respond(request, page, kind)
+        return respond(request.headers, page, kind)
 
     return serve
 

@@ -16,6 +16,7 @@ from tidemark.dashboard.shared_pages import Shared
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.job_state import JobState
+from tidemark.rest.lineage import Lineage, RestoredFrom, execution_page
 
 
 class StoredJob:
@@ -130,32 +131,19 @@ class StoredJob:
         truncated = any(len(e.failures) >= FAILURES_KEPT for e in self.executions())
         return {"exceptionHistory": {"entries": entries, "truncated": truncated}}
 
-    def lineage(self, state: str) -> dict[str, Any]:
+    def lineage(self, state: JobState) -> dict[str, Any]:
         """Return ``/jobs/:id/lineage``: what the job went on from, and its executions, the newest
         first. `state` is that of the last one."""
-        identity = self._records.read_identity()
-        executions = self.executions()
-        last = executions[-1].number if executions else 0
-        restored = identity.restored_from
-        return {
-            "jid": self.job_id,
-            "generation": max(self._records.generations(), default=0),
-            "restored": None
-            if restored is None
-            else {"path": restored["path"], "jid": restored["job_id"], "epoch": restored["epoch"]},
-            "executions": [
-                {
-                    "number": one.number,
-                    "host": one.start.host,
-                    "pid": one.start.pid,
-                    "start-time": round(one.start.started_at * 1000),
-                    "end-time": -1 if one.end is None else round(one.end.ended_at * 1000),
-                    "state": state
-                    if one.number == last
-                    else (one.end.state if one.end else JobState.UNREACHABLE).value,
-                    "reason": "" if one.end is None else one.end.reason,
-                    "restarts": sum(failure.restarted for failure in one.failures),
-                }
-                for one in reversed(executions)
+        origin = self._records.read_identity().restored_from
+        executions = self.executions()[::-1]
+        return Lineage(
+            jid=self.job_id,
+            generation=max(self._records.generations(), default=0),
+            restored=None
+            if origin is None
+            else RestoredFrom(path=origin["path"], jid=origin["job_id"], epoch=origin["epoch"]),
+            executions=[
+                execution_page(execution, None if place else state)
+                for place, execution in enumerate(executions)
             ],
-        }
+        ).model_dump(by_alias=True)

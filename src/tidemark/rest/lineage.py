@@ -13,10 +13,11 @@ from tidemark.rest.views import JobView
 
 
 class RestoredFrom(BaseModel):
-    """The retained checkpoint, or savepoint, that the job began with, and whose it was."""
+    """The retained checkpoint, or savepoint, that the job began with, and whose it was: `jid` is
+    null if that could not be read."""
 
     path: str
-    jid: str
+    jid: str | None
     epoch: int
 
 
@@ -55,13 +56,18 @@ def lineage_page(job: JobView) -> Lineage:
         if origin is None
         else RestoredFrom(path=origin["path"], jid=origin["job_id"], epoch=origin["epoch"]),
         executions=[
-            *(_page(own, job.state()) for own in [job.supervisor().execution.recorded] if own),
-            *(_page(execution, None) for execution in reversed(job.earlier_executions())),
+            *(
+                execution_page(own, job.state())
+                for own in [job.supervisor().execution.recorded]
+                if own
+            ),
+            *(execution_page(execution, None) for execution in reversed(job.earlier_executions())),
         ],
     )
 
 
-def _page(execution: Execution, state: JobState | None) -> ExecutionPage:
+def execution_page(execution: Execution, state: JobState | None) -> ExecutionPage:
+    """Return one execution; `state` is what its driver says, None of one that is over."""
     start, end = execution.start, execution.end
     ended = end.state if end is not None else JobState.UNREACHABLE
     return ExecutionPage(

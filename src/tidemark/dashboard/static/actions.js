@@ -73,8 +73,8 @@ function close() {
 export function Actions() {
   if (!shown) return null;
   const { action, job, step, said } = shown;
-  const { title, text, confirm, doing, danger } = ACTIONS[action];
-  return html`<${Dialog} title=${title(job)} onClose=${close}>
+  const { label, title, text, confirm, doing, danger } = ACTIONS[action];
+  return html`<${Dialog} title=${step === "confirm" ? title(job) : `${label}: ${job.name}`} onClose=${close}>
     ${step === "token" && html`<${AskToken} />`}
     ${step === "confirm" &&
     html`<p>${text}</p>

@@ -1,7 +1,7 @@
 // One checkpoint, opened in the history: its figures, its operators, and their subtasks.
 import { html } from "./html.js";
 import { page } from "./pages.js";
-import { bytes, count, duration, exact, known } from "./format.js";
+import { bytes, count, duration, exact, known, plainName } from "./format.js";
 import { Time, Waiting } from "./components.js";
 import { PHASES, PhaseBar } from "./phases.js";
 
@@ -14,7 +14,7 @@ export function Details({ jid, id, triggered, status }) {
   if (!one) return html`<${Waiting} of=${entry} what="details" />`;
   const tasks = Object.entries(one.tasks);
   const parts = page(`/jobs/${jid}/guarantees`, 10_000).data?.parts || [];
-  const described = (uid, task) => parts.find((part) => part.uid === uid)?.description || task.name.replace(/^(\w+\.)+(\w+)(@\w+)?$/, "$2");
+  const described = (uid, task) => parts.find((part) => part.uid === uid)?.description || plainName(task.name);
   return html`
     ${one.phases && html`<${PhaseBar} values=${PHASES.map(({ key }) => one.phases[key])} />`}
     <dl class="pairs">

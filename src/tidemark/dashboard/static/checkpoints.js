@@ -1,9 +1,9 @@
 // The checkpoint pages: counts and the latest of each kind, the history down to subtasks, the
 // summary with percentiles, the configuration.
 import { html } from "./html.js";
-import { page } from "./pages.js";
-import { bytes, count, duration, exact, known, plural, UNKNOWN } from "./format.js";
-import { AsOf, Empty, Figure, Problem, State, Time, Waiting } from "./components.js";
+import { now, page } from "./pages.js";
+import { bytes, coarse, count, duration } from "./format.js";
+import { AsOf, Empty, Figure, State, Time, Waiting } from "./components.js";
 import { Details } from "./checkpoint.js";
 
 const ROWS = 50;
@@ -109,6 +109,7 @@ function Row({ jid, one, longest }) {
     dispatchEvent(new Event("draw"));
   };
   const failed = one.status === "FAILED";
+  const running = one.status === "IN_PROGRESS" && one.trigger_timestamp > 0;
   return html`<tbody class=${expanded ? "expanded" : ""}>
     <tr>
       <td class="expander">
@@ -116,9 +117,9 @@ function Row({ jid, one, longest }) {
       </td>
       <th scope="row" class="num">${one.id}</th>
       <td><${State} of=${one.status} />${one.is_savepoint && html` <span class="tag">savepoint</span>`}${one.discarded && html` <span class="tag" title="Its files are deleted; newer ones are kept">discarded</span>`}</td>
-      <td class="wide">${one.num_acknowledged_subtasks}/${one.num_subtasks}</td>
+      <td class="wide">${one.num_subtasks ? `${one.num_acknowledged_subtasks}/${one.num_subtasks}` : "–"}</td>
       <td><${Time} at=${one.trigger_timestamp} /></td>
-      <td class="num">${duration(one.end_to_end_duration)}</td>
+      <td class="num">${running ? coarse(now() - one.trigger_timestamp) : duration(one.end_to_end_duration)}</td>
       <td class="wide"><span class="duration-bar" aria-hidden="true"><span class=${failed ? "bad" : ""} style=${{ width: `${(100 * Math.max(one.end_to_end_duration, 0)) / longest}%` }}></span></span></td>
       <td class="num wide">${bytes(one.checkpointed_size)}</td>
       <td class="num wide">${bytes(one.state_size)}</td>

@@ -6,7 +6,7 @@ import { AsOf, Guarantee, Waiting } from "./components.js";
 let all = false;
 
 export function Configuration({ jid }) {
-  const entry = page(`/jobs/${jid}/config`, 10_000);
+  const entry = page(`/jobs/${jid}/config`, 4000);
   const guarantees = page(`/jobs/${jid}/guarantees`, 10_000);
   return html`
     <${Guarantees} entry=${guarantees} />

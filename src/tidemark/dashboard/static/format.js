@@ -71,6 +71,11 @@ export function percent(share) {
   return known(share) ? `${Math.round(share * 100)} %` : UNKNOWN;
 }
 
+// What Spark calls a part by its class is shown by the class's name alone.
+export function plainName(name) {
+  return (name || "").replace(/^(\w+\.)+(\w+)(@\w+)?$/, "$2");
+}
+
 export function plural(number, one, many = `${one}s`) {
   return `${count(number)} ${number === 1 ? one : many}`;
 }

@@ -65,7 +65,7 @@ function Row({ job }) {
     </th>
     <td data-name="State"><${State} of=${job.state} /></td>
     <td data-name=${ended > 0 ? "Ended" : "Since"}>${ended > 0 ? html`<${Time} at=${ended} />` : html`<${Since} at=${job["start-time"]} />`}</td>
-    <td data-name="Last checkpoint">${last ? html`<b>${last.id}</b>, <${Time} at=${last.trigger_timestamp} />` : "none yet"}</td>
+    <td data-name="Last checkpoint"><span>${last ? html`<b>${last.id}</b>, <${Time} at=${last.trigger_timestamp} />` : "none yet"}</span></td>
     <td data-name="Duration" class="num">${duration(last?.end_to_end_duration)}</td>
     <td data-name="Full size" class="num">${bytes(last?.state_size)}</td>
     <td data-name="Completed" class="num">${count(job.checkpoints.completed)}</td>

@@ -1,7 +1,7 @@
 // The first page of a job: is it well, where is it now, and how do its rows flow.
 import { html } from "./html.js";
 import { now, page, series } from "./pages.js";
-import { bytes, coarse, count, duration, known, rate } from "./format.js";
+import { bytes, coarse, count, duration, known, plainName, rate } from "./format.js";
 import { AsOf, Figure, Guarantee, Time, isLive } from "./components.js";
 import { PHASES, PhaseBar, PhaseKey, phasesOf } from "./phases.js";
 import { Graph } from "./graph.js";
@@ -34,7 +34,6 @@ function Figures({ jid, job, found, points }) {
   const { counts, summary, latest } = found;
   const last = latest.completed;
   const failed = latest.failed;
-  const flow = recentRates(points);
   const lag = points?.lag?.at(-1);
   return html`<dl class="figures">
     <${Figure} name="Last checkpoint" value=${last ? last.id : "none yet"} note=${last && html`<${Time} at=${last.trigger_timestamp} />`} />
@@ -42,22 +41,16 @@ function Figures({ jid, job, found, points }) {
     <${Figure} name="Completed" value=${count(counts.completed)} />
     <${Figure} name="Failed" value=${count(counts.failed)} tone=${counts.failed ? "bad" : ""} note=${failed && html`last <a href=${`#/jobs/${jid}/checkpoints/failed`}><${Time} at=${failed.trigger_timestamp} /></a>`} />
     <${Figure} name="Full size" value=${bytes(last?.state_size)} note=${last && `+${bytes(last.checkpointed_size)}`} hint="What a restore of the last checkpoint reads, and what it added to the storage" />
-    ${isLive(job.state) && html`<${Figure} name="Rows in" value=${rate(flow.in)} hint="Rows a second that the sources gave, over the last ten checkpoints" />`}
-    ${isLive(job.state) && html`<${Figure} name="Rows out" value=${rate(flow.out)} hint="Rows a second that the sinks took, over the last ten checkpoints" />`}
+    ${isLive(job.state) && html`<${Figure} name="Rows in" value=${rate(together(job, "source"))} hint="Rows a second that the sources gave, over the last minute, ten checkpoints at least" />`}
+    ${isLive(job.state) && html`<${Figure} name="Rows out" value=${rate(together(job, "sink"))} hint="Rows a second that the sinks took, over the last minute, ten checkpoints at least" />`}
     ${known(lag) && html`<${Figure} name="Lag" value=${count(lag)} note="rows" hint="Rows that the sources held when the last checkpoint was planned and that it left to later ones" />`}
   </dl>`;
 }
 
-function recentRates(points) {
-  const length = points?.id?.length || 0;
-  if (length < 2) return {};
-  const from = Math.max(0, length - 11);
-  const seconds = (points.trigger_timestamp[length - 1] - points.trigger_timestamp[from]) / 1000;
-  const sum = (rows) => {
-    const shown = rows.slice(from, length - 1).filter((value) => value !== null);
-    return shown.length ? shown.reduce((a, b) => a + b, 0) / seconds : null;
-  };
-  return { in: sum(points.records_in), out: sum(points.records_out) };
+// The rates of all sources, or of all sinks, together; null where one does not know its own.
+function together(job, kind) {
+  const rates = (job.vertices || []).filter((one) => one.kind === kind).map((one) => one.metrics["records-per-second"]);
+  return rates.length && rates.every(known) ? rates.reduce((a, b) => a + b, 0) : null;
 }
 
 // --- the epoch under way
@@ -85,7 +78,7 @@ function Epoch({ jid, points }) {
       })}
     </ol>
     <p class="epoch-line">
-      ${waiting ? html`${waiting}, for ${live(there)}.` : epoch["trigger-timestamp"] > 0 ? html`Triggered <${Time} at=${epoch["trigger-timestamp"]} />.` : ""}
+      ${waiting ? html`${waiting}${epoch["phase-since"] > 0 ? `, for ${live(there)}` : ""}.` : epoch["trigger-timestamp"] > 0 ? html`Triggered <${Time} at=${epoch["trigger-timestamp"]} />.` : ""}
       ${" "}Last completed: <b>${epoch["last-completed"] >= 0 ? epoch["last-completed"] : "none yet"}</b>.
     </p>
     ${!!uncommitted.length &&
@@ -119,7 +112,10 @@ function Recent({ jid, points }) {
   if (!length) return html`<p class="none">${points ? "No checkpoint has ended yet." : "Loading…"}</p>`;
   const from = Math.max(0, length - RECENT);
   const indexes = Array.from({ length: length - from }, (_, i) => from + i);
-  const most = Math.max(...indexes.map((i) => points.end_to_end_duration[i] || 0), 1);
+  const durations = indexes.map((i) => (points.status[i] === "COMPLETED" && points.end_to_end_duration[i]) || 0);
+  // One spike, a driver's first epoch say, would make all others flat: it is cut off.
+  const most = Math.max(Math.min(Math.max(...durations), 5 * median(durations)), 1);
+  const taller = durations.filter((ms) => ms > most).length;
   const height = 96;
   const bars = indexes.map((index, i) => {
     let top = height;
@@ -127,26 +123,32 @@ function Recent({ jid, points }) {
     const title = `${points.id[index]}: ${failed ? "failed after " : ""}${duration(points.end_to_end_duration[index])}`;
     const values = failed ? [] : phasesOf(points, index);
     const parts = values.map((value, p) => {
-      const size = (height * (known(value) ? value : 0)) / most;
+      const size = Math.min((height * (known(value) ? value : 0)) / most, top);
       top -= size;
       return html`<rect class=${PHASES[p].css} x=${i * 10} y=${top} width="8" height=${size} />`;
     });
     return html`<g><title>${title}</title>
       ${failed ? html`<rect class="failed" x=${i * 10} y="0" width="8" height=${height} /><text x=${i * 10 + 4} y=${height - 4}>✕</text>` : parts}
+      ${durations[i] > most && html`<path class="cut" d=${`M${i * 10 - 1} 7l5 -4l5 4`} />`}
     </g>`;
   });
   const failures = indexes.filter((i) => points.status[i] === "FAILED").length;
   return html`
     <svg class="recent" viewBox=${`0 0 ${RECENT * 10} ${height}`} preserveAspectRatio="none" role="img"
-      aria-label=${`Durations of the last ${indexes.length} checkpoints; the longest took ${duration(most)}; ${failures} failed`}>
+      aria-label=${`Durations of the last ${indexes.length} checkpoints; the longest took ${duration(Math.max(...durations))}; ${failures} failed`}>
       ${bars}
     </svg>
-    <div class="under"><${PhaseKey} /><span class="note">full height: ${duration(most)}</span></div>
+    <div class="under"><${PhaseKey} /><span class="note">full height: ${duration(most)}${taller ? `; ${taller} longer, cut off` : ""}</span></div>
     <p><a href=${`#/jobs/${jid}/checkpoints`}>All checkpoints</a> · <a href=${`#/jobs/${jid}/plots`}>Plots over time</a></p>
   `;
 }
 
 // --- the graph
+
+// Spark's name of a source may be no more than its class: what the program says of it is better.
+function describe(name, part) {
+  return plainName(name) !== name && part ? part.description : plainName(name);
+}
 
 function Flow({ jid, job }) {
   const guarantees = page(`/jobs/${jid}/guarantees`, 10_000);
@@ -154,7 +156,7 @@ function Flow({ jid, job }) {
   let nodes = (job.vertices || []).map((vertex) => ({
     id: vertex.id,
     kind: vertex.kind,
-    name: vertex.description || parts.get(vertex.id)?.description || vertex.name || "",
+    name: describe(vertex.description || "", parts.get(vertex.id)),
     nameless: vertex["has-uid"] === false,
     parallelism: vertex.parallelism,
     guarantee: vertex.guarantee || parts.get(vertex.id)?.guarantee,

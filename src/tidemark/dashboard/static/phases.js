@@ -4,7 +4,7 @@ import { duration, known } from "./format.js";
 
 export const PHASES = [
   { key: "read_and_process", state: "PROCESSING", label: "Read and process", css: "p1", hint: "From the trigger: tasks read, compute and hand rows to the sinks" },
-  { key: "pre_commit", state: "PRE_COMMIT", label: "Pre-commit", css: "p2", hint: "Sinks write and flush: durable, still invisible" },
+  { key: "pre_commit", state: "PRE_COMMIT", label: "Pre-commit", css: "p2", hint: "Sinks write and flush: durable, still invisible. What the task took that took longest over it" },
   { key: "decision", state: "DECISION", label: "Decision", css: "p3", hint: "The attempt is stored, and Spark commits the batch: from here the epoch is final" },
   { key: "commit", state: "COMMIT", label: "Commit", css: "p4", hint: "Every sink makes the epoch's rows visible" },
 ];

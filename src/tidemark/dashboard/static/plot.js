@@ -4,6 +4,7 @@ import { html, Component } from "./html.js";
 import { exact } from "./format.js";
 
 const SIGNS = { failed: "✕", failure: "↻", start: "▶" };
+const ROWS = { failed: 0, failure: 1, start: 2 }; // below each other: they often come together
 
 // Times of day; at the first one and at each midnight the date too.
 function dated(ticks) {
@@ -98,7 +99,7 @@ export class Plot extends Component {
         series: [{ label: "Triggered", value: "{YYYY}-{MM}-{DD} {HH}:{mm}:{ss}" }, ...order.map((l) => shown[l])],
         axes: [{ ...axis, space: 80, values: (_, ticks) => dated(ticks) }, { ...axis, size: 64, values: (_, ticks) => ticks.map(unit) }],
         hooks: {
-          drawAxes: [(plot) => this.drawMarks(plot, colour)],
+          draw: [(plot) => this.drawMarks(plot, colour)],
           setSelect: [
             (plot) => {
               const { left, width } = plot.select;
@@ -133,7 +134,7 @@ export class Plot extends Component {
       ctx.moveTo(x, bbox.top + 12 * devicePixelRatio);
       ctx.lineTo(x, bbox.top + bbox.height);
       ctx.stroke();
-      ctx.fillText(SIGNS[kind], x, bbox.top + 9 * devicePixelRatio);
+      ctx.fillText(SIGNS[kind], x, bbox.top + (9 + 12 * ROWS[kind]) * devicePixelRatio);
     }
     ctx.restore();
   }

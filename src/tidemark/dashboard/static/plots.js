@@ -22,9 +22,9 @@ export function Plots({ jid }) {
   if (!entry.data) return entry.error ? html`<${Problem}>${entry.error}<//>` : html`<${Loading} what="plots" />`;
   const length = entry.data.id?.length || 0;
   if (length < 2) return html`<${Empty} title="Not enough to plot yet"><p>Plots begin with the second checkpoint.</p><//>`;
-  const points = withGaps(entry.data, Math.max(0, length - view.last), lineage);
+  const points = completed(entry.data, Math.max(0, length - view.last), lineage);
   const times = points.trigger_timestamp.map((ms) => ms / 1000);
-  const marks = marksOf(points, exceptions, lineage, times[0]);
+  const marks = marksOf(entry.data, exceptions, lineage, times[0]);
   const shared = { times, marks, zoom: view.zoom, clip: view.clip, onZoom: (zoom) => show({ zoom }) };
   const gaps = times.map((time, i) => (i + 1 < times.length ? times[i + 1] - time : null));
   const perSecond = (rows) => rows.map((value, i) => (value === null || !gaps[i] ? null : value / gaps[i]));
@@ -66,8 +66,8 @@ export function Plots({ jid }) {
   `;
 }
 
-// The points from `from` on. Where a driver was started there is a hole: nothing ran before it.
-function withGaps(data, from, lineage) {
+// The completed points from `from` on. Where a driver was started there is a hole: nothing ran before it.
+function completed(data, from, lineage) {
   const starts = (lineage?.executions || []).map((one) => one["start-time"]);
   const { trigger_timestamp: at } = data;
   const points = {};
@@ -77,7 +77,8 @@ function withGaps(data, from, lineage) {
       for (const name in data) points[name].push(null);
       points.trigger_timestamp.splice(-1, 1, at[i] - 1);
     }
-    for (const name in data) points[name].push(data[name][i]);
+    // A failed one has no phases and no sizes: it is a mark.
+    if (data.status[i] === "COMPLETED") for (const name in data) points[name].push(data[name][i]);
   }
   return points;
 }
@@ -86,17 +87,17 @@ function Card({ title, tall, children }) {
   return html`<section class=${tall ? "card tall" : "card"}><h2>${title}</h2>${children}</section>`;
 }
 
-// What happened beside the checkpoints: {time (s), kind, text}.
+// What happened beside the checkpoints: {time (s), kind}.
 function marksOf(points, exceptions, lineage, first) {
   const marks = [];
   points.status.forEach((status, i) => {
-    if (status === "FAILED") marks.push({ time: points.trigger_timestamp[i] / 1000, kind: "failed", text: `checkpoint ${points.id[i]} failed` });
+    if (status === "FAILED") marks.push({ time: points.trigger_timestamp[i] / 1000, kind: "failed" });
   });
   for (const one of exceptions?.exceptionHistory.entries || []) {
-    marks.push({ time: one.timestamp / 1000, kind: "failure", text: `${one.exceptionName}${one.restarted ? ", restarted" : ", the job ended"}` });
+    marks.push({ time: one.timestamp / 1000, kind: "failure" });
   }
   for (const one of lineage?.executions || []) {
-    marks.push({ time: one["start-time"] / 1000, kind: "start", text: `execution ${one.number} started` });
+    marks.push({ time: one["start-time"] / 1000, kind: "start" });
   }
   return marks.filter(({ time }) => time >= first).sort((a, b) => a.time - b.time);
 }

@@ -13,14 +13,15 @@ export function Transactions({ jid, job }) {
   }
   const entry = page(`/jobs/${jid}/transactions`);
   if (!entry.data) return html`<${Waiting} of=${entry} what="transactions" unknown="The driver does not say." />`;
-  const found = Array.isArray(entry.data) ? entry.data : entry.data.transactions;
+  const { transactions: found, truncated } = entry.data;
   return html`
     <p class="note">Open in the sinks' systems at this moment: flushed and invisible until their epoch is decided.</p>
     ${found.length
       ? html`<div class="scroll" tabindex="0" role="region" aria-label="Open transactions"><table class="list">
           <thead><tr><th scope="col">Sink</th><th scope="col" class="num">Epoch</th><th scope="col" class="num">Generation</th><th scope="col">State</th><th scope="col">Open for</th><th scope="col">Transaction</th></tr></thead>
           <tbody>${found.map((one) => html`<tr key=${`${one.sink}:${one.epoch}:${one.transaction}`}><th scope="row">${one.sink}</th><td class="num">${one.epoch}</td><td class="num">${one.generation}</td><td>${String(one.state).toLowerCase()}</td><td><${Since} at=${one.since} /></td><td><code>${one.transaction}</code></td></tr>`)}</tbody>
-        </table></div>`
+        </table></div>
+        ${truncated && html`<p class="note">There are more.</p>`}`
       : html`<${Empty} title="None open at this moment"><p>An epoch's transactions are open from its pre-commit to its commit, which is often a fraction of a second.</p><//>`}
   `;
 }
