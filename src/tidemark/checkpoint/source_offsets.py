@@ -26,8 +26,8 @@ LAST_COMMIT_S = 5.0
 
 
 class SourceOffsets:
-    """Used by one run. `read` returns the sources' end offsets of an epoch, in Spark's order;
-    `sources` are those to be told: by their place in it, the uid and what makes the committer."""
+    """Used by one run. `read` returns the lines of the offset log's entry of an epoch that hold end
+    offsets; `sources` are those to be told: by the line, the uid and what makes the committer."""
 
     def __init__(
         self,

@@ -1,7 +1,8 @@
 """Which source and which stateful operator of Spark's plan has which uid.
 
-Spark numbers the sources of a query as they stand in its plan from left to right, and its stateful
-operators from the sink's side (`IncrementalExecution`'s StateOpIdRule): ``state/<number>``. What a
+Spark numbers the sources of a query as they stand in its plan from left to right, each once, and
+its stateful operators from the sink's side (`IncrementalExecution`'s StateOpIdRule):
+``state/<number>``. Its offset log has a line for each time that a source stands in the plan. What a
 user has named is a DataFrame, so its own source or last stateful operator is looked up in the plan
 of the whole query.
 """
@@ -31,10 +32,13 @@ _STATEFUL = frozenset(
 
 @dataclass(frozen=True)
 class OperatorUids:
-    """The uids by Spark's numbers; what has none is called by its number."""
+    """The uids by Spark's numbers; what has none is called by its number. `source_lines` are the
+    numbers of the sources whose offsets stand in the offset log, line by line."""
 
     sources: Mapping[int, str] = field(default_factory=dict)
     operators: Mapping[int, str] = field(default_factory=dict)
+    source_lines: tuple[int, ...] = ()
+    operator_count: int = 0
 
     def of_source(self, index: int) -> str:
         """Return the uid of a source."""
@@ -44,15 +48,27 @@ class OperatorUids:
         """Return the uid of a stateful operator."""
         return self.operators.get(index, f"operator-{index}")
 
+    def source_numbers(self) -> dict[str, int]:
+        """Return Spark's number of each source by uid."""
+        return {self.of_source(index): index for index in sorted(set(self.source_lines))}
+
+    def operator_numbers(self) -> dict[str, int]:
+        """Return Spark's number of each stateful operator by uid."""
+        return {self.of_operator(index): index for index in range(self.operator_count)}
+
 
 def find_uids(
     stream: DataFrame, sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
 ) -> OperatorUids:
     """Return the uids in the plan of `stream`, given the DataFrames that they were given for."""
     plan = analysed(stream)
+    distinct, lines = distinct_sources(plan)
+    stateful = list(_stateful(plan))
     return OperatorUids(
-        _matched(list(sources_of(plan)), sources, sources_of),
-        _matched(list(_stateful(plan)), operators, _stateful),
+        _matched(distinct, sources, _streaming_leaves),
+        _matched(stateful, operators, _stateful),
+        lines,
+        len(stateful),
     )
 
 
@@ -77,14 +93,23 @@ def analysed(frame: DataFrame) -> Any:
     return frame._jdf.queryExecution().analyzed()
 
 
-def sources_of(plan: Any) -> Iterator[Any]:
-    """Yield the plan's streaming sources, each once."""
-    seen: list[Any] = []
+def distinct_sources(plan: Any) -> tuple[list[Any], tuple[int, ...]]:
+    """Return the plan's streaming sources by Spark's numbers, and the number of each occurrence."""
+    distinct: list[Any] = []
+    lines = []
+    for leaf in _streaming_leaves(plan):
+        number = next((n for n, one in enumerate(distinct) if leaf.equals(one)), len(distinct))
+        if number == len(distinct):
+            distinct.append(leaf)
+        lines.append(number)
+    return distinct, tuple(lines)
+
+
+def _streaming_leaves(plan: Any) -> Iterator[Any]:
     leaves = plan.collectLeaves().iterator()
     while leaves.hasNext():
         leaf = leaves.next()
-        if leaf.isStreaming() and not any(leaf.sameResult(other) for other in seen):
-            seen.append(leaf)
+        if leaf.isStreaming():
             yield leaf
 
 

@@ -10,15 +10,17 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pyspark.sql import DataFrame
+
 from tidemark.api.declarations import JobDeclaration
 from tidemark.model.job_graph import JobGraph, Vertex
 from tidemark.runtime.branches import branches_of, unite
 from tidemark.runtime.operator_uids import (
     OperatorUids,
     analysed,
+    distinct_sources,
     find_uids,
     is_operator,
-    sources_of,
 )
 
 log = logging.getLogger(__name__)
@@ -39,12 +41,8 @@ def find_graph(declared: JobDeclaration) -> JobGraph:
     """Do as `job_graph` does; raises what Spark raises."""
     sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
     stream, _ = unite(sinks)
-    uids = find_uids(
-        stream,
-        {source.uid: source.dataframe for source in declared.sources.values()},
-        {operator.uid: operator.dataframe for operator in declared.operators.values()},
-    )
-    plan = _Plan(declared, uids, list(sources_of(analysed(stream))))
+    uids = _find(declared, stream)
+    plan = _Plan(declared, uids, distinct_sources(analysed(stream))[0])
     ends = [
         Vertex(sink.uid, "sink", sink.description, inputs)
         for branch in branches_of(sinks)
@@ -57,6 +55,20 @@ def find_graph(declared: JobDeclaration) -> JobGraph:
         if sink.dead_letters_of
     ]
     return JobGraph((*plan.sources.values(), *plan.operators, *ends, *letters))
+
+
+def find_job_uids(declared: JobDeclaration) -> OperatorUids:
+    """Return the uids by Spark's numbers in the query that a declared job will be."""
+    stream, _ = unite([sink for sink in declared.sinks.values() if not sink.dead_letters_of])
+    return _find(declared, stream)
+
+
+def _find(declared: JobDeclaration, stream: DataFrame) -> OperatorUids:
+    return find_uids(
+        stream,
+        {source.uid: source.dataframe for source in declared.sources.values()},
+        {operator.uid: operator.dataframe for operator in declared.operators.values()},
+    )
 
 
 class _Plan:
@@ -89,14 +101,18 @@ class _Plan:
         return (id_,)
 
     def _source(self, leaf: Any) -> tuple[str, ...]:
-        for number, node in enumerate(self._nodes):
-            if node.sameResult(leaf):
-                id_, has_uid = self._uids.of_source(number), number in self._uids.sources
-                known = self._declared.sources.get(id_)
-                name = known.description if known is not None else "Spark stream"
-                self.sources.setdefault(id_, Vertex(id_, "source", name, (), has_uid))
-                return (id_,)
+        for same in (leaf.equals, leaf.sameResult):  # two streams of one topic are two sources
+            for number, node in enumerate(self._nodes):
+                if same(node):
+                    return self._numbered_source(number)
         return ()
+
+    def _numbered_source(self, number: int) -> tuple[str, ...]:
+        id_, has_uid = self._uids.of_source(number), number in self._uids.sources
+        known = self._declared.sources.get(id_)
+        name = known.description if known is not None else "Spark stream"
+        self.sources.setdefault(id_, Vertex(id_, "source", name, (), has_uid))
+        return (id_,)
 
 
 def _children(node: Any) -> Iterator[Any]:

@@ -115,8 +115,11 @@ class StreamRun:
         self._source_offsets = SourceOffsets(
             lambda epoch: read_log(self._spark_files, f"offsets/{epoch}")[1:],
             {
-                place: (uid, partial(commit_offsets[uid].create_offset_committer, spark._jvm))
-                for place, uid in uids.sources.items()
+                uids.source_lines.index(number): (
+                    uid,
+                    partial(commit_offsets[uid].create_offset_committer, spark._jvm),
+                )
+                for number, uid in uids.sources.items()
                 if uid in commit_offsets
             },
         )

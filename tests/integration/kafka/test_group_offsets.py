@@ -25,10 +25,18 @@ import tidemark as tm
 
 given = json.loads(sys.argv[1])
 job = tm.Job("lag", tm.CheckpointConfig(storage="store", interval="200ms"))
-rows = job.source(
-    tm.KafkaSource(given["servers"], given["topic"], group_id=given["group"]), uid="rows"
-)
-job.sink(rows.selectExpr("CAST(value AS STRING) AS v"), tm.FileSink("out", format="json"), "files")
+
+
+def read(topic):
+    source = tm.KafkaSource(given["servers"], topic, group_id=f"group-of-{topic}")
+    return job.source(source, uid=topic).selectExpr("CAST(value AS STRING) AS v")
+
+
+# `rows` stands twice in Spark's plan, and in its offset log, before `others`.
+rows, others = map(read, given["topics"])
+job.sink(rows, tm.FileSink("out", format="json"), "files")
+job.sink(rows.where("v < 5"), tm.FileSink("few", format="json"), "few")
+job.sink(others, tm.FileSink("others", format="json"), "others")
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -37,11 +45,11 @@ if __name__ == "__main__":
 
 
 class Home:
-    """One job on one topic of two partitions, and its group."""
+    """One job on two topics, of two partitions and of one, and their groups."""
 
-    def __init__(self, directory: Path, servers: str, topic: str) -> None:
+    def __init__(self, directory: Path, servers: str, topic: str, other: str) -> None:
         (directory / "app.py").write_text(PROGRAM)
-        self.directory, self.topic, self.group = directory, topic, f"group-of-{topic}"
+        self.directory, self.topic, self.other = directory, topic, other
         self.servers = servers
         self.admin = AdminClient({"bootstrap.servers": servers})
         self.producer = Producer({"bootstrap.servers": servers})
@@ -50,17 +58,18 @@ class Home:
     def produce(self, values: range) -> None:
         for value in values:
             self.producer.produce(self.topic, str(value), partition=value % 2)
+        self.producer.produce(self.other, str(values[0]))
         assert self.producer.flush(30) == 0
 
     def start(self, failpoint: str | None = None) -> Driver:
-        given = {"servers": self.servers, "topic": self.topic, "group": self.group}
+        given = {"servers": self.servers, "topics": [self.topic, self.other]}
         log = self.directory / f"driver-{len(self.drivers)}.log"
         self.drivers.append(Driver(self.directory / "app.py", given, log, failpoint))
         return self.drivers[-1]
 
-    def offsets(self) -> dict[int, int]:
-        """What the group has, by partition; -1001 of a partition that it has nothing of."""
-        asked = ConsumerGroupTopicPartitions(self.group)
+    def offsets(self, topic: str = "") -> dict[int, int]:
+        """What the group of a topic has, by partition."""
+        asked = ConsumerGroupTopicPartitions(f"group-of-{topic or self.topic}")
         (answer,) = self.admin.list_consumer_group_offsets([asked]).values()
         try:
             return {p.partition: p.offset for p in answer.result(30).topic_partitions}
@@ -71,7 +80,7 @@ class Home:
 
     def set_offsets(self, offsets: dict[int, int]) -> None:
         parts = [TopicPartition(self.topic, p, offset) for p, offset in offsets.items()]
-        asked = ConsumerGroupTopicPartitions(self.group, parts)
+        asked = ConsumerGroupTopicPartitions(f"group-of-{self.topic}", parts)
         for answer in self.admin.alter_consumer_group_offsets([asked]).values():
             assert all(part.error is None for part in answer.result(30).topic_partitions)
 
@@ -92,7 +101,7 @@ class Home:
 
 @pytest.fixture
 def home(tmp_path: Path, kafka: LocalKafka, topic: Callable[..., str]) -> Iterator[Home]:
-    home = Home(tmp_path, kafka.bootstrap_servers, topic(2))
+    home = Home(tmp_path, kafka.bootstrap_servers, topic(2), topic(1))
     yield home
     for driver in home.drivers:
         driver.kill_tree()
@@ -105,12 +114,14 @@ def test_a_group_has_the_offsets_of_completed_checkpoints_and_is_never_believed(
     home.produce(range(20, 30))
     first.die()
     assert home.offsets() == {0: 10, 1: 10}, "the second checkpoint was stored, not decided"
+    assert home.offsets(home.other) == {0: 1}
     assert sum(home.written().values()) == 20
 
     home.set_offsets({0: 0, 1: 7_000_000})
     second = home.start()
     wait_until("the end's offsets", lambda: home.offsets() == {0: 15, 1: 15}, 240)
     second.stop(timeout_s=60)
+    assert home.offsets(home.other) == {0: 2}
     assert home.written() == Counter(range(30))
     for generation, driver in enumerate((first, second), start=1):
         lines = re.findall(r"^tidemark\.epochs epoch=(\d+) status=COMPLETED ", driver.text(), re.M)
