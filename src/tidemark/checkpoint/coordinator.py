@@ -251,6 +251,7 @@ class Coordinator:
         with self._changed:
             self._current = EpochProgress(epoch, 0, AttemptState.PENDING, self.begun_s)
             self._changed.notify_all()
+        self._flow.triggered += 1
         self.statistics.begun(self._current)
         return self.last_committed
 

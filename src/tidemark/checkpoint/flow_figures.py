@@ -66,6 +66,8 @@ class FlowFigures:
         self._recent: deque[CheckpointStatistics] = deque()
         self._listeners: list[Callable[[CheckpointStatistics], None]] = []
         self.commits = SinkCounts()
+        self.triggered = 0
+        """Counted by the coordinator, as epochs begin; those that end, a moment after it."""
         self.completed = 0
         self.failed = 0
         self.last_completed: CheckpointStatistics | None = None

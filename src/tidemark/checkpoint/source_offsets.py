@@ -20,6 +20,9 @@ MakeCommitter = Callable[[], OffsetCommitter | None]
 
 PAUSE_S = 1.0
 """Between two commits: lag tools do not look more often."""
+REST = 9
+"""A commit of very many partitions takes its time, of which the epochs must not be robbed: after
+it, this many times as long without one."""
 PAUSE_AFTER_FAILURE_S = 30.0
 LAST_COMMIT_S = 5.0
 """How long the end of a run waits for its last offsets to be committed."""
@@ -72,10 +75,13 @@ class SourceOffsets:
                 epoch = self._epoch
                 if epoch == done:
                     break
+            begun_s = time.monotonic()
             whole = self._commit(epoch)
+            took_s = time.monotonic() - begun_s
+            log.debug("the offsets of epoch %d took %.0f ms", epoch, took_s * 1e3)
             done = epoch
             with self._changed:
-                pause_s = PAUSE_S if whole else PAUSE_AFTER_FAILURE_S
+                pause_s = max(PAUSE_S, took_s * REST) if whole else PAUSE_AFTER_FAILURE_S
                 self._changed.wait_for(lambda: self._closing, pause_s)
         for committer in self._committers.values():
             try:
@@ -90,7 +96,6 @@ class SourceOffsets:
         except Exception as error:  # deleted by now, or the storage is away
             log.debug("the offsets of epoch %d cannot be read: %s", epoch, error)
             return False
-        begun_s = time.monotonic()
         for place, (uid, make) in list(self._sources.items()):
             try:
                 committer = self._committers.get(place) or make()
@@ -113,5 +118,4 @@ class SourceOffsets:
             if place in self._warned:
                 self._warned.discard(place)
                 log.info("source %s: offsets are committed again, up to epoch %d", uid, epoch)
-        log.debug("offsets of epoch %d took %.3f s", epoch, time.monotonic() - begun_s)
         return not self._warned

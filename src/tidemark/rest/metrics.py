@@ -166,7 +166,7 @@ class JobMetrics(Collector):
             "tidemark_job_checkpoints_triggered",
             "Checkpoints that this driver has begun.",
             labels,
-            flow.completed + flow.failed + len(begun),
+            flow.triggered,
         )
         yield _counter(
             "tidemark_job_checkpoints_completed",

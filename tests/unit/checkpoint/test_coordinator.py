@@ -14,7 +14,9 @@ from pathlib import Path
 import pytest
 
 from tests.unit.checkpoint.memory_sink import MemorySink
+from tidemark.checkpoint.commit_counts import CommitCounts
 from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.checkpoint.task_reports import SinkReport, TaskReport
@@ -43,7 +45,7 @@ class World:
         self.sinks = sinks or {"orders": MemorySink()}
         self.drivers: list[Coordinator] = []
 
-    def driver(self, **settings: float | bool) -> Coordinator:
+    def driver(self, **settings: float | bool | FlowFigures) -> Coordinator:
         store = CheckpointStore(LocalFiles(self.directory), LocalFiles(self.directory / "spark"))
         driver = Coordinator("job", self.sinks, store, interval_s=1.0, **settings)  # type: ignore[arg-type]
         self.drivers.append(driver)
@@ -111,6 +113,40 @@ def test_the_next_epoch_is_stored_only_when_this_one_is_committed(world: World) 
     world.sinks["orders"].answers = []
     second.join(10)
     assert (world.directory / "epochs/1/prepared.1.json").exists()
+
+
+def test_what_becomes_of_transactions_is_counted(world: World) -> None:
+    flow, sink = FlowFigures(), world.sinks["orders"]
+    driver = world.driver(flow=flow)
+    sink.answers = [CommitOutcome.RETRY] * 3
+    world.epoch(driver, 0)
+    assert driver.pending_committables() == {"orders": 1}
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    assert driver.pending_committables() == {"orders": 0}
+    sink.answers = [CommitOutcome.ALREADY_COMMITTED]
+    world.epoch(driver, 1)
+    world.decide(1)
+    until(lambda: driver.last_committed == 1)
+    sink.open.clear()  # what it has answered of epoch 1 was made up
+    world.epoch(driver, 2)
+    sink.flush("nobody's", driver.generation)
+    driver.finish()
+    world.drivers.remove(driver)
+    assert flow.triggered == 3
+    assert flow.commits["orders"] == CommitCounts(
+        committed=1, already_committed=1, retried=3, aborted=1, lingering_aborted=1
+    )
+
+
+def test_a_lost_transaction_is_counted_as_failed(world: World) -> None:
+    flow = FlowFigures()
+    driver = world.driver(flow=flow)
+    world.sinks["orders"].answers = [CommitOutcome.LOST]
+    world.epoch(driver, 0)
+    world.decide(0)
+    until(lambda: isinstance(driver.failure, LostTransactionError))
+    assert flow.commits["orders"] == CommitCounts(lost=1)
 
 
 @pytest.mark.parametrize("stored", [False, True])

@@ -31,6 +31,7 @@ class Told:
 @pytest.fixture(autouse=True)
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_offsets, "PAUSE_S", 0.0)
+    monkeypatch.setattr(source_offsets, "REST", 0)
     monkeypatch.setattr(source_offsets, "PAUSE_AFTER_FAILURE_S", 0.0)
 
 
