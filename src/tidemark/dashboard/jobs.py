@@ -8,7 +8,6 @@ browsers, and only while someone looks.
 from __future__ import annotations
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -32,8 +31,6 @@ from tidemark.runtime.checkpoint_history import jobs_in, open_storage
 _READ_AT_ONCE = 16
 _KEPT_OF_A_DRIVER = ("config", "checkpoints/config", "guarantees")
 """Pages that go on being shown, as of when they were made, after the driver has died."""
-
-
 NOTHING_KNOWN = Page(b"", 204)
 """Only the job's driver could know it, and it does not answer."""
 
@@ -52,7 +49,6 @@ class Jobs:
         self._scans: Shared[dict[str, StoredJob]] = Shared()
         self._jobs: dict[str, StoredJob] = {}
         self._last: dict[str, Page] = {}
-        self._lock = threading.Lock()
 
     def fresh(self, key: str) -> Page | None:
         """Return a page that was made less than a second ago. Never waits."""
@@ -73,7 +69,7 @@ class Jobs:
             return {**details, **job.row()}
 
         def make() -> Page:
-            jobs = list(self._scan().values())
+            jobs = list(self.find_all().values())
             with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
                 rows = [found for found in pool.map(row, jobs) if found is not None]
             rows.sort(key=lambda one: (one["end-time"] >= 0, -one["start-time"]))
@@ -81,7 +77,7 @@ class Jobs:
 
         return self._pages.get(key, make)
 
-    def _scan(self) -> dict[str, StoredJob]:
+    def find_all(self) -> dict[str, StoredJob]:
         """Return the jobs of the storage by id."""
 
         def make() -> dict[str, StoredJob]:
@@ -102,7 +98,7 @@ class Jobs:
     def _find(self, jid: str) -> tuple[StoredJob, Execution]:
         job = self._jobs.get(jid)
         if job is None or (execution := job.newest()) is None:
-            job = self._scan().get(jid)
+            job = self.find_all().get(jid)
             execution = None if job is None else job.newest()
         if job is None or execution is None:
             raise JobNotFoundError(

@@ -24,7 +24,7 @@ def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> N
 
     `port` 0 takes a free one. `announce` is called with the address once it answers; behind its #
     stands the token that changes jobs, which nothing else says. Raises UserError if the port is
-    taken.
+    taken, or the storage cannot be read.
     """
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -37,9 +37,16 @@ def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> N
             "--port, or --port 0 for any that is free"
         ) from None
     listener.listen(128)
+    jobs = Jobs(storage)
+    try:
+        jobs.find_all()  # before the first browser asks: for some storages Spark is started
+    except OSError as error:
+        raise UserError(
+            f"{storage} cannot be read ({error}); give another with --storage"
+        ) from None
     token = secrets.token_urlsafe(32)
     config = uvicorn.Config(
-        make_app(Jobs(storage), token),
+        make_app(jobs, token),
         log_level="warning",
         access_log=False,
         lifespan="off",

@@ -65,10 +65,10 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
     """
     path = storage_uri(path, "restore")
     found = _EPOCH_PATH.fullmatch(path)
-    source = open_job(spark, found["job"] if found else path)
-    target = open_job(spark, directory)
+    source = _open(spark, found["job"] if found else path)
+    target = _open(spark, directory)
     if target.files.exists("job.json"):
-        require_same(target, path, name)
+        _require_same(target, path, name)
         target.files.delete(RESTORING)  # of a restore that was cut off at its last step
         return
     if not source.epochs():
@@ -76,7 +76,7 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
             f"restore: {path} holds no checkpoint of a Tidemark job; give a job's directory "
             "(<storage>/<job name>) or one of its epochs (<storage>/<job name>/epochs/<n>)"
         )
-    plan = read_plan(target, path)
+    plan = _read_plan(target, path)
     epoch = plan["epoch"] if plan else _choose(source, int(found["epoch"]) if found else None, path)
     checkpoint = _inspect(source, epoch)
     if plan is None:
@@ -107,8 +107,7 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
     target.files.delete(RESTORING)
 
 
-def open_job(spark: SparkSession, uri: str) -> CheckpointStore:
-    """Return a job's directory, which is not made."""
+def _open(spark: SparkSession, uri: str) -> CheckpointStore:
     return CheckpointStore(
         open_files(spark, uri, make=False), open_files(spark, f"{uri}/spark", make=False)
     )
@@ -117,8 +116,7 @@ def open_job(spark: SparkSession, uri: str) -> CheckpointStore:
 # --- what may be restored, and where to
 
 
-def require_same(target: CheckpointStore, path: str, name: str) -> None:
-    """Raise RestoreError unless the job in `target` was restored from `path`."""
+def _require_same(target: CheckpointStore, path: str, name: str) -> None:
     identity = target.read_identity()
     if identity.restored_from is None or identity.restored_from["path"] != path:
         raise RestoreError(
@@ -130,7 +128,7 @@ def require_same(target: CheckpointStore, path: str, name: str) -> None:
              target.uri, path)  # fmt: skip
 
 
-def read_plan(target: CheckpointStore, path: str) -> dict[str, Any] | None:
+def _read_plan(target: CheckpointStore, path: str) -> dict[str, Any] | None:
     """Return what a restore that was cut off had decided; None if this directory is new."""
     if not target.files.exists(RESTORING):
         if target.epochs() or target.generations() or target.spark_files.list(""):

@@ -33,7 +33,7 @@ export function Executions({ jid }) {
             <td data-name="For">${killed ? "–" : coarse((live ? now() : one["end-time"]) - one["start-time"])}</td>
             <td data-name="Driver">pid ${one.pid} on ${one.host}</td>
             <td data-name="Restarts" class="num">${one.restarts}</td>
-            <td data-name="Reason"><span class="reason">${one.reason || "–"}</span></td>
+            <td data-name="Reason"><span class=${one.reason ? "reason" : ""}>${one.reason || "–"}</span></td>
           </tr>`;
         })}
       </tbody>

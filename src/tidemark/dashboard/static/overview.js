@@ -99,8 +99,9 @@ function LastEpoch({ jid, found }) {
     <h2 id="epoch-title">The last epoch</h2>
     ${last
       ? html`<p class="big"><a href=${`#/jobs/${jid}/checkpoints`}>${last.id}</a></p>
-          <p>completed <${Time} at=${last.trigger_timestamp + Math.max(last.end_to_end_duration, 0)} />${last.discarded ? "" : html`; a new job can begin from it:`}</p>
-          ${!last.discarded && html`<pre>tidemark run -s ${last.external_path} app.py</pre>`}`
+          <p>Completed <${Time} at=${last.trigger_timestamp + Math.max(last.end_to_end_duration, 0)} />. The job's program goes on after it:</p>
+          <pre>tidemark run app.py</pre>
+          ${!last.discarded && html`<p>Another job can begin from it:</p><pre>tidemark run -s ${last.external_path} app.py</pre>`}`
       : html`<p class="none">No epoch was completed.</p>`}
   `;
 }

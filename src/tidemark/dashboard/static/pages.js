@@ -4,7 +4,7 @@
 // The last answer is kept when the connection is lost, with the time since when.
 
 const POLL_MS = 1000;
-const PATIENCE_MS = 8000;
+const PATIENCE_MS = 15_000;
 
 const entries = new Map(); // path -> {data, etag, error, at, asOf, every, due, loading}
 let wanted = new Set();
