@@ -18,7 +18,7 @@ from typing import Any, Literal
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tidemark.api.config import CheckpointConfig, CheckpointMode, storage_uri
+from tidemark.api.config import CheckpointConfig, CheckpointMode, StateBackend, storage_uri
 from tidemark.api.declarations import (
     ON_BAD_ROW,
     DeclaredOperator,
@@ -42,7 +42,7 @@ from tidemark.guarantees.end_to_end import (
 )
 from tidemark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from tidemark.model.durations import seconds
-from tidemark.model.errors import ConfigurationError, UserError
+from tidemark.model.errors import ConfigurationError, RestoreError, UserError
 from tidemark.model.job_graph import JobGraph
 from tidemark.model.schema import Column
 from tidemark.rest.server import RestServer
@@ -50,7 +50,7 @@ from tidemark.rest.views import JobView
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
-from tidemark.runtime.plan_graph import job_graph
+from tidemark.runtime.plan_graph import find_job_uids, job_graph
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.restore import restore as restore_checkpoint
 from tidemark.runtime.session import (
@@ -59,8 +59,11 @@ from tidemark.runtime.session import (
     spark_schema,
     spark_session,
 )
-from tidemark.runtime.state_backend import backend_settings
+from tidemark.runtime.state_backend import PROVIDER, backend_of, backend_settings
 from tidemark.runtime.supervision import Supervisor
+from tidemark.savepoints.job_restore import NewJob, is_savepoint, restore_job
+from tidemark.savepoints.operator_state import PARTITIONS
+from tidemark.savepoints.taking import take as take_savepoint
 
 
 class Job:
@@ -78,6 +81,7 @@ class Job:
     ) -> None:
         checkpoint, self._settings = resolve(name, checkpoint)
         self.declaration = JobDeclaration(name, checkpoint, output_mode)
+        self._parallelism: int | None = None
         self._run: StreamRun | None = None
         self._supervisor: Supervisor | None = None
         self._flow = FlowFigures()
@@ -202,14 +206,24 @@ class Job:
 
     # --- run
 
-    def run(self, restore: str | None = None) -> None:
+    def run(
+        self,
+        restore: str | None = None,
+        *,
+        allow_non_restored_state: bool = False,
+        parallelism: int | None = None,
+    ) -> None:
         """Run until the sources end, `stop` or `cancel` is called, or SIGINT or SIGTERM comes (as
         `stop`); then settle everything.
 
-        Goes on after the last decided epoch of an earlier run. `restore` is the path of a retained
-        checkpoint of another job to begin with: ``<storage>/<job>``, its newest complete one, or
-        ``<storage>/<job>/epochs/<n>``; ``tidemark run -s`` overrides it. This job must be new then,
-        or have been restored from that very path: in that case it goes on by itself.
+        Goes on after the last decided epoch of an earlier run. `restore` is the path of a savepoint
+        to begin with, or of a retained checkpoint of another job: ``<storage>/<job>``, its newest
+        complete one, or ``<storage>/<job>/epochs/<n>``; ``tidemark run -s`` overrides it. This job
+        must be new then, or have been restored from that very path: in that case it goes on by
+        itself. From a savepoint, sources and operators take what has their uid, whatever their
+        order, onto this job's state backend; what no uid here takes stops the restore, unless
+        `allow_non_restored_state` drops it. `parallelism` is the number of state partitions: a new
+        job's, and one's that begins with a savepoint; None for as many as the savepoint has.
 
         Returns when all that was decided is committed and no transaction of this driver is open. A
         failed checkpoint that `tolerable_failed_checkpoints` tolerates, and a failure after which
@@ -227,9 +241,14 @@ class Job:
             raise ConfigurationError(
                 f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
             )
+        if parallelism is not None and (not isinstance(parallelism, int) or parallelism < 1):
+            raise ConfigurationError(
+                f"Job {declared.name!r}: parallelism is {parallelism!r}; give a whole number from 1"
+            )
         spark = spark_session(declared.name)
+        self._parallelism = parallelism
         if path := os.environ.get(RESTORE_VARIABLE) or restore:
-            restore_checkpoint(spark, path, self._directory, declared.name)
+            self._restore(spark, path, allow_non_restored_state)
         self._flow = FlowFigures(lambda: spark.sparkContext.defaultParallelism)
         rest = RestServer(self._view(job_graph(declared)))
         supervisor = self._supervisor = Supervisor(
@@ -251,6 +270,58 @@ class Job:
                 supervisor.run()
         finally:
             rest.stop()
+
+    def _restore(self, spark: SparkSession, path: str, allow_non_restored_state: bool) -> None:
+        declared = self.declaration
+        if not is_savepoint(spark, path):
+            if self._parallelism is not None:
+                raise RestoreError(
+                    f"restore: {path} is no savepoint; a retained checkpoint keeps its number of "
+                    f"state partitions. Leave parallelism={self._parallelism} out, or take a "
+                    "savepoint of that job and restore it"
+                )
+            restore_checkpoint(spark, path, self._directory, declared.name)
+            return
+        settings = backend_settings(spark, declared.checkpoint, self._given())
+        new = NewJob(
+            declared.name,
+            self._directory,
+            find_job_uids(declared),
+            StateBackend(backend_of(settings.get(PROVIDER) or str(spark.conf.get(PROVIDER)))),
+            self._parallelism,
+            allow_non_restored_state,
+        )
+        restore_job(spark, path, new)
+
+    def savepoint(self, directory: str | None = None) -> Future[str]:
+        """Take a savepoint: a checkpoint now, written into a new directory below `directory` (a
+        path or URI; None: `CheckpointConfig` savepoint_dir), from which a changed program, with
+        another number of state partitions or another state backend, can go on.
+
+        Returns at once; the future's result is the savepoint's path, once it is whole. The stream
+        goes on meanwhile; it waits only when it is about to be so far ahead that Spark would delete
+        the savepoint's epoch (`num_retained`). The future fails with what the epoch or the export
+        fails with, and the job goes on. Called from another thread than `run`. Raises UserError
+        and ConfigurationError as `trigger_checkpoint` does, and where nothing says `directory`.
+        """
+        return self._take(directory)
+
+    def stop_with_savepoint(self, directory: str | None = None) -> Future[str]:
+        """Take a savepoint and end the job with it: no epoch runs after the savepoint's, and `run`
+        returns when it is whole. If it fails, the job goes on. As `savepoint` otherwise."""
+        return self._take(directory, then=self.stop)
+
+    def _take(self, directory: str | None, then: Callable[[], None] | None = None) -> Future[str]:
+        declared = self.declaration
+        directory = directory or declared.checkpoint.savepoint_dir
+        if not directory:
+            raise ConfigurationError(
+                f"Job {declared.name!r}: nothing says where savepoints go; give a directory, or "
+                "CheckpointConfig(savepoint_dir=…)"
+            )
+        uri = storage_uri(directory, "savepoint: directory")
+        run = self._running().running()
+        return take_savepoint(spark_session(declared.name), run, uri, then=then)
 
     def trigger_checkpoint(self) -> Future[int]:
         """Take a checkpoint now, without waiting for the interval (Flink: ``triggerCheckpoint``).
@@ -326,6 +397,7 @@ class Job:
             spark_settings={
                 **backend_settings(spark, checkpoint, self._given()),
                 **query_settings(checkpoint, self._given()),
+                **({PARTITIONS: str(self._parallelism)} if self._parallelism else {}),
             },
             sources={s.uid: s.dataframe for s in declared.sources.values()},
             operators={o.uid: o.dataframe for o in declared.operators.values()},

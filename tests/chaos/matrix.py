@@ -151,10 +151,10 @@ def mysql(mode: str, frame: str = "rows", *, spool: bool = False) -> Kind:
     )
 
 
-def redis(mode: str, kind: str, frame: str = "rows") -> Kind:
+def redis(mode: str, kind: str) -> Kind:
     staged = mode == "staged"
     return Kind(
-        lambda _, servers: RedisOutput(servers("chaos_redis"), mode, kind, frame),
+        lambda _, servers: RedisOutput(servers("chaos_redis"), mode, kind),
         ("block-applied", "ledger-committed") if staged else (),
         ("stage-written" if staged else "rows-written",),
     )
@@ -201,7 +201,7 @@ MATRIX = {
     "delta": row(delta()),
     "delta-on-s3": row(delta_on_s3()),
     "delta+sqlite": row(delta("counts"), sqlite("counts")),
-    "redis-upsert": row(redis("upsert", "strings"), redis("upsert", "hashes", "counts")),
+    "redis-upsert": row(redis("upsert", "strings"), redis("upsert", "hashes")),
     "redis-staged": row(redis("staged", "strings"), redis("staged", "hashes")),
     "write-ahead": row(write_ahead()),
     "spools": row(kafka(spool=True), postgres("prepared", spool=True), mysql("xa", spool=True)),

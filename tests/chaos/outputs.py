@@ -302,15 +302,16 @@ class MySQLOutput(Output):
 
 
 class RedisOutput(Output):
-    """Under a prefix of its own. A row's value, which is unique, is its key, and its key the string
-    or the hash's field there: so a lost row shows, and a doubled one cannot be."""
+    """Under a prefix of its own. A row's value, which is unique (a count's is not), is its key, and
+    its key the string or the hash's field there: so a lost row shows, and a doubled one cannot
+    be."""
 
-    def __init__(self, server: RedisServer, mode: str, kind: str, frame: str = "rows") -> None:
+    def __init__(self, server: RedisServer, mode: str, kind: str) -> None:
         self._client = server.client()
         self._prefix = f"{uuid.uuid4().hex[:8]}:"
-        self._uid = f"{frame}-to-redis-{mode}-{kind}"
+        self._uid = f"rows-to-redis-{mode}-{kind}"
         super().__init__(
-            self._uid, frame, "RedisSink",
+            self._uid, "rows", "RedisSink",
             url=server.url(), key="value", value="key" if kind == "strings" else None,
             mode=mode, key_prefix=self._prefix,
         )  # fmt: skip

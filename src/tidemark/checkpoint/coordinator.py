@@ -120,6 +120,7 @@ class Coordinator:
         self._retried_s = -math.inf
         self._ended = False
         self._draining = False
+        self._pins: list[tuple[int, int]] = []
         self._turned_away = threading.Event()
         self._thread: threading.Thread | None = None
         self._commits: SinkCommits | None = None
@@ -237,6 +238,7 @@ class Coordinator:
         self.has_completed_epoch |= self.last_stored > self.restored_epoch
         if self._min_pause_s:
             self._pause()
+        self._hold_for_pins(epoch)
         self._check()
         if self._draining:
             self._turned_away.wait()
@@ -264,6 +266,24 @@ class Coordinator:
                 if left_s <= 0 and not self._uncommitted:
                     return
                 self._changed.wait(left_s if left_s > 0 else None)
+
+    def pin(self, epoch: int, last: int) -> None:
+        """Hold the stream at the end of epoch `last` until `unpin`, so that nothing is deleted of
+        what `epoch` consists of. For a savepoint, from any thread."""
+        with self._changed:
+            self._pins.append((epoch, last))
+
+    def unpin(self, epoch: int, last: int) -> None:
+        """Let the stream go on."""
+        with self._changed:
+            self._pins.remove((epoch, last))
+            self._changed.notify_all()
+
+    def _hold_for_pins(self, epoch: int) -> None:
+        with self._changed:
+            self._changed.wait_for(
+                lambda: self._over or self._draining or all(epoch <= last for _, last in self._pins)
+            )
 
     def claim_epoch(self, epoch: int) -> bool:
         """At-most-once: decide, before the epoch is processed, that this run does it and no other;

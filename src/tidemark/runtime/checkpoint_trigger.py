@@ -57,9 +57,11 @@ public final class TidemarkTriggerClock implements org.apache.spark.util.Clock {
 @dataclass
 class _Request:
     """`asked_in` is the start of Spark's trigger at which it was asked: only a later trigger reads
-    all that was there then. `epoch` is the one that answers it, once known."""
+    all that was there then. `epoch` is the one that answers it, once known; if it is to be pinned,
+    the stream may get `ahead` of it by so many epochs."""
 
     asked_in: int
+    ahead: int | None = None
     epoch: int | None = None
     answer: Future[int] = field(default_factory=Future)
 
@@ -104,13 +106,16 @@ class CheckpointTrigger:
                 target=self._put_clock, args=(query,), name="tidemark-clock", daemon=True
             ).start()
 
-    def ask(self) -> Future[int]:
+    def ask(self, ahead: int | None = None) -> Future[int]:
         """Begin an epoch as soon as none is under way; return the id of the completed checkpoint
         that covers every row that Spark could read at this call, when there is one.
 
         Without new rows Spark makes no epoch: the answer then is the last one. Those who ask while
         nothing has begun yet share an epoch. The answer fails with what the epoch, or the run,
         fails with. Raises UserError if the query does not run, or Spark could not be prepared.
+
+        With `ahead` the answer's epoch is pinned: the stream is held when it is so many epochs
+        ahead, until the caller unpins the epoch (`Coordinator.unpin`). A failed answer is not.
         """
         query = self._query
         if query is None or self._ended.is_set() or self._coordinator.failure is not None:
@@ -118,7 +123,7 @@ class CheckpointTrigger:
         if self._refusal:
             raise UserError(f"job {self._name}: {self._refusal}")
         with self._lock:
-            request = _Request(spark_trigger(query).begun)
+            request = _Request(spark_trigger(query).begun, ahead)
             request.answer.set_running_or_notify_cancel()  # it cannot be called off
             self._requests.append(request)
         if self._clock is not None:
@@ -136,7 +141,12 @@ class CheckpointTrigger:
                 begun = spark_trigger(self._query).begun
                 for request in waiting:
                     if request.asked_in != begun:
-                        request.epoch = epoch
+                        self._answer(request, epoch)
+
+    def _answer(self, request: _Request, epoch: int) -> None:
+        request.epoch = epoch
+        if request.ahead is not None:
+            self._coordinator.pin(epoch, epoch + request.ahead)
 
     # --- the wait for one answer
 
@@ -147,6 +157,8 @@ class CheckpointTrigger:
                 self._check(request)
                 time.sleep(POLL_S)
         except BaseException as error:
+            if request.ahead is not None and request.epoch is not None:
+                self._coordinator.unpin(request.epoch, request.epoch + request.ahead)
             request.answer.set_exception(error)
         else:
             request.answer.set_result(self._epoch_of(request))
@@ -171,8 +183,8 @@ class CheckpointTrigger:
     def _nothing_new(self, request: _Request) -> None:
         with self._lock:
             if request.epoch is None:
-                request.epoch = self._coordinator.last_stored
-        if request.epoch < 0:
+                self._answer(request, self._coordinator.last_stored)
+        if self._epoch_of(request) < 0:
             raise UserError(
                 f"job {self._name} has no checkpoint, and takes none now: its sources have given "
                 "no row yet"

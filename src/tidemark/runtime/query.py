@@ -51,7 +51,12 @@ from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.hadoop_settings import hadoop_settings
 from tidemark.runtime.operator_uids import find_uids, is_stateful
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
-from tidemark.runtime.session import accept_leftovers, is_local, prefer_renaming_file_manager
+from tidemark.runtime.session import (
+    RETAINED,
+    accept_leftovers,
+    is_local,
+    prefer_renaming_file_manager,
+)
 from tidemark.runtime.state_backend import PROVIDER, check_backend, session_settings
 from tidemark.runtime.stream_watch import watch_stream
 
@@ -98,7 +103,7 @@ class StreamRun:
         self._sinks = {s.uid: s.sink for s in sinks}
         self._stream, self._layout = unite([s for s in sinks if not s.dead_letters_of])
         self._dead_letters = {s.dead_letters_of: s.uid for s in sinks if s.dead_letters_of}
-        self._spark_location = spark_location
+        self.spark_location = spark_location
         self._output_mode = output_mode
         self._trigger = dict(trigger)
         self._spark = spark
@@ -106,12 +111,13 @@ class StreamRun:
         self._hadoop = hadoop_settings(spark)
         self._spark_settings = dict(spark_settings)
         self._timeout_s = checkpoint.timeout_s
+        self._num_retained = checkpoint.num_retained
         self._at_most_once = checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
         self._store = CheckpointStore(records, self._spark_files)
         self._manifests = ManifestWriter(records, self._spark_files)
-        uids = find_uids(self._stream, sources, operators)
+        uids = self.uids = find_uids(self._stream, sources, operators)
         self._source_offsets = SourceOffsets(
             lambda epoch: read_log(self._spark_files, f"offsets/{epoch}")[1:],
             {
@@ -123,12 +129,7 @@ class StreamRun:
                 if uid in commit_offsets
             },
         )
-        figures = SparkFigures(
-            records,
-            self._spark_files,
-            uids,
-            query=lambda: self.query,
-        )
+        figures = SparkFigures(records, self._spark_files, uids, query=lambda: self.query)
         self.coordinator = Coordinator(
             name,
             self._sinks,
@@ -214,7 +215,7 @@ class StreamRun:
             self._stream.mapInArrow(task, RESULT_SCHEMA)
             .writeStream.queryName(self._name)
             .outputMode(self._output_mode)
-            .option("checkpointLocation", self._spark_location)
+            .option("checkpointLocation", self.spark_location)
             .trigger(**self._trigger)
             .foreachBatch(self._run_epoch)
         )
@@ -234,17 +235,24 @@ class StreamRun:
         except CallHangsError:
             raise QueryHangsError(
                 f"job {self._name}: Spark's query has not started within {QUERY_START_S:g} s: "
-                f"{self._spark_location} hangs, or a source. End the program, and start the job "
+                f"{self.spark_location} hangs, or a source. End the program, and start the job "
                 "again when they answer; nothing was written"
             ) from None
         finally:
             calls.close()
 
-    def trigger_checkpoint(self) -> Future[int]:
+    def trigger_checkpoint(self, ahead: int | None = None) -> Future[int]:
         """Begin an epoch now: see `CheckpointTrigger.ask`."""
         if self._stopping:
             raise UserError(f"job {self._name} is ending; it takes no checkpoint now")
-        return self._checkpoint_trigger.ask()
+        return self._checkpoint_trigger.ask(ahead)
+
+    @property
+    def epochs_ahead(self) -> int:
+        """How many epochs the stream may get ahead of one that is to be read, before Spark deletes
+        what it consists of."""
+        spark = int(str(self._spark_settings.get(RETAINED) or self._spark.conf.get(RETAINED)))
+        return max(2, min(self._num_retained, spark)) - 2
 
     def settle(self) -> None:
         """Settle older drivers' epochs and end, without a query: instead of `start`."""

@@ -65,10 +65,10 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
     """
     path = storage_uri(path, "restore")
     found = _EPOCH_PATH.fullmatch(path)
-    source = _open(spark, found["job"] if found else path)
-    target = _open(spark, directory)
+    source = open_job(spark, found["job"] if found else path)
+    target = open_job(spark, directory)
     if target.files.exists("job.json"):
-        _require_same(target, path, name)
+        require_same(target, path, name)
         target.files.delete(RESTORING)  # of a restore that was cut off at its last step
         return
     if not source.epochs():
@@ -76,7 +76,7 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
             f"restore: {path} holds no checkpoint of a Tidemark job; give a job's directory "
             "(<storage>/<job name>) or one of its epochs (<storage>/<job name>/epochs/<n>)"
         )
-    plan = _read_plan(target, path)
+    plan = read_plan(target, path)
     epoch = plan["epoch"] if plan else _choose(source, int(found["epoch"]) if found else None, path)
     checkpoint = _inspect(source, epoch)
     if plan is None:
@@ -107,7 +107,8 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
     target.files.delete(RESTORING)
 
 
-def _open(spark: SparkSession, uri: str) -> CheckpointStore:
+def open_job(spark: SparkSession, uri: str) -> CheckpointStore:
+    """Return a job's directory, which is not made."""
     return CheckpointStore(
         open_files(spark, uri, make=False), open_files(spark, f"{uri}/spark", make=False)
     )
@@ -116,7 +117,8 @@ def _open(spark: SparkSession, uri: str) -> CheckpointStore:
 # --- what may be restored, and where to
 
 
-def _require_same(target: CheckpointStore, path: str, name: str) -> None:
+def require_same(target: CheckpointStore, path: str, name: str) -> None:
+    """Raise RestoreError unless the job in `target` was restored from `path`."""
     identity = target.read_identity()
     if identity.restored_from is None or identity.restored_from["path"] != path:
         raise RestoreError(
@@ -128,7 +130,7 @@ def _require_same(target: CheckpointStore, path: str, name: str) -> None:
              target.uri, path)  # fmt: skip
 
 
-def _read_plan(target: CheckpointStore, path: str) -> dict[str, Any] | None:
+def read_plan(target: CheckpointStore, path: str) -> dict[str, Any] | None:
     """Return what a restore that was cut off had decided; None if this directory is new."""
     if not target.files.exists(RESTORING):
         if target.epochs() or target.generations() or target.spark_files.list(""):

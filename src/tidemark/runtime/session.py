@@ -33,6 +33,7 @@ _KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO_CLASS = "org.apache.spark.sql.avro.CatalystDataToAvro"
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _VERIFY_EMPTY = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
 _FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 _RENAMING_FILE_MANAGER = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -182,7 +183,7 @@ def query_settings(config: CheckpointConfig, given: Container[str]) -> dict[str,
     settings = {}
     if "num_retained" in given:
         # A restart needs the last two: the epoch that is planned, and the one decided before it.
-        settings["spark.sql.streaming.minBatchesToRetain"] = str(max(config.num_retained, 2))
+        settings[RETAINED] = str(max(config.num_retained, 2))
     if "checkpoints_after_tasks_finish" in given:
         final = str(config.checkpoints_after_tasks_finish).lower()
         settings["spark.sql.streaming.noDataMicroBatches.enabled"] = final

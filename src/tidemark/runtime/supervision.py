@@ -146,13 +146,17 @@ class Supervisor:
 
     def trigger_checkpoint(self) -> Future[int]:
         """Begin an epoch now: see `Job.trigger_checkpoint`."""
+        return self.running().trigger_checkpoint()
+
+    def running(self) -> StreamRun:
+        """Return the run; raises UserError if the job is not RUNNING."""
         run = self._run
         if run is None or self.state is not JobState.RUNNING or self._told_to_end.is_set():
             state = "ending" if self._told_to_end.is_set() else self.state.value
             raise UserError(
                 f"job {self._name} is {state}: it takes a checkpoint only while it is RUNNING"
             )
-        return run.trigger_checkpoint()
+        return run
 
     @property
     def job_id(self) -> str:

@@ -69,6 +69,7 @@ def export_canonical(
         )
     require_offset_log(source, epoch)
     metadata, *offsets = read_log(source, f"offsets/{epoch}")
+    lines = uids.source_lines or tuple(range(len(offsets)))
     commit = read_log(source, f"commits/{epoch}")[0]
     listed = _copy_small_files(source, files, epoch)
     layout = StateLayout(
@@ -103,8 +104,10 @@ def export_canonical(
         watermark_ms=int(commit.get("nextBatchWatermarkMs", 0)),
         settings=metadata["conf"],
         sources=tuple(
-            Source(uids.of_source(index), index, offset) for index, offset in enumerate(offsets)
+            Source(uids.of_source(n), n, offset)
+            for n, offset in sorted(dict(zip(lines, offsets, strict=True)).items())
         ),
+        source_lines=lines,
         operators=tuple(operators),
         committables={uid: tuple(given) for uid, given in (committables or {}).items()},
         files=listed,

@@ -74,7 +74,8 @@ class Operator:
 
 @dataclass(frozen=True)
 class Source:
-    """A source. `index` is its line in Spark's offset log, `offset` what stands there."""
+    """A source. `index` is Spark's number of it (``sources/<index>``) in the job that was saved,
+    `offset` what its lines in the offset log hold."""
 
     uid: str
     index: int
@@ -98,6 +99,9 @@ class Savepoint:
     settings: Mapping[str, str]
     """Spark's settings of the query that the offset log holds."""
     sources: tuple[Source, ...]
+    source_lines: tuple[int, ...]
+    """The sources' numbers, line by line of the offset log: a source has a line for each time that
+    it stands in the plan."""
     operators: tuple[Operator, ...]
     committables: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
     """By the sink's uid: those that were decided and not known to be committed."""
@@ -155,6 +159,7 @@ def read_savepoint(files: CheckpointFiles) -> Savepoint:
         if body.pop("type") != "canonical":
             raise ValueError("its type is not canonical")
         body["sources"] = tuple(Source(**s) for s in body["sources"])
+        body["source_lines"] = tuple(body["source_lines"])
         body["operators"] = tuple(_operator(o) for o in body["operators"])
         body["files"] = {path: (size, crc) for path, (size, crc) in body["files"].items()}
         body["committables"] = {

@@ -48,6 +48,9 @@ class Placement:
 
     operators: Mapping[str, int]
     sources: Mapping[str, int]
+    source_lines: tuple[int, ...] = ()
+    """Spark's numbers of the new job's sources, line by line of its offset log; without them every
+    source stands in the plan once."""
 
     @staticmethod
     def unchanged(savepoint: Savepoint) -> Placement:
@@ -55,6 +58,7 @@ class Placement:
         return Placement(
             {o.uid: o.index for o in savepoint.operators},
             {s.uid: s.index for s in savepoint.sources},
+            savepoint.source_lines,
         )
 
 
@@ -147,8 +151,8 @@ def restore_canonical(
             data = _offsets(source.read(path), savepoint, placement, settings)
             _create(files, path.removeprefix("spark/"), data)
         elif found := _SOURCE_FILE.fullmatch(path):
-            uid = savepoint.sources[int(found[2])].uid
-            if uid in placement.sources:
+            uid = next((s.uid for s in savepoint.sources if s.index == int(found[2])), None)
+            if uid is not None and uid in placement.sources:
                 _create(files, f"sources/{placement.sources[uid]}{found[3]}", source.read(path))
     spark_format = int(spark.conf.get(FORMAT, "1") or 1)
     layout = StateLayout(
@@ -188,9 +192,14 @@ def _offsets(
     version, metadata, *lines = data.decode().split("\n")
     body = json.loads(metadata)
     body["conf"].update(settings)
-    by_uid = {s.uid: lines[s.index] for s in savepoint.sources if s.index < len(lines)}
-    placed = {index: by_uid.get(uid, "-") for uid, index in placement.sources.items()}
-    new = [placed.get(index, "-") for index in range(max(placed, default=-1) + 1)]
+    by_number = dict(zip(savepoint.source_lines, lines, strict=True))
+    offsets = {
+        placement.sources[s.uid]: by_number[s.index]
+        for s in savepoint.sources
+        if s.uid in placement.sources
+    }
+    numbers = placement.source_lines or range(max(offsets, default=-1) + 1)
+    new = [offsets.get(number, "-") for number in numbers]
     return "\n".join([version, _compact(body), *new]).encode()
 
 

@@ -1,0 +1,143 @@
+"""A new job from a canonical savepoint: by uid, onto any number of state partitions and backend.
+
+`Job.run` calls `restore_job` before it starts the query. As in `runtime/restore.py`, nothing of the
+savepoint is written, ``restoring.json`` holds all that the restore decides, so that a restore that
+was cut off is done again to the very same end, and ``job.json`` is made last.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from dataclasses import dataclass
+
+from pyspark.sql import SparkSession
+
+from tidemark.api.config import StateBackend, storage_uri
+from tidemark.checkpoint.envelope import seal_envelope
+from tidemark.checkpoint.inspection import RESTORING
+from tidemark.checkpoint.manifest import ManifestWriter
+from tidemark.checkpoint.store import JobIdentity
+from tidemark.model import failpoints
+from tidemark.model.errors import RestoreError
+from tidemark.runtime.hadoop_files import open_files
+from tidemark.runtime.operator_uids import OperatorUids
+from tidemark.runtime.restore import open_job, read_plan, require_same
+from tidemark.savepoints.record import SAVEPOINT, Savepoint, read_savepoint
+from tidemark.savepoints.restoring import Placement, check_restore, restore_canonical
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NewJob:
+    """The job that goes on from a savepoint: the uids of its program's plan, the backend it keeps
+    its state in, and its number of state partitions (None: as many as the savepoint has)."""
+
+    name: str
+    directory: str
+    uids: OperatorUids
+    backend: StateBackend
+    partitions: int | None = None
+    allow_non_restored_state: bool = False
+
+
+def is_savepoint(spark: SparkSession, path: str) -> bool:
+    """Whether `path` is a savepoint, rather than a retained checkpoint; a directory of one that was
+    cut off is neither."""
+    return open_files(spark, storage_uri(path, "restore"), make=False).exists(SAVEPOINT)
+
+
+def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
+    """Make the job's directory one that goes on after the epoch of the savepoint at `path`.
+
+    Returns at once if it holds a job that was restored from this very path. After a kill -9 it can
+    be called again. Before anything is written it raises RestoreError for what does not fit
+    together, SavepointError and DamagedCheckpointError for what is no whole savepoint.
+    """
+    path = storage_uri(path, "restore")
+    target = open_job(spark, job.directory)
+    if target.files.exists("job.json"):
+        require_same(target, path, job.name)
+        target.files.delete(RESTORING)
+        return
+    plan = read_plan(target, path)
+    savepoint = read_savepoint(open_files(spark, path, make=False))
+    placement = place(savepoint, job)
+    check_restore(spark, path, placement, job.backend)
+    if plan is None:
+        plan = {
+            "path": path,
+            "source_job_id": savepoint.job_id,
+            "epoch": savepoint.epoch,
+            "job_id": uuid.uuid4().hex,
+            "lineage_id": uuid.uuid4().hex,
+            "query_id": str(uuid.uuid4()),
+            "created_at": time.time(),
+            "partitions": job.partitions,
+            "state_backend": job.backend.value,
+        }
+        try:
+            target.files.create(RESTORING, seal_envelope("restoring", plan))
+        except FileExistsError:
+            raise RestoreError(
+                f"restore: another driver is restoring into {target.uri} at this moment"
+            ) from None
+    elif (plan["partitions"], plan["state_backend"]) != (job.partitions, job.backend.value):
+        raise RestoreError(
+            f"restore: {target.uri} is a restore of {path} that was begun with "
+            f"parallelism {plan['partitions']} and state_backend {plan['state_backend']!r}; end it "
+            "with those, or delete the directory"
+        )
+    failpoints.reached("restore-begun")
+    log.info("restoring savepoint %s into %s", path, target.uri)
+    restore_canonical(
+        spark,
+        savepoint,
+        target.spark_files.uri,
+        query_id=plan["query_id"],
+        partitions=job.partitions,
+        backend=job.backend,
+        placement=placement,
+    )
+    ManifestWriter(target.files, target.spark_files).write(savepoint.epoch)
+    failpoints.reached("restore-copied")
+    target.create_identity(
+        JobIdentity(
+            job_id=plan["job_id"],
+            lineage_id=plan["lineage_id"],
+            name=job.name,
+            first_epoch=savepoint.epoch + 1,
+            created_at=plan["created_at"],
+            restored_from={"path": path, "job_id": savepoint.job_id, "epoch": savepoint.epoch},
+        )
+    )
+    failpoints.reached("restored")
+    target.files.delete(RESTORING)
+
+
+def place(savepoint: Savepoint, job: NewJob) -> Placement:
+    """Return where each source and operator of the savepoint goes; raises RestoreError for what has
+    no place, and for operators that have no state."""
+    operators, sources = job.uids.operator_numbers(), job.uids.source_numbers()
+    kept = {o.uid: operators[o.uid] for o in savepoint.operators if o.uid in operators}
+    read = {s.uid: sources[s.uid] for s in savepoint.sources if s.uid in sources}
+    left = [
+        *(f"operator {o.uid!r} ({o.rows} rows of state)" for o in savepoint.operators
+          if o.uid not in operators),
+        *(f"source {s.uid!r}" for s in savepoint.sources if s.uid not in sources),
+    ]  # fmt: skip
+    if left and not job.allow_non_restored_state:
+        raise RestoreError(
+            f"restore: savepoint {savepoint.uri} has {', '.join(left)}, and job {job.name!r} has "
+            "nothing of these uids; name them with uid= and job.uid(…), or drop what they have: "
+            "-n, allow_non_restored_state=True"
+        )
+    if new := sorted(operators.keys() - kept.keys()):
+        raise RestoreError(
+            f"restore: savepoint {savepoint.uri} has no state for operator "
+            f"{', '.join(map(repr, new))} of job {job.name!r}; an operator cannot begin without "
+            "state in a job that is restored: start the job anew, or leave the operator out"
+        )
+    return Placement(kept, read, job.uids.source_lines)

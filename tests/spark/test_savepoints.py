@@ -1,0 +1,179 @@
+"""Savepoints of a running job, restored into new ones: other partitions, another backend, the
+operators in another order, while the first one goes on or has ended with its savepoint.
+
+How: jobs in this process, over files of numbers, count them by two stateful operators into JSON
+files; every run's sinks are read in the end and compared with what an uninterrupted run makes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import threading
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import tidemark as tm
+from tests.chaos.driver import wait_until
+from tidemark.model.errors import RestoreError, SavepointError
+
+
+class Numbers:
+    """A directory of input files; each holds the next hundred numbers."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        self._files = itertools.count()
+
+    def add(self) -> None:
+        number = next(self._files)
+        rows = [json.dumps({"number": 100 * number + i}) for i in range(100)]
+        hidden = self.directory / f".{number}.json"
+        hidden.write_text("\n".join(rows))
+        hidden.rename(self.directory / f"{number}.json")
+
+
+class Started:
+    """A job that runs in a thread."""
+
+    def __init__(self, job: tm.Job, **how: Any) -> None:
+        self.job = job
+        self.error: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, kwargs=how)
+        self._thread.start()
+
+    def _run(self, **how: Any) -> None:
+        try:
+            self.job.run(**how)
+        except BaseException as error:
+            self.error = error
+
+    def wait_for_epochs(self, count: int) -> None:
+        def there() -> bool:
+            if self.error is not None:
+                raise self.error
+            return self.job.checkpoints().counts.completed >= count
+
+        wait_until("epochs", there, 120)
+
+    def take(self, method: str, directory: Path) -> str:
+        asked: Future[str] = getattr(self.job, method)(str(directory))
+        return asked.result(180)
+
+    def join(self) -> None:
+        self._thread.join(120)
+        assert not self._thread.is_alive()
+        if self.error is not None:
+            raise self.error
+
+    def end(self) -> None:
+        if self._thread.is_alive():
+            self.job.stop()
+        self.join()
+
+
+def declare(
+    home: Path, name: str, numbers: Numbers, *, swapped: bool = False, **config: Any
+) -> tm.Job:
+    """Count numbers by their last digit and by their tens, and write each count as it grows."""
+    job = tm.Job(
+        name, tm.CheckpointConfig(storage=str(home / "store"), interval="100ms", **config), "update"
+    )
+    source = tm.FileSource(
+        str(numbers.directory), format="json", schema="number BIGINT",
+        options={"maxFilesPerTrigger": "1"},
+    )  # fmt: skip
+    rows = job.source(source, uid="numbers")
+
+    def count(uid: str, key: str) -> tuple[str, DataFrame]:
+        counted = job.uid(rows.groupBy(F.expr(key).alias("key")).count(), uid)
+        return uid, counted
+
+    counts = [count("digits", "number % 10"), count("tens", "number div 10 % 10 + 100")]
+    for uid, counted in reversed(counts) if swapped else counts:
+        job.sink(counted, tm.FileSink(str(home / name / uid), format="json"), uid=f"{uid}-out")
+    return job
+
+
+def shown(home: Path, *names: str) -> dict[int, list[int]]:
+    """Return the counts that each key was shown with, by all of these jobs together."""
+    found: dict[int, list[int]] = {}
+    for name in names:
+        for path in (home / name).rglob("*.json"):
+            for line in path.read_text().splitlines():
+                row = json.loads(line)
+                found.setdefault(row["key"], []).append(row["count"])
+    return {key: sorted(counts) for key, counts in found.items()}
+
+
+def expected(files: int) -> dict[int, list[int]]:
+    """Every key is in each file ten times."""
+    counts = [10 * n for n in range(1, files + 1)]
+    return dict.fromkeys([*range(10), *range(100, 110)], counts)
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Numbers:
+    return Numbers(tmp_path / "in")
+
+
+def test_a_job_ends_with_a_savepoint_and_goes_on_changed(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers
+) -> None:
+    numbers.add()
+    first = Started(declare(tmp_path, "first", numbers))
+    first.wait_for_epochs(1)
+    numbers.add()
+    path = first.take("stop_with_savepoint", tmp_path / "savepoints")
+    first.join()
+    assert shown(tmp_path, "first") == expected(2)
+
+    numbers.add()
+    changed = declare(tmp_path, "second", numbers, swapped=True, state_backend="rocksdb")
+    second = Started(changed, restore=path, parallelism=3)
+    second.wait_for_epochs(1)
+    numbers.add()
+    again = second.take("stop_with_savepoint", tmp_path / "savepoints")
+    second.join()
+    assert shown(tmp_path, "first", "second") == expected(4)
+
+    # The jobs' own directories may be gone, and the savepoint moved.
+    moved = tmp_path / "moved"
+    Path(again.removeprefix("file:")).rename(moved)
+    numbers.add()
+    third = Started(declare(tmp_path, "third", numbers), restore=str(moved), parallelism=1)
+    third.wait_for_epochs(1)
+    third.end()
+    assert shown(tmp_path, "first", "second", "third") == expected(5)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_written(
+    spark: SparkSession, tmp_path: Path, numbers: Numbers
+) -> None:
+    numbers.add()
+    first = Started(declare(tmp_path, "first", numbers))
+    first.wait_for_epochs(1)
+    path = first.take("savepoint", tmp_path / "savepoints")
+    numbers.add()
+    first.wait_for_epochs(2)  # it goes on
+    first.end()
+
+    job = tm.Job("other", tm.CheckpointConfig(storage=str(tmp_path / "store")), "update")
+    source = tm.FileSource(str(numbers.directory), format="json", schema="number BIGINT")
+    rows = job.source(source, uid="numbers")
+    counted = job.uid(rows.groupBy(F.expr("number % 10").alias("key")).count(), "digits")
+    job.sink(counted, tm.FileSink(str(tmp_path / "other"), format="json"), uid="out")
+    with pytest.raises(RestoreError, match=r"operator 'tens' \(10 rows of state\)"):
+        job.run(path)
+    with pytest.raises(RestoreError, match="no savepoint; a retained checkpoint keeps its number"):
+        job.run(str(tmp_path / "store/first"), parallelism=2)
+    Path(path.removeprefix("file:"), "savepoint.json").unlink()
+    with pytest.raises((RestoreError, SavepointError)):
+        job.run(path)
+    assert not (tmp_path / "store/other").exists()
