@@ -250,7 +250,9 @@ class Job:
         if path := os.environ.get(RESTORE_VARIABLE) or restore:
             self._restore(spark, path, allow_non_restored_state)
         self._flow = FlowFigures(lambda: spark.sparkContext.defaultParallelism)
-        rest = RestServer(self._view(job_graph(declared)))
+        levels = {part.uid: part.guarantee for part in self.report().parts}
+        graph = job_graph(declared).with_guarantees(levels)
+        rest = RestServer(self._view(graph))
         supervisor = self._supervisor = Supervisor(
             spark,
             declared.name,
@@ -259,6 +261,7 @@ class Job:
             bounded=declared.bounded,
             directory=self._directory,
             rest_url=rest.start(),
+            graph=graph,
             on_begun=rest.allow_changes,
         )
 

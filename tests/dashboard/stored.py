@@ -20,6 +20,7 @@ from tidemark.model.checkpoint_statistics import (
     TaskCheckpointStatistics,
 )
 from tidemark.model.checkpointing_statistics import CheckpointCounts
+from tidemark.model.job_graph import JobGraph, Vertex
 from tidemark.model.job_state import JobState
 
 BEGUN_S = 1_700_000_000.0
@@ -42,7 +43,11 @@ def write_job(
     store = CheckpointStore(files, files)
     store.create_identity(JobIdentity(job_id, "cd" * 16, name, 0, BEGUN_S))
     executions = ExecutionStore(files)
-    number = executions.begin(ExecutionStart(job_id, name, "here", 4711, BEGUN_S, rest_url))
+    graph = JobGraph(
+        (Vertex("rows", "source", "rows"), Vertex("files", "sink", "JSON files", ("rows",)))
+    ).with_guarantees({})
+    start = ExecutionStart(job_id, name, "here", 4711, BEGUN_S, rest_url, graph.to_record())
+    number = executions.begin(start)
     statistics = StatisticsStore(files)
     counts, epoch, attempt = CheckpointCounts(), 0, 0
     for place in range(checkpoints):

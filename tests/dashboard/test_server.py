@@ -105,7 +105,14 @@ def test_what_only_a_driver_knows_is_not_made_up(dashboard: Dashboard) -> None:
         assert dashboard.ask(f"{JOB}/{page}").status == 204
     page = dashboard.ask(JOB).json
     assert [vertex["id"] for vertex in page["vertices"]] == ["rows", "files"]
-    assert "plan" not in page
+    assert page["vertices"][1]["metrics"] == {}
+
+
+def test_the_graph_of_a_job_outlives_its_driver(dashboard: Dashboard) -> None:
+    page = dashboard.ask(JOB).json
+    assert [vertex["guarantee"] for vertex in page["vertices"]] == ["exactly-once"] * 2
+    edges = {node["id"]: [one["id"] for one in node["inputs"]] for node in page["plan"]["nodes"]}
+    assert edges == {"rows": [], "files": ["rows"]}
     assert dashboard.ask(f"/jobs/{'0' * 32}").status == 404
 
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
@@ -31,7 +31,8 @@ _FAILURE = re.compile(r"failure\.(\d+)\.json")
 @dataclass(frozen=True)
 class ExecutionStart:
     """A driver that has begun to run the job. `started_at`: seconds since 1970. `rest_url`: where
-    the driver answers; "" if it has no server."""
+    the driver answers; "" if it has no server. `graph`: `JobGraph.to_record`, for people who look
+    when no driver answers; empty if it is not known."""
 
     job_id: str
     name: str
@@ -39,6 +40,7 @@ class ExecutionStart:
     pid: int
     started_at: float
     rest_url: str
+    graph: Sequence[Mapping[str, Any]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -71,6 +71,12 @@ class StoredJob:
         start, end = execution.start, execution.end
         history = self.history()
         last = history.latest_completed
+        # A source's one subtask is its entry in the checkpoint, not how many tasks read it.
+        subtasks = {
+            task.uid: task.num_subtasks
+            for task in (last.tasks if last is not None else ())
+            if task.kind != "source"
+        }
         since = round(start.started_at * 1000)
         until = -1 if end is None else round(end.ended_at * 1000)
         state = JobState.UNREACHABLE if end is None else end.state
@@ -85,16 +91,32 @@ class StoredJob:
             "reason": "" if end is None else end.reason,
             "vertices": [
                 {
-                    "id": task.uid,
-                    "name": task.uid,
-                    "description": task.name,
-                    "kind": task.kind,
-                    "parallelism": task.num_subtasks,
+                    "id": part["id"],
+                    "name": part["id"],
+                    "description": part["name"],
+                    "kind": part["kind"],
+                    "guarantee": part["guarantee"],
+                    "has-uid": part["has_uid"],
+                    "parallelism": subtasks.get(part["id"], -1),
                     "status": state.value,
                     "metrics": {},
                 }
-                for task in (last.tasks if last is not None else ())
+                for part in start.graph
             ],
+            "plan": {
+                "jid": self.job_id,
+                "name": self.name,
+                "type": "STREAMING",
+                "nodes": [
+                    {
+                        "id": part["id"],
+                        "description": part["name"],
+                        "parallelism": subtasks.get(part["id"], -1),
+                        "inputs": [{"id": id_, "num": n} for n, id_ in enumerate(part["inputs"])],
+                    }
+                    for part in start.graph
+                ],
+            },
         }
 
     def row(self) -> dict[str, Any]:

@@ -6,14 +6,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from tidemark.model.guarantee import Guarantee
 
 
 @dataclass(frozen=True)
 class Vertex:
     """One part of a job. `id` is its uid, or where the user gave none, its number:
     ``operator-0``, ``source-0``, as in the checkpoint statistics. `kind`: source, operator or sink.
-    `name` is one line for people. `inputs` are the ids of the parts that feed it.
+    `name` is one line for people. `inputs` are the ids of the parts that feed it. `guarantee` is
+    the best that a job with this part can give; "" if nobody has looked.
     """
 
     id: str
@@ -21,6 +26,7 @@ class Vertex:
     name: str
     inputs: tuple[str, ...] = ()
     has_uid: bool = True
+    guarantee: str = ""
 
 
 @dataclass(frozen=True)
@@ -28,3 +34,19 @@ class JobGraph:
     """All parts of a job, each after those that feed it."""
 
     vertices: tuple[Vertex, ...] = ()
+
+    def with_guarantees(self, levels: Mapping[str, Guarantee]) -> JobGraph:
+        """Return the graph with each part's level by uid. The state of an operator that has no uid
+        is committed with the epoch too."""
+
+        def level(vertex: Vertex) -> str:
+            return levels.get(vertex.id, Guarantee.EXACTLY_ONCE).value
+
+        return JobGraph(tuple(replace(v, guarantee=level(v)) for v in self.vertices))
+
+    def to_record(self) -> list[dict[str, Any]]:
+        """Return it as it is stored: every part with its fields by their names here."""
+        return [{**asdict(vertex), "inputs": list(vertex.inputs)} for vertex in self.vertices]
+
+
+NO_GRAPH = JobGraph()

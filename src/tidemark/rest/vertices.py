@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
-from tidemark.model.guarantee import Guarantee
 from tidemark.model.stats_summary import UNKNOWN
 from tidemark.rest.models import Hyphenated, JobDetails
 from tidemark.rest.views import JobView
@@ -103,7 +102,6 @@ def job_page(job: JobView, details: JobDetails) -> JobPage:
 
 
 def _vertices(job: JobView, details: JobDetails) -> list[Vertex]:
-    guarantees = {part.uid: part.guarantee for part in job.guarantees.parts}
     found = []
     for part in job.graph.vertices:
         figures = job.flow.of(part.id)
@@ -114,8 +112,7 @@ def _vertices(job: JobView, details: JobDetails) -> list[Vertex]:
                 name=part.id,
                 kind=part.kind,
                 description=part.name,
-                # The state of an operator that has no uid is committed with the epoch too.
-                guarantee=guarantees.get(part.id, Guarantee.EXACTLY_ONCE).value,
+                guarantee=part.guarantee,
                 has_uid=part.has_uid,
                 # To the checkpoint a source is one entry, in however many tasks Spark reads it.
                 parallelism=UNKNOWN if part.kind == "source" else figures.subtasks,
@@ -124,8 +121,9 @@ def _vertices(job: JobView, details: JobDetails) -> list[Vertex]:
                 end_time=details.end_time,
                 duration=details.duration,
                 metrics=VertexMetrics(
-                    read_records=UNKNOWN if sink else figures.rows,
-                    write_records=figures.rows if sink else UNKNOWN,
+                    read_records=figures.rows,
+                    # What comes out of an operator is not counted; the others pass on each row.
+                    write_records=UNKNOWN if part.kind == "operator" else figures.rows,
                     read_bytes=UNKNOWN,
                     write_bytes=figures.data_bytes if sink else UNKNOWN,
                     accumulated_busy_time=UNKNOWN

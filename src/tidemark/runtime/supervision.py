@@ -33,6 +33,7 @@ from tidemark.checkpoint.executions import (
 )
 from tidemark.model.errors import TidemarkError, TooManyFailedCheckpointsError, UserError
 from tidemark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
+from tidemark.model.job_graph import NO_GRAPH, JobGraph
 from tidemark.model.job_state import JobState
 from tidemark.runtime.announcement import announce
 from tidemark.runtime.failures import Verdict, judge, reason_of
@@ -51,7 +52,8 @@ class Supervisor:
     """Runs one job to its end. Used once; `stop` and `cancel` come from any thread.
 
     `new_run` makes the next run; `bounded` is whether the job's sources end; `directory` is the
-    job's, as a URI; `rest_url` is where this driver answers. `on_begun` is called with the job's id
+    job's, as a URI; `rest_url` is where this driver answers; `graph` is kept
+    with the execution. `on_begun` is called with the job's id
     as soon as the job has begun to run, before the execution is recorded.
     """
 
@@ -65,6 +67,7 @@ class Supervisor:
         bounded: bool,
         directory: str,
         rest_url: str = "",
+        graph: JobGraph = NO_GRAPH,
         on_begun: Callable[[str], None] = lambda job_id: None,
     ) -> None:
         self._spark = spark
@@ -74,6 +77,7 @@ class Supervisor:
         self._bounded = bounded
         self._directory = directory
         self._rest_url = rest_url
+        self._graph = graph
         self._on_begun = on_begun
         self._backoff = checkpoint.restart_strategy.backoff()
         self._consecutive: list[FailedCheckpoint] = []
@@ -234,6 +238,7 @@ class Supervisor:
             pid=os.getpid(),
             started_at=self.started_at,
             rest_url=self._rest_url,
+            graph=self._graph.to_record(),
         )
         self.execution.begin(open_files(self._spark, self._directory), start)
         announce(start, self._directory)

@@ -15,9 +15,13 @@ from tidemark.checkpoint.executions import (
     ExecutionStore,
 )
 from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.model.job_graph import JobGraph, Vertex
 from tidemark.model.job_state import JobState
 
-START = ExecutionStart("j" * 32, "clicks", "host", 7, 1000.5, "http://127.0.0.1:1")
+GRAPH = JobGraph((Vertex("rows", "source", "rows"), Vertex("out", "sink", "files", ("rows",))))
+START = ExecutionStart(
+    "j" * 32, "clicks", "host", 7, 1000.5, "http://127.0.0.1:1", GRAPH.to_record()
+)
 
 
 def failure(number: int) -> ExecutionFailure:
