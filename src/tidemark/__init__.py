@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     )
     from tidemark.api.config import StateBackend as StateBackend
     from tidemark.api.ephemeral_storage import EphemeralStorage as EphemeralStorage
+    from tidemark.api.rest_config import RestConfig as RestConfig
     from tidemark.api.restart_strategy import RestartStrategy as RestartStrategy
     from tidemark.contracts.committables import dump_committable as dump_committable
     from tidemark.contracts.committables import load_committable as load_committable
@@ -90,6 +91,7 @@ _HOMES = {
     "PreflightError": "tidemark.model.errors",
     "RedisSink": "tidemark.sinks.redis",
     "RefusedRow": "tidemark.contracts.dead_letters",
+    "RestConfig": "tidemark.api.rest_config",
     "RestartStrategy": "tidemark.api.restart_strategy",
     "SQLiteSink": "tidemark.sinks.sqlite",
     "SelectiveWriter": "tidemark.contracts.dead_letters",

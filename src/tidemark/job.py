@@ -27,6 +27,7 @@ from tidemark.api.declarations import (
     JobDeclaration,
 )
 from tidemark.api.ephemeral_storage import EphemeralStorage
+from tidemark.api.rest_config import RestConfig
 from tidemark.api.settings import DEFAULT, RESTORE_VARIABLE, Settings, resolve
 from tidemark.checkpoint.ephemeral import storage_directory
 from tidemark.checkpoint.flow_figures import FlowFigures
@@ -44,6 +45,7 @@ from tidemark.model.checkpointing_statistics import NONE_YET, CheckpointingStati
 from tidemark.model.durations import seconds
 from tidemark.model.errors import ConfigurationError, RestoreError, UserError
 from tidemark.model.job_graph import JobGraph
+from tidemark.model.redaction import Redactor, secrets_in
 from tidemark.model.schema import Column
 from tidemark.rest.server import RestServer
 from tidemark.rest.views import JobView
@@ -72,16 +74,23 @@ class Job:
     name: letters, digits, ``.``, ``_``, ``-``; the job's directory in the storage has this name. A
         job that is run again under the same name and storage goes on after its last decided epoch.
     output_mode: Spark's, for all sinks: ``"append"``, ``"update"`` or ``"complete"``.
+    rest: where the driver can be asked while it runs; by default on this machine, on a free port.
 
     Raises ConfigurationError, here and in every method, as soon as a value is wrong.
     """
 
     def __init__(
-        self, name: str, checkpoint: CheckpointConfig, output_mode: str = "append"
+        self,
+        name: str,
+        checkpoint: CheckpointConfig,
+        output_mode: str = "append",
+        *,
+        rest: RestConfig | None = None,
     ) -> None:
-        checkpoint, self._settings = resolve(name, checkpoint)
+        checkpoint, self._settings, self._rest = resolve(name, checkpoint, rest)
         self.declaration = JobDeclaration(name, checkpoint, output_mode)
         self._parallelism: int | None = None
+        self._secrets: set[str] = set()
         self._run: StreamRun | None = None
         self._supervisor: Supervisor | None = None
         self._flow = FlowFigures()
@@ -125,6 +134,7 @@ class Job:
             )
         spark = spark_session(declared.name)
         reader = source.reader()
+        self._secrets |= secrets_in([source, dict(reader.options)])
         require_format(spark, reader.format)
         stream = spark.readStream.format(reader.format).options(**reader.options)
         if reader.schema is not None:
@@ -252,7 +262,7 @@ class Job:
         self._flow = FlowFigures(lambda: spark.sparkContext.defaultParallelism)
         levels = {part.uid: part.guarantee for part in self.report().parts}
         graph = job_graph(declared).with_guarantees(levels)
-        rest = RestServer(self._view(graph))
+        rest = RestServer(self._view(spark, graph), self._rest)
         supervisor = self._supervisor = Supervisor(
             spark,
             declared.name,
@@ -354,7 +364,7 @@ class Job:
         not run."""
         self._running().cancel()
 
-    def _view(self, graph: JobGraph) -> JobView:
+    def _view(self, spark: SparkSession, graph: JobGraph) -> JobView:
         """What the REST interface shows; it serves only while `run` has a supervisor."""
 
         def supervisor() -> Supervisor:
@@ -364,12 +374,21 @@ class Job:
         return JobView(
             declaration=self.declaration,
             settings=self._settings,
+            redactor=self._redactor(spark),
             guarantees=self.report(),
             graph=graph,
             flow=self._flow,
             checkpoints=self.checkpoints,
             supervisor=supervisor,
         )
+
+    def _redactor(self, spark: SparkSession) -> Redactor:
+        """Hides what this job, its Spark and its environment hold of secrets."""
+        declared = self.declaration
+        sinks = {uid: declared_sink.sink for uid, declared_sink in declared.sinks.items()}
+        settings = dict(spark.sparkContext.getConf().getAll())
+        public = (declared.name, *declared.sources, *declared.operators, *declared.sinks)
+        return Redactor(self._secrets | secrets_in([sinks, settings, dict(os.environ)]), public)
 
     def _running(self) -> Supervisor:
         if self._supervisor is None or self._supervisor.end is not None:

@@ -6,11 +6,14 @@ by schemathesis, which makes up requests, good and bad.
 from __future__ import annotations
 
 import json
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPConnection, HTTPMessage
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 import schemathesis
@@ -21,12 +24,43 @@ from tests.chaos.driver import Driver, wait_until
 from tidemark.cli.main import app
 from tidemark.rest.token import read_token
 
-PROGRAM = """
+SPARK = "in Spark's settings"
+SECRETS = {
+    "in the environment": "aws+Secret/0123456789",
+    "in a sink": "s3a-secret-of-the-sink",
+    SPARK: "s3a-secret-of-spark",
+    "in a URI of the settings": "secret-of-the-uri",
+    "in a message": "secret-of-the-dsn",
+}
+MESSAGE = (
+    "connect postgresql://me:secret-of-the-dsn@db/x with password=secret-of-the-dsn failed; tried "
+    "s3a-secret-of-the-sink, s3a-secret-of-spark and aws+Secret/0123456789"
+)
+PROGRAM = f"""
+from pathlib import Path
 import tidemark as tm
 
-job = tm.Job("clicks", tm.CheckpointConfig(storage="store", interval="200ms"))
+def look(batches):
+    for batch in batches:
+        if Path("fail").exists():
+            raise ValueError({MESSAGE!r})
+        yield batch
+
+job = tm.Job(
+    "clicks",
+    tm.CheckpointConfig(
+        storage="store", interval="200ms",
+        restart_strategy=tm.RestartStrategy.fixed_delay(attempts=99, delay="100ms"),
+        savepoint_dir="s3a://AKIA:secret-of-the-uri@bucket/savepoints",
+    ),
+    rest=tm.RestConfig(requests_per_second=1000),
+)
 rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
-job.sink(rows.select("row"), tm.FileSink("out", format="json"), uid="files")
+hadoop = {{"fs.s3a.secret.key": "s3a-secret-of-the-sink"}}
+job.sink(
+    rows.select("row").mapInArrow(look, "row long"),
+    tm.FileSink("out", format="json", hadoop=hadoop), uid="files",
+)
 if __name__ == "__main__":
     job.run()
 """
@@ -46,8 +80,15 @@ def drivers(home: Path) -> Iterator[list[Driver]]:
         driver.kill_tree()
 
 
-def start(home: Path, drivers: list[Driver]) -> Driver:
-    driver = Driver(home / "app.py", {}, home / f"driver-{len(drivers)}.log")
+def start(home: Path, drivers: list[Driver], *settings_given: str) -> Driver:
+    spark = f"--conf spark.hadoop.fs.s3a.secret.key={SECRETS[SPARK]}"
+    environment = {
+        "AWS_SECRET_ACCESS_KEY": SECRETS["in the environment"],
+        "PYSPARK_SUBMIT_ARGS": f"{spark} pyspark-shell",
+        "TIDEMARK_SETTINGS": json.dumps(settings_given),
+    }
+    log = home / f"driver-{len(drivers)}.log"
+    driver = Driver(home / "app.py", {}, log, environment=environment)
     drivers.append(driver)
     return driver
 
@@ -175,7 +216,7 @@ def check_changes(url: str, jid: str) -> None:
         for wrong in (None, "", "a" * 43, token[:-1] if token else None):
             status, answer = send(method, f"{url}/jobs/{jid}{path}", wrong)
             assert status == 401, (method, path, wrong)
-            assert "Authorization: Bearer" in answer["errors"][0]
+            assert "needs the job's token" in answer["errors"][0]
     assert send("POST", f"{url}/jobs/{'0' * 32}/stop", token)[0] == 404
     assert get(f"{url}/jobs/{jid}")["state"] == "RUNNING"
 
@@ -188,11 +229,112 @@ def check_changes(url: str, jid: str) -> None:
     assert send("GET", f"{url}/jobs/{jid}/stop/{asked['request-id']}", None)[0] == 404
 
 
-def completed(url: str) -> Any:
-    """Return what became of an operation, when it is done."""
-    done = wait_until(
-        url, lambda: [page for page in [get(url)] if page["status"]["id"] == "COMPLETED"], 120
+def check_secrets(home: Path, url: str, jid: str) -> None:
+    """A failure whose message is full of secrets is told on many pages, without them."""
+    job = f"{url}/jobs/{jid}"
+    (home / "fail").touch()
+    _, asked = send("POST", f"{job}/checkpoints", read_token(jid))
+    completed(f"{job}/checkpoints/{asked['request-id']}")  # failed, if it was quick enough
+    failed = wait_until(
+        "a failed checkpoint", lambda: get(f"{job}/checkpoints")["latest"]["failed"], 240
     )
+    (home / "fail").unlink()
+    wait_until("the restart", lambda: get(job)["state"] == "RUNNING" and get(job)["restarts"], 240)
+    document = get(f"{url}/openapi.json")
+    pages = [path for path, verbs in document["paths"].items() if "get" in verbs]
+    texts = {}
+    for page in ["/openapi.json", "/nowhere", *pages]:
+        names = {"jid": jid, "checkpoint_id": failed["id"], "vertex_id": "files"}
+        path = page.format(**names, trigger_id=asked["request-id"])
+        texts[path] = ask(url, "GET", path).body.decode()
+    for page, told in (("/exceptions", 1), ("/checkpoints", 1), ("/config", 0)):
+        assert texts[f"/jobs/{jid}{page}"].count("connect postgresql://***@db/x") >= told
+    assert "s3a://***@bucket/savepoints" in texts[f"/jobs/{jid}/config"]
+    token = read_token(jid)
+    for page, text in texts.items():
+        for where, secret in {**SECRETS, "the token": token or "?"}.items():
+            assert secret not in text, f"{page} tells the secret {where}"
+            assert json.dumps(secret)[1:-1] not in text, f"{page} tells the secret {where}"
+
+
+class Answer(NamedTuple):
+    """What came back; header names are found in any case."""
+
+    status: int
+    headers: HTTPMessage
+    body: bytes
+
+
+def ask(url: str, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
+    """Send a request as it is, without what a client library would mend; read the answer."""
+    connection = HTTPConnection(urlsplit(url).netloc, timeout=20)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body or None, named)
+    answer = connection.getresponse()
+    found = Answer(answer.status, answer.headers, answer.read())
+    connection.close()
+    return found
+
+
+def check_protection(url: str, jid: str) -> None:
+    here = urlsplit(url).netloc
+    for host in (here, "localhost", "127.0.0.1:1", "[::1]:80"):
+        assert ask(url, "GET", "/overview", Host=host).status == 200
+    for host in (
+        "evil.example",
+        f"evil.example:{urlsplit(url).port}",
+        "127.0.0.1.evil.example",
+        "",
+    ):
+        assert ask(url, "GET", "/overview", Host=host).status == 421
+
+    origin = {"Origin": "http://evil.example"}
+    read = ask(url, "GET", f"/jobs/{jid}", **origin)
+    asked = {"Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "x"}
+    preflight = ask(url, "OPTIONS", f"/jobs/{jid}/stop", **origin, **asked)
+    assert (read.status, preflight.status) == (200, 405)
+    for answer in (read, preflight):
+        assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+    assert read.headers["X-Content-Type-Options"] == "nosniff"
+
+    token = {"Authorization": f"Bearer {read_token(jid)}"}
+    json_ = {"Content_Type": "application/json"}
+    large = b'{"triggerId": "' + b"a" * 70_000 + b'"}'
+    stop = f"/jobs/{jid}/stop"
+    assert ask(url, "POST", stop, large, **token, **json_).status == 413
+    chunked = HTTPConnection(here, timeout=20)
+    chunked.request(
+        "POST", stop, iter([large[:100], large[100:]]), {**token, **json_}, encode_chunked=True
+    )
+    assert chunked.getresponse().status == 413
+    chunked.close()
+    for wrong in (b"{", b"[]", b'{"triggerId": "../../x"}', b'{"triggerId": 7}'):
+        refused = ask(url, "POST", stop, wrong, **token, **json_)
+        assert (refused.status, list(json.loads(refused.body))) == (422, ["errors"])
+    for method in ("PUT", "DELETE", "TRACE", "BREW", "HEAD"):
+        refused = ask(url, method, stop, **token)
+        assert (refused.status, refused.headers["Allow"]) == (405, "POST"), method
+    assert ask(url, "GET", "/" + "a" * 9_000).status == 414
+    assert ask(url, "GET", "/overview", X="a" * 17_000).status == 431
+    assert ask(url, "GET", "/%2e%2e/%2e%2e/etc/passwd").status == 404
+    assert get(f"{url}/jobs/{jid}")["state"] == "RUNNING"
+
+    page = f"/jobs/{jid}/series?since=1"
+
+    def unchanged() -> bool:
+        tag = ask(url, "GET", page).headers["ETag"]
+        return ask(url, "GET", page, If_None_Match=tag).status == 304
+
+    wait_until("two requests between two epochs", unchanged, 240)
+
+
+def completed(url: str, pause_s: float = 0.1) -> Any:
+    """Return what became of an operation, when it is done."""
+
+    def done_page() -> Any:
+        return [page for page in [get(url)] if page["status"]["id"] == "COMPLETED"]
+
+    done = wait_until(url, done_page, 120, pause_s)
     return done[0]["operation"]
 
 
@@ -219,22 +361,28 @@ def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list
     check_pages(job["rest-url"], job["jid"])
     check_live_pages(f"{job['rest-url']}/jobs/{job['jid']}", job["jid"])
     check_changes(job["rest-url"], job["jid"])
+    check_protection(job["rest-url"], job["jid"])
+    check_secrets(home, job["rest-url"], job["jid"])
     check_against_the_openapi_document(job["rest-url"])
 
     first.kill_tree()
     assert [j["state"] for j in listed(home)] == ["UNREACHABLE"]
     assert listed(home, "--running") == []
 
-    second = start(home, drivers)
+    second = start(home, drivers, "rest.requests_per_second=2")
     again = running(home, second)
     assert again["jid"] == job["jid"]
     assert again["start-time"] > job["start-time"]
     url = f"{again['rest-url']}/jobs/{again['jid']}"
+    answers = [ask(url, "GET", "/jobs") for _ in range(30)]
+    assert {answer.status for answer in answers} == {200, 429}
+    assert answers[-1].headers["Retry-After"] == "1"
+    time.sleep(7)
     executions = get(f"{url}/lineage")["executions"]
     assert [(e["number"], e["state"]) for e in executions] == [(2, "RUNNING"), (1, "UNREACHABLE")]
     status, asked = send("POST", f"{url}/stop", read_token(again["jid"]))
     assert status == 202
-    assert completed(f"{url}/stop/{asked['request-id']}") == {"state": "FINISHED"}
+    assert completed(f"{url}/stop/{asked['request-id']}", pause_s=0.7) == {"state": "FINISHED"}
     assert second.wait(60) == 0
     assert read_token(again["jid"]) is None
     assert listed(home) == []

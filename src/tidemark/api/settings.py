@@ -1,9 +1,10 @@
 """Settings from outside of the program: `tidemark.toml`, and ``-D key=value`` of the command line.
 
 The command line wins over the file and the file over the program. `resolve` lays them over a job's
-`CheckpointConfig` when the job is made; the keys are ``checkpoint.<setting>``, and below
-``checkpoint.restart_strategy`` a ``type`` with the parameters that `RestartStrategy` gives it. The
-command line reaches the program through the environment (`operations/run.py` sets it).
+`CheckpointConfig` and `RestConfig` when the job is made. The keys are ``checkpoint.<setting>``, and
+below ``checkpoint.restart_strategy`` a ``type`` with the parameters that `RestartStrategy` gives
+it; and ``rest.<setting>``. The command line reaches the program through the environment
+(`operations/run.py` sets it).
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from tidemark.api.config import CheckpointConfig
+from tidemark.api.rest_config import RestConfig
 from tidemark.api.restart_strategy import RestartStrategy
 from tidemark.model.errors import ConfigurationError
 
@@ -42,6 +44,7 @@ RESTORE_VARIABLE = "TIDEMARK_RESTORE"
 DEFAULT, PROGRAM, COMMAND_LINE = "default", "program", "command line"
 
 _PREFIX = "checkpoint."
+_REST = "rest."
 _STRATEGY = "restart_strategy."
 _STRATEGY_TYPE = _STRATEGY + "type"
 _STRATEGIES = {
@@ -49,12 +52,17 @@ _STRATEGIES = {
     for name in ("none", "fixed_delay", "exponential_delay", "failure_rate")
 }
 _PLAIN = [f.name for f in fields(CheckpointConfig) if f.init and f.name != "restart_strategy"]
+_REST_KEYS = [_REST + f.name for f in fields(RestConfig) if f.init]
 KEYS = sorted(
-    _PREFIX + name
-    for name in {
-        *_PLAIN,
-        _STRATEGY_TYPE,
-        *(_STRATEGY + name for make in _STRATEGIES.values() for name in signature(make).parameters),
+    {
+        _PREFIX + _STRATEGY_TYPE,
+        *(_PREFIX + name for name in _PLAIN),
+        *(
+            _PREFIX + _STRATEGY + name
+            for make in _STRATEGIES.values()
+            for name in signature(make).parameters
+        ),
+        *_REST_KEYS,
     }
 )
 """Every key that a file or the command line may give."""
@@ -78,17 +86,23 @@ class Settings(dict[str, Setting]):
         return "\n".join(f"{k:<{widths[0]}}  {v:<{widths[1]}}  {origin}" for k, v, origin in rows)
 
 
-def resolve(job: str, program: object) -> tuple[CheckpointConfig, Settings]:
+def resolve(
+    job: str, program: object, rest: object = None
+) -> tuple[CheckpointConfig, Settings, RestConfig]:
     """Return the settings that hold for the job named `job`, and where each came from.
 
-    `program` is the CheckpointConfig that the program gave. Reads the environment and the settings
-    file. Raises ConfigurationError for anything that is wrong, saying where it was given.
+    `program` and `rest` are the CheckpointConfig and the RestConfig that the program gave; None is
+    the default. Reads the environment and the settings file. Raises ConfigurationError for anything
+    that is wrong, saying where it was given.
     """
     if not isinstance(program, CheckpointConfig):
         raise ConfigurationError(
             f"Job {job!r}: checkpoint is {program!r}; give tm.CheckpointConfig(storage=…)"
         )
-    settings = _of_program(program)
+    rest = RestConfig() if rest is None else rest
+    if not isinstance(rest, RestConfig):
+        raise ConfigurationError(f"Job {job!r}: rest is {rest!r}; give tm.RestConfig(…)")
+    settings = _of_program(program, rest)
     for layer in (_from_file(), _from_command_line()):
         chosen = layer.get(_STRATEGY_TYPE)
         if chosen is not None and chosen.value != settings[_STRATEGY_TYPE].value:
@@ -96,6 +110,7 @@ def resolve(job: str, program: object) -> tuple[CheckpointConfig, Settings]:
         settings |= layer
     try:
         config = _build(settings)
+        rest = _build_rest(settings)
     except ConfigurationError as error:
         raise ConfigurationError(f"Job {job!r}: {error}{_blame(str(error), settings)}") from None
     if not config.storage:
@@ -104,10 +119,11 @@ def resolve(job: str, program: object) -> tuple[CheckpointConfig, Settings]:
             f"tm.CheckpointConfig(storage=…), or checkpoint.storage in {FILE_NAME} or with -D"
         )
     origins = {key: s.origin for key, s in settings.items()}
-    return config, Settings(
-        (_PREFIX + key, Setting(value, origins.get(key, DEFAULT)))
-        for key, value in (*_plain(config), *_flat(config.restart_strategy))
+    shown = (*_plain(config), *_flat(config.restart_strategy), *_of_rest(rest))
+    settings_shown = Settings(
+        (_full(key), Setting(value, origins.get(key, DEFAULT))) for key, value in shown
     )
+    return config, settings_shown, rest
 
 
 def check_command_line(texts: Iterable[str]) -> None:
@@ -115,16 +131,23 @@ def check_command_line(texts: Iterable[str]) -> None:
     _parse_texts(texts)
 
 
-# --- the three layers, by key without the prefix
+# --- the three layers, by key, without the prefix "checkpoint."
 
 
-def _of_program(config: CheckpointConfig) -> dict[str, Setting]:
+def _full(key: str) -> str:
+    return key if key.startswith(_REST) else _PREFIX + key
+
+
+def _of_program(config: CheckpointConfig, rest: RestConfig) -> dict[str, Setting]:
     def origin(name: str) -> str:
         return PROGRAM if name in config.given else DEFAULT
 
     found = {name: Setting(value, origin(name)) for name, value in _plain(config)}
     for key, value in _flat(config.restart_strategy):
         found[key] = Setting(value, origin("restart_strategy"))
+    for key, value in _of_rest(rest):
+        given = key[len(_REST) :] in rest.given
+        found[key] = Setting(value, PROGRAM if given else DEFAULT)
     return found
 
 
@@ -189,7 +212,7 @@ def _scalar(text: str) -> Any:
 def _known(key: str, origin: str) -> str:
     """Return `key` without its prefix; raise if no setting has it, with the nearest one."""
     if key in KEYS:
-        return key[len(_PREFIX) :]
+        return key.removeprefix(_PREFIX)
     written = key.replace("-", "_").lower()  # as Flink's option names come near
     short = {k.rpartition(".")[2]: k for k in KEYS}
     near = difflib.get_close_matches(written, KEYS, n=1) or [
@@ -206,6 +229,10 @@ def _plain(config: CheckpointConfig) -> list[tuple[str, Any]]:
     return [(name, getattr(config, name)) for name in _PLAIN]
 
 
+def _of_rest(rest: RestConfig) -> list[tuple[str, Any]]:
+    return [(key, getattr(rest, key[len(_REST) :])) for key in _REST_KEYS]
+
+
 def _flat(strategy: RestartStrategy) -> list[tuple[str, Any]]:
     names = [f.name for f in fields(strategy) if f.init]
     return [
@@ -217,6 +244,11 @@ def _flat(strategy: RestartStrategy) -> list[tuple[str, Any]]:
 def _build(settings: Mapping[str, Setting]) -> CheckpointConfig:
     values = {name: settings[name].value for name in _PLAIN if settings[name].origin != DEFAULT}
     return CheckpointConfig(**values, restart_strategy=_strategy(settings))
+
+
+def _build_rest(settings: Mapping[str, Setting]) -> RestConfig:
+    values = {key[len(_REST) :]: settings[key] for key in _REST_KEYS}
+    return RestConfig(**{k: s.value for k, s in values.items() if s.origin != DEFAULT})
 
 
 def _strategy(settings: Mapping[str, Setting]) -> RestartStrategy:
@@ -248,7 +280,7 @@ def _strategy(settings: Mapping[str, Setting]) -> RestartStrategy:
 def _blame(message: str, settings: Mapping[str, Setting]) -> str:
     """Return which of the settings that `message` names came from outside of the program."""
     outside = [
-        f"{_PREFIX}{key} was {_given(setting.origin)}"
+        f"{_full(key)} was {_given(setting.origin)}"
         for key, setting in settings.items()
         if setting.origin not in (DEFAULT, PROGRAM)
         and re.search(rf"\b{key.rpartition('.')[2]}\b", message)

@@ -75,6 +75,7 @@ class StatisticsRecorder:
         self._ended: list[_Ended] = []
         self._attempts: dict[int, int] = {}
         self._closing = False
+        self._changes = 0
         self._files = threading.Lock()  # taken before `_lock`, never on the epoch's path
         self._counts: CheckpointCounts | None = None
         self._restored: RestoredCheckpointStatistics | None = None
@@ -105,6 +106,7 @@ class StatisticsRecorder:
         """Note that an epoch has been triggered."""
         with self._lock:
             self._open[progress.epoch] = progress
+            self._changes += 1
 
     def committed(self, epoch: int) -> None:
         """Note that an epoch is decided and every sink has committed it."""
@@ -127,6 +129,7 @@ class StatisticsRecorder:
                 failed_s = time.monotonic()
             key = (self._generation, epoch, attempt)
             self._ended.append(_Ended(key, progress, status, reason, failed_s))
+            self._changes += 1
             self._lock.notify_all()
         if self._identity is not None:
             name, job_id = self._identity.name, self._identity.job_id
@@ -138,6 +141,14 @@ class StatisticsRecorder:
         return self._restored
 
     # --- what is known
+
+    @property
+    def version(self) -> str:
+        """Something that changes whenever `read` would return something else, but for files that
+        are deleted: that is seen at the next change."""
+        with self._lock:
+            steps = ".".join(progress.state.value for progress in self._open.values())
+            return f"{self._generation}.{self._changes}.{steps}"
 
     def read(self) -> CheckpointingStatistics:
         """Return everything up to now, with the epochs in progress."""
@@ -221,6 +232,7 @@ class StatisticsRecorder:
                 self._write(one, figures.get(one.key[1], NO_FIGURES))
                 with self._lock:
                     self._ended.pop(0)
+                    self._changes += 1
         return len(ended)
 
     def _measured(self, ended: Sequence[_Ended]) -> Mapping[int, EpochFigures]:

@@ -11,10 +11,10 @@ from types import FrameType
 
 import uvicorn
 
+from tidemark.api.rest_config import LOOPBACK
 from tidemark.dashboard.jobs import Jobs
 from tidemark.dashboard.routes import make_app
 from tidemark.model.errors import UserError
-from tidemark.rest.server import LOOPBACK
 
 DEFAULT_PORT = 8084
 

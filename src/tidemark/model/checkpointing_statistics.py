@@ -78,8 +78,8 @@ class CheckpointingStatistics:
     latest_restored: RestoredCheckpointStatistics | None
     history: Sequence[CheckpointStatistics]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as Flink's ``/jobs/:id/checkpoints``."""
+    def to_json(self, *, history: bool = True) -> dict[str, Any]:
+        """Return it as Flink's ``/jobs/:id/checkpoints``, or without its ``history``."""
 
         def shown(checkpoint: Any) -> Any:
             return None if checkpoint is None else checkpoint.to_json()
@@ -88,7 +88,7 @@ class CheckpointingStatistics:
         summary["alignment_buffered"] = StatsSummary.of(
             0 for c in self.history if c.status is CheckpointStatus.COMPLETED
         ).to_json()
-        return {
+        page: dict[str, Any] = {
             "counts": self.counts.to_json(),
             "summary": summary,
             "latest": {
@@ -97,8 +97,10 @@ class CheckpointingStatistics:
                 "failed": shown(self.latest_failed),
                 "restored": shown(self.latest_restored),
             },
-            "history": [checkpoint.to_json() for checkpoint in self.history],
         }
+        if history:
+            page["history"] = [checkpoint.to_json() for checkpoint in self.history]
+        return page
 
 
 def checkpointing_statistics(

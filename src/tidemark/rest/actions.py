@@ -65,8 +65,8 @@ class Actions:
         if self._token is None or not self._token.allows(request.headers.get("authorization")):
             raise HTTPException(
                 401,
-                "this needs the header `Authorization: Bearer <token>` with the job's token, which "
-                "is in the file tokens/<job id> in ~/.tidemark (or TIDEMARK_HOME) of its driver",
+                "this needs the job's token in the header Authorization, as a bearer; it is in the "
+                "file tokens/<job id> in ~/.tidemark (or TIDEMARK_HOME) of the driver's user",
                 {"WWW-Authenticate": "Bearer"},
             )
 
@@ -104,7 +104,6 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
         401: {**problem, "description": "The job's token is missing or another one"},
         404: problem,
         409: {**problem, "description": "Not in the state that the job is in"},
-        429: {**problem, "description": "Too much at once"},
     }
     allowed = [Depends(actions.allow)]
 

@@ -13,11 +13,11 @@ from starlette.exceptions import HTTPException as StarletteHTTPException
 
 from tidemark.api.config import CheckpointMode, ExternalizedCheckpointRetention
 from tidemark.checkpoint.executions import FAILURES_KEPT
-from tidemark.model.checkpoint_series import series
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.job_state import JobState
 from tidemark.rest import models
 from tidemark.rest.actions import Actions, JobId, action_routes
+from tidemark.rest.checkpoint_pages import CheckpointPages
 from tidemark.rest.epochs import EpochPage, OpenTransactions, epoch_page, open_transactions
 from tidemark.rest.lineage import Lineage, lineage_page
 from tidemark.rest.metrics import PROMETHEUS, JobMetrics
@@ -28,28 +28,46 @@ CheckpointId = Annotated[int, Path(ge=0, le=2**63 - 1, description="A checkpoint
 VertexId = Annotated[str, Path(description="The uid of a source, stateful operator or sink.")]
 _NOT_FOUND: dict[int | str, dict[str, Any]] = {404: {"model": models.Problem}}
 
+_NOT_MODIFIED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "As the answer with the ETag of If-None-Match"}
+}
+
 
 def make_app(job: JobView, actions: Actions) -> FastAPI:
     """Return the application that shows one job, and changes it by `actions`."""
+    hide = job.redactor.everywhere
+
+    class Redacted(JSONResponse):
+        """An answer without secrets."""
+
+        def render(self, content: Any) -> bytes:
+            """Return the body."""
+            return super().render(hide(content))
+
     app = FastAPI(
         title="Tidemark",
         version=importlib.metadata.version("tidemark"),
         description="One job, in its driver. Names and fields are Flink's REST API's.",
         docs_url=None,  # its pages load scripts from the network
         redoc_url=None,
-        responses={422: {"model": models.Problem, "description": "The request is not valid"}},
+        default_response_class=Redacted,
+        responses={
+            413: {"model": models.Problem, "description": "The body is too large"},
+            422: {"model": models.Problem, "description": "The request is not valid"},
+            429: {"model": models.Problem, "description": "Too many requests; see Retry-After"},
+        },
     )
-
+    pages = CheckpointPages(job, hide)
     metrics = JobMetrics(job)
 
     @app.exception_handler(StarletteHTTPException)
     async def answer(request: Request, error: StarletteHTTPException) -> JSONResponse:
-        return JSONResponse({"errors": [error.detail]}, error.status_code, error.headers)
+        return Redacted({"errors": [error.detail]}, error.status_code, error.headers)
 
     @app.exception_handler(RequestValidationError)
     async def refuse(request: Request, error: RequestValidationError) -> JSONResponse:
         problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        return JSONResponse({"errors": problems}, 422)
+        return Redacted({"errors": problems}, 422)
 
     def check(jid: str) -> None:
         if jid != job.job_id():
@@ -148,11 +166,15 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
             ],
         )
 
-    @app.get("/jobs/{jid}/checkpoints", responses=_NOT_FOUND)
-    def checkpoints(jid: JobId) -> models.Checkpoints:
+    @app.get(
+        "/jobs/{jid}/checkpoints",
+        response_model=models.Checkpoints,
+        responses={**_NOT_FOUND, **_NOT_MODIFIED},
+    )
+    def checkpoints(jid: JobId, request: Request) -> Response:
         """Counts, summary, the latest of each kind, and the history, newest first."""
         check(jid)
-        return models.Checkpoints.model_validate(job.checkpoints().to_json())
+        return pages.checkpoints(request)
 
     @app.get("/jobs/{jid}/checkpoints/config", responses=_NOT_FOUND)
     def checkpointing(jid: JobId) -> models.CheckpointingConfig:
@@ -180,13 +202,17 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
                 return models.SubtaskPage.model_validate(task.to_json(checkpoint_id, subtasks=True))
         raise HTTPException(404, f"Checkpoint {checkpoint_id} has no operator {vertex_id}")
 
-    @app.get("/jobs/{jid}/series", responses=_NOT_FOUND)
+    @app.get(
+        "/jobs/{jid}/series",
+        response_model=models.Series,
+        responses={**_NOT_FOUND, **_NOT_MODIFIED},
+    )
     def history_series(
-        jid: JobId, since: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0
-    ) -> models.Series:
+        jid: JobId, request: Request, since: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0
+    ) -> Response:
         """The figures of the checkpoints triggered at `since` or later, by column, oldest first."""
         check(jid)
-        return models.Series(**series(job.checkpoints().history, since))
+        return pages.series(request, since)
 
     @app.get("/jobs/{jid}/epoch", responses=_NOT_FOUND)
     def epoch(jid: JobId) -> EpochPage:

@@ -1,63 +1,106 @@
-"""Runs the REST interface in a thread of the driver, on a free port of the loopback address."""
+"""Runs the REST interface in a thread of the driver: where `RestConfig` says, or not at all."""
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import socket
 import threading
 
 import uvicorn
 
+from tidemark.api.rest_config import RestConfig
+from tidemark.model.errors import PreflightError
 from tidemark.rest.actions import Actions
+from tidemark.rest.protection import MOST_HEADER_BYTES, Protection
 from tidemark.rest.routes import make_app
 from tidemark.rest.views import JobView
 
 log = logging.getLogger(__name__)
 
-LOOPBACK = "127.0.0.1"
 STOP_S = 5.0
+CONNECTIONS = 64
 
 
 class RestServer:
-    """Serves one job from `start` to `stop`; ends with the program in any case."""
+    """Serves one job from `start` to `stop`; ends with the program in any case. Where the config
+    says that there is none, nothing happens."""
 
-    def __init__(self, job: JobView) -> None:
+    def __init__(self, job: JobView, config: RestConfig) -> None:
+        self._config = config
         self._actions = Actions(job)
-        self._socket = socket.socket()
         self._server = uvicorn.Server(
             uvicorn.Config(
-                make_app(job, self._actions),
+                Protection(make_app(job, self._actions), config),
                 log_level="warning",
                 access_log=False,
+                server_header=False,
+                proxy_headers=False,  # who asks is who is connected, whatever he says
                 lifespan="off",
                 ws="none",
+                http="h11",
+                h11_max_incomplete_event_size=MOST_HEADER_BYTES,
                 timeout_keep_alive=5,
-                limit_concurrency=64,
+                limit_concurrency=CONNECTIONS,
             )
         )
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> str:
+        """Listen, and return the URL that others ask; "" if there is no server. Raises
+        PreflightError if the address or the port cannot be had."""
+        if not self._config.enabled:
+            return ""
+        listener = listen(self._config)
         self._thread = threading.Thread(
             target=self._server.run,
-            kwargs={"sockets": [self._socket]},
+            kwargs={"sockets": [listener]},
             name="tidemark-rest",
             daemon=True,
         )
-
-    def start(self) -> str:
-        """Listen, and return the address: ``http://127.0.0.1:<port>``."""
-        self._socket.bind((LOOPBACK, 0))
-        self._socket.listen(128)
         self._thread.start()
-        return f"http://{LOOPBACK}:{self._socket.getsockname()[1]}"
+        return f"http://{self._host()}:{listener.getsockname()[1]}"
+
+    def _host(self) -> str:
+        address = self._config.address
+        if address in ("0.0.0.0", "::"):  # every address of this machine, which others know by name
+            return socket.gethostname()
+        try:
+            return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
+        except ValueError:
+            return address
 
     def allow_changes(self, job_id: str) -> None:
         """Called when the job's id is known: make its token, so that it can be changed."""
-        self._actions.open(job_id)
+        if self._config.enabled:
+            self._actions.open(job_id)
 
     def stop(self) -> None:
         """Called when the job has ended. Stop listening; requests under way have a few seconds to
         be answered, and so have those who have told the job to end and ask whether it has."""
         self._actions.close()
         self._server.should_exit = True
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join(STOP_S)
-        self._socket.close()
+
+
+def listen(config: RestConfig) -> socket.socket:
+    """Return a socket that listens where the config says; raises PreflightError if it cannot."""
+    try:
+        family, kind, protocol, _, place = socket.getaddrinfo(
+            config.address, config.port, type=socket.SOCK_STREAM
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(place)
+            listener.listen(128)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        raise PreflightError(
+            f"the REST interface cannot listen on {config.address} port {config.port}: {error}; "
+            "give another rest.port (0 takes a free one) or rest.address, or rest.enabled=false"
+        ) from None
+    return listener

@@ -16,6 +16,7 @@ from tidemark.guarantees.end_to_end import GuaranteeReport
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.job_graph import JobGraph
 from tidemark.model.job_state import JobState
+from tidemark.model.redaction import Redactor
 from tidemark.runtime.supervision import Supervisor
 
 
@@ -26,6 +27,7 @@ class JobView:
 
     declaration: JobDeclaration
     settings: Settings
+    redactor: Redactor
     guarantees: GuaranteeReport
     graph: JobGraph
     flow: FlowFigures
@@ -66,6 +68,12 @@ class JobView:
     def failures(self) -> Sequence[ExecutionFailure]:
         """Return what has failed in this execution, the newest last."""
         return self.supervisor().execution.failures
+
+    def checkpoints_version(self) -> str:
+        """Return something that changes whenever `checkpoints` does; of this driver alone."""
+        coordinator = self.coordinator()
+        version = "" if coordinator is None else coordinator.statistics.version
+        return f"{round(self.started_at() * 1000)}.{version}"
 
     def earlier_executions(self) -> Sequence[Execution]:
         """Return the job's former executions, the oldest first."""

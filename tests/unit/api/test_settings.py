@@ -40,7 +40,7 @@ def command_line(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_without_file_and_command_line_the_program_holds() -> None:
-    config, settings = resolve("j", PROGRAM)
+    config, settings, _ = resolve("j", PROGRAM)
     assert config == PROGRAM
     assert settings["checkpoint.interval"] == Setting("1s", "program")
     assert settings["checkpoint.timeout"] == Setting("10min", "default")
@@ -63,7 +63,7 @@ def test_command_line_over_file_over_program(directory: Path, command_line) -> N
         """
     )
     command_line("checkpoint.interval=3", "checkpoint.changelog=false", "checkpoint.min_pause=1.5")
-    config, settings = resolve("j", PROGRAM)
+    config, settings, _ = resolve("j", PROGRAM)
     assert (config.interval_s, config.num_retained, config.min_pause_s) == (3, 4, 1.5)
     assert config.state_backend is tm.StateBackend.ROCKSDB
     assert config.changelog is False
@@ -83,7 +83,7 @@ def test_storage_may_come_from_outside_alone(command_line) -> None:
 
 
 def test_ephemeral_storage_of_the_program_stays() -> None:
-    config, _ = resolve("j", tm.CheckpointConfig(storage=tm.EphemeralStorage()))
+    config, _, _ = resolve("j", tm.CheckpointConfig(storage=tm.EphemeralStorage()))
     assert config.storage == tm.EphemeralStorage()
 
 
@@ -97,7 +97,7 @@ def test_the_last_of_two_on_the_command_line_holds(command_line) -> None:
 
 def test_a_parameter_alone_changes_the_programs_strategy(command_line) -> None:
     command_line("checkpoint.restart_strategy.attempts=9")
-    config, settings = resolve("j", PROGRAM)
+    config, settings, _ = resolve("j", PROGRAM)
     assert config.restart_strategy == tm.RestartStrategy.fixed_delay(attempts=9, delay="2s")
     assert settings["checkpoint.restart_strategy.type"].origin == "program"
     assert settings["checkpoint.restart_strategy.attempts"].origin == "command line"
@@ -110,7 +110,7 @@ def test_another_type_leaves_the_lower_layers_parameters_behind(
         '[checkpoint.restart_strategy]\ntype = "failure_rate"\ndelay = "5s"\n'
     )
     expected = tm.RestartStrategy.failure_rate(delay="5s")
-    config, settings = resolve("j", PROGRAM)
+    config, settings, _ = resolve("j", PROGRAM)
     assert config.restart_strategy == expected
     assert "checkpoint.restart_strategy.attempts" not in settings
     assert settings["checkpoint.restart_strategy.max_failures_per_interval"].origin == "default"
@@ -191,7 +191,7 @@ def test_a_file_can_be_named(directory: Path, monkeypatch: pytest.MonkeyPatch) -
     (directory / "tidemark.toml").write_text("[checkpoint]\nnum_retained = 8\n")
     (directory / "other.toml").write_text("[checkpoint]\nnum_retained = 9\n")
     monkeypatch.setenv(FILE_VARIABLE, "other.toml")
-    config, settings = resolve("j", PROGRAM)
+    config, settings, _ = resolve("j", PROGRAM)
     assert config.num_retained == 9
     assert settings["checkpoint.num_retained"].origin == str(directory / "other.toml")
     monkeypatch.setenv(FILE_VARIABLE, "missing.toml")

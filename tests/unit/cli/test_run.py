@@ -16,7 +16,7 @@ SHOW = """
 import os, sys
 from tidemark.api.settings import resolve
 import tidemark as tm
-config, settings = resolve("j", tm.CheckpointConfig(storage="/s", interval="1s"))
+config, *_ = resolve("j", tm.CheckpointConfig(storage="/s", interval="1s"))
 print(sys.argv[1:], config.interval, __name__, os.environ.get("TIDEMARK_RESTORE"))
 sys.exit(7)
 """

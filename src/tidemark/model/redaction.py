@@ -1,0 +1,131 @@
+"""Takes secrets out of text that others see: answers of the REST interface, records, log lines.
+
+What looks like a secret goes (`redact`), and where the secrets themselves are known, so does every
+place that has one of them (`Redactor`). Better too much than too little: `redact` may also hide an
+innocent ``token=``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+from urllib.parse import quote, unquote
+
+HIDDEN = "***"
+SHORTEST = 6
+"""A known secret with fewer characters is hidden only where it looks like one."""
+_NO_SECRET = re.compile(r"true|false|none|null|[/.~].*|file:.*", re.IGNORECASE)
+"""What a setting named like a secret may hold instead: a switch, or the path of a file."""
+
+_NAME = (
+    r"[\w.-]*(?:passw(?:or)?d|passwd|passphrase|passcode|\bpwd|secret|token|credentials?|signature"
+    r"|api[_.-]?key|access[_.-]?key(?:[_.-]?id)?|account[_.-]?key|private[_.-]?key|session[_.-]?key"
+    r"|shared[_.-]?key|\bsig|\bsas\b|jaas[._-]?config|authorization)[\w.-]*"
+)
+_SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
+_USER_INFO = (
+    # scheme://user:password@host, where the password may hold slashes, but not scheme://host:80/a@b
+    re.compile(r"(?<=://)[^\s/'\"<>@:]*:(?!\d{1,5}[/?#\s])[^\s'\"<>]*@(?=[^\s@'\"<>]*)"),
+    re.compile(r"(?<=://)[^\s/?#'\"<>]+@"),  # scheme://token@host
+    re.compile(r"\b[\w.+-]+:[^\s:/@'\"]+@tcp\("),
+)
+_VALUE = (
+    r"\\\"(?:[^\"\\]|\\[^\"])*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+    r"|(?:bearer|basic)\s+\S+|[^\s,;&)}\]'\"]+"
+)
+_ASSIGNED = re.compile(
+    rf"(?P<name>(?:\b|(?<=[\"'?&_.-])){_NAME})(?P<between>\\?[\"']?\s*(?:=>|=|:|\bis\b)\s*)"
+    rf"(?P<value>{_VALUE})",
+    re.IGNORECASE,
+)
+_SCHEME = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
+_PRIVATE_KEY = re.compile(
+    r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S
+)
+_SUSPICIOUS = re.compile(r"[=@]|[:]|\bis\b|bearer|basic|-----BEGIN", re.IGNORECASE)
+
+
+def redact(text: str) -> str:
+    """Return `text` without what looks like a secret: a URI's user information, the value of a
+    setting that is named like one, bearer tokens, private keys."""
+    if not _SUSPICIOUS.search(text):
+        return text
+    text = _PRIVATE_KEY.sub(HIDDEN, text)
+    for pattern in _USER_INFO:
+        text = pattern.sub(lambda found: HIDDEN + ("@tcp(" if "@tcp(" in found[0] else "@"), text)
+    text = _ASSIGNED.sub(lambda found: f"{found['name']}{found['between']}{_hidden(found)}", text)
+    return _SCHEME.sub(rf"\1 {HIDDEN}", text)
+
+
+def _hidden(found: re.Match[str]) -> str:
+    """Keep the quotes: what encloses the value may be JSON."""
+    value = found["value"]
+    for quotes in ('\\"', '"', "'"):
+        if value.startswith(quotes):
+            return quotes + HIDDEN + quotes
+    return HIDDEN
+
+
+class Redactor:
+    """Takes certain secrets, and what looks like one, out of text."""
+
+    def __init__(self, secrets: Iterable[str], public: Iterable[str] = ()) -> None:
+        """`public` are names that everybody knows: a secret that is a part of one stays there."""
+        names = list(public)
+        known = {
+            secret
+            for secret in secrets
+            if len(secret) >= SHORTEST
+            and not _NO_SECRET.fullmatch(secret)
+            and not any(secret in name for name in names)
+        }
+        forms = {form for s in known for form in (s, unquote(s), quote(s, safe=""), repr(s)[1:-1])}
+        ordered = sorted((f for f in forms if len(f) >= SHORTEST), key=len, reverse=True)
+        self._known = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+
+    def __call__(self, text: str) -> str:
+        """Return `text` without secrets."""
+        return redact(self._known.sub(HIDDEN, text) if self._known else text)
+
+    def everywhere(self, value: Any) -> Any:
+        """Return a JSON value with every text in it redacted; the value of a key that is named like
+        a secret is hidden whatever it is."""
+        if isinstance(value, str):
+            return self(value)
+        if isinstance(value, Mapping):
+            return {
+                key: HIDDEN
+                if isinstance(part, str) and part and _SECRET_NAME.fullmatch(str(key))
+                else self.everywhere(part)
+                for key, part in value.items()
+            }
+        if isinstance(value, list | tuple):
+            return [self.everywhere(part) for part in value]
+        return value
+
+
+def secrets_in(value: Any, name: str = "", depth: int = 6) -> set[str]:
+    """Return the secrets that a configuration holds: the values of fields and keys that are named
+    like one, and the passwords in its URIs. Looks into dataclasses, mappings and sequences."""
+    if isinstance(value, str):
+        found = {value} if value and _SECRET_NAME.fullmatch(name) else set()
+        for password in re.findall(r"://[^\s/@:]*:([^\s@]+)@", value):
+            found.add(password)
+        for assigned in _ASSIGNED.finditer(value):
+            found.add(assigned["value"].strip("'\""))
+        return found
+    if depth == 0 or value is None:
+        return set()
+    if is_dataclass(value) and not isinstance(value, type):
+        parts = [(field.name, getattr(value, field.name, None)) for field in fields(value)]
+    elif isinstance(value, Mapping):
+        parts = [(str(key), part) for key, part in value.items()]
+    elif isinstance(value, list | tuple | set | frozenset):
+        parts = [(name, part) for part in value]
+    elif hasattr(value, "__dict__"):
+        parts = list(vars(value).items())
+    else:
+        return set()
+    return set().union(*(secrets_in(part, key, depth - 1) for key, part in parts))

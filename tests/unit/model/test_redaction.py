@@ -1,0 +1,113 @@
+"""How: messages as real systems write them, with a secret in each, and messages without one, which
+must stay as they are.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+import pytest
+
+from tidemark.model.redaction import HIDDEN, Redactor, redact, secrets_in
+
+SECRET = "s3cr3t-Hunter2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'connection to "postgresql://writer:{SECRET}@db.example:5432/shop?sslmode=require" failed',
+        f"mysql+pymysql://root:{SECRET}@localhost/db",
+        f"s3a://AKIAIOSFODNN7EXAMPLE:{SECRET}@bucket/checkpoints",
+        f"s3a://AKIA:wJalr/XUt+{SECRET}/bPx@bucket/checkpoints",
+        f"redis://:{SECRET}@cache:6379/0",
+        f"https://{SECRET}@hooks.example/post",
+        f"root:{SECRET}@tcp(127.0.0.1:3306)/db",
+        f"host=db user=writer password={SECRET} dbname=shop",
+        f"host=db password='{SECRET} with blanks' dbname=shop",
+        f"jdbc:postgresql://db/shop?user=writer&password={SECRET}&ssl=true",
+        f"https://account.blob.example/c?sv=2024&sig={SECRET}%3D&se=2030",
+        f"https://bucket.s3.example/k?X-Amz-Credential=a&X-Amz-Signature={SECRET}",
+        f"KafkaError: sasl.password={SECRET}, sasl.username=me",
+        f"{{'sasl.password': '{SECRET}', 'acks': 'all'}}",
+        f'{{"sasl.password": "{SECRET}\\"x", "acks": "all"}}',
+        f'org.apache.kafka...ScramLoginModule required username="me" password="{SECRET}";',
+        f"sasl.jaas.config=PlainLoginModule required username=me password={SECRET};",
+        f"fs.s3a.secret.key: {SECRET}",
+        f"fs.s3a.access.key={SECRET}",
+        f"AWS_SECRET_ACCESS_KEY={SECRET}",
+        f"aws_session_token => {SECRET}",
+        f"Authorization: Bearer {SECRET}",
+        f"curl -H 'authorization: Basic {SECRET}='",
+        f"the server refused bearer {SECRET}xyz",
+        f"setting password is '{SECRET}'; allowed are 8 characters",
+        f"-----BEGIN RSA PRIVATE KEY-----\n{SECRET}\n-----END RSA PRIVATE KEY-----",
+        f"api_key={SECRET}",
+        f"PASSWORD={SECRET}",
+        f"db.passwd:{SECRET}",
+    ],
+)
+def test_what_looks_like_a_secret_goes(text: str) -> None:
+    shown = redact(text)
+    assert SECRET not in shown
+    assert "Hunter2" not in shown
+    assert HIDDEN in shown
+    assert redact(shown) == shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "COMPLETED",
+        "file:///var/lib/tidemark/clicks/epochs/7",
+        "hdfs://namenode:8020/tidemark/a@b",
+        "http://127.0.0.1:35123/jobs/0123456789abcdef0123456789abcdef",
+        "ValueError: the row says fail",
+        "Kafka topic orders at localhost:9092 (exactly-once)",
+        "epoch 7 was not decided within 600 s; it is aborted and runs again",
+        "mail someone@example.com about the row 10:30 is late",
+        "checkpoint.interval: 5s",
+    ],
+)
+def test_other_text_stays_as_it_is(text: str) -> None:
+    assert redact(text) == text
+
+
+def test_text_around_a_secret_stays() -> None:
+    found = redact(f'connect "postgresql://writer:{SECRET}@db:5432/shop" failed after 5 s')
+    assert found == f'connect "postgresql://{HIDDEN}@db:5432/shop" failed after 5 s'
+    quoted = json.dumps({"password": 'a"b', "user": "me"})
+    assert json.loads(redact(quoted))["user"] == "me"
+
+
+@dataclass
+class _Sink:
+    url: str
+    password: str
+    options: dict[str, str] = field(default_factory=dict)
+    inner: object = None
+
+
+def test_known_secrets_go_wherever_they_stand() -> None:
+    sink = _Sink(
+        "postgresql://me:p%40ss-word@db/x",
+        SECRET,
+        {"sasl.password": "kafka-pass", "acks": "all"},
+        _Sink("http://plain/", "clicks", {"ssl.key.password": "inner-pass", "use.token": "false"}),
+    )
+    found = secrets_in({"to-db": sink})
+    assert found == {"p%40ss-word", SECRET, "kafka-pass", "inner-pass", "clicks", "false"}
+    hide = Redactor(found, public=["clicks-per-minute"])
+    assert hide("clicks-per-minute has false") == "clicks-per-minute has false"
+    text = f"tried p@ss-word, p%40ss-word, {SECRET} and kafka-pass with acks all: inner-pass"
+    assert hide(text) == (
+        f"tried {HIDDEN}, {HIDDEN}, {HIDDEN} and {HIDDEN} with acks all: {HIDDEN}"
+    )
+    assert hide.everywhere({"a": [text], "password": "x", "n": 3, "u": None}) == {
+        "a": [hide(text)],
+        "password": HIDDEN,
+        "n": 3,
+        "u": None,
+    }
