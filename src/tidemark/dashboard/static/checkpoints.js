@@ -136,8 +136,8 @@ function Row({ jid, one, longest }) {
 
 const FIGURES = [
   ["end_to_end_duration", "End-to-end duration", duration, "From the trigger until every sink has committed"],
-  ["sync_duration", "Pre-commit (sync)", duration, "From the trigger until every sink has flushed"],
-  ["async_duration", "Commit (async)", duration, "From the decision until every sink has committed"],
+  ["sync_duration", "Trigger to flushed (sync)", duration, "From the trigger until every sink has flushed"],
+  ["async_duration", "Decision to committed (async)", duration, "From the decision until every sink has committed"],
   ["alignment_duration", "Alignment", duration, "Between the first and the last end of a task"],
   ["start_delay", "Start delay", duration, "From the trigger until the last task started"],
   ["checkpointed_size", "Added to the storage", bytes, "Records, entries in Spark's logs and new state files"],

@@ -2,8 +2,8 @@
 import { html } from "./html.js";
 import { now, page, series } from "./pages.js";
 import { bytes, coarse, count, duration, known, plainName, rate } from "./format.js";
-import { AsOf, Figure, Guarantee, Time, isLive } from "./components.js";
-import { PHASES, PhaseBar, PhaseKey, phasesOf } from "./phases.js";
+import { AsOf, Figure, Time, isLive } from "./components.js";
+import { PHASES, PhaseKey, phasesOf } from "./phases.js";
 import { Graph } from "./graph.js";
 
 const RECENT = 40;

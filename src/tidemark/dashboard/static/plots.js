@@ -1,10 +1,10 @@
 // How checkpoints went over time: durations by phase, sizes, in-flight data, rates, lag; failures
 // and restarts as marks. Drag over a plot to look closer at a time; all plots follow.
 import { html } from "./html.js";
-import { now, page, series } from "./pages.js";
-import { bytes, count, duration, known, rate } from "./format.js";
+import { page, series } from "./pages.js";
+import { bytes, count, duration, rate } from "./format.js";
 import { Empty, Loading, Problem, Time } from "./components.js";
-import { PHASES, PhaseKey, phasesOf } from "./phases.js";
+import { PHASES, phasesOf } from "./phases.js";
 import { Plot } from "./plot.js";
 
 const LAST = [50, 200, 1000];
@@ -107,7 +107,7 @@ const MARKS = { failed: ["✕", "failed checkpoint"], failure: ["↻", "failure 
 function Marks({ marks }) {
   const kinds = Object.keys(MARKS).filter((kind) => marks.some((mark) => mark.kind === kind));
   if (!kinds.length) return null;
-  return html`<ul class="key marks">${kinds.map((kind) => html`<li><span class=${`mark ${kind}`} aria-hidden="true">${MARKS[kind][0]}</span>${MARKS[kind][1]} (${marks.filter((mark) => mark.kind === kind).length})</li>`)}</ul>`;
+  return html`<ul class="key">${kinds.map((kind) => html`<li><span class=${`mark ${kind}`} aria-hidden="true">${MARKS[kind][0]}</span>${MARKS[kind][1]} (${marks.filter((mark) => mark.kind === kind).length})</li>`)}</ul>`;
 }
 
 function Table({ points }) {
