@@ -77,7 +77,7 @@ def _checkpoint(epoch: int, place: int, ok: bool) -> CheckpointStatistics:
             trigger_timestamp=triggered,
             end_to_end_duration=600,
             failure_timestamp=triggered + 600,
-            failure_message=f"epoch {epoch} was not decided within 0.6 s",
+            failure_message=f"epoch {epoch} was not decided within 0.6 s: postgresql://me:hunter2@db/x",
         )
     subtasks = tuple(
         SubtaskCheckpointStatistics(

@@ -100,6 +100,14 @@ def test_failures_and_executions_are_those_of_all_its_runs(dashboard: Dashboard)
     assert [one["state"] for one in killed["executions"]] == ["UNREACHABLE"]
 
 
+def test_no_answer_holds_a_password_that_a_message_had(dashboard: Dashboard) -> None:
+    for page in ("checkpoints", "checkpoints/details/58?triggered=1700000060000", "exceptions"):
+        said = dashboard.ask(f"{JOB}/{page}").body.decode()
+        assert "was not decided" in said
+        assert "@db/x" in said
+        assert "hunter2" not in said, page
+
+
 def test_what_only_a_driver_knows_is_not_made_up(dashboard: Dashboard) -> None:
     for page in ("config", "checkpoints/config", "guarantees", "epoch", "transactions"):
         assert dashboard.ask(f"{JOB}/{page}").status == 204

@@ -236,7 +236,7 @@ class Jobs:
     def series(self, jid: str, key: str, since: int) -> Page:
         """Return ``/jobs/:id/series``: the checkpoints triggered at `since` or later."""
         job, _ = self._find(jid)
-        return self._pages.get(key, lambda: Page.of(series(job.history().history, since)))
+        return self._pages.get(key, lambda: Page.of_figures(series(job.history().history, since)))
 
     def exceptions(self, jid: str, key: str) -> Page:
         """Return ``/jobs/:id/exceptions``."""

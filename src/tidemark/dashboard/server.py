@@ -16,8 +16,6 @@ from tidemark.dashboard.jobs import Jobs
 from tidemark.dashboard.routes import make_app
 from tidemark.model.errors import UserError
 
-DEFAULT_PORT = 8084
-
 
 def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> None:
     """Serve the jobs of `storage`, and return after SIGINT or SIGTERM. Called from the main thread.

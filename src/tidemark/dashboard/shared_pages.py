@@ -12,6 +12,8 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any, Generic, TypeVar
 
+from tidemark.model.redaction import Redactor
+
 T = TypeVar("T")
 
 FRESH_S = 0.9
@@ -21,6 +23,7 @@ REST = 4
 STALE_S = 10.0
 """… but no longer than this."""
 KEPT = 1000
+_HIDE = Redactor(()).everywhere
 
 
 class Page:
@@ -34,7 +37,12 @@ class Page:
 
     @staticmethod
     def of(value: Any, status: int = 200) -> Page:
-        """Return `value` as JSON."""
+        """Return `value` as JSON, without what looks like a secret in its texts."""
+        return Page.of_figures(_HIDE(value), status)
+
+    @staticmethod
+    def of_figures(value: Any, status: int = 200) -> Page:
+        """Return `value`, which has no text but its own names, as JSON."""
         return Page(json.dumps(value, separators=(",", ":")).encode(), status)
 
     @staticmethod

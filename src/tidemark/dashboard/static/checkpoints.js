@@ -2,7 +2,7 @@
 // summary with percentiles, the configuration.
 import { html } from "./html.js";
 import { now, page } from "./pages.js";
-import { bytes, coarse, count, duration } from "./format.js";
+import { UNKNOWN, bytes, coarse, count, duration } from "./format.js";
 import { AsOf, Empty, Figure, State, Time, Waiting } from "./components.js";
 import { Details } from "./checkpoint.js";
 
@@ -121,11 +121,7 @@ function Row({ jid, one, longest }) {
       <td><${Time} at=${one.trigger_timestamp} /></td>
       <td class="num">${running ? coarse(now() - one.trigger_timestamp) : duration(one.end_to_end_duration)}</td>
       <td class="wide"><span class="duration-bar" aria-hidden="true"><span class=${failed ? "bad" : ""} style=${{ width: `${(100 * Math.max(one.end_to_end_duration, 0)) / longest}%` }}></span></span></td>
-      <td class="num wide">${bytes(one.checkpointed_size)}</td>
-      <td class="num wide">${bytes(one.state_size)}</td>
-      <td class="num wide">${count(one.rows)}</td>
-      <td class="num wide">${bytes(one.processed_data)}</td>
-      <td class="num wide">${bytes(one.persisted_data)}</td>
+      ${[bytes(one.checkpointed_size), bytes(one.state_size), count(one.rows), bytes(one.processed_data), bytes(one.persisted_data)].map((figure) => html`<td class="num wide">${one.status === "IN_PROGRESS" ? UNKNOWN : figure}</td>`)}
     </tr>
     ${failed && html`<tr class="why"><td></td><td colspan="11"><span class="reason">${one.failure_message}</span></td></tr>`}
     ${expanded && html`<tr class="details"><td colspan="12"><${Details} jid=${jid} id=${one.id} triggered=${one.trigger_timestamp} status=${one.status} /></td></tr>`}
