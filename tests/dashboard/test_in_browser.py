@@ -190,11 +190,16 @@ def test_it_is_used_without_a_mouse(site: Site, visit: Callable[..., Visit]) -> 
     tab_to("Details of checkpoint")
     keys.press("Enter")
     expect(page.locator(".history .details")).to_be_visible()
-    # What is open stays open, and focused, while the page goes on.
+    # What is open stays open, in its place, and focused, while the job goes on.
     newest = page.locator(".history tbody th").first
-    expect(newest).not_to_have_text(newest.inner_text())
+    held = newest.inner_text()
+    expect(page.get_by_text(re.compile("held while one is open, .* newer")).first).to_be_visible()
+    expect(newest).to_have_text(held)
     expect(page.locator(".history .details")).to_be_visible()
     assert "Details" in page.evaluate("document.activeElement.ariaLabel")
+    keys.press("Enter")
+    expect(page.locator(".history .details")).to_have_count(0)
+    expect(newest).not_to_have_text(held)
 
 
 def test_an_empty_storage_names_the_next_command(

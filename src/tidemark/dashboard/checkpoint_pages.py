@@ -22,7 +22,7 @@ def checkpoints_page(
     that were triggered before `before` (ms since 1970) and have this status; None is all.
     `matching` (Tidemark's) is how many have this status."""
     matching = [c for c in found.history if status in (None, c.status)]
-    shown = [c for c in matching if before is None or c.trigger_timestamp < before]
+    shown = [c for c in matching if before is None or 0 <= c.trigger_timestamp < before]
     part = replace(found, history=shown[:limit]).to_json()
     return {**part, "matching": len(matching), "older": max(len(shown) - limit, 0)}
 

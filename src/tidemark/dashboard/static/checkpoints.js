@@ -2,7 +2,7 @@
 // summary with percentiles, the configuration.
 import { html } from "./html.js";
 import { now, page } from "./pages.js";
-import { UNKNOWN, bytes, coarse, count, duration } from "./format.js";
+import { UNKNOWN, bytes, coarse, count, duration, plural } from "./format.js";
 import { AsOf, Empty, Figure, State, Time, Waiting } from "./components.js";
 import { Details } from "./checkpoint.js";
 
@@ -47,16 +47,20 @@ function Latest({ jid }) {
 
 const open = new Set(); // which rows are expanded, by job, id and trigger
 const before = new Map(); // which page is shown, by job: the trigger time that it ends before
+const drawn = new Map(); // what was shown last, by job
+const held = new Map(); // the same of the newest page while a row in it is open, so that it stays
 
 function History({ jid, failed }) {
   const place = `${jid}${failed ? ":failed" : ""}`;
   const stack = before.get(place) || [];
-  const until = stack.at(-1);
+  const until = stack.at(-1) ?? held.get(place);
   const status = failed ? "&status=FAILED" : "";
   const path = `/jobs/${jid}/checkpoints?limit=${ROWS}${status}${until ? `&before=${until}` : ""}`;
-  const entry = page(path, until ? 10_000 : 1000);
-  if (!entry.data) return html`<${Waiting} of=${entry} what="history" />`;
-  const { history, matching, older } = entry.data;
+  const entry = page(path, stack.length ? 10_000 : 1000);
+  if (entry.data) drawn.set(place, entry.data);
+  const found = drawn.get(place); // until another part has come, what was there stays
+  if (!found) return html`<${Waiting} of=${entry} what="history" />`;
+  const { history, matching, older } = found;
   if (!matching) {
     return failed
       ? html`<${Empty} title="No checkpoint has failed"><p>Of those that are in the history: the last 1,000.</p><//>`
@@ -64,14 +68,21 @@ function History({ jid, failed }) {
   }
   const go = (to) => {
     before.set(place, to);
+    held.delete(place);
+    dispatchEvent(new Event("draw"));
+  };
+  const toggle = (key) => {
+    if (!open.delete(key)) open.add(key);
+    if (!history.some((one) => open.has(keyOf(jid, one)))) held.delete(place);
+    else if (!until) held.set(place, history[0].trigger_timestamp + 1);
     dispatchEvent(new Event("draw"));
   };
   const longest = Math.max(...history.map((one) => one.end_to_end_duration), 1);
   const first = matching - older - history.length + 1;
   const pager = html`<div class="pager">
-    <span>${count(first)}–${count(first + history.length - 1)} of ${count(matching)}, newest first${until ? "" : ", live"}</span>
+    <span>${count(first)}–${count(first + history.length - 1)} of ${count(matching)}, newest first${stack.length ? "" : held.has(place) ? `; held while one is open${first > 1 ? `, ${plural(first - 1, "newer one")}` : ""}` : ", live"}</span>
     <span class="buttons">
-      <button type="button" disabled=${!stack.length} onClick=${() => go([])}>Newest</button>
+      <button type="button" disabled=${!until} onClick=${() => go([])}>Newest</button>
       <button type="button" disabled=${!stack.length} onClick=${() => go(stack.slice(0, -1))}>Newer</button>
       <button type="button" disabled=${!older} onClick=${() => go([...stack, history.at(-1).trigger_timestamp])}>Older</button>
     </span>
@@ -95,25 +106,23 @@ function History({ jid, failed }) {
           <th scope="col" class="num wide">In-flight</th>
         </tr>
       </thead>
-      ${history.map((one) => html`<${Row} key=${`${one.id}:${one.trigger_timestamp}`} jid=${jid} one=${one} longest=${longest} />`)}
+      ${history.map((one) => html`<${Row} key=${keyOf(jid, one)} jid=${jid} one=${one} longest=${longest} onToggle=${toggle} />`)}
     </table>
     ${history.length > 15 && pager}
   `;
 }
 
-function Row({ jid, one, longest }) {
-  const key = `${jid}:${one.id}:${one.trigger_timestamp}`;
-  const expanded = open.has(key);
-  const toggle = () => {
-    if (!open.delete(key)) open.add(key);
-    dispatchEvent(new Event("draw"));
-  };
+// An epoch that failed runs again under its id.
+const keyOf = (jid, one) => `${jid}:${one.id}:${one.trigger_timestamp}`;
+
+function Row({ jid, one, longest, onToggle }) {
+  const expanded = open.has(keyOf(jid, one));
   const failed = one.status === "FAILED";
   const running = one.status === "IN_PROGRESS" && one.trigger_timestamp > 0;
   return html`<tbody class=${expanded ? "expanded" : ""}>
     <tr>
       <td class="expander">
-        <button type="button" class="toggle" aria-expanded=${expanded} aria-label=${`Details of checkpoint ${one.id}`} onClick=${toggle}>${expanded ? "▾" : "▸"}</button>
+        <button type="button" class="toggle" aria-expanded=${expanded} aria-label=${`Details of checkpoint ${one.id}`} onClick=${() => onToggle(keyOf(jid, one))}>${expanded ? "▾" : "▸"}</button>
       </td>
       <th scope="row" class="num">${one.id}</th>
       <td><${State} of=${one.status} />${one.is_savepoint && html` <span class="tag">savepoint</span>`}${one.discarded && html` <span class="tag" title="Its files are deleted; newer ones are kept">discarded</span>`}</td>
