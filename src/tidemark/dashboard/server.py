@@ -47,6 +47,8 @@ def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> N
         make_app(jobs, token),
         log_level="warning",
         access_log=False,
+        server_header=False,
+        proxy_headers=False,
         lifespan="off",
         ws="none",
         timeout_keep_alive=30,
