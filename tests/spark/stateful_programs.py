@@ -120,7 +120,12 @@ class _Counts(StatefulProcessor):
             self._handle.registerTimer(times.getCurrentProcessingTimeInMs() + 86_400_000)
         yield self._row(key, "rows")
 
-    def handleExpiredTimer(self, key: Any, times: Any, expired: Any) -> Iterator[Row]:  # noqa: N802
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: Any,
+        timerValues: Any,  # noqa: N803
+        expiredTimerInfo: Any,  # noqa: N803
+    ) -> Iterator[Row]:
         fired = self._timers.get()[0] if self._timers.exists() else 0
         self._timers.update((fired + 1,))
         yield self._row(key, f"timer {fired}")

@@ -10,6 +10,7 @@ checkpoint it was taken from is deleted first.
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 import uuid
 from dataclasses import dataclass
@@ -17,14 +18,30 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from tests.spark.stateful_programs import MODES, PROGRAMS, ROCKSDB_ONLY, events, write_input
+from tests.spark.stateful_programs import (
+    MODES,
+    PROGRAMS,
+    ROCKSDB_ONLY,
+    START,
+    events,
+    write_input,
+)
 from tidemark.api.config import CheckpointConfig, StateBackend
+from tidemark.model.errors import DamagedCheckpointError, SavepointError
+from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.state_backend import backend_settings, session_settings
 from tidemark.savepoints.canonical import export_canonical
-from tidemark.savepoints.record import Savepoint
-from tidemark.savepoints.restoring import check_restore, restore_canonical
+from tidemark.savepoints.editing import read_state, with_state
+from tidemark.savepoints.record import Savepoint, read_savepoint
+from tidemark.savepoints.restoring import (
+    NewOperator,
+    Placement,
+    check_restore,
+    restore_canonical,
+)
 
 HASHMAP, ROCKSDB = StateBackend.HASHMAP, StateBackend.ROCKSDB
 
@@ -97,8 +114,15 @@ def take(spark: SparkSession, checkpoint: Path, target: Path) -> Savepoint:
     )
 
 
-def restore(spark: SparkSession, savepoint: Path, target: Path, place: Place) -> None:
-    found = check_restore(spark, savepoint.as_uri(), None, place.backend)
+def restore(
+    spark: SparkSession,
+    savepoint: Path,
+    target: Path,
+    place: Place,
+    placement: Placement | None = None,
+    new_operators: tuple[NewOperator, ...] = (),
+) -> None:
+    found = check_restore(spark, savepoint.as_uri(), placement, place.backend, new_operators)
     restore_canonical(
         spark,
         found,
@@ -106,6 +130,8 @@ def restore(spark: SparkSession, savepoint: Path, target: Path, place: Place) ->
         query_id=str(uuid.uuid4()),
         partitions=place.partitions,
         backend=place.backend,
+        placement=placement,
+        new_operators=new_operators,
     )
 
 
@@ -134,11 +160,126 @@ def require_same_rows(
     assert compared > 0, "nothing was compared"
 
 
-@pytest.mark.parametrize("program", ["aggregation", "join", "session_windows", "total"])
+_SLICE = ["aggregation", "join", "total", "transform_with_timers", "transform_with_ttl"]
+
+
+@pytest.mark.parametrize("program", _SLICE)
 def test_a_query_goes_on_from_its_savepoint_as_if_it_had_never_stopped(
     spark: SparkSession, tmp_path: Path, program: str
 ) -> None:
     require_same_rows(spark, tmp_path, program, [1, 2, 3])
+
+
+def test_operators_are_placed_dropped_and_added(spark: SparkSession, tmp_path: Path) -> None:
+    """Two operators become the second of them alone, one becomes the second of two; a restore
+    that was cut off is done again."""
+    inputs, place, source = tmp_path / "inputs", Place(HASHMAP, 2), {"source-0": 0}
+    distinct, sums = (Query(spark, name, inputs) for name in ("distinct", "distinct_sums"))
+    write_input(inputs, 0)
+    sums.run_batch(tmp_path / "sums", place)
+    distinct.run_batch(tmp_path / "distinct", place)
+    both = take(spark, tmp_path / "sums", tmp_path / "both")
+    assert [o.name for o in both.operators] == ["stateStoreSave", "dedupe"]
+    take(spark, tmp_path / "distinct", tmp_path / "one")
+
+    only_distinct = Placement({"operator-1": 0}, source)
+    restored = tmp_path / "restored"
+    restore(spark, tmp_path / "both", restored, Place(ROCKSDB, 3), only_distinct)
+    (restored / "commits" / "0").unlink()
+    shutil.rmtree(restored / "state" / "0" / "1")
+    restore(spark, tmp_path / "both", restored, Place(ROCKSDB, 3), only_distinct)
+
+    moved = Placement({"operator-0": 1}, source)
+    new = (NewOperator(0, "stateStoreSave"),)
+    restore(spark, tmp_path / "one", tmp_path / "grown", Place(ROCKSDB, 3), moved, new)
+
+    # The same file again, and a new one: what was seen before is dropped by state alone.
+    shutil.copy2(inputs / "0000.json", inputs / "0000-again.json")
+    write_input(inputs, 1)
+    expected = distinct.run_batch(tmp_path / "distinct", place)
+    assert expected
+    assert distinct.run_batch(restored, Place(ROCKSDB, 3)) == expected
+    for number in (2, 3):
+        assert sums.run_batch(tmp_path / "grown", Place(ROCKSDB, 3)) == []
+        write_input(inputs, number)
+    rows = sums.run_batch(tmp_path / "grown", Place(ROCKSDB, 3))
+    assert rows == sums_of_distinct(inputs / "0001.json"), "state of a window that is not of file 1"
+
+
+def sums_of_distinct(path: Path) -> list[str]:
+    groups: dict[tuple[int, int], list[int]] = {}
+    for k, v, ts in {tuple(json.loads(line).values()) for line in path.read_text().split("\n")}:
+        groups.setdefault((ts - ts % 5, k), []).append(v)
+    return sorted(
+        f"Row(start={start}, k={k}, n={len(values)}, sum={sum(values)})"
+        for (start, k), values in groups.items()
+    )
+
+
+def test_state_is_read_and_written(spark: SparkSession, tmp_path: Path) -> None:
+    inputs, place = tmp_path / "inputs", Place(HASHMAP, 2)
+    query = Query(spark, "aggregation", inputs)
+    write_input(inputs, 0)
+    query.run_batch(tmp_path / "0", place)
+    savepoint = take(spark, tmp_path / "0", tmp_path / "savepoint")
+    state = read_state(spark, savepoint, "operator-0")
+    found = state.select("key.*", "value.*").collect()
+    assert sum(row[2] for row in found) == 40, "events in all windows"
+
+    with pytest.raises(SavepointError, match="one row for each key"):
+        with_state(spark, savepoint, "operator-0", state.union(state), (tmp_path / "x").as_uri())
+    with pytest.raises(SavepointError, match="has the columns"):
+        with_state(spark, savepoint, "operator-0", state.select("key"), (tmp_path / "x").as_uri())
+    count, total = state.schema["value"].dataType.fieldNames()  # type: ignore[attr-defined]
+    mended = state.withColumn(
+        "value",
+        F.struct((F.col(f"value.{count}") + 100).alias(count), F.col(f"value.{total}")),
+    )
+    edited = tmp_path / "edited"
+    with_state(spark, savepoint, "operator-0", mended, edited.as_uri())
+    assert read_savepoint(open_files(spark, edited.as_uri())).operators[0].rows == len(found)
+    restore(spark, edited, tmp_path / "1", Place(ROCKSDB, 3))
+    rows = []
+    for number in (1, 2, 3):
+        write_input(inputs, number)
+        rows += query.run_batch(tmp_path / "1", Place(ROCKSDB, 3))
+    begin = START + 10  # the first file's windows end before
+    of_first = [row for row in rows if int(row.split("start=")[1].split(",")[0]) < begin]
+    assert of_first == sorted(
+        f"Row(start={row[0].start.timestamp():.0f}, k={row[1]}, n={row[2] + 100}, sum={row[3]})"
+        for row in found
+    )
+
+
+def test_a_damaged_savepoint_is_named_and_nothing_is_written(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    write_input(tmp_path / "inputs", 0)
+    Query(spark, "aggregation", tmp_path / "inputs").run_batch(tmp_path / "0", Place(HASHMAP, 2))
+    take(spark, tmp_path / "0", tmp_path / "savepoint")
+    with pytest.raises(SavepointError, match="not empty"):
+        take(spark, tmp_path / "0", tmp_path / "savepoint")
+    rows = sorted((tmp_path / "savepoint" / "state" / "0" / "default").glob("part-*"))
+    shutil.copy(rows[0], rows[0].with_name("part-99999.snappy.parquet"))
+    with rows[0].open("r+b") as file:
+        file.seek(8)
+        file.write(b"\xff\xff")
+    listed = damage(spark, tmp_path)
+    assert f"{rows[0].name}: the file system's checksum does not match" in listed
+    (rows[0].parent / f".{rows[0].name}.crc").unlink()
+    rows[1].unlink()
+    (tmp_path / "savepoint" / "spark" / "offsets" / "0").write_text("v1")
+    listed = damage(spark, tmp_path)
+    for name in (rows[0].name, rows[1].name, "part-99999.snappy.parquet", "spark/offsets/0"):
+        assert name in listed
+    assert len(listed.splitlines()) == 4
+
+
+def damage(spark: SparkSession, tmp_path: Path) -> str:
+    with pytest.raises(DamagedCheckpointError) as caught:
+        restore(spark, tmp_path / "savepoint", tmp_path / "restored", Place(HASHMAP, 2))
+    assert not (tmp_path / "restored").exists()
+    return "\n".join(caught.value.problems)
 
 
 @pytest.mark.chaos

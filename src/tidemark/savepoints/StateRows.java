@@ -1,5 +1,6 @@
 /*
- * Moves the rows of a state store, both ways, in Spark's tasks: one task per state partition.
+ * Moves the rows of a state store, both ways, in Spark's tasks: one task per state partition; and what
+ * a savepoint's rows need besides: checksums of their files, and decoding and encoding of columns.
  *
  * Janino, which Spark ships, compiles this file in the driver (state_rows.py): no generics to speak
  * of, no lambdas. Only Spark's own StateStore interface is used, so a row is what Spark calls a row,
@@ -7,23 +8,28 @@
  */
 package tidemark;
 
+import java.io.InputStream;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.NoSuchElementException;
 import java.util.UUID;
+import java.util.zip.CRC32;
 
 import org.apache.hadoop.conf.Configuration;
+import org.apache.hadoop.fs.ChecksumException;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.sql.Row;
 import org.apache.spark.sql.RowFactory;
+import org.apache.spark.sql.catalyst.CatalystTypeConverters;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.CollationAwareMurmur3Hash;
+import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatePartitionKeyExtractorFactory;
 import org.apache.spark.sql.execution.streaming.state.*;
@@ -224,6 +230,109 @@ public class StateRows {
     }
   }
 
+  /** Rows of one family as they are in a savepoint in; (key, value, sequence) decoded out. */
+  public static class Decode implements FlatMapFunction {
+    final StructType key;
+    final StructType value;
+
+    public Decode(StructType key, StructType value) {
+      this.key = key;
+      this.value = value;
+    }
+
+    public Iterator call(Object input) {
+      scala.Function1 keys = CatalystTypeConverters.createToScalaConverter(this.key);
+      scala.Function1 values = CatalystTypeConverters.createToScalaConverter(this.value);
+      return new Decoded((Iterator) input, this, keys, values);
+    }
+  }
+
+  static class Decoded implements Iterator {
+    final Iterator rows;
+    final Decode types;
+    final scala.Function1 keys;
+    final scala.Function1 values;
+
+    Decoded(Iterator rows, Decode types, scala.Function1 keys, scala.Function1 values) {
+      this.rows = rows;
+      this.types = types;
+      this.keys = keys;
+      this.values = values;
+    }
+
+    public boolean hasNext() {
+      return this.rows.hasNext();
+    }
+
+    public Object next() {
+      Row row = (Row) this.rows.next();
+      return RowFactory.create(new Object[] {
+          this.keys.apply(unsafe(this.types.key, (byte[]) row.get(3))),
+          this.values.apply(unsafe(this.types.value, (byte[]) row.get(4))), row.get(2)});
+    }
+
+    public void remove() {
+      throw new UnsupportedOperationException();
+    }
+  }
+
+  /** (key, value, sequence) of one family in; its rows as they are in a savepoint out. */
+  public static class Encode implements FlatMapFunction {
+    final Store store;
+    final Family family;
+
+    public Encode(Store store, Family family) {
+      this.store = store;
+      this.family = family;
+    }
+
+    public Iterator call(Object input) {
+      return new Encoded((Iterator) input, this);
+    }
+  }
+
+  static class Encoded implements Iterator {
+    final Iterator rows;
+    final Encode of;
+    final KeyHash hash;
+    final scala.Function1 keys;
+    final scala.Function1 values;
+    final UnsafeProjection keyRow;
+    final UnsafeProjection valueRow;
+
+    Encoded(Iterator rows, Encode of) {
+      this.rows = rows;
+      this.of = of;
+      this.hash = new KeyHash(of.store, of.family);
+      this.keys = CatalystTypeConverters.createToCatalystConverter(of.family.schema.keySchema());
+      this.values = CatalystTypeConverters.createToCatalystConverter(of.family.schema.valueSchema());
+      this.keyRow = UnsafeProjection.create(of.family.schema.keySchema());
+      this.valueRow = UnsafeProjection.create(of.family.schema.valueSchema());
+    }
+
+    public boolean hasNext() {
+      return this.rows.hasNext();
+    }
+
+    public Object next() {
+      Row row = (Row) this.rows.next();
+      UnsafeRow key = this.keyRow.apply((InternalRow) this.keys.apply(row.get(0)));
+      UnsafeRow value = this.valueRow.apply((InternalRow) this.values.apply(row.get(1)));
+      return RowFactory.create(new Object[] {this.of.family.name(), this.hash.of(key), row.get(2),
+          key.getBytes(), value.getBytes()});
+    }
+
+    public void remove() {
+      throw new UnsupportedOperationException();
+    }
+  }
+
+  static UnsafeRow unsafe(StructType schema, byte[] bytes) {
+    UnsafeRow row = new UnsafeRow(schema.length());
+    row.pointTo(bytes, bytes.length);
+    return row;
+  }
+
   /** The rows of one partition in; (partition, rows, unique id of the version or null) out. */
   public static class Write implements FlatMapFunction {
     final Store store;
@@ -272,10 +381,8 @@ public class StateRows {
     }
 
     void put(StateStore state, Family family, byte[] keyBytes, byte[] valueBytes) {
-      UnsafeRow key = new UnsafeRow(family.schema.keySchema().length());
-      key.pointTo(keyBytes, keyBytes.length);
-      UnsafeRow value = new UnsafeRow(family.schema.valueSchema().length());
-      value.pointTo(valueBytes, valueBytes.length);
+      UnsafeRow key = unsafe(family.schema.keySchema(), keyBytes);
+      UnsafeRow value = unsafe(family.schema.valueSchema(), valueBytes);
       if (family.multiple && state.keyExists(key, family.name())) {
         state.merge(key, value, family.name());
       } else {
@@ -299,6 +406,45 @@ public class StateRows {
       if (files.exists(checksum)) {
         files.rename(checksum, new Path(directory + "/" + this.version + ".snapshot.crc"));
       }
+    }
+  }
+
+  /** Paths below a directory in; (path, bytes, CRC-32) out. */
+  public static class Checksum implements FlatMapFunction {
+    final String directory;
+    final SerializableConfiguration hadoop;
+
+    public Checksum(String directory, SerializableConfiguration hadoop) {
+      this.directory = directory;
+      this.hadoop = hadoop;
+    }
+
+    public Iterator call(Object input) throws Exception {
+      ArrayList found = new ArrayList();
+      byte[] buffer = new byte[1 << 20];
+      Iterator paths = (Iterator) input;
+      while (paths.hasNext()) {
+        String path = (String) paths.next();
+        Path at = new Path(this.directory + "/" + path);
+        CRC32 crc = new CRC32();
+        long size = 0;
+        try {
+          InputStream stream = at.getFileSystem(this.hadoop.value()).open(at);
+          try {
+            for (int n = stream.read(buffer); n >= 0; n = stream.read(buffer)) {
+              crc.update(buffer, 0, n);
+              size += n;
+            }
+          } finally {
+            stream.close();
+          }
+        } catch (ChecksumException damaged) {
+          size = -1;  // by the file system's own checksum
+        }
+        found.add(RowFactory.create(
+            new Object[] {path, Long.valueOf(size), Long.valueOf(crc.getValue())}));
+      }
+      return found.iterator();
     }
   }
 }

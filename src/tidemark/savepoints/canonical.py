@@ -15,7 +15,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
-from pyspark.sql import Observation, SparkSession
+from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from tidemark.checkpoint.spark_files import StateTree, log_paths, read_log
@@ -32,10 +32,7 @@ from tidemark.savepoints.operator_state import (
     read_operators,
 )
 from tidemark.savepoints.record import Operator, Savepoint, Source, Store, write_savepoint
-from tidemark.savepoints.state_rows import StateClasses, read_rows
-
-ROWS_IN_A_FILE = 500_000
-"""So that a file can be checked in one piece of memory."""
+from tidemark.savepoints.state_rows import StateClasses, file_checksums, read_rows
 
 
 def export_canonical(
@@ -91,7 +88,7 @@ def export_canonical(
                 f"{location}: the state of operator {uids.of_operator(operator.index)!r} "
                 f"({operator.name}) at epoch {epoch} cannot be read: {root_cause(error)}"
             ) from error
-    listed |= checksums(spark, target) if operators else {}
+    listed |= checksums(spark, files)
     savepoint = Savepoint(
         uri=files.uri,
         job_id=job_id,
@@ -196,46 +193,40 @@ def _export_store(
     ids: list[str] | None,
 ) -> Store:
     rows = read_rows(spark, store.java, partitions, version, ids)
+    return write_store(rows, Store(store.info.name, path, store.families), target)
+
+
+def write_store(rows: DataFrame, store: Store, target: str) -> Store:
+    """Write a store's rows (`state_rows.ROW`) into the savepoint `target`; return it with the
+    figures of what was written."""
     seen = Observation()
     figures = []
     for number, family in enumerate(store.families):
-        of_family = F.when(F.col("column_family") == family.name, 1)
-        size = F.when(
-            F.col("column_family") == family.name, F.length("key").cast("long") + F.length("value")
-        )
-        figures += [F.count(of_family).alias(f"rows{number}"), F.sum(size).alias(f"bytes{number}")]
+        of_family = F.col("column_family") == family.name
+        size = F.when(of_family, F.length("key").cast("long") + F.length("value"))
+        figures += [
+            F.count(F.when(of_family, 1)).alias(f"rows{number}"),
+            F.sum(size).alias(f"bytes{number}"),
+        ]
     (
         rows.observe(seen, *figures)
         .write.option("compression", "snappy")
         .option("parquet.enable.dictionary", "false")  # keys and values hardly repeat
         .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .option("maxRecordsPerFile", ROWS_IN_A_FILE)
         .mode("overwrite")
-        .parquet(f"{target}/{path}")
+        .parquet(f"{target}/{store.path}")
     )
     found = seen.get
-    return Store(
-        store.info.name,
-        path,
-        tuple(
-            replace(family, rows=found[f"rows{number}"], bytes=found[f"bytes{number}"] or 0)
-            for number, family in enumerate(store.families)
-        ),
+    families = tuple(
+        replace(family, rows=found[f"rows{number}"], bytes=found[f"bytes{number}"] or 0)
+        for number, family in enumerate(store.families)
     )
+    return replace(store, families=families)
 
 
-def checksums(spark: SparkSession, savepoint: str) -> dict[str, tuple[int, int]]:
-    """Return bytes and CRC-32 of each file of rows of a savepoint; the executors read them."""
-    found = (
-        spark.read.format("binaryFile")
-        .option("recursiveFileLookup", "true")
-        .load(f"{savepoint}/state")
-        .select("path", "length", F.crc32("content").alias("crc32"))
-        .collect()
-    )
-    return {
-        "state/" + "/".join(row.path.rsplit("/", 3)[1:]): (row.length, row.crc32) for row in found
-    }
+def checksums(spark: SparkSession, files: CheckpointFiles) -> dict[str, tuple[int, int]]:
+    """Return bytes and CRC-32 of each file of rows that lies in a savepoint."""
+    return file_checksums(spark, files.uri, sorted(files.sizes("state/*/*/*")))
 
 
 def root_cause(error: BaseException) -> str:

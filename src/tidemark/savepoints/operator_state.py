@@ -103,6 +103,7 @@ class StoreState:
 
     info: StoreInfo
     java: Any
+    java_families: tuple[Any, ...]
     families: tuple[ColumnFamily, ...]
 
 
@@ -176,21 +177,59 @@ class StateLayout:
                 state, self._hadoop, self._list(paths)
             )
             provider = self._class(_STATE + "InMemoryStateSchemaProvider")(metadata)
-        join_format = self._settings.get(_JOIN_FORMAT, "2")
-        java = self._classes.new(
-            "Store",
-            f"{self._location}/state",
-            jvm.java.lang.Long(operator.index if index is None else index),
+        java = self._store(
+            operator.index if index is None else index,
             operator.name,
             info.name,
-            some(jvm.java.lang.Integer(int(join_format))),
+            java_families,
+            some(provider),
+            use_families=operator.is_transform_with_state or len(families) > 1,
+        )
+        return StoreState(info, java, tuple(java_families), tuple(families))
+
+    def empty_store(self, index: int, operator: str, name: str) -> Any:
+        """Describe a store for `write_rows` that will have no rows, whatever its schema will be."""
+        jvm = self._jvm
+        some, nothing = jvm.scala.Option.apply, jvm.scala.Option.empty()
+        nulls = jvm.org.apache.spark.sql.types.StructType.fromDDL("nothing int")
+        schema = self._class(_STATE + "StateStoreColFamilySchema")(
+            "default",
+            0,
+            nulls,
+            0,
+            nulls,
+            some(self._class(_STATE + "NoPrefixKeyStateEncoderSpec")(nulls)),
+            nothing,
+        )
+        families = jvm.java.util.ArrayList()
+        families.add(self._classes.new("Family", schema, False, False, nothing))
+        return self._store(index, operator, name, families, nothing, use_families=False)
+
+    def _store(
+        self,
+        index: int,
+        operator: str,
+        name: str,
+        families: Any,
+        schemas: Any,
+        *,
+        use_families: bool,
+    ) -> Any:
+        jvm = self._jvm
+        join_format = int(self._settings.get(_JOIN_FORMAT, "2"))
+        return self._classes.new(
+            "Store",
+            f"{self._location}/state",
+            jvm.java.lang.Long(index),
+            operator,
+            name,
+            jvm.scala.Option.apply(jvm.java.lang.Integer(join_format)),
             self._conf,
             self._class("org.apache.spark.util.SerializableConfiguration")(self._hadoop),
-            some(provider),
-            java_families,
-            operator.is_transform_with_state or len(families) > 1,
+            schemas,
+            families,
+            use_families,
         )
-        return StoreState(info, java, tuple(families))
 
     def _variables(self, operator: OperatorInfo) -> list[Any]:
         if not operator.is_transform_with_state:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,7 +33,7 @@ from tidemark.savepoints.operator_state import (
     refuse_backend,
 )
 from tidemark.savepoints.record import Operator, Savepoint, read_savepoint
-from tidemark.savepoints.state_rows import ROW, StateClasses, write_rows
+from tidemark.savepoints.state_rows import ROW, StateClasses, write_rows, writing_session
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _OPERATOR_FILE = re.compile(r"spark/(state/)(\d+)(/.*)")
@@ -62,8 +62,41 @@ class Placement:
         )
 
 
+JOIN_STORES = (
+    "left-keyToNumValues",
+    "left-keyWithIndexToValue",
+    "right-keyToNumValues",
+    "right-keyWithIndexToValue",
+)
+
+
+@dataclass(frozen=True)
+class NewOperator:
+    """A stateful operator of the new job that the savepoint has no state of: it begins empty.
+
+    `name` is Spark's, as in `record.Operator.name`. Spark wants its state at the savepoint's epoch
+    all the same. transformWithState is refused: what Spark wants of it has not been tried.
+    """
+
+    index: int
+    name: str
+    keyed: bool = True
+    """Whether its rows are spread by their key; an aggregation without grouping is not."""
+    prefix_columns: int = 0
+    """Of a session window: the columns of its grouping, without the window."""
+
+    @property
+    def stores(self) -> tuple[str, ...]:
+        """The names of its state stores."""
+        return JOIN_STORES if self.name == "symmetricHashJoin" else ("default",)
+
+
 def check_restore(
-    spark: SparkSession, path: str, placement: Placement | None, backend: StateBackend
+    spark: SparkSession,
+    path: str,
+    placement: Placement | None,
+    backend: StateBackend,
+    new_operators: Sequence[NewOperator] = (),
 ) -> Savepoint:
     """Return the savepoint at `path` if it is whole and can be restored so; nothing is written.
 
@@ -75,6 +108,13 @@ def check_restore(
     placement = placement or Placement.unchanged(savepoint)
     for uid in placement.operators:
         savepoint.operator(uid)
+    for new in new_operators:
+        if new.name.startswith("transformWithState"):
+            raise RestoreError(
+                f"restore of {path}: operator {new.index} of the new program is a "
+                "transformWithState that the savepoint has no state of, and that cannot be added "
+                "to a job that has run; start the program without the savepoint"
+            )
     refuse_backend(
         [o for o in savepoint.operators if o.uid in placement.operators],
         backend is StateBackend.ROCKSDB,
@@ -90,9 +130,9 @@ def check_restore(
 
 
 def _damage(spark: SparkSession, files: CheckpointFiles, savepoint: Savepoint) -> list[str]:
-    rows = {path: known for path, known in savepoint.files.items() if path.startswith("state/")}
-    found = checksums(spark, files.uri) if rows and files.list("state") else {}
-    for path in savepoint.files.keys() - rows.keys():
+    found = checksums(spark, files)
+    rows = {path for path in savepoint.files if path.startswith("state/")}
+    for path in savepoint.files.keys() - rows:
         try:
             data = files.read(path)
         except FileNotFoundError:
@@ -102,6 +142,8 @@ def _damage(spark: SparkSession, files: CheckpointFiles, savepoint: Savepoint) -
     for path, known in sorted(savepoint.files.items()):
         if path not in found:
             problems.append(f"{files.uri}/{path}: missing")
+        elif found[path][0] < 0:
+            problems.append(f"{files.uri}/{path}: the file system's checksum does not match")
         elif tuple(found[path]) != tuple(known):
             problems.append(
                 f"{files.uri}/{path}: it has {found[path][0]} bytes, which differ from the "
@@ -123,12 +165,14 @@ def restore_canonical(
     partitions: int | None = None,
     backend: StateBackend | None = None,
     placement: Placement | None = None,
+    new_operators: Sequence[NewOperator] = (),
 ) -> None:
     """Make `target` a Spark checkpoint location from which a query goes on after the savepoint's
     epoch.
 
     `savepoint`: as `check_restore` returned it; `target`: a URI; `query_id`: of the new query, a
-    UUID; `partitions`, `backend`: of the new state, None for the savepoint's own.
+    UUID; `partitions`, `backend`: of the new state, None for the savepoint's own; `new_operators`:
+    those of the new job that are not placed.
     ``commits/<epoch>`` is written last: without it the restore was cut off, and calling it again,
     with the same arguments, ends it. Nothing is done if it is there.
 
@@ -165,7 +209,8 @@ def restore_canonical(
         spark_format,
     )
     described = {
-        o.index: o for o in read_operators(open_files(spark, f"{savepoint.uri}/spark"), epoch)
+        o.index: o
+        for o in read_operators(open_files(spark, f"{savepoint.uri}/spark", make=False), epoch)
     }
     ids = {}
     for operator in savepoint.operators:
@@ -178,6 +223,11 @@ def restore_canonical(
             )
             if any(any(of_partition) for of_partition in found_ids):
                 ids[str(index)] = found_ids
+    for new in new_operators:
+        count = partitions if new.keyed else 1
+        found_ids = _write_empty(spark, layout, files, new, count, epoch)
+        if any(any(of_partition) for of_partition in found_ids):
+            ids[str(new.index)] = found_ids
     commit = read_log(source, f"spark/commits/{epoch}")[0]
     commit.pop("stateUniqueIds", None)
     if ids:
@@ -243,15 +293,17 @@ def _write(
 ) -> list[list[str]]:
     """Write an operator's stores; return the unique ids by partition and store."""
     by_store = []
+    session = writing_session(spark)
     for store, store_info in zip(operator.stores, info.stores, strict=True):
         described = layout.store(info, store_info, index)
-        rows = spark.read.schema(ROW).parquet(f"{savepoint.uri}/{store.path}")
+        rows = session.read.schema(ROW).parquet(f"{savepoint.uri}/{store.path}")
         try:
             written, found = write_rows(
                 rows,
                 described.java,
                 partitions,
                 savepoint.epoch + 1,
+                spark=session,
                 ordered=any(family.several_values for family in store.families),
             )
         except (Py4JJavaError, CapturedException) as error:
@@ -266,6 +318,42 @@ def _write(
                 f"{written} rows were written; the savepoint has {expected}"
             )
         by_store.append(found)
+    return [list(of_partition) for of_partition in zip(*by_store, strict=True)]
+
+
+def _write_empty(
+    spark: SparkSession,
+    layout: StateLayout,
+    files: CheckpointFiles,
+    new: NewOperator,
+    partitions: int,
+    epoch: int,
+) -> list[list[str]]:
+    """Write empty stores and the metadata of an operator; return the unique ids."""
+    metadata = {
+        "operatorInfo": {"operatorId": new.index, "operatorName": new.name},
+        "stateStoreInfo": [
+            {
+                "storeName": store,
+                "numColsPrefixKey": new.prefix_columns,
+                "numPartitions": partitions,
+            }
+            for store in new.stores
+        ],
+    }
+    path = f"state/{new.index}/_metadata/metadata"
+    _create(files, path, f"v1\n{_compact(metadata)}".encode())
+    by_store = [
+        write_rows(
+            None,
+            layout.empty_store(new.index, new.name, store),
+            partitions,
+            epoch + 1,
+            spark=spark,
+            ordered=False,
+        )[1]
+        for store in new.stores
+    ]
     return [list(of_partition) for of_partition in zip(*by_store, strict=True)]
 
 

@@ -15,6 +15,8 @@ import shutil
 import tempfile
 import threading
 import zipfile
+from collections.abc import Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,6 @@ from pyspark.sql.types import (
     StructType,
 )
 
-_SOURCE = Path(__file__).with_name("StateRows.java")
 _PACKAGE = "tidemark.StateRows$"
 
 ROW = StructType(
@@ -57,7 +58,7 @@ class StateClasses:
         compiler.setTargetVersion(8)
         parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         compiler.setParentClassLoader(parent)
-        compiler.cook(_SOURCE.read_text())
+        compiler.cook(files(__package__).joinpath("StateRows.java").read_text())
         directory = tempfile.mkdtemp(prefix="tidemark-")
         file = Path(directory) / "tidemark-state-rows.jar"
         with zipfile.ZipFile(file, "w") as jar:
@@ -109,22 +110,88 @@ def read_rows(
 
 
 def write_rows(
-    rows: DataFrame, store: Any, partitions: int, version: int, *, ordered: bool
+    rows: DataFrame | None,
+    store: Any,
+    partitions: int,
+    version: int,
+    *,
+    spark: SparkSession,
+    ordered: bool,
 ) -> tuple[int, list[str]]:
-    """Write `rows` as `version` of a store with that many partitions; return how many rows there
-    were, and the unique ids of the partitions' versions in Spark's format 2 ("" in format 1).
+    """Write `rows` (None: no rows) as `version` of a store with that many partitions; return how
+    many rows there were, and the unique ids of the partitions' versions in Spark's format 2 ("" in
+    format 1).
 
     `ordered`: some key has several values, whose order in ``sequence`` must be kept. A version that
     is there already, of a call that died, is overwritten.
     """
-    spark = rows.sparkSession
     jvm: Any = spark._jvm
-    spread = rows.repartitionById(partitions, F.expr(f"pmod(key_hash, {partitions})"))
-    if ordered:
-        spread = spread.sortWithinPartitions("column_family", "sequence")
+    if rows is None:
+        input_ = spark.sparkContext._jsc.parallelize(jvm.java.util.ArrayList(), partitions)
+    else:
+        spread = rows.repartitionById(partitions, F.expr(f"pmod(key_hash, {partitions})"))
+        if ordered:
+            spread = spread.sortWithinPartitions("column_family", "sequence")
+        input_ = spread._jdf.javaRDD()
     write = StateClasses.of(spark).new("Write", store, jvm.java.lang.Long(version))
-    done = {row.getInt(0): row for row in spread._jdf.javaRDD().mapPartitions(write).collect()}
+    done = {row.getInt(0): row for row in input_.mapPartitions(write).collect()}
     return (
         sum(row.getLong(1) for row in done.values()),
         [done[partition].getString(2) or "" for partition in range(partitions)],
     )
+
+
+def writing_session(spark: SparkSession) -> SparkSession:
+    """Return a session like `spark` in which a shuffle has as many partitions as it was told:
+    adaptive execution would leave out those of a store without rows."""
+    clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    clone.conf.set("spark.sql.adaptive.enabled", "false")
+    return clone
+
+
+def file_checksums(
+    spark: SparkSession, directory: str, paths: Sequence[str]
+) -> dict[str, tuple[int, int]]:
+    """Return bytes and CRC-32 of files below `directory`; the executors read them through.
+
+    One that the file system itself finds damaged has -1 bytes.
+    """
+    jvm: Any = spark._jvm
+    if not paths:
+        return {}
+    names = jvm.java.util.ArrayList()
+    for path in paths:
+        names.add(path)
+    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
+    checksum = StateClasses.of(spark).new(
+        "Checksum", directory, jvm.org.apache.spark.util.SerializableConfiguration(hadoop)
+    )
+    rows = spark.sparkContext._jsc.parallelize(names, len(paths)).mapPartitions(checksum).collect()
+    return {row.getString(0): (row.getLong(1), row.getLong(2)) for row in rows}
+
+
+def decode_rows(rows: DataFrame, key: StructType, value: StructType) -> DataFrame:
+    """Return rows (`ROW`) of one column family as columns `key`, `value` and `sequence`."""
+    spark = rows.sparkSession
+    parse = spark._jsparkSession.parseDataType
+    decode = StateClasses.of(spark).new("Decode", parse(key.json()), parse(value.json()))
+    schema = StructType(
+        [
+            StructField("key", key),
+            StructField("value", value),
+            StructField("sequence", LongType()),
+        ]
+    )
+    decoded = rows._jdf.javaRDD().mapPartitions(decode)
+    return DataFrame(spark._jsparkSession.createDataFrame(decoded, parse(schema.json())), spark)
+
+
+def encode_rows(state: DataFrame, store: Any, family: Any) -> DataFrame:
+    """Return the rows (`ROW`) of one column family from columns `key`, `value` and, where keys have
+    several values, `sequence`."""
+    spark = state.sparkSession
+    sequence = F.col("sequence") if "sequence" in state.columns else F.lit(None).cast("long")
+    encode = StateClasses.of(spark).new("Encode", store, family)
+    rows = state.select("key", "value", sequence)._jdf.javaRDD().mapPartitions(encode)
+    schema = spark._jsparkSession.parseDataType(ROW.json())
+    return DataFrame(spark._jsparkSession.createDataFrame(rows, schema), spark)

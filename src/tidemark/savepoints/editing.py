@@ -1,0 +1,183 @@
+"""State as DataFrames, offline: read what an operator keeps, and put something else in its place.
+
+`read_state` decodes the rows of one column family of a savepoint; `with_state` writes a new
+savepoint in which that family has other rows, and everything else is as it was. Restoring it is a
+restore like any other.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from tidemark.model.errors import SavepointError
+from tidemark.runtime.hadoop_files import open_files
+from tidemark.savepoints.canonical import checksums, write_store
+from tidemark.savepoints.operator_state import StateLayout, read_operators
+from tidemark.savepoints.record import ColumnFamily, Operator, Savepoint, Store, write_savepoint
+from tidemark.savepoints.state_rows import ROW, StateClasses, decode_rows, encode_rows
+
+EDITABLE = ("stateStoreSave", "dedupe", "dedupeWithinWatermark", "transformWithState")
+"""Operators (by how Spark's names of them begin) whose families do not depend on one another."""
+
+
+def read_state(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    uid: str,
+    *,
+    family: str | None = None,
+    store: str | None = None,
+) -> DataFrame:
+    """Return an operator's state: columns `key` and `value`, both structs, and `sequence`: the
+    place of a value in a list state, else null.
+
+    `family`: the state variable of a transformWithState; `store`: of an operator with several, as a
+    join. Neither is needed where there is one. Raises SavepointError naming those there are.
+    """
+    operator = savepoint.operator(uid)
+    chosen, of_family = _choose(savepoint, operator, store, family)
+    rows = spark.read.schema(ROW).parquet(f"{savepoint.uri}/{chosen.path}")
+    return decode_rows(rows.where(rows.column_family == of_family.name), *_types(of_family))
+
+
+def with_state(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    uid: str,
+    state: DataFrame,
+    target: str,
+    *,
+    family: str | None = None,
+) -> Savepoint:
+    """Write a savepoint into the new directory `target` that has `state` for the operator's own,
+    and is the same otherwise; return it.
+
+    `state`: as `read_state` gives it, one row for each key (`sequence` may be left out where no
+    list is kept). Raises SavepointError if it has other columns, if a key is there twice, or if the
+    operator's state consists of several parts that must agree, as a join's does.
+    """
+    operator = savepoint.operator(uid)
+    chosen, of_family = _choose(savepoint, operator, None, family)
+    _require_editable(savepoint, operator, chosen, of_family)
+    state = _conformed(savepoint, operator, of_family, state)
+    source, files = open_files(spark, savepoint.uri, make=False), open_files(spark, target)
+    if files.list(""):
+        raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
+    known = {}
+    for path in savepoint.files:
+        if path.startswith("spark/"):
+            data = source.read(path)
+            files.create(path, data)
+            known[path] = len(data), zlib.crc32(data)
+    operators = []
+    for each in savepoint.operators:
+        stores = []
+        for each_store in each.stores:
+            rows = spark.read.schema(ROW).parquet(f"{savepoint.uri}/{each_store.path}")
+            if each is operator and each_store is chosen:
+                new = _encoded(spark, savepoint, operator, chosen, of_family, state)
+                rows = rows.where(rows.column_family != of_family.name).union(new)
+            stores.append(write_store(rows, each_store, target))
+        operators.append(replace(each, stores=tuple(stores)))
+    edited = replace(
+        savepoint,
+        uri=files.uri,
+        created_at=time.time(),
+        operators=tuple(operators),
+        files={**known, **checksums(spark, files)},
+    )
+    write_savepoint(files, edited)
+    return edited
+
+
+def _encoded(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    operator: Operator,
+    store: Store,
+    family: ColumnFamily,
+    state: DataFrame,
+) -> DataFrame:
+    described = f"{savepoint.uri}/spark"
+    layout = StateLayout(spark, StateClasses.of(spark), described, described, savepoint.settings, 1)
+    metadata = read_operators(open_files(spark, described, make=False), savepoint.epoch)
+    (info,) = (o for o in metadata if o.index == operator.index)
+    (store_info,) = (s for s in info.stores if s.name == store.name)
+    java = layout.store(info, store_info)
+    number = [f.name for f in java.families].index(family.name)
+    return encode_rows(state, java.java, java.java_families[number])
+
+
+def _choose(
+    savepoint: Savepoint, operator: Operator, store: str | None, family: str | None
+) -> tuple[Store, ColumnFamily]:
+    there = [
+        (s, f)
+        for s in operator.stores
+        for f in s.families
+        if (s.name == store if store else True)
+        and (f.name == family if family else f.kind not in ("index", "timer"))
+        # A transformWithState has a family that it keeps nothing in.
+        and (f.kind != "rows" or operator.properties is None)
+    ]
+    if len(there) == 1:
+        return there[0]
+    names = ", ".join(f"{s.name}/{f.name}" for s in operator.stores for f in s.families)
+    raise SavepointError(
+        f"savepoint {savepoint.uri}: operator {operator.uid!r} has the state {names}; "
+        f"store={store!r}, family={family!r} is {'none' if not there else 'not one'} of them"
+    )
+
+
+def _require_editable(
+    savepoint: Savepoint, operator: Operator, store: Store, family: ColumnFamily
+) -> None:
+    why = None
+    if not operator.name.startswith(EDITABLE):
+        why = "its parts must agree with one another"
+    elif family.ttl:
+        why = f"{family.name!r} has a time to live, which Spark keeps an index of"
+    elif family.kind == "list" and any(
+        f.kind == "index" and f.name.endswith(f"_{family.name}") for f in store.families
+    ):
+        why = f"{family.name!r} has an index that must agree with it"
+    elif family.kind == "timer":
+        why = "timers have an index that must agree with them"
+    if why:
+        raise SavepointError(
+            f"savepoint {savepoint.uri}: the state of operator {operator.uid!r} ({operator.name}) "
+            f"can be read, but not written: {why}"
+        )
+
+
+def _types(family: ColumnFamily) -> tuple[StructType, StructType]:
+    return StructType.fromJson(family.key_schema), StructType.fromJson(family.value_schema)
+
+
+def _conformed(
+    savepoint: Savepoint, operator: Operator, family: ColumnFamily, state: DataFrame
+) -> DataFrame:
+    """Return `state` with exactly the columns of the family, or raise SavepointError."""
+    key, value = _types(family)
+    wanted = StructType([StructField("key", key), StructField("value", value)])
+    if family.several_values or "sequence" in state.columns:
+        wanted = wanted.add("sequence", LongType())
+    # Names and types alone: whether a column may be null is the encoder's to say.
+    if state.schema.simpleString() != wanted.simpleString():
+        raise SavepointError(
+            f"savepoint {savepoint.uri}: the state of operator {operator.uid!r} has the columns "
+            f"{wanted.simpleString()}; given were {state.schema.simpleString()}"
+        )
+    if not family.several_values:
+        twice = state.groupBy("key").count().where("count > 1").limit(1).collect()
+        if twice:
+            raise SavepointError(
+                f"savepoint {savepoint.uri}: operator {operator.uid!r}: key {twice[0].key} has "
+                f"{twice[0]['count']} rows; give one row for each key"
+            )
+    return state
