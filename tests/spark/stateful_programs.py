@@ -57,6 +57,11 @@ def total(stream: DataFrame, other: DataFrame) -> DataFrame:
     return stream.groupBy().agg(F.count("*").alias("n"), F.sum("v").alias("sum"))
 
 
+def limited(stream: DataFrame, other: DataFrame) -> DataFrame:
+    # Of a batch's rows any may come first, so they are all alike.
+    return stream.select(F.lit(1).alias("one")).limit(100)
+
+
 def distinct(stream: DataFrame, other: DataFrame) -> DataFrame:
     return stream.dropDuplicates(["k", "v", "at"]).select("k", "v", "ts")
 
@@ -175,6 +180,7 @@ PROGRAMS: dict[str, Program] = {
     for program in (
         aggregation,
         total,
+        limited,
         distinct,
         distinct_within_watermark,
         session_windows,

@@ -29,12 +29,14 @@ import org.apache.spark.sql.catalyst.CatalystTypeConverters;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.BoundReference;
 import org.apache.spark.sql.catalyst.expressions.CollationAwareMurmur3Hash;
+import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
 import org.apache.spark.sql.execution.streaming.operators.stateful.StatePartitionKeyExtractorFactory;
 import org.apache.spark.sql.execution.streaming.state.*;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
+import org.apache.spark.unsafe.types.UTF8String;
 import org.apache.spark.util.SerializableConfiguration;
 import scala.Option;
 
@@ -118,9 +120,14 @@ public class StateRows {
   /** Hashes the columns of a state key that its operator's shuffle hashes. */
   static class KeyHash {
     final StatePartitionKeyExtractor extractor;
-    final CollationAwareMurmur3Hash hash;
+    final UnsafeProjection hash;
 
     KeyHash(Store store, Family family) {
+      if (family.schema.keySchema().length() == 0) {  // all rows are in one partition
+        this.extractor = null;
+        this.hash = null;
+        return;
+      }
       this.extractor = StatePartitionKeyExtractorFactory.create(store.operatorName,
           family.schema.keySchema(), store.name, family.name(), store.stateFormat, family.variable);
       ArrayList columns = new ArrayList();
@@ -128,14 +135,19 @@ public class StateRows {
       for (int i = 0; i < fields.length; i++) {
         columns.add(new BoundReference(i, fields[i].dataType(), fields[i].nullable()));
       }
-      this.hash = new CollationAwareMurmur3Hash(
-          (scala.collection.immutable.Seq)
-              scala.jdk.javaapi.CollectionConverters.asScala((java.util.List) columns).toSeq(),
-          42);
+      ArrayList hashes = new ArrayList();
+      hashes.add(new CollationAwareMurmur3Hash(sequence(columns), 42));
+      this.hash = UnsafeProjection.create(sequence(hashes));
     }
 
-    Integer of(UnsafeRow key) {
-      return (Integer) this.hash.eval((InternalRow) this.extractor.partitionKey(key));
+    static scala.collection.immutable.Seq sequence(ArrayList items) {
+      return (scala.collection.immutable.Seq)
+          scala.jdk.javaapi.CollectionConverters.asScala((java.util.List) items).toSeq();
+    }
+
+    int of(UnsafeRow key) {
+      if (this.hash == null) return 42;
+      return this.hash.apply((InternalRow) this.extractor.partitionKey(key)).getInt(0);
     }
   }
 
@@ -165,6 +177,7 @@ public class StateRows {
     final StateStore store;
     int next = 0;
     Family family;
+    UTF8String name;
     KeyHash hash;
     scala.collection.Iterator rows;
     UnsafeRow key;
@@ -188,6 +201,7 @@ public class StateRows {
           this.provider.close();
         } else {
           this.family = (Family) this.description.families.get(this.next++);
+          this.name = UTF8String.fromString(this.family.name());
           this.sequence = 0;
           this.hash = null;
           this.values = null;
@@ -221,8 +235,8 @@ public class StateRows {
       }
       if (this.hash == null) this.hash = new KeyHash(this.description, this.family);
       Object place = this.family.multiple ? (Object) Long.valueOf(this.sequence++) : null;
-      return RowFactory.create(new Object[] {this.family.name(), this.hash.of(this.key), place,
-          this.key.getBytes(), value.getBytes()});
+      return new GenericInternalRow(new Object[] {this.name, Integer.valueOf(this.hash.of(this.key)),
+          place, this.key.getBytes(), value.getBytes()});
     }
 
     public void remove() {
@@ -318,8 +332,8 @@ public class StateRows {
       Row row = (Row) this.rows.next();
       UnsafeRow key = this.keyRow.apply((InternalRow) this.keys.apply(row.get(0)));
       UnsafeRow value = this.valueRow.apply((InternalRow) this.values.apply(row.get(1)));
-      return RowFactory.create(new Object[] {this.of.family.name(), this.hash.of(key), row.get(2),
-          key.getBytes(), value.getBytes()});
+      return new GenericInternalRow(new Object[] {UTF8String.fromString(this.of.family.name()),
+          Integer.valueOf(this.hash.of(key)), row.get(2), key.getBytes(), value.getBytes()});
     }
 
     public void remove() {
@@ -351,7 +365,7 @@ public class StateRows {
       HashMap families = new HashMap();
       for (int i = 0; i < this.store.families.size(); i++) {
         Family family = (Family) this.store.families.get(i);
-        families.put(family.name(), family);
+        families.put(UTF8String.fromString(family.name()), family);
       }
       StateStoreProvider provider = this.store.provider(partition);
       long rows = 0;
@@ -362,9 +376,9 @@ public class StateRows {
           this.store.register(state);
           Iterator iterator = (Iterator) input;
           while (iterator.hasNext()) {
-            Row row = (Row) iterator.next();
-            this.put(state, (Family) families.get(row.getString(0)), (byte[]) row.get(3),
-                (byte[]) row.get(4));
+            InternalRow row = (InternalRow) iterator.next();
+            this.put(state, (Family) families.get(row.getUTF8String(0)), row.getBinary(3),
+                row.getBinary(4));
             rows++;
           }
           state.commit();
