@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tidemark.model.errors import TidemarkError as TidemarkError
     from tidemark.model.errors import WriteRefusedError as WriteRefusedError
     from tidemark.model.guarantee import SinkWay as SinkWay
+    from tidemark.savepoints.savepoint import Savepoint as Savepoint
     from tidemark.sinks.delta import DeltaSink as DeltaSink
     from tidemark.sinks.files import FileSink as FileSink
     from tidemark.sinks.kafka import KafkaSink as KafkaSink
@@ -94,6 +95,7 @@ _HOMES = {
     "RestConfig": "tidemark.api.rest_config",
     "RestartStrategy": "tidemark.api.restart_strategy",
     "SQLiteSink": "tidemark.sinks.sqlite",
+    "Savepoint": "tidemark.savepoints.savepoint",
     "SelectiveWriter": "tidemark.contracts.dead_letters",
     "SendRefusedError": "tidemark.model.errors",
     "SinkContext": "tidemark.contracts.sink",

@@ -79,7 +79,13 @@ class Started:
 
 
 def declare(
-    home: Path, name: str, numbers: Numbers, *, swapped: bool = False, **config: Any
+    home: Path,
+    name: str,
+    numbers: Numbers,
+    *,
+    swapped: bool = False,
+    added: bool = False,
+    **config: Any,
 ) -> tm.Job:
     """Count numbers by their last digit and by their tens, and write each count as it grows."""
     job = tm.Job(
@@ -96,6 +102,8 @@ def declare(
         return uid, counted
 
     counts = [count("digits", "number % 10"), count("tens", "number div 10 % 10 + 100")]
+    if added:
+        counts.insert(0, count("fives", "number % 5 + 1000"))
     for uid, counted in reversed(counts) if swapped else counts:
         job.sink(counted, tm.FileSink(str(home / name / uid), format="json"), uid=f"{uid}-out")
     return job
@@ -147,10 +155,13 @@ def test_a_job_ends_with_a_savepoint_and_goes_on_changed(
     moved = tmp_path / "moved"
     Path(again.removeprefix("file:")).rename(moved)
     numbers.add()
-    third = Started(declare(tmp_path, "third", numbers), restore=str(moved), parallelism=1)
+    changed = declare(tmp_path, "third", numbers, added=True)
+    third = Started(changed, restore=str(moved), parallelism=1)
     third.wait_for_epochs(1)
     third.end()
-    assert shown(tmp_path, "first", "second", "third") == expected(5)
+    # The added operator begins empty.
+    added = {1000 + key: [20] for key in range(5)}
+    assert shown(tmp_path, "first", "second", "third") == {**expected(5), **added}
 
 
 def test_what_does_not_fit_is_refused_before_anything_is_written(

@@ -73,10 +73,11 @@ public class StateRows {
     final Option schemas;
     final ArrayList families;
     final boolean useFamilies;
+    final boolean keyed;
 
     public Store(String location, long operator, String operatorName, String name, Option stateFormat,
         StateStoreConf conf, SerializableConfiguration hadoop, Option schemas, ArrayList families,
-        boolean useFamilies) {
+        boolean useFamilies, boolean keyed) {
       this.location = location;
       this.operator = operator;
       this.operatorName = operatorName;
@@ -87,6 +88,7 @@ public class StateRows {
       this.schemas = schemas;
       this.families = families;
       this.useFamilies = useFamilies;
+      this.keyed = keyed;
     }
 
     StateStoreProvider provider(int partition) {
@@ -123,7 +125,7 @@ public class StateRows {
     final UnsafeProjection hash;
 
     KeyHash(Store store, Family family) {
-      if (family.schema.keySchema().length() == 0) {  // all rows are in one partition
+      if (!store.keyed) {  // all rows are in one partition
         this.extractor = null;
         this.hash = null;
         return;

@@ -29,6 +29,7 @@ from tidemark.savepoints.operator_state import (
     OperatorInfo,
     StateLayout,
     StoreState,
+    is_keyed,
     read_operators,
 )
 from tidemark.savepoints.record import Operator, Savepoint, Source, Store, write_savepoint
@@ -158,7 +159,7 @@ def _export(
     uids: OperatorUids,
 ) -> Operator:
     described = [layout.store(operator, info) for info in operator.stores]
-    keyed = any(f.key_schema["fields"] for store in described for f in store.families)
+    keyed = is_keyed(operator.name, [f for store in described for f in store.families])
     partitions = int(settings[PARTITIONS]) if keyed else 1
     ids = (commit.get("stateUniqueIds") or {}).get(str(operator.index))
     return Operator(

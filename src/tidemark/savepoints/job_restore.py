@@ -25,7 +25,12 @@ from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.restore import open_job, read_plan, require_same
 from tidemark.savepoints.record import SAVEPOINT, Savepoint, read_savepoint
-from tidemark.savepoints.restoring import Placement, check_restore, restore_canonical
+from tidemark.savepoints.restoring import (
+    NewOperator,
+    Placement,
+    check_restore,
+    restore_canonical,
+)
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +70,8 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
     plan = read_plan(target, path)
     savepoint = read_savepoint(open_files(spark, path, make=False))
     placement = place(savepoint, job)
-    check_restore(spark, path, placement, job.backend)
+    new_operators = begin_empty(placement, job)
+    check_restore(spark, path, placement, job.backend, new_operators)
     if plan is None:
         plan = {
             "path": path,
@@ -100,6 +106,7 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
         partitions=job.partitions,
         backend=job.backend,
         placement=placement,
+        new_operators=new_operators,
     )
     ManifestWriter(target.files, target.spark_files).write(savepoint.epoch)
     failpoints.reached("restore-copied")
@@ -119,7 +126,7 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
 
 def place(savepoint: Savepoint, job: NewJob) -> Placement:
     """Return where each source and operator of the savepoint goes; raises RestoreError for what has
-    no place, and for operators that have no state."""
+    no place, and for an operator whose uid has state of another type."""
     operators, sources = job.uids.operator_numbers(), job.uids.source_numbers()
     kept = {o.uid: operators[o.uid] for o in savepoint.operators if o.uid in operators}
     read = {s.uid: sources[s.uid] for s in savepoint.sources if s.uid in sources}
@@ -134,10 +141,27 @@ def place(savepoint: Savepoint, job: NewJob) -> Placement:
             "nothing of these uids; name them with uid= and job.uid(…), or drop what they have: "
             "-n, allow_non_restored_state=True"
         )
-    if new := sorted(operators.keys() - kept.keys()):
-        raise RestoreError(
-            f"restore: savepoint {savepoint.uri} has no state for operator "
-            f"{', '.join(map(repr, new))} of job {job.name!r}; an operator cannot begin without "
-            "state in a job that is restored: start the job anew, or leave the operator out"
-        )
+    types = job.uids.operator_types
+    for operator in savepoint.operators:
+        if operator.uid in kept and not types[kept[operator.uid]].is_named(operator.name):
+            raise RestoreError(
+                f"restore: savepoint {savepoint.uri} has state of {operator.name} for operator "
+                f"{operator.uid!r}, which is {types[kept[operator.uid]].name} in job {job.name!r}; "
+                "give one of another type a uid of its own"
+            )
     return Placement(kept, read, job.uids.source_lines)
+
+
+def begin_empty(placement: Placement, job: NewJob) -> tuple[NewOperator, ...]:
+    """Return the job's operators that nothing is placed at; `check_restore` says which cannot begin
+    so."""
+    placed = set(placement.operators.values())
+    found = tuple(
+        NewOperator(index, type_.name, type_.keyed, type_.prefix_columns)
+        for index, type_ in enumerate(job.uids.operator_types)
+        if index not in placed
+    )
+    for new in found:
+        uid = job.uids.of_operator(new.index)
+        log.warning("restore: operator %r (%s) begins without state", uid, new.name)
+    return found

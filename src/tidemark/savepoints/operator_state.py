@@ -184,6 +184,7 @@ class StateLayout:
             java_families,
             some(provider),
             use_families=operator.is_transform_with_state or len(families) > 1,
+            keyed=is_keyed(operator.name, families),
         )
         return StoreState(info, java, tuple(java_families), tuple(families))
 
@@ -214,6 +215,7 @@ class StateLayout:
         schemas: Any,
         *,
         use_families: bool,
+        keyed: bool = True,
     ) -> Any:
         jvm = self._jvm
         join_format = int(self._settings.get(_JOIN_FORMAT, "2"))
@@ -229,6 +231,7 @@ class StateLayout:
             schemas,
             families,
             use_families,
+            keyed,
         )
 
     def _variables(self, operator: OperatorInfo) -> list[Any]:
@@ -286,6 +289,12 @@ class StateLayout:
                 f"{self._described}/state/{operator.index}: store {info.name!r} has no state schema"
             )
         return found
+
+
+def is_keyed(operator: str, families: Sequence[ColumnFamily]) -> bool:
+    """Whether an operator's rows are spread by a key; those of a limit and of an aggregation
+    without grouping are in one partition."""
+    return operator != "globalLimit" and any(f.key_schema["fields"] for f in families)
 
 
 def _variable_of(family: str, base: str, variables: Sequence[Any]) -> Any:

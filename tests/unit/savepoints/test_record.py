@@ -41,6 +41,7 @@ def a_savepoint(files: LocalFiles) -> Savepoint:
         watermark_ms=1000,
         settings={"spark.sql.shuffle.partitions": "3"},
         sources=(Source("clicks", 0, {"clicks": {"0": 5}}), Source("rates", 1, None)),
+        source_lines=(0, 1),
         operators=(
             Operator("per-minute", 0, "stateStoreSave", 3, True, None,
                      (Store("default", "state/0/default", families),)),

@@ -1,0 +1,62 @@
+"""`tm.Savepoint`: a savepoint offline, in a program or a notebook; `editing.py` does the work."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from tidemark.api.config import storage_uri
+from tidemark.runtime.hadoop_files import open_files
+from tidemark.runtime.session import spark_session
+from tidemark.savepoints import editing, record
+from tidemark.savepoints.comparing import Difference, diff
+
+
+class Savepoint:
+    """A canonical savepoint at `path`, a directory on any file system that Spark reaches.
+
+    Only ``savepoint.json`` is read at first. Uses the active Spark session, or makes one. Raises
+    SavepointError if there is no whole savepoint.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._spark = spark_session("tidemark savepoint")
+        uri = storage_uri(path, "savepoint")
+        self.record = record.read_savepoint(open_files(self._spark, uri, make=False))
+        """What ``savepoint.json`` says: job, epoch, sources with offsets, operators with schemas,
+        rows and bytes, committables of sinks."""
+
+    @property
+    def path(self) -> str:
+        """The directory's URI."""
+        return self.record.uri
+
+    def read_state(
+        self, uid: str, *, family: str | None = None, store: str | None = None
+    ) -> DataFrame:
+        """Return the state of an operator: columns `key` and `value`, both structs, and `sequence`,
+        the place of a value in a list state (else null).
+
+        `family`: the state variable of a `transformWithState`; `store`: of a join, which has
+        several. Raises SavepointError naming those there are.
+        """
+        return editing.read_state(self._spark, self.record, uid, family=family, store=store)
+
+    def with_state(
+        self, uid: str, state: DataFrame, *, to: str | Path, family: str | None = None
+    ) -> Savepoint:
+        """Write a savepoint into the new directory `to` in which the operator has `state` instead
+        of its own, with everything else as it is here, and return it.
+
+        `state` is as `read_state` gives it, one row for each key. Raises SavepointError if it is
+        not, or if the operator's state has parts that must agree with one another (a join's, a
+        session window's, what has a time to live): those can only be read.
+        """
+        target = storage_uri(to, "savepoint")
+        editing.with_state(self._spark, self.record, uid, state, target, family=family)
+        return Savepoint(target)
+
+    def diff(self, other: Savepoint) -> list[Difference]:
+        """Return what is different in `other`, by what the two ``savepoint.json`` say."""
+        return diff(self.record, other.record)
