@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -50,6 +51,9 @@ def run(
             show_default=False,
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With -d: print the started job as JSON.")
+    ] = False,
     master: Annotated[str | None, _spark("--master", "local[4], spark://…, yarn, k8s://…")] = None,
     deploy_mode: Annotated[
         str | None, _spark("--deploy-mode", "Where the driver runs: client or cluster.")
@@ -119,14 +123,17 @@ def run(
         log_level=("", "INFO", "DEBUG")[min(verbose, 2)],
     )
     if detached:
-        _run_detached(program, log)
-    elif log is not None:
-        raise typer.BadParameter("goes with -d; without it the program writes to this terminal")
+        _run_detached(program, log, as_json=as_json)
+    elif log is not None or as_json:
+        option = "--log" if log is not None else "--json"
+        raise typer.BadParameter(
+            f"{option} goes with -d; without it the program writes to this terminal"
+        )
     else:
         run_app(program)
 
 
-def _run_detached(program: Any, log: Path | None) -> None:
+def _run_detached(program: Any, log: Path | None, *, as_json: bool) -> None:
     from tidemark.operations.run_detached import ProgramEndedError, run_detached
     from tidemark.operations.storage import storage_option
 
@@ -148,6 +155,9 @@ def _run_detached(program: Any, log: Path | None) -> None:
         for path in seen:
             say(f"\n{program.app} goes on in the background; what it says is in {path}")
         raise
+    if as_json:
+        typer.echo(json.dumps(job.to_json(), indent=2))
+        return
     typer.echo(f"Job {job.name} has been started with JobID {job.job_id}: {job.state}")
     say(f"driver  pid {job.pid}, {job.rest_url}")
     say(f"log     {job.log}")

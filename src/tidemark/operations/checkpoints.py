@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.errors import UserError
-from tidemark.operations.storage import storage_of
+from tidemark.operations.storage import readable, storage_of
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.registry import find_job
 
@@ -18,7 +18,8 @@ def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
     """
     uri = storage_of("checkpoints", storage)
     # By its name first: jobs that Job.run has never run have no more than that.
-    return read_history(uri, job if job in jobs_in(uri) else find_job(uri, job).name)
+    with readable(uri):
+        return read_history(uri, job if job in jobs_in(uri) else find_job(uri, job).name)
 
 
 def one_checkpoint(

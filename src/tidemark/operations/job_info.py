@@ -18,7 +18,7 @@ from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.errors import CheckpointError, DriverUnreachableError
 from tidemark.model.job_state import JobState
 from tidemark.operations.driver_client import DriverClient
-from tidemark.operations.storage import storage_of
+from tidemark.operations.storage import readable, storage_of
 from tidemark.runtime.checkpoint_history import open_storage, read_history
 from tidemark.runtime.registry import RegisteredJob, find_job, newest_execution
 
@@ -79,6 +79,11 @@ def info(job: str, storage: str | None) -> JobInfo:
     such job.
     """
     uri = storage_of("info", storage)
+    with readable(uri):
+        return _info(uri, job)
+
+
+def _info(uri: str, job: str) -> JobInfo:
     found = find_job(uri, job)
     directory = f"{uri}/{found.name}"
     store = CheckpointStore(open_storage(directory), open_storage(f"{directory}/spark"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tidemark.model.job_state import JobState
+from tidemark.operations.storage import readable
 from tidemark.runtime.registry import RegisteredJob, list_jobs
 
 
@@ -14,7 +15,8 @@ def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]
 
     `storage` is a URI.
     """
-    found = sorted(list_jobs(storage), key=lambda job: -job.started_at)
+    with readable(storage):
+        found = sorted(list_jobs(storage), key=lambda job: -job.started_at)
     return [
         job
         for job in found

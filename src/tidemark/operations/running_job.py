@@ -10,7 +10,7 @@ from pathlib import Path
 from tidemark.model.errors import DriverUnreachableError
 from tidemark.model.job_state import JobState
 from tidemark.operations.driver_client import DriverClient
-from tidemark.operations.storage import storage_of
+from tidemark.operations.storage import readable, storage_of
 from tidemark.runtime.registry import RegisteredJob, find_job
 
 AGAIN = "start its program again, and it goes on after its last decided epoch: tidemark run APP.PY"
@@ -32,7 +32,8 @@ def find_running(
     the storage names. Raises UserError if there is no such job, and DriverUnreachableError if no
     driver answers for it: it says how the job ended, or where its driver should be."""
     uri = storage_of(command, storage)
-    found = find_job(uri, job)
+    with readable(uri):
+        found = find_job(uri, job)
     if found.state.is_terminal:
         reason = f" ({found.reason})" if found.reason else ""
         raise DriverUnreachableError(

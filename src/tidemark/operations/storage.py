@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from tidemark.api.config import CheckpointConfig, storage_uri
 from tidemark.api.settings import resolve
-from tidemark.model.errors import UserError
+from tidemark.model.errors import OperationFailedError, UserError
 
 
 def storage_of(command: str, storage: str | None) -> str:
@@ -13,6 +16,15 @@ def storage_of(command: str, storage: str | None) -> str:
     if storage is not None:
         return storage_uri(storage, "--storage")
     return str(resolve(command, CheckpointConfig())[0].storage)
+
+
+@contextmanager
+def readable(uri: str) -> Iterator[None]:
+    """Raise OperationFailedError if the storage cannot be read in here: it is away, or refuses."""
+    try:
+        yield
+    except OSError as error:
+        raise OperationFailedError(f"the storage {uri} cannot be read: {error}") from error
 
 
 def storage_option(uri: str) -> str:

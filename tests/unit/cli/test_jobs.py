@@ -1,0 +1,245 @@
+"""How: records of jobs are written as their drivers would have left them, and each verb is called
+on them: on jobs that have ended, that were killed, that ran elsewhere, and on mistakes. Verbs on a
+driver that lives: tests/spark/test_operators_day.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tidemark.checkpoint.executions import (
+    ExecutionEnd,
+    ExecutionFailure,
+    ExecutionStart,
+    ExecutionStore,
+)
+from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.checkpoint.store import CheckpointStore, JobIdentity
+from tidemark.cli.main import app
+from tidemark.model.errors import OperationFailedError
+from tidemark.model.job_state import JobState
+from tidemark.operations.storage import readable
+
+CLICKS, ORDERS, BILLS = "abcd1" + "0" * 27, "abcd2" + "0" * 27, "f" * 32
+
+
+def job(
+    storage: Path, name: str, job_id: str, *, run: bool = True, host: str = "", pid: int = 0,
+    rest_url: str = "", end: ExecutionEnd | None = None,
+) -> None:  # fmt: skip
+    files = LocalFiles(storage / name)
+    restored = {"path": "file:///old/clicks", "job_id": None, "epoch": 7}
+    CheckpointStore(files, LocalFiles(storage / name / "spark")).create_identity(
+        JobIdentity(job_id, "e" * 32, name, 8, 1000.0, restored)
+    )
+    if run:
+        executions = ExecutionStore(files)
+        host = host or socket.gethostname()
+        number = executions.begin(ExecutionStart(job_id, name, host, pid, 1000.0, rest_url))
+        failure = ExecutionFailure(1001.0, 9, "OSError", "disk full", restarted=True)
+        executions.record_failure(number, 0, failure)
+        if end is not None:
+            executions.end(number, end)
+
+
+@pytest.fixture
+def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Four jobs: finished, failed, killed on this machine, and silent on another."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    (tmp_path / "tidemark.toml").write_text('[checkpoint]\nstorage = "store"\n')
+    store = tmp_path / "store"
+    with subprocess.Popen([sys.executable, "-c", ""]) as process:
+        process.wait()
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        silent = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    job(store, "clicks", CLICKS, end=ExecutionEnd(JobState.FINISHED, 1060.0))
+    job(store, "orders", ORDERS, end=ExecutionEnd(JobState.FAILED, 1060.0, "no space left"))
+    job(store, "bills", BILLS, pid=process.pid, rest_url=silent)
+    job(store, "moved", "c" * 32, host="far.example", pid=1, rest_url=silent)
+    job(store, "stream", "d" * 32, run=False)
+    return store
+
+
+def call(*arguments: object, columns: int = 80) -> Result:
+    return CliRunner(env={"COLUMNS": str(columns)}).invoke(app, [*map(str, arguments)])
+
+
+def paragraph(result: Result) -> str:
+    assert "Traceback" not in result.output
+    line = result.stderr.splitlines()[-1]
+    assert line.startswith("tidemark: ")
+    return line
+
+
+def test_the_list_shows_silent_jobs_and_on_wish_those_that_have_ended(storage: Path) -> None:
+    shown = call("list")
+    assert shown.exit_code == 0
+    assert [line.split()[3:] for line in shown.stdout.splitlines()[1:]] == [
+        ["bills", "UNREACHABLE"], ["moved", "UNREACHABLE"],
+    ]  # fmt: skip
+    assert "bills: its driver (pid" in shown.stderr and "was killed" in shown.stderr
+    assert "of that machine alone. Run this command on far.example" in shown.stderr
+    assert "tidemark info bills" in shown.stderr
+    everything = json.loads(call("list", "--all", "--json").stdout)
+    assert {one["name"]: one["state"] for one in everything} == {
+        "clicks": "FINISHED", "orders": "FAILED", "bills": "UNREACHABLE", "moved": "UNREACHABLE",
+    }  # fmt: skip
+    assert "orders failed: no space left" in call("list", "-a").stderr
+    nothing = call("list", "--running")
+    assert (nothing.exit_code, nothing.stdout) == (0, "")
+    assert "No job runs in file://" in nothing.stderr
+
+
+def test_info_of_an_ended_job_comes_from_its_storage(storage: Path) -> None:
+    shown = call("info", "orders")
+    assert shown.exit_code == 0
+    lines = {line[:16].strip(): line[16:] for line in shown.stdout.splitlines()}
+    assert shown.stdout.startswith("orders  FAILED\n")
+    assert lines["job id"] == ORDERS
+    assert lines["reason"] == "no space left"
+    assert lines["ended"].endswith(", after 1 min 0 s")
+    assert lines["restarts"].startswith("1 ")
+    assert lines["restored from"] == "epoch 7 of file:///old/clicks"
+    assert lines["last checkpoint"] == "none is completed"
+    assert "tidemark run APP.PY" in shown.stderr
+    page = json.loads(call("info", "orders", "--json").stdout)
+    assert (page["jid"], page["state"], page["duration"]) == (ORDERS, "FAILED", 60_000)
+    assert (page["restarts"], page["lineage-id"], page["epoch"]) == (1, "e" * 32, None)
+    assert "was killed" in call("info", "bills").stdout
+
+
+@pytest.mark.parametrize("name", ["orders", ORDERS, "abcd2"])
+def test_a_job_is_found_by_name_id_and_first_digits(storage: Path, name: str) -> None:
+    assert json.loads(call("info", name, "--json").stdout)["name"] == "orders"
+
+
+@pytest.mark.parametrize("verb", ["info", "checkpoint", "checkpoints", "stop", "cancel", "explain"])
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["abcd"], f"begins the ids of 2 jobs: {CLICKS} (clicks), {ORDERS} (orders)"),
+        (["nobody"], "holds no job 'nobody' (a name, an id, or its first digits); there are bills"),
+        (["abc"], "holds no job 'abc'"),  # three digits are too few
+        (["clicks", "--storage", "nowhere"], "there is none at all"),
+    ],
+)
+def test_a_job_that_is_not_there_is_a_mistake(
+    storage: Path, verb: str, arguments: list[str], says: str
+) -> None:
+    ended = call(verb, *arguments)
+    assert ended.exit_code == 2
+    assert says in paragraph(ended)
+    assert not (storage.parent / "nowhere").exists()
+
+
+@pytest.mark.parametrize("verb", ["checkpoint", "stop", "cancel", "explain"])
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("clicks", "job 'clicks' does not run: it is FINISHED; start its program again"),
+        ("orders", "it is FAILED (no space left)"),
+        ("bills", "is gone without a word: it was killed; start its program again"),
+        ("moved", "Run this command on far.example"),
+    ],
+)
+def test_a_job_without_a_driver_that_answers(
+    storage: Path, verb: str, name: str, says: str
+) -> None:
+    ended = call(verb, name)
+    assert ended.exit_code == 3
+    assert says in paragraph(ended)
+
+
+def test_a_job_that_was_never_run_by_job_run(storage: Path) -> None:
+    ended = call("stop", "stream")
+    assert ended.exit_code == 2
+    assert "was never run by Job.run" in paragraph(ended)
+    assert call("checkpoints", "stream").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["info"], "Missing argument 'JOB'"),
+        (["infos", "clicks"], "No such command 'infos'"),
+        (["stop", "clicks", "--timeout", "soon"], "--timeout: 'soon' is not a duration"),
+        (["list", "--port", "1"], "No such option"),
+    ],
+)
+def test_wrong_arguments(storage: Path, arguments: list[str], says: str) -> None:
+    ended = call(*arguments)
+    assert ended.exit_code == 2
+    assert says in " ".join(ended.stderr.replace("│", " ").split())
+
+
+def test_without_a_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for verb in ("list", "info", "checkpoints", "checkpoint", "stop", "cancel", "dashboard"):
+        ended = call(verb, *([] if verb in ("list", "dashboard") else ["clicks"]))
+        assert ended.exit_code == 2
+        assert "checkpoint.storage in tidemark.toml" in paragraph(ended)
+
+
+def test_a_storage_that_cannot_be_read() -> None:
+    with pytest.raises(OperationFailedError, match="hdfs://h/x cannot be read: connection refused"):
+        with readable("hdfs://h/x"):
+            raise ConnectionError("connection refused")
+
+
+def test_a_narrow_terminal_gets_short_ids_and_a_pipe_whole_ones(storage: Path) -> None:
+    assert ORDERS in call("list", "-a").stdout  # the runner is no terminal
+    shown = CliRunner(env={"COLUMNS": "80", "FORCE_COLOR": "1", "TERM": "dumb"}).invoke(
+        app, ["list", "-a"]
+    )
+    assert ORDERS not in shown.stdout and "abcd2000" in shown.stdout
+
+
+def test_verbose_tells_on_stderr_which_driver_was_asked(storage: Path) -> None:
+    said = tidemark("list", "-v", cwd=storage.parent)
+    assert "INFO tidemark.runtime.registry: job bills at http://127.0.0.1:" in said.stderr
+    assert "INFO" not in tidemark("list", cwd=storage.parent).stderr
+
+
+def tidemark(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "tidemark", *arguments],
+        cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, **variables},
+    )  # fmt: skip
+
+
+def test_a_shell_completes_verbs_and_job_names(storage: Path) -> None:
+    def completed(line: str) -> set[str]:
+        words = line.split(" ")
+        said = tidemark(
+            cwd=storage.parent, _TIDEMARK_COMPLETE="complete_bash", COMP_WORDS=line,
+            COMP_CWORD=str(len(words) - 1),
+        )  # fmt: skip
+        return set(said.stdout.split())
+
+    assert completed("tidemark ca") == {"cancel"}
+    assert completed("tidemark info ") == {"bills", "clicks", "moved", "orders", "stream"}
+    assert completed("tidemark stop c") == {"clicks"}
+    assert completed("tidemark stop --storage nowhere ") == set()
+
+
+def test_the_exit_codes_are_in_the_help_and_the_version_is_told(tmp_path: Path) -> None:
+    shown = " ".join(tidemark("--help", cwd=tmp_path, COLUMNS="80").stdout.split())
+    assert "Exit codes: 0 done; 1 an error of Tidemark's own" in shown
+    assert tidemark("--version", cwd=tmp_path).stdout.startswith("tidemark 0.")
+
+
+def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("1 / 0\n")
+    ended = tidemark("explain", "app.py", cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
