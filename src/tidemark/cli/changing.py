@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tidemark.cli import options
 from tidemark.cli.exits import NOT_DONE
-from tidemark.cli.terminal import ms, say, suggest, time_of, waiting
+from tidemark.cli.terminal import ms, reading, say, suggest, time_of, waiting
+
+if TYPE_CHECKING:
+    from tidemark.operations.running_job import RunningJob
+
+
+def _find(verb: str, job: str, storage: str | None, token_file: Path | None) -> RunningJob:
+    from tidemark.operations.running_job import find_running
+    from tidemark.operations.storage import storage_of
+
+    uri = storage_of(verb, storage)
+    with reading(uri):
+        return find_running(verb, job, uri, token_file)
 
 
 def checkpoint(
@@ -27,10 +40,9 @@ def checkpoint(
     import json
 
     from tidemark.operations.change_job import take_checkpoint
-    from tidemark.operations.running_job import find_running
     from tidemark.operations.storage import storage_option
 
-    running = find_running("checkpoint", job, storage, token_file)
+    running = _find("checkpoint", job, storage, token_file)
     say(f"Triggering a checkpoint of job {running.job.name} ({running.job.job_id}).")
     with waiting("Waiting for the checkpoint") as tick:
         found = take_checkpoint(running, timeout, lambda: tick(""))
@@ -59,9 +71,8 @@ def stop(
     Its checkpoints stay: the same program, run again, goes on from there.
     """
     from tidemark.operations.change_job import stop as stop_job
-    from tidemark.operations.running_job import find_running
 
-    running = find_running("stop", job, storage, token_file)
+    running = _find("stop", job, storage, token_file)
     name = running.job.name
     say(f"Stopping job {name} ({running.job.job_id}) after its current epoch.")
     with waiting("Waiting for the job to end") as tick:
@@ -91,10 +102,9 @@ def cancel(
     Asks first on a terminal. With DELETE_ON_CANCELLATION the job's checkpoints are deleted.
     """
     from tidemark.operations.change_job import cancel as cancel_job
-    from tidemark.operations.running_job import find_running
     from tidemark.operations.storage import storage_option
 
-    running = find_running("cancel", job, storage, token_file)
+    running = _find("cancel", job, storage, token_file)
     name = running.job.name
     if not yes and sys.stdin.isatty():
         since = time_of(running.job.started_at)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from tidemark.cli.terminal import ms, size, stdout, time_of
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.stats_summary import StatsSummary
 
+_WIDE = 130
+"""Columns of a terminal in which the whole table fits."""
 SHOWN = 20
 """Rows of history in the table; --json has all."""
 
@@ -27,22 +30,26 @@ def show_all(found: CheckpointingStatistics) -> None:
     if found.latest_restored is not None:
         restored = found.latest_restored
         console.print(f"last restored: {restored.id}, {_time(restored.restore_timestamp)}")
+    wide = console.width >= _WIDE
+    more = ("acked", "start delay", "alignment", "checkpointed", "processed", "persisted")
     history = _table(
-        "id", "status", "triggered", "acked", "duration", "start delay", "alignment", "sync",
-        "async", "checkpointed", "full size", "processed", "persisted",
-    )  # fmt: skip
+        "id", "status", "triggered", "duration", "sync", "async", "full size", *more * wide
+    )
     for one in found.history[:SHOWN]:
-        history.add_row(
+        row = (
             str(one.id),
             one.status.value,
             _time(one.trigger_timestamp),
+            *map(ms, (one.end_to_end_duration, one.sync_duration, one.async_duration)),
+            size(one.state_size),
             f"{one.num_acknowledged_subtasks}/{one.num_subtasks}",
-            *map(ms, (one.end_to_end_duration, one.start_delay, one.alignment_duration)),
-            *map(ms, (one.sync_duration, one.async_duration)),
-            *map(size, (one.checkpointed_size, one.state_size)),
-            *map(size, (one.processed_data, one.persisted_data)),
+            *map(ms, (one.start_delay, one.alignment_duration)),
+            *map(size, (one.checkpointed_size, one.processed_data, one.persisted_data)),
         )
+        history.add_row(*row[: len(history.columns)])
     console.print(history)
+    if not wide:
+        console.print(f"A wider terminal shows more: {', '.join(more)}", soft_wrap=True)
     if len(found.history) > SHOWN:
         console.print(f"… and {len(found.history) - SHOWN} older ones: --json shows all")
     for one in found.history[:SHOWN]:
@@ -50,9 +57,11 @@ def show_all(found: CheckpointingStatistics) -> None:
             console.print(f"{one.id} failed: {one.failure_message}", markup=False)
     if found.latest_completed is None:
         return
-    summary = _table("of the completed", "min", "avg", "max", "p50", "p90", "p95", "p99", "p99.9")
+    percentiles = ("min", "avg", "max", "p50", "p90", "p95", "p99", "p99.9")
+    summary = _table("of the completed", *percentiles[: None if wide else 6])
     for name, values in found.summary.items():
-        summary.add_row(name.replace("_", " "), *_summary(name, values))
+        row = (name.replace("_", " "), *_summary(name, values))
+        summary.add_row(*row[: len(summary.columns)])
     console.print(summary)
 
 
@@ -64,44 +73,52 @@ def show_one(one: CheckpointStatistics) -> None:
         f"{ms(one.end_to_end_duration)}, {size(one.checkpointed_size)} of "
         f"{size(one.state_size)}; {one.external_path}",
         markup=False,
+        soft_wrap=True,
     )
     if one.failure_message:
         console.print(f"failed: {one.failure_message}", markup=False)
+    wide = console.width >= _WIDE
+    more = ("start delay", "alignment", "checkpointed", "processed", "")
     operators = _table(
-        "uid", "subtask", "", "acked", "duration", "start delay", "alignment", "sync", "async",
-        "checkpointed", "full size", "processed", "rows",
-    )  # fmt: skip
+        "uid", "subtask", "acked", "rows", "duration", "sync", "async", "full size", *more * wide
+    )
+    shown = len(operators.columns)
     for task in one.tasks:
-        operators.add_row(
+        row = (
             task.uid,
             "all",
-            task.name,
             f"{task.num_acknowledged_subtasks}/{task.num_subtasks}",
-            ms(task.end_to_end_duration),
-            "",
-            "",
-            *map(ms, (task.sync_duration, task.async_duration)),
-            *map(size, (task.checkpointed_size, task.state_size, task.processed_data)),
             str(task.rows),
+            *map(ms, (task.end_to_end_duration, task.sync_duration, task.async_duration)),
+            size(task.state_size),
+            "",
+            "",
+            *map(size, (task.checkpointed_size, task.processed_data)),
+            task.name,
         )
+        operators.add_row(*map(Text, row[:shown]))
         for part in task.subtasks:
-            operators.add_row(
+            row = (
                 "",
                 str(part.index),
                 "",
-                "",
-                *map(ms, (part.end_to_end_duration, part.start_delay, part.alignment_duration)),
-                *map(ms, (part.sync_duration, part.async_duration)),
-                *map(size, (part.checkpointed_size, part.state_size, part.processed_data)),
                 str(part.rows),
+                *map(ms, (part.end_to_end_duration, part.sync_duration, part.async_duration)),
+                size(part.state_size),
+                *map(ms, (part.start_delay, part.alignment_duration)),
+                *map(size, (part.checkpointed_size, part.processed_data)),
+                "",
             )
+            operators.add_row(*map(Text, row[:shown]))
     console.print(operators)
+    if not wide:
+        console.print(f"A wider terminal shows more: {', '.join(more[:-1])}", soft_wrap=True)
 
 
 def _table(*columns: str) -> Table:
-    table = Table(box=None, header_style="bold")
+    table = Table(box=None, header_style="bold", pad_edge=False)
     for number, column in enumerate(columns):
-        table.add_column(column, justify="right" if number else "left")
+        table.add_column(column, justify="right" if number else "left", no_wrap=True)
     return table
 
 

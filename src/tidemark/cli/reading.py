@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from tidemark.cli import options
+from tidemark.cli.terminal import reading
 
 
 def list_jobs(
@@ -32,7 +33,8 @@ def list_jobs(
     from tidemark.operations.storage import storage_of, storage_option
 
     uri = storage_of("list", storage)
-    found = jobs(uri, running=running, ended=all_)
+    with reading(uri):
+        found = jobs(uri, running=running, ended=all_)
     if as_json:
         typer.echo(json.dumps([job.to_json() for job in found], indent=2))
     else:
@@ -50,11 +52,13 @@ def info(
     from tidemark.operations.job_info import info as job_info
     from tidemark.operations.storage import storage_of, storage_option
 
-    found = job_info(job, storage)
+    uri = storage_of("info", storage)
+    with reading(uri):
+        found = job_info(job, uri)
     if as_json:
         typer.echo(json.dumps(found.to_json(), indent=2))
     else:
-        job_page.show(found, storage_option(storage_of("info", storage)))
+        job_page.show(found, storage_option(uri))
 
 
 def explain(
@@ -102,8 +106,11 @@ def checkpoints(
     """Print the history of a job's checkpoints, newest first, whether the job runs or not."""
     from tidemark.cli import checkpoint_tables
     from tidemark.operations import checkpoints as operation
+    from tidemark.operations.storage import storage_of
 
-    found = operation.checkpoints(job, storage)
+    uri = storage_of("checkpoints", storage)
+    with reading(uri):
+        found = operation.checkpoints(job, uri)
     if checkpoint_id is not None:
         one = operation.one_checkpoint(found, job, checkpoint_id)
         if as_json:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 
 from rich.console import Console
@@ -63,6 +63,11 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
             status.update(line)
 
         yield tick
+
+
+def reading(uri: str) -> AbstractContextManager[object]:
+    """Show that a storage is read, where that takes a Spark session."""
+    return nullcontext() if uri.startswith("file:") else waiting(f"Reading {uri} through Spark")
 
 
 def time_of(seconds: float) -> str:

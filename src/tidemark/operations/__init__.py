@@ -1,1 +1,1 @@
-"""One function per use case; the command line (and later the REST server) only calls these."""
+"""One function per use case; the command line only calls these."""

@@ -83,7 +83,7 @@ def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
 
 def _lives(driver: DriverClient) -> bool:
     try:
-        return not JobState(driver.get()["state"]).is_terminal
+        return not JobState(driver.poll("")["state"]).is_terminal
     except (DriverUnreachableError, UserError):  # gone, or another driver has its port
         return False
 

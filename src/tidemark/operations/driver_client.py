@@ -25,6 +25,8 @@ from tidemark.runtime.registry import RegisteredJob
 REQUEST_S = 10.0
 """How long a driver may take to answer one request; one that takes a checkpoint answers at once."""
 POLL_S = 0.2
+SILENT_TRIES = 3
+"""So often a driver in the middle of an operation is asked before it is held to be gone."""
 BUSY_TRIES = 20
 """So often a request is sent again that the driver refuses because it is busy."""
 TOKEN_VARIABLE = "TIDEMARK_TOKEN"
@@ -57,6 +59,15 @@ class DriverClient:
         except NotThereError:
             return None
 
+    def poll(self, path: str) -> Any:
+        """Return the answer, as `get`; a driver that is busy may fail to answer a few times."""
+        for _ in range(SILENT_TRIES - 1):
+            try:
+                return self.get(path)
+            except DriverUnreachableError:
+                time.sleep(POLL_S)
+        return self.get(path)
+
     def change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         """Send a request that changes the job, with its token; return the answer."""
         return self._request(method, path, body or {}, self._token())
@@ -81,7 +92,7 @@ class DriverClient:
         trigger = self.change("POST", path, {"triggerId": trigger})["request-id"]
         while True:
             try:
-                answer = self.get(f"{path}/{trigger}")
+                answer = self.poll(f"{path}/{trigger}")
             except DriverUnreachableError:
                 if (result := ended()) is not None:
                     return result

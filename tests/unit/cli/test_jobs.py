@@ -191,9 +191,9 @@ def test_without_a_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_storage_that_cannot_be_read() -> None:
-    with pytest.raises(OperationFailedError, match="hdfs://h/x cannot be read: connection refused"):
-        with readable("hdfs://h/x"):
-            raise ConnectionError("connection refused")
+    says = "the storage hdfs://h/x cannot be read: connection refused"
+    with pytest.raises(OperationFailedError, match=says), readable("hdfs://h/x"):
+        raise ConnectionError("connection refused")
 
 
 def test_a_narrow_terminal_gets_short_ids_and_a_pipe_whole_ones(storage: Path) -> None:
