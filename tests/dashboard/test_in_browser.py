@@ -138,6 +138,11 @@ def test_every_page_fits_the_window(
         tab.open(path)
         tab.wait_for(there)
         assert tab.overflow() <= 0, path
+    tab.open(f"jobs/{STORED_ID}/checkpoints")
+    tab.page.get_by_role("button", name="Details of checkpoint 996", exact=True).click()
+    tab.page.get_by_role("button", name="Subtasks of files").click()
+    tab.wait_for(".subtasks")
+    assert tab.overflow() <= 0
     ground = tab.page.evaluate("getComputedStyle(document.documentElement).backgroundColor")
     assert (max(map(int, re.findall(r"\d+", ground))) < 80) == (colours == "dark")
 

@@ -172,7 +172,7 @@ function Flow({ jid, job }) {
       .filter((part) => ["source", "operator", "sink"].includes(part.kind))
       .map((part) => ({ id: part.uid, kind: part.kind, name: part.description, guarantee: part.guarantee, why: part.why }));
   }
-  if (!nodes.length) return html`<p class="none">Nothing is known of its sources, operators and sinks yet.</p>`;
+  if (!nodes.length) return html`<p class="none">Nothing is known of its sources, operators and sinks.</p>`;
   const edges = (job.plan?.nodes || []).flatMap((node) => (node.inputs || []).map((input) => [input.id, node.id]));
   return html`<${Graph} nodes=${nodes} edges=${edges} live=${isLive(job.state)} /><${AsOf} entry=${guarantees} />`;
 }
