@@ -1,7 +1,7 @@
 """How much flows, from the statistics of checkpoints: records in and out, lag, rates, busy time.
 
-Pure. `rest/series.py` plots the figures of each checkpoint; the job's graph and the Prometheus
-metrics show the rates and sums (docs/operations/metrics.md says what each means).
+Pure. `model/checkpoint_series.py` has the figures of each checkpoint; the job's graph and the
+Prometheus metrics show the rates and sums (docs/operations/metrics.md says what each means).
 """
 
 from __future__ import annotations

@@ -27,8 +27,7 @@ class KafkaGroupOffsets:
         }
 
     def commit(self, end_offset: Any) -> None:
-        """Commit ``{topic: {partition: next offset}}``; raises OSError with
-        what Kafka has answered."""
+        """Commit ``{topic: {partition: next offset}}``; raises OSError with Kafka's answer."""
         kafka, java = self._jvm.org.apache.kafka, self._jvm.java
         if self._admin is None:
             self._admin = self._connect()
