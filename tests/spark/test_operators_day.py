@@ -1,9 +1,9 @@
 """How: one day of an operator's life, once by the command line alone and once by REST alone.
 
 A job is started in the background, looked at, told to take a checkpoint, killed by SIGKILL with its
-whole tree, found unreachable, started again, stopped; another job goes on from its last checkpoint
-and is cancelled. In the end the rows of both outputs together are there once each. Every step is a
-process of its own, or an HTTP request (the start of a driver excepted).
+whole tree, found unreachable, started again, stopped; another job, through spark-submit, goes on
+from its last checkpoint and is cancelled. In the end the rows of both outputs together are there
+once each. Every step is a process of its own, or an HTTP request (the start of a driver excepted).
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def live_a_day(site: Site, operator: Operator) -> None:
     path = f"file://{site.directory}/store/clicks"  # its newest checkpoint
     assert max(before) > first
 
-    operator.start("more", "-s", path)
+    operator.start("more", "-s", path, "--master", "local[2]")  # through spark-submit
     assert operator.state("more") == "RUNNING"
     assert operator.restored_from("more") == path
     assert operator.checkpoint("more") > max(before)
