@@ -21,7 +21,7 @@ from tidemark.model.errors import CorruptRecordError, RestoreError
 from tidemark.savepoints.record import ColumnFamily
 
 PARTITIONS = "spark.sql.shuffle.partitions"
-_JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE = "org.apache.spark.sql.execution.streaming.state."
 _OPERATORS = "org.apache.spark.sql.execution.streaming.operators.stateful."
@@ -218,7 +218,7 @@ class StateLayout:
         keyed: bool = True,
     ) -> Any:
         jvm = self._jvm
-        join_format = int(self._settings.get(_JOIN_FORMAT, "2"))
+        join_format = int(self._settings.get(JOIN_FORMAT, "2"))
         return self._classes.new(
             "Store",
             f"{self._location}/state",

@@ -26,6 +26,7 @@ from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
 from tidemark.savepoints.canonical import checksums, root_cause
 from tidemark.savepoints.operator_state import (
+    JOIN_FORMAT,
     PARTITIONS,
     OperatorInfo,
     StateLayout,
@@ -75,7 +76,7 @@ class NewOperator:
     """A stateful operator of the new job that the savepoint has no state of: it begins empty.
 
     `name` is Spark's, as in `record.Operator.name`. Spark wants its state at the savepoint's epoch
-    all the same. transformWithState is refused: what Spark wants of it has not been tried.
+    all the same.
     """
 
     index: int
@@ -84,6 +85,13 @@ class NewOperator:
     """Whether its rows are spread by their key; an aggregation without grouping is not."""
     prefix_columns: int = 0
     """Of a session window: the columns of its grouping, without the window."""
+
+    def may_begin_empty(self, settings: Mapping[str, str]) -> bool:
+        """Whether what Spark wants of its state is known: not so of a transformWithState, and of a
+        join in another state format than Spark's default."""
+        if self.name == "symmetricHashJoin":
+            return settings.get(JOIN_FORMAT, "2") == "2"
+        return not self.name.startswith("transformWithState")
 
     @property
     def stores(self) -> tuple[str, ...]:
@@ -109,11 +117,11 @@ def check_restore(
     for uid in placement.operators:
         savepoint.operator(uid)
     for new in new_operators:
-        if new.name.startswith("transformWithState"):
+        if not new.may_begin_empty(savepoint.settings):
             raise RestoreError(
-                f"restore of {path}: operator {new.index} of the new program is a "
-                "transformWithState that the savepoint has no state of, and that cannot be added "
-                "to a job that has run; start the program without the savepoint"
+                f"restore of {path}: operator {new.index} of the new program is a {new.name} that "
+                "the savepoint has no state of, and that cannot be added to a job that has run; "
+                "start the program without the savepoint"
             )
     refuse_backend(
         [o for o in savepoint.operators if o.uid in placement.operators],

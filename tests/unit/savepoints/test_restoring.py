@@ -13,7 +13,7 @@ from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.model.errors import RestoreError
 from tidemark.savepoints.operator_state import refuse_backend
 from tidemark.savepoints.record import ColumnFamily, Operator, Store
-from tidemark.savepoints.restoring import Placement, _offsets
+from tidemark.savepoints.restoring import NewOperator, Placement, _offsets
 
 ENTRY = (
     b'v1\n{"batchWatermarkMs":5,"conf":{"a":"b","spark.sql.shuffle.partitions":"3"}}\n{"x":1}\n-'
@@ -64,3 +64,12 @@ def test_what_the_hashmap_backend_cannot_hold_is_refused_by_name(refused: Operat
 def test_an_operator_with_one_plain_family_goes_anywhere() -> None:
     refuse_backend([operator("stateStoreSave", family())], rocksdb=False)
     refuse_backend([replace(operator("dedupe", family()), partitions=1)], rocksdb=False)
+
+
+def test_what_may_begin_without_state() -> None:
+    assert NewOperator(0, "stateStoreSave").may_begin_empty({})
+    assert NewOperator(0, "symmetricHashJoin").may_begin_empty({})
+    assert len(NewOperator(0, "symmetricHashJoin").stores) == 4
+    other_format = {"spark.sql.streaming.join.stateFormatVersion": "3"}
+    assert not NewOperator(0, "symmetricHashJoin").may_begin_empty(other_format)
+    assert not NewOperator(0, "transformWithStateExec").may_begin_empty({})
