@@ -29,13 +29,28 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 
-# An interrupt is how Spark ends the thread at a stop; it then finds its state and runs no trigger.
+# Put in by a thread of its own, in the JVM and begun before the query: the stream thread takes a
+# tenth of a second from making its executor to its first wait for the clock, from which nothing
+# could wake it. An interrupt is how Spark ends the thread at a stop; it runs no trigger after it.
 _CLOCK = """
-public final class TidemarkTriggerClock implements org.apache.spark.util.Clock {
+import java.lang.reflect.Field;
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor;
+import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
+import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.streaming.StreamingQueryManager;
+
+public final class TidemarkTriggerClock implements org.apache.spark.util.Clock, Runnable {
+  private StreamingQueryManager queries;
+  private String name;
+  private volatile String problem = "";
   private boolean woken;
+
   public long getTimeMillis() { return System.currentTimeMillis(); }
   public long nanoTime() { return System.nanoTime(); }
+  public String problem() { return problem; }
   public synchronized void wake() { woken = true; notifyAll(); }
+
   public synchronized long waitTillTime(long target) {
     long left = target - System.currentTimeMillis();
     while (!woken && left > 0) {
@@ -49,6 +64,39 @@ public final class TidemarkTriggerClock implements org.apache.spark.util.Clock {
     }
     woken = false;
     return System.currentTimeMillis();
+  }
+
+  public void putInto(StreamingQueryManager queries, String name) {
+    this.queries = queries;
+    this.name = name;
+    Thread thread = new Thread(this, "tidemark-clock");
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  public void run() {
+    long deadline = System.nanoTime() + 120L * 1000000000L;
+    try {
+      while (System.nanoTime() < deadline) {
+        StreamingQuery[] active = queries.active();
+        for (int i = 0; i < active.length; i++) {
+          if (name.equals(active[i].name()) && active[i] instanceof StreamingQueryWrapper) {
+            MicroBatchExecution stream = (MicroBatchExecution)
+                ((StreamingQueryWrapper) active[i]).streamingQuery();
+            Object executor = stream.triggerExecutor();
+            if (executor != null) {
+              Field clock = ProcessingTimeExecutor.class.getDeclaredField("clock");
+              clock.setAccessible(true);
+              clock.set(executor, this);
+              return;
+            }
+          }
+        }
+        Thread.sleep(1L);
+      }
+    } catch (Throwable e) {
+      problem = e.toString();
+    }
   }
 }
 """
@@ -85,7 +133,6 @@ class CheckpointTrigger:
         self._clock: Any = None
         self._refusal = ""
         self._thread: threading.Thread | None = None
-        self._made: Any = None
         self._lock = threading.Lock()
         self._requests: list[_Request] = []
 
@@ -97,14 +144,21 @@ class CheckpointTrigger:
         )
         self._thread.start()
 
+    def put_clock(self, spark: SparkSession) -> None:
+        """Called immediately before the query is started: it shall wait for the clock that
+        `prepare` has made. Where that is not possible, `ask` refuses."""
+        if self._thread is None:
+            return
+        self._thread.join()
+        if self._clock is not None:
+            try:
+                self._clock.putInto(spark.streams._jsqm, self._name)
+            except (Py4JError, TypeError, AttributeError) as error:
+                self._refusal = str(error)
+
     def attach(self, query: StreamingQuery) -> None:
-        """Called once, when the query has started. Returns at once: a thread puts the clock in,
-        before the first trigger has come to its end. Where that fails, `ask` refuses."""
+        """Called once, when the query has started."""
         self._query = query
-        if self._thread is not None:
-            threading.Thread(
-                target=self._put_clock, args=(query,), name="tidemark-clock", daemon=True
-            ).start()
 
     def ask(self, ahead: int | None = None) -> Future[int]:
         """Begin an epoch as soon as none is under way; return the id of the completed checkpoint
@@ -120,8 +174,12 @@ class CheckpointTrigger:
         query = self._query
         if query is None or self._ended.is_set() or self._coordinator.failure is not None:
             raise UserError(f"job {self._name} takes no checkpoint now: its query does not run")
-        if self._refusal:
-            raise UserError(f"job {self._name}: {self._refusal}")
+        if problem := self._refusal or (self._clock and self._clock.problem()):
+            log.debug("the clock of Spark's triggers cannot be replaced: %s", problem)
+            raise UserError(
+                f"job {self._name}: this version of Spark does not let its trigger be woken, so "
+                "checkpoints are taken at their interval only"
+            )
         with self._lock:
             request = _Request(spark_trigger(query).begun, ahead)
             request.answer.set_running_or_notify_cancel()  # it cannot be called off
@@ -209,37 +267,9 @@ class CheckpointTrigger:
 
     def _make_clock(self, spark: SparkSession) -> None:
         try:
-            self._made = _clock_class(spark._jvm).newInstance()
+            self._clock = _clock_class(spark._jvm).newInstance()
         except (Py4JError, TypeError, OSError) as error:
-            self._refuse(error)
-
-    def _put_clock(self, query: StreamingQuery) -> None:
-        assert self._thread is not None
-        self._thread.join()
-        if self._made is None:
-            return
-        try:
-            stream = query._jsq.streamingQuery()
-            while (executor := stream.triggerExecutor()) is None:
-                if self._ended.wait(0.005):
-                    return
-            place = executor.getClass().getDeclaredField("clock")
-            place.setAccessible(True)
-            place.set(executor, self._made)
-        except (Py4JError, TypeError, OSError) as error:
-            self._refuse(error)
-            return
-        with self._lock:
-            self._clock = self._made
-            if self._requests:  # asked meanwhile
-                self._clock.wake()
-
-    def _refuse(self, error: Exception) -> None:
-        log.debug("the clock of Spark's triggers cannot be replaced: %s", error)
-        self._refusal = (
-            "Spark's trigger cannot be woken in this version of it, so checkpoints are taken at "
-            f"their interval only ({type(error).__name__})"
-        )
+            self._refusal = str(error)
 
 
 @functools.lru_cache(maxsize=1)

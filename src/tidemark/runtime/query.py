@@ -221,6 +221,7 @@ class StreamRun:
         )
 
         def start() -> StreamingQuery:
+            self._checkpoint_trigger.put_clock(self._spark)
             query = writer.start()
             if self.coordinator.failure is not None:  # given up meanwhile: nobody waits for it
                 query.stop()
