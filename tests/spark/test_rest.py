@@ -338,7 +338,10 @@ def completed(url: str, pause_s: float = 0.1) -> Any:
     return done[0]["operation"]
 
 
-def check_against_the_openapi_document(url: str) -> None:
+def check_against_the_openapi_document(url: str, jid: str) -> None:
+    """What changes the job is asked for without the token, and with it: there of other jobs, which
+    are not found, and of this one for checkpoints."""
+    authorized = {"Authorization": f"Bearer {read_token(jid)}"}
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     paths = []
     for result in schema.get_all_operations():
@@ -347,8 +350,12 @@ def check_against_the_openapi_document(url: str) -> None:
 
         @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
         @given(case=operation.as_strategy())
-        def answers_as_documented(case: Any) -> None:
+        def answers_as_documented(case: Any, operation: Any = operation) -> None:
             case.call_and_validate()
+            if operation.method != "get":
+                if operation.path.endswith("/checkpoints"):
+                    case.path_parameters["jid"] = jid
+                case.call_and_validate(headers=authorized)
 
         answers_as_documented()
     assert "/jobs/{jid}/checkpoints/details/{checkpoint_id}/subtasks/{vertex_id}" in paths
@@ -363,7 +370,7 @@ def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list
     check_changes(job["rest-url"], job["jid"])
     check_protection(job["rest-url"], job["jid"])
     check_secrets(home, job["rest-url"], job["jid"])
-    check_against_the_openapi_document(job["rest-url"])
+    check_against_the_openapi_document(job["rest-url"], job["jid"])
 
     first.kill_tree()
     assert [j["state"] for j in listed(home)] == ["UNREACHABLE"]
