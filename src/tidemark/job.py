@@ -28,7 +28,14 @@ from tidemark.api.declarations import (
 )
 from tidemark.api.ephemeral_storage import EphemeralStorage
 from tidemark.api.rest_config import RestConfig
-from tidemark.api.settings import DEFAULT, RESTORE_VARIABLE, Settings, resolve
+from tidemark.api.settings import (
+    DEFAULT,
+    DROP_STATE_VARIABLE,
+    PARALLELISM_VARIABLE,
+    RESTORE_VARIABLE,
+    Settings,
+    resolve,
+)
 from tidemark.checkpoint.ephemeral import storage_directory
 from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
@@ -234,6 +241,7 @@ class Job:
         order, onto this job's state backend; what no uid here takes stops the restore, unless
         `allow_non_restored_state` drops it. `parallelism` is the number of state partitions: a new
         job's, and one's that begins with a savepoint; None for as many as the savepoint has.
+        ``tidemark run -n -p N`` overrides both.
 
         Returns when all that was decided is committed and no transaction of this driver is open. A
         failed checkpoint that `tolerable_failed_checkpoints` tolerates, and a failure after which
@@ -256,7 +264,8 @@ class Job:
                 f"Job {declared.name!r}: parallelism is {parallelism!r}; give a whole number from 1"
             )
         spark = spark_session(declared.name)
-        self._parallelism = parallelism
+        self._parallelism = int(os.environ.get(PARALLELISM_VARIABLE, 0)) or parallelism
+        allow_non_restored_state |= DROP_STATE_VARIABLE in os.environ
         if path := os.environ.get(RESTORE_VARIABLE) or restore:
             self._restore(spark, path, allow_non_restored_state)
         self._flow = FlowFigures(lambda: spark.sparkContext.defaultParallelism)
@@ -379,6 +388,8 @@ class Job:
             graph=graph,
             flow=self._flow,
             checkpoints=self.checkpoints,
+            savepoint=self.savepoint,
+            stop_with_savepoint=self.stop_with_savepoint,
             supervisor=supervisor,
         )
 

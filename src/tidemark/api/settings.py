@@ -39,7 +39,11 @@ COMMAND_LINE_VARIABLE = "TIDEMARK_SETTINGS"
 """Environment: a JSON array of the ``key=value`` texts that the command line gave; it may be
 percent-encoded."""
 RESTORE_VARIABLE = "TIDEMARK_RESTORE"
-"""Environment: the path that ``tidemark run -s`` gave, of a checkpoint to start from."""
+"""Environment: the path that ``tidemark run -s`` gave: a savepoint, or a retained checkpoint."""
+DROP_STATE_VARIABLE = "TIDEMARK_ALLOW_NON_RESTORED_STATE"
+"""Environment: set by ``tidemark run -n``."""
+PARALLELISM_VARIABLE = "TIDEMARK_PARALLELISM"
+"""Environment: the number of ``tidemark run -p``."""
 
 DEFAULT, PROGRAM, COMMAND_LINE = "default", "program", "command line"
 

@@ -1,4 +1,6 @@
-"""`tidemark checkpoint`, `stop` and `cancel`: what changes a running job."""
+"""`tidemark checkpoint`, `stop` and `cancel`: what changes a running job. Savepoints are in
+`savepoints.py`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
     from tidemark.operations.running_job import RunningJob
 
 
-def _find(verb: str, job: str, storage: str | None, token_file: Path | None) -> RunningJob:
+def find(verb: str, job: str, storage: str | None, token_file: Path | None) -> RunningJob:
+    """Return a running job, for a verb that changes it; raises as `find_running`."""
     from tidemark.operations.running_job import find_running
     from tidemark.operations.storage import storage_of
 
@@ -42,7 +45,7 @@ def checkpoint(
     from tidemark.operations.change_job import take_checkpoint
     from tidemark.operations.storage import storage_option
 
-    running = _find("checkpoint", job, storage, token_file)
+    running = find("checkpoint", job, storage, token_file)
     say(f"Triggering a checkpoint of job {running.job.name} ({running.job.job_id}).")
     with waiting("Waiting for the checkpoint") as tick:
         found = take_checkpoint(running, timeout, lambda: tick(""))
@@ -61,6 +64,16 @@ def checkpoint(
 
 def stop(
     job: options.Job,
+    savepoint: Annotated[
+        str | None,
+        typer.Option(
+            "-p",
+            "--savepointPath",
+            metavar="DIR",
+            show_default=False,
+            help="End it with a savepoint below this directory.",
+        ),
+    ] = None,
     storage: options.Storage = None,
     token_file: options.TokenFile = None,
     timeout: options.Timeout = "10min",  # type: ignore[assignment]
@@ -68,12 +81,21 @@ def stop(
 ) -> None:
     """End a job after its current epoch, with all that is decided committed.
 
-    Its checkpoints stay: the same program, run again, goes on from there.
+    Its checkpoints stay: the same program, run again, goes on from there. With -p it ends with a
+    savepoint, after whose epoch nothing is written.
     """
     from tidemark.operations.change_job import stop as stop_job
+    from tidemark.operations.change_job import stop_with_savepoint
 
-    running = _find("stop", job, storage, token_file)
+    running = find("stop", job, storage, token_file)
     name = running.job.name
+    if savepoint is not None:
+        say(f"Suspending job {name} ({running.job.job_id}) with a savepoint.")
+        with waiting("Waiting for the savepoint") as tick:
+            path = stop_with_savepoint(running, savepoint, timeout, lambda: tick(""))
+        typer.echo(f"Savepoint completed. Path: {path}")
+        suggest(f"tidemark run -s {path} APP.PY")
+        return
     say(f"Stopping job {name} ({running.job.job_id}) after its current epoch.")
     with waiting("Waiting for the job to end") as tick:
         last = stop_job(running, timeout, lambda: tick(""))
@@ -104,7 +126,7 @@ def cancel(
     from tidemark.operations.change_job import cancel as cancel_job
     from tidemark.operations.storage import storage_option
 
-    running = _find("cancel", job, storage, token_file)
+    running = find("cancel", job, storage, token_file)
     name = running.job.name
     if not yes and sys.stdin.isatty():
         since = time_of(running.job.started_at)

@@ -36,7 +36,22 @@ def run(
     restore: Annotated[
         str | None,
         typer.Option(
-            "-s", "--from-savepoint", metavar="PATH", help="Start from a retained checkpoint."
+            "-s", "--from-savepoint", metavar="PATH",
+            help="Start from a savepoint or a retained checkpoint.",
+        ),
+    ] = None,
+    drop_state: Annotated[
+        bool,
+        typer.Option(
+            "-n", "--allow-non-restored-state",
+            help="Drop what the savepoint holds for a uid that the program does not have.",
+        ),
+    ] = False,
+    parallelism: Annotated[
+        int | None,
+        typer.Option(
+            "-p", "--parallelism", metavar="N", min=1, show_default=False,
+            help="State partitions; default: the savepoint's.",
         ),
     ] = None,
     detached: Annotated[
@@ -103,6 +118,8 @@ def run(
         arguments=arguments or [],
         settings=settings or [],
         restore=restore,
+        drop_state=drop_state,
+        parallelism=parallelism,
         spark={
             "--master": master,
             "--deploy-mode": deploy_mode,

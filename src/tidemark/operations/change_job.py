@@ -1,4 +1,4 @@
-"""`tidemark checkpoint`, `stop` and `cancel`: what is asked of a running job from outside.
+"""`tidemark checkpoint`, `savepoint`, `stop` and `cancel`: what is asked of a running job.
 
 Each returns when the job has done it. `tick` is called now and then meanwhile, for a spinner.
 """
@@ -35,6 +35,35 @@ def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[s
         raise OperationFailedError(f"checkpoint of job {running.job.name!r}: {error}") from None
     found = running.driver.get(f"/checkpoints/details/{done['checkpointId']}")
     return dict(found)
+
+
+def take_savepoint(running: RunningJob, directory: str | None, timeout_s: float, tick: Tick) -> str:
+    """Let the job write a savepoint below `directory`, or where its settings say; return its path.
+
+    Raises OperationFailedError if it failed, or is not whole after `timeout_s`.
+    """
+    body = {"target-directory": directory}
+    try:
+        done = running.driver.perform("/savepoints", body, timeout_s=timeout_s, tick=tick)
+    except OperationFailedError as error:
+        raise OperationFailedError(f"savepoint of job {running.job.name!r}: {error}") from None
+    return str(done["location"])
+
+
+def stop_with_savepoint(running: RunningJob, directory: str, timeout_s: float, tick: Tick) -> str:
+    """End the job with a savepoint below `directory`; return its path when the job has ended.
+
+    Raises OperationFailedError if either failed: without the savepoint the job goes on.
+    """
+    body = {"targetDirectory": directory}
+    try:
+        done = running.driver.perform(
+            "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick
+        )
+    except OperationFailedError as error:
+        raise OperationFailedError(f"stop of job {running.job.name!r}: {error}") from None
+    _require(running, _await_end(running, tick), JobState.FINISHED)
+    return str(done["location"])
 
 
 def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:

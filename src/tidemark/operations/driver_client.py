@@ -75,13 +75,15 @@ class DriverClient:
     def perform(
         self,
         path: str,
+        body: Mapping[str, Any] | None = None,
         *,
         timeout_s: float,
+        answers_at: str | None = None,
         tick: Callable[[], None] = lambda: None,
         ended: Callable[[], Any] = lambda: None,
     ) -> Any:
-        """Ask for one of Flink's asynchronous operations and poll until it is done; return its
-        ``operation``.
+        """Ask for one of Flink's asynchronous operations and poll until it is done, at
+        `answers_at` where that is another path; return its ``operation``.
 
         `tick` is called between two polls. `ended` is called when the driver no longer answers: if
         it returns something, that is the result. Raises OperationFailedError with the driver's
@@ -89,10 +91,10 @@ class DriverClient:
         """
         deadline = time.monotonic() + timeout_s
         trigger = uuid.uuid4().hex
-        trigger = self.change("POST", path, {"triggerId": trigger})["request-id"]
+        trigger = self.change("POST", path, {**(body or {}), "triggerId": trigger})["request-id"]
         while True:
             try:
-                answer = self.poll(f"{path}/{trigger}")
+                answer = self.poll(f"{answers_at or path}/{trigger}")
             except DriverUnreachableError:
                 if (result := ended()) is not None:
                     return result

@@ -18,7 +18,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import NoReturn
 
-from tidemark.api.settings import COMMAND_LINE_VARIABLE, RESTORE_VARIABLE, check_command_line
+from tidemark.api.settings import (
+    COMMAND_LINE_VARIABLE,
+    DROP_STATE_VARIABLE,
+    PARALLELISM_VARIABLE,
+    RESTORE_VARIABLE,
+    check_command_line,
+)
 from tidemark.model.errors import UserError
 from tidemark.operations.spark_submit import SparkOptions, deploy_mode, given, submit_command
 
@@ -33,9 +39,10 @@ _ELSEWHERE = re.compile(r"\w+:/")
 class Program:
     """A program to run, and what the command line says about it.
 
-    `settings` are ``key=value`` texts, the later ones winning; `restore` is the path of a retained
-    checkpoint to start from; with an option of `spark` it is submitted; `log_level` is "" where
-    the command line says nothing.
+    `settings` are ``key=value`` texts, the later ones winning; `restore` is the path of a savepoint
+    or a retained checkpoint to start from, and `drop_state` whether what has no taker is dropped;
+    `parallelism` is the number of state partitions; with an option of `spark` the program is
+    submitted; `log_level` is "" where the command line says nothing.
     """
 
     app: str
@@ -44,6 +51,8 @@ class Program:
     restore: str | None = None
     spark: SparkOptions = field(default_factory=dict)
     log_level: str = ""
+    drop_state: bool = False
+    parallelism: int | None = None
 
     @property
     def runs_on_a_cluster(self) -> bool:
@@ -62,6 +71,10 @@ class Program:
             variables[COMMAND_LINE_VARIABLE] = json.dumps(list(self.settings))
         if self.restore is not None:
             variables[RESTORE_VARIABLE] = self.restore
+        if self.drop_state:
+            variables[DROP_STATE_VARIABLE] = "1"
+        if self.parallelism is not None:
+            variables[PARALLELISM_VARIABLE] = str(self.parallelism)
         if self.log_level:
             variables[LOG_LEVEL_VARIABLE] = self.log_level
         command = [sys.executable, self.app, *self.arguments]

@@ -80,6 +80,24 @@ class Actions:
             "stop", trigger_id, self.job.stop, lambda state: {"state": state.value}
         )
 
+    def savepoint(self, request: models.SavepointRequest) -> str:
+        """Begin a savepoint; return the trigger id."""
+        return self.operations.begin(
+            "savepoint",
+            request.triggerId,
+            lambda: self.job.savepoint(request.target_directory),
+            lambda path: {"location": path},
+        )
+
+    def stop_with_savepoint(self, trigger_id: str | None, directory: str) -> str:
+        """Begin a savepoint with which the job ends; return the trigger id."""
+        return self.operations.begin(
+            "savepoint",
+            trigger_id,
+            lambda: self.job.stop_with_savepoint(directory),
+            lambda path: {"location": path},
+        )
+
     def cancel(self) -> None:
         """Begin to cancel the job."""
         self._cancelled = True
@@ -135,11 +153,33 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
         check(jid)
         return models.CheckpointOperation.model_validate(result("checkpoint", trigger_id))
 
-    @router.post("/jobs/{jid}/stop", status_code=202, responses=changing, dependencies=allowed)
-    def stop(jid: JobId, trigger: Trigger = None) -> models.TriggerResponse:
-        """End the job after the epoch under way; everything is committed and kept."""
+    @router.post(
+        "/jobs/{jid}/savepoints", status_code=202, responses=changing, dependencies=allowed
+    )
+    def take_savepoint(
+        jid: JobId, request: Annotated[models.SavepointRequest | None, Body()] = None
+    ) -> models.TriggerResponse:
+        """Take a savepoint; the job goes on."""
         check(jid)
-        return begin(lambda: actions.stop(trigger.triggerId if trigger else None))
+        return begin(lambda: actions.savepoint(request or models.SavepointRequest()))
+
+    @router.get("/jobs/{jid}/savepoints/{trigger_id}", responses=not_found)
+    def savepoint(jid: JobId, trigger_id: TriggerId) -> models.SavepointOperation:
+        """What came of a savepoint that was asked for, also of one that the job ends with."""
+        check(jid)
+        return models.SavepointOperation.model_validate(result("savepoint", trigger_id))
+
+    @router.post("/jobs/{jid}/stop", status_code=202, responses=changing, dependencies=allowed)
+    def stop(
+        jid: JobId, request: Annotated[models.StopRequest | None, Body()] = None
+    ) -> models.TriggerResponse:
+        """End the job after the epoch under way; everything is committed and kept. With a
+        `targetDirectory` it ends with a savepoint: ask at ``/savepoints`` for that."""
+        check(jid)
+        asked = request or models.StopRequest()
+        if (directory := asked.targetDirectory) is not None:
+            return begin(lambda: actions.stop_with_savepoint(asked.triggerId, directory))
+        return begin(lambda: actions.stop(asked.triggerId))
 
     @router.get("/jobs/{jid}/stop/{trigger_id}", responses=not_found)
     def stopped(jid: JobId, trigger_id: TriggerId) -> models.StopOperation:

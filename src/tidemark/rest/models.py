@@ -266,6 +266,20 @@ class TriggerRequest(BaseModel):
     triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
 
 
+class SavepointRequest(Hyphenated):
+    """`target_directory` is a path or URI; None for the job's savepoint_dir."""
+
+    triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
+    target_directory: str | None = None
+
+
+class StopRequest(BaseModel):
+    """With `targetDirectory` the job ends with a savepoint below it."""
+
+    triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
+    targetDirectory: str | None = None  # noqa: N815 - Flink's name
+
+
 class TriggerResponse(Hyphenated):
     """Where to look for what comes of it: ``…/<request-id>``."""
 
@@ -302,6 +316,19 @@ class CheckpointOperation(BaseModel):
 
     status: OperationStatus
     operation: CheckpointTaken | OperationFailed | None
+
+
+class SavepointTaken(BaseModel):
+    """The savepoint's path."""
+
+    location: str
+
+
+class SavepointOperation(BaseModel):
+    """``/jobs/:id/savepoints/:triggerid``."""
+
+    status: OperationStatus
+    operation: SavepointTaken | OperationFailed | None
 
 
 class JobEnded(BaseModel):

@@ -32,6 +32,10 @@ class JobView:
     graph: JobGraph
     flow: FlowFigures
     checkpoints: Callable[[], CheckpointingStatistics]
+    savepoint: Callable[[str | None], Future[str]]
+    """`Job.savepoint`."""
+    stop_with_savepoint: Callable[[str | None], Future[str]]
+    """`Job.stop_with_savepoint`."""
     supervisor: Callable[[], Supervisor]
 
     @property

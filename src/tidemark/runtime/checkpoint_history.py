@@ -18,10 +18,17 @@ from tidemark.runtime.session import spark_session
 
 def jobs_in(storage: str) -> list[str]:
     """Return the jobs whose checkpoints lie in `storage`; makes no directory."""
-    if (local := _local(storage)) is not None and not local.is_dir():
+    if not exists(storage):
         return []
     root = open_storage(storage)
     return sorted(name for name in root.list("") if root.exists(f"{name}/job.json"))
+
+
+def exists(uri: str) -> bool:
+    """Whether there may be something in a directory: False only of a local one that is not there,
+    and that `open_storage` would make."""
+    local = _local(uri)
+    return local is None or local.is_dir()
 
 
 def read_history(storage: str, job: str) -> CheckpointingStatistics:

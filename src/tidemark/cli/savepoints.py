@@ -1,0 +1,122 @@
+"""`tidemark savepoint`: take one, look at one, dispose of one.
+
+``tidemark savepoint JOB [DIR]`` takes one, as Flink's does, so whatever is no verb of this group is
+the name of a job.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from tidemark.cli import options
+from tidemark.cli.changing import find
+from tidemark.cli.terminal import say, size, stdout, suggest, waiting
+
+
+class _Savepoints(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put in the verb that Flink leaves out."""
+        if args and args[0] in ("-d", "--dispose"):
+            args = ["dispose", *args[1:]]
+        elif args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["take", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Savepoints,
+    no_args_is_help=True,
+    help="Take a savepoint of a job: `savepoint JOB [DIR]`. Look at one, or dispose of it (`-d`).",
+)
+Path = Annotated[str, typer.Argument(metavar="PATH", help="The savepoint's directory.")]
+
+
+@app.command()
+def take(
+    job: options.Job,
+    directory: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DIR", show_default=False,
+            help="Where it is put, in a directory of its own; default: the job's savepoint_dir.",
+        ),
+    ] = None,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
+    verbose: options.Verbose = 0,
+) -> None:  # fmt: skip
+    """Take a savepoint of a running job, which goes on. The verb may be left out."""
+    from tidemark.operations.change_job import take_savepoint
+
+    running = find("savepoint", job, storage, token_file)
+    say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
+    with waiting("Waiting for the savepoint") as tick:
+        path = take_savepoint(running, directory, timeout, lambda: tick(""))
+    typer.echo(f"Savepoint completed. Path: {path}")
+    suggest(f"tidemark savepoint inspect {path}", f"tidemark run -s {path} APP.PY")
+
+
+@app.command()
+def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose = 0) -> None:
+    """Show what a savepoint holds: operators with uid, rows and bytes of state; sources with their
+    offsets."""
+    import json
+
+    from rich.table import Table
+
+    from tidemark.operations.savepoints import open_savepoint
+
+    savepoint = open_savepoint(path)
+    operators = [
+        {
+            "uid": o.uid,
+            "type": o.name,
+            "rows": o.rows,
+            "bytes": o.bytes,
+            "partitions": o.partitions,
+        }
+        for o in savepoint.operators
+    ]
+    sources = [{"uid": s.uid, "offset": s.offset} for s in savepoint.sources]
+    if as_json:
+        shown = {
+            "path": savepoint.uri,
+            "type": "canonical",
+            "jid": savepoint.job_id,
+            "name": savepoint.job_name,
+            "epoch": savepoint.epoch,
+            "created": round(savepoint.created_at * 1000),
+            "state-backend": savepoint.state_backend,
+            "operators": operators,
+            "sources": sources,
+        }
+        typer.echo(json.dumps(shown, indent=2))
+        return
+    typer.echo(
+        f"Canonical savepoint of job {savepoint.job_name} ({savepoint.job_id}), epoch "
+        f"{savepoint.epoch}, state backend {savepoint.state_backend}"
+    )
+    table = Table("operator", "type", "rows", "bytes", "partitions")
+    for found in operators:
+        table.add_row(
+            str(found["uid"]), str(found["type"]), f"{found['rows']:,}",
+            size(float(str(found["bytes"]))), str(found["partitions"]),
+        )  # fmt: skip
+    stdout().print(table)
+    table = Table("source", "offset")
+    for one in sources:
+        table.add_row(str(one["uid"]), json.dumps(one["offset"]))
+    stdout().print(table)
+
+
+@app.command()
+def dispose(path: Path, verbose: options.Verbose = 0) -> None:
+    """Delete a savepoint: `savepoint -d PATH`. No job needs one once it has been restored."""
+    from tidemark.operations.savepoints import dispose as delete
+
+    delete(path)
+    typer.echo(f"Savepoint {path} is disposed.")
