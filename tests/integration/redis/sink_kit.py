@@ -38,6 +38,13 @@ def versions(numbers: Sequence[int], value: int | None) -> pa.RecordBatch:
     )
 
 
+def prefixed(numbers: Sequence[int]) -> pa.RecordBatch:
+    """Return a row for each number as `batch`, whose key has the prefix in it already."""
+    rows = batch(numbers)
+    keys = pa.array([f"row:{number}" for number in numbers], pa.string())
+    return rows.set_column(0, "number", keys)
+
+
 def shown(server: RedisServer) -> Mapping[int, int]:
     """Return what a reader finds: the value of each number."""
     client = server.client()

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from functools import partial
 
+import pyarrow as pa
 import pytest
 
 from tests.integration.redis import sink_kit as kit
@@ -13,6 +14,7 @@ from tests.servers.redis import RedisServer
 from tidemark.sinks.redis import committer
 from tidemark.sinks.redis.committable import RedisCommittable
 from tidemark.verify.conformance import (
+    DeadLetterConformance,
     ExpiryConformance,
     IdempotentConformance,
     KeyedServerConformance,
@@ -54,6 +56,27 @@ class TestStaged(SinkConformance, ExpiryConformance, ServerConformance, LineConf
                 server.port,
                 lambda port: kit.sink_on(server, request.param, mode="staged", port=port),
             ),
+        )
+
+
+class TestRefusedRows(DeadLetterConformance):
+    """A null key; and, of hashes, a key that holds a string."""
+
+    @pytest.fixture(params=kit.KINDS)
+    def under(self, request: pytest.FixtureRequest, own_redis: RedisServer) -> SinkUnderTest:
+        own_redis.client().set("taken:1", "a string")
+
+        def refused() -> pa.RecordBatch:
+            keys = [None, "taken:1"] if request.param == "hashes" else [None]
+            columns = [pa.array(keys, pa.string()), pa.array(["0"] * len(keys), pa.string())]
+            return pa.record_batch(columns, names=["number", "value"])
+
+        sink = kit.sink_on(own_redis, request.param, mode="staged", key_prefix="")
+        return SinkUnderTest(
+            sink=sink,
+            batch=kit.prefixed,
+            visible=partial(kit.visible, own_redis),
+            refused=refused,
         )
 
 

@@ -143,3 +143,24 @@ def test_a_key_of_another_type(redis: RedisServer, kind: str) -> None:
     client.delete("row:1")
     assert until_proved(committer.commit, made) == [CommitOutcome.COMMITTED]
     assert sorted(kit.visible(redis)) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("kind", kit.KINDS)
+def test_refused_rows_of_an_upsert_are_named_and_the_others_written(
+    redis: RedisServer, kind: str
+) -> None:
+    client = redis.client()
+    client.set("row:taken", "a string")
+    sink = kit.sink_on(redis, kind)
+    writer = sink.create_selective_writer(attempt())
+    for start in (0, 10):  # the second batch comes while the first one's block is on its way
+        keys = [None, "taken", *map(str, range(start, start + 10)), None]
+        values = ["0", "7", *map(str, range(start, start + 10)), "0"]
+        refused = writer.write_accepted(pa.record_batch({"number": keys, "value": values}))
+        taken = [1] if kind == "hashes" else []  # SET goes over whatever is there
+        assert [row.index for row in refused] == [0, *taken, 12]
+        assert "null" in refused[0].reason
+    assert list(writer.prepare_commit()) == []
+    assert client.get("row:taken") == ("a string" if kind == "hashes" else "7")
+    client.delete("row:taken")
+    assert sorted(kit.visible(redis)) == list(range(20))

@@ -66,6 +66,30 @@ class Block:
         return [head, self.body]
 
 
+def unfit(batch: pa.RecordBatch, layout: Layout) -> dict[int, str]:
+    """Return the rows that `blocks` would refuse, by their index, and why."""
+    found: dict[int, str] = {}
+    batch = datetimes_as_text(batch)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        data = column.cast(_BINARY)
+        if name == layout.key:
+            for index in np.flatnonzero(data.is_null()).tolist():
+                found[index] = f"the key column {name!r} is null"
+        lengths = np.asarray(pc.fill_null(pc.binary_length(data), 0))
+        for index in np.flatnonzero(lengths > LARGEST_BYTES).tolist():
+            found.setdefault(
+                index,
+                f"column {name!r} has {lengths[index]} bytes; Redis holds at most {LARGEST_BYTES}",
+            )
+    return found
+
+
+def key_names(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
+    """Return the Redis key of each row; none of them is null."""
+    column = datetimes_as_text(batch).column(batch.schema.names.index(layout.key)).cast(_BINARY)
+    return [layout.prefix.encode() + key for key in column.to_pylist()]
+
+
 def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Block]:
     """Yield the batch as blocks, in the order in which they are to be applied.
 

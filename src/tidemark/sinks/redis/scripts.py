@@ -143,3 +143,13 @@ redis.call('HDEL', stages, handle)
 return 'aborted'
 """
 """Drop a stage of which nothing is applied. KEYS and first ARGV as for `COMMIT`."""
+
+OTHERS_THAN_HASHES = """
+local found = {}
+for i = 1, #ARGV do
+  local kind = redis.call('TYPE', ARGV[i]).ok
+  if kind ~= 'none' and kind ~= 'hash' then found[#found + 1] = i; found[#found + 1] = kind end
+end
+return found
+"""
+"""Which of these keys (from 1) hold something that HSET refuses, each followed by what it is."""

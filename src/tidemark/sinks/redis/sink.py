@@ -161,6 +161,8 @@ class RedisSink:
         kind = UpsertWriter if self.mode == "upsert" else StageWriter
         return kind(self.address, layout, self.replicas, self.describe(), context)
 
+    create_selective_writer = create_writer
+
     def create_committer(self, context: SinkContext) -> RedisCommitter:
         """See `TwoPhaseCommitSink`."""
         from tidemark.sinks.redis.committer import RedisCommitter

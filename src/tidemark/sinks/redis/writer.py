@@ -7,17 +7,19 @@ all there, nobody told yet; `stage-written`: the stage is whole, nobody told yet
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
+from tidemark.contracts.dead_letters import RefusedRow
 from tidemark.contracts.sink import WriterContext
 from tidemark.model import failpoints
 from tidemark.model.errors import PreCommitError, WriteRefusedError
+from tidemark.sinks.internal.sifting import without
 from tidemark.sinks.redis import replication, scripts, server
 from tidemark.sinks.redis.committable import Keys, RedisCommittable, new_stage
-from tidemark.sinks.redis.rows import Block, Layout, blocks
+from tidemark.sinks.redis.rows import Block, Layout, blocks, key_names, unfit
 from tidemark.sinks.redis.server import WRITE_TIMEOUT_S, Address, Link
 
 
@@ -47,9 +49,34 @@ class RedisWriter:
                 self._put(block)
         self._rows += batch.num_rows
 
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`: refused are a null key, a value that is too long and, where hashes
+        are written, a key that holds something else."""
+        refused = unfit(batch, self._layout)
+        if self._layout.value is None:
+            refused |= self._other_kinds(batch, refused)
+        rows = [RefusedRow(index, refused[index]) for index in sorted(refused)]
+        self.write(without(batch, rows))
+        return rows
+
+    def _other_kinds(self, batch: pa.RecordBatch, known: Container[int]) -> dict[int, str]:
+        indexes = [index for index in range(batch.num_rows) if index not in known]
+        found = {}
+        with self._errors():
+            keys = key_names(batch.take(indexes), self._layout) if indexes else []
+            for start in range(0, len(keys), scripts.BLOCK_ARGUMENTS):
+                some = keys[start : start + scripts.BLOCK_ARGUMENTS]
+                self._settle()  # answers come in the order of the questions
+                answer = self._connected.call("EVAL", scripts.OTHERS_THAN_HASHES, 0, *some)
+                for number, kind in zip(answer[::2], answer[1::2], strict=True):
+                    row = indexes[start + number - 1]
+                    found[row] = f"its key holds a {kind.decode()}, not a hash"
+        return found
+
     def prepare_commit(self) -> Sequence[RedisCommittable]:
         """See `CommittingWriter`."""
         if self._rows == 0:
+            self._close()
             return []
         with self._errors():
             made = self._finish()
@@ -65,6 +92,9 @@ class RedisWriter:
         raise NotImplementedError
 
     def _finish(self) -> Sequence[RedisCommittable]:
+        raise NotImplementedError
+
+    def _settle(self) -> None:
         raise NotImplementedError
 
     @property
