@@ -1,5 +1,5 @@
 """Savepoints from the command line: taken from a running driver, looked at, restored with another
-number of partitions, disposed of.
+number of partitions (killed by SIGKILL on the way, and done again), disposed of.
 
 How: the program's drivers are processes of their own, and every verb is one; the sink's files are
 read in the end: of the rows that the jobs have read, each is counted once.
@@ -99,7 +99,13 @@ def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driv
 
     assert "there is no savepoint here" in tidemark(home, "savepoint", "inspect", "no", code=2)
     assert not (home / "no").exists()
-    second = start(home, started, "second", TIDEMARK_RESTORE=last, TIDEMARK_PARALLELISM="3")
+    restore = {"TIDEMARK_RESTORE": last, "TIDEMARK_PARALLELISM": "3"}
+    for failpoint in ("state-restored", "restored"):
+        log = home / f"{failpoint}.log"
+        Driver(home / "app.py", {"name": "second"}, log, failpoint, environment=restore).die()
+        whole = (home / "store/second/job.json").exists()
+        assert whole == (failpoint == "restored")
+    second = start(home, started, "second", **restore)
     wait_until("counts", lambda: counted(home, "second"), 120)
     tidemark(home, "stop", "second")
     assert second.wait(60) == 0, second.tail()

@@ -17,6 +17,7 @@ import logging
 import re
 import time
 import uuid
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -149,6 +150,16 @@ def read_plan(target: CheckpointStore, path: str) -> dict[str, Any] | None:
     return plan
 
 
+def write_plan(target: CheckpointStore, plan: Mapping[str, Any]) -> None:
+    """Write down what a restore has decided; raises RestoreError if another driver was first."""
+    try:
+        target.files.create(RESTORING, seal_envelope("restoring", dict(plan)))
+    except FileExistsError:
+        raise RestoreError(
+            f"restore: another driver is restoring into {target.uri} at this moment"
+        ) from None
+
+
 def _choose(source: CheckpointStore, epoch: int | None, path: str) -> int:
     """Return the epoch to restore: the one asked for, or the newest decided one."""
     latest = source.latest_decision()
@@ -211,12 +222,7 @@ def _begin(
         "query_id": str(uuid.uuid4()),
         "created_at": time.time(),
     }
-    try:
-        target.files.create(RESTORING, seal_envelope("restoring", plan))
-    except FileExistsError:
-        raise RestoreError(
-            f"restore: another driver is restoring into {target.uri} at this moment"
-        ) from None
+    write_plan(target, plan)
     return plan
 
 

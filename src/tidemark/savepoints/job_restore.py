@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from pyspark.sql import SparkSession
 
 from tidemark.api.config import StateBackend, storage_uri
-from tidemark.checkpoint.envelope import seal_envelope
 from tidemark.checkpoint.inspection import RESTORING
 from tidemark.checkpoint.manifest import ManifestWriter
 from tidemark.checkpoint.store import JobIdentity
@@ -23,7 +22,7 @@ from tidemark.model import failpoints
 from tidemark.model.errors import RestoreError
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import OperatorUids
-from tidemark.runtime.restore import open_job, read_plan, require_same
+from tidemark.runtime.restore import open_job, read_plan, require_same, write_plan
 from tidemark.savepoints.record import SAVEPOINT, Savepoint, read_savepoint
 from tidemark.savepoints.restoring import (
     NewOperator,
@@ -84,12 +83,7 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
             "partitions": job.partitions,
             "state_backend": job.backend.value,
         }
-        try:
-            target.files.create(RESTORING, seal_envelope("restoring", plan))
-        except FileExistsError:
-            raise RestoreError(
-                f"restore: another driver is restoring into {target.uri} at this moment"
-            ) from None
+        write_plan(target, plan)
     elif (plan["partitions"], plan["state_backend"]) != (job.partitions, job.backend.value):
         raise RestoreError(
             f"restore: {target.uri} is a restore of {path} that was begun with "

@@ -21,6 +21,7 @@ from pyspark.sql import SparkSession
 from tidemark.api.config import StateBackend
 from tidemark.checkpoint.spark_files import read_log
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model import failpoints
 from tidemark.model.errors import CheckpointError, DamagedCheckpointError, RestoreError
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
@@ -229,6 +230,7 @@ def restore_canonical(
             found_ids = _write(
                 spark, layout, savepoint, operator, described[operator.index], index, count
             )
+            failpoints.reached("state-restored")
             if any(any(of_partition) for of_partition in found_ids):
                 ids[str(index)] = found_ids
     for new in new_operators:
