@@ -93,6 +93,9 @@ def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driv
     last = tidemark(home, "stop", "first", "-p", "savepoints").split("Path: ")[1].strip()
     assert first.wait(60) == 0, first.tail()
     saved = json.loads(tidemark(home, "savepoint", "inspect", last, "--json"))
+    differences = json.loads(tidemark(home, "savepoint", "diff", taken, last, "--json"))
+    assert {"epoch", "offset"} <= {one["what"] for one in differences}
+    assert "hold the same" in tidemark(home, "savepoint", "diff", last, last)
     before = last_counts(home, "first")
     rows = saved["sources"][0]["offset"]["row"]
     assert sum(before.values()) == rows, "nothing is written after the savepoint's epoch"

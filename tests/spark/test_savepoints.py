@@ -156,9 +156,13 @@ def test_a_job_ends_with_a_savepoint_and_goes_on_changed(
     Path(again.removeprefix("file:")).rename(moved)
     numbers.add()
     changed = declare(tmp_path, "third", numbers, added=True)
+    # Restored twice, side by side: each job goes on by itself.
     third = Started(changed, restore=str(moved), parallelism=1)
-    third.wait_for_epochs(1)
-    third.end()
+    fourth = Started(declare(tmp_path, "fourth", numbers), restore=str(moved), parallelism=2)
+    for heir in (third, fourth):
+        heir.wait_for_epochs(1)
+        heir.end()
+    assert shown(tmp_path, "first", "second", "fourth") == expected(5)
     # The added operator begins empty.
     added = {1000 + key: [20] for key in range(5)}
     assert shown(tmp_path, "first", "second", "third") == {**expected(5), **added}

@@ -114,6 +114,38 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
 
 
 @app.command()
+def diff(
+    old: Annotated[str, typer.Argument(metavar="A", help="A savepoint's directory.")],
+    new: Annotated[str, typer.Argument(metavar="B", help="Another one's.")],
+    as_json: options.Json = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Show what differs between two savepoints: sources, operators and sinks by uid, settings."""
+    import json
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from tidemark.operations.savepoints import open_savepoint
+    from tidemark.savepoints.comparing import diff as compare
+
+    found = compare(open_savepoint(old), open_savepoint(new))
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    if not found:
+        typer.echo("The savepoints hold the same.")
+        return
+    table = Table("part", "uid", "what", "A", "B")
+    for one in found:
+        values = (
+            value if isinstance(value, str) else json.dumps(value) for value in (one.old, one.new)
+        )
+        table.add_row(one.part, one.uid, one.what, *values)
+    stdout().print(table)
+
+
+@app.command()
 def dispose(path: Path, verbose: options.Verbose = 0) -> None:
     """Delete a savepoint: `savepoint -d PATH`. No job needs one once it has been restored."""
     from tidemark.operations.savepoints import dispose as delete
