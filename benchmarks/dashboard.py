@@ -164,7 +164,7 @@ def _look(dashboard: Dashboard, clients: int, rounds: int, seconds: float) -> di
 
     jid = wait_until("the job runs", running, 300)
     time.sleep(WARM_UP_S)
-    spans: dict[bool, list[tuple[float, float]]] = {False: [], True: []}
+    epochs: dict[bool, list[list[float]]] = {False: [], True: []}
     slowest, asked = 0.0, 0
     for number in range(2 * rounds):
         looked_at = number % 4 in (1, 2)  # off on on off: a trend falls on both
@@ -175,12 +175,14 @@ def _look(dashboard: Dashboard, clients: int, rounds: int, seconds: float) -> di
         time.sleep(SETTLE_S)
         begun = time.time()
         time.sleep(seconds)
-        spans[looked_at].append((begun * 1000, time.time() * 1000))
+        ended = time.time()
         stop.set()
         for tab in tabs:
             tab.join()
             slowest, asked = max(slowest, tab.slowest_s), asked + tab.asked
-        time.sleep(SETTLE_S)
+        time.sleep(SETTLE_S)  # and now, before newer ones have pushed them out of the history
+        series = dashboard.ask(f"/jobs/{jid}/series").json
+        epochs[looked_at].append(_epochs(series, begun * 1000, ended * 1000))
     stop = threading.Event()
     tabs = [Client(dashboard.url, jid, i, stop) for i in range(clients)]
     for tab in tabs:
@@ -190,20 +192,14 @@ def _look(dashboard: Dashboard, clients: int, rounds: int, seconds: float) -> di
     for tab in tabs:
         tab.join()
     series = dashboard.ask(f"/jobs/{jid}/series").json
-    return {"epochs": _epochs(series, spans), "took": took, "faults": faults,
+    return {"epochs": epochs, "took": took, "faults": faults,
             "slowest_s": slowest, "asked": asked, "checkpoints": len(series["id"])}  # fmt: skip
 
 
-def _epochs(
-    series: dict[str, list[Any]], spans: dict[bool, list[tuple[float, float]]]
-) -> dict[bool, list[list[float]]]:
-    """Return the durations of the epochs of each span."""
-    found: dict[bool, list[list[float]]] = {False: [], True: []}
-    points = list(zip(series["trigger_timestamp"], series["end_to_end_duration"], strict=True))
-    for looked_at, of in spans.items():
-        for begun, ended in of:
-            found[looked_at].append([ms for at, ms in points if begun <= at < ended and ms])
-    return found
+def _epochs(series: dict[str, list[Any]], begun: float, ended: float) -> list[float]:
+    """Return the durations of the epochs that were triggered meanwhile."""
+    points = zip(series["trigger_timestamp"], series["end_to_end_duration"], strict=True)
+    return [ms for at, ms in points if begun <= at < ended and ms]
 
 
 def main() -> None:
