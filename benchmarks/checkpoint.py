@@ -41,7 +41,7 @@ import tidemark as tm
 from tidemark.checkpoint.manifest import ManifestWriter
 from tidemark.checkpoint.statistics_recorder import StatisticsRecorder
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.job import _declare_sink
+from tidemark.job import _declare_sinks
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from tidemark.model.guarantee import SinkWay
 from tidemark.runtime.query import StreamRun
@@ -362,7 +362,7 @@ def tidemark_triggers(spark: SparkSession, epochs: int, found: Overhead) -> list
         run = StreamRun(
             spark,
             "bench",
-            [_declare_sink(thousand_rows(spark), NothingSink(), "nothing")],  # type: ignore[arg-type]
+            _declare_sinks(thousand_rows(spark), NothingSink(), "nothing", "fail", None),
             records_uri=f"file://{location}/tidemark",
             spark_location=f"file://{location}",
             output_mode="append",

@@ -62,8 +62,8 @@ class Started:
 
         wait_until("epochs", there, 120)
 
-    def take(self, method: str, directory: Path) -> str:
-        asked: Future[str] = getattr(self.job, method)(str(directory))
+    def take(self, method: str, *directory: Path) -> str:
+        asked: Future[str] = getattr(self.job, method)(*map(str, directory))
         return asked.result(180)
 
     def join(self) -> None:
@@ -168,13 +168,14 @@ def test_a_job_ends_with_a_savepoint_and_goes_on_changed(
     assert shown(tmp_path, "first", "second", "third") == {**expected(5), **added}
 
 
-def test_what_does_not_fit_is_refused_before_anything_is_written(
+def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anything_is_written(
     spark: SparkSession, tmp_path: Path, numbers: Numbers
 ) -> None:
     numbers.add()
-    first = Started(declare(tmp_path, "first", numbers))
+    first = Started(declare(tmp_path, "first", numbers, savepoint_dir=str(tmp_path / "savepoints")))
     first.wait_for_epochs(1)
-    path = first.take("savepoint", tmp_path / "savepoints")
+    path = first.take("savepoint")
+    assert path.startswith(f"file://{tmp_path}/savepoints/savepoint-")
     numbers.add()
     first.wait_for_epochs(2)  # it goes on
     first.end()

@@ -52,8 +52,7 @@ class CheckpointConfig:
         ``hdfs:``, ``s3a:``), a local path, or `EphemeralStorage` for tests. Each job has the
         directory ``<storage>/<job name>``. It may be left out here if `tidemark.toml` or the
         command line gives it.
-    savepoint_dir: where savepoints go that are asked for without a directory; a URI as above. This
-        version takes no savepoints yet.
+    savepoint_dir: where savepoints go that are asked for without a directory; a URI as above.
     interval: time between the starts of two epochs; 0 starts each epoch as soon as the one before
         ends. A bounded job does not wait for it.
     mode: ``"exactly-once"``; ``"at-least-once"``: sinks become visible before the decision, so a
