@@ -238,6 +238,8 @@ class StageWriter(RedisWriter):
 
     def _finish(self) -> Sequence[RedisCommittable]:
         self._settle()
+        # The last answer may be older than the server's death, or than an abort of the stage.
+        self._require_whole(self._connected.call("LLEN", self._keys.stage(self._stage.handle)))
         failpoints.reached("stage-written")
         return [replace(self._stage, blocks=self._blocks, rows=self._rows)]
 
@@ -247,6 +249,9 @@ class StageWriter(RedisWriter):
         answers = [self._connected.answer() for _ in range(self._awaited)]
         length = answers[-1][-1] if self._awaited == 4 else answers[-1]
         self._awaited = 0
+        self._require_whole(length)
+
+    def _require_whole(self, length: int) -> None:
         if length != self._blocks:
             self._close()
             raise PreCommitError(
