@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Path, Query, Request
@@ -80,22 +82,10 @@ class Actions:
             "stop", trigger_id, self.job.stop, lambda state: {"state": state.value}
         )
 
-    def savepoint(self, request: models.SavepointRequest) -> str:
-        """Begin a savepoint; return the trigger id."""
+    def savepoint(self, trigger_id: str | None, start: Callable[[], Future[str]]) -> str:
+        """Begin a savepoint, one with which the job ends or another; return the trigger id."""
         return self.operations.begin(
-            "savepoint",
-            request.triggerId,
-            lambda: self.job.savepoint(request.target_directory),
-            lambda path: {"location": path},
-        )
-
-    def stop_with_savepoint(self, trigger_id: str | None, directory: str) -> str:
-        """Begin a savepoint with which the job ends; return the trigger id."""
-        return self.operations.begin(
-            "savepoint",
-            trigger_id,
-            lambda: self.job.stop_with_savepoint(directory),
-            lambda path: {"location": path},
+            "savepoint", trigger_id, start, lambda path: {"location": path}
         )
 
     def cancel(self) -> None:
@@ -161,7 +151,9 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
     ) -> models.TriggerResponse:
         """Take a savepoint; the job goes on."""
         check(jid)
-        return begin(lambda: actions.savepoint(request or models.SavepointRequest()))
+        asked = request or models.SavepointRequest()
+        start = partial(actions.job.savepoint, asked.target_directory)
+        return begin(lambda: actions.savepoint(asked.triggerId, start))
 
     @router.get("/jobs/{jid}/savepoints/{trigger_id}", responses=not_found)
     def savepoint(jid: JobId, trigger_id: TriggerId) -> models.SavepointOperation:
@@ -177,8 +169,9 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
         `targetDirectory` it ends with a savepoint: ask at ``/savepoints`` for that."""
         check(jid)
         asked = request or models.StopRequest()
-        if (directory := asked.targetDirectory) is not None:
-            return begin(lambda: actions.stop_with_savepoint(asked.triggerId, directory))
+        if asked.targetDirectory is not None:
+            start = partial(actions.job.stop_with_savepoint, asked.targetDirectory)
+            return begin(lambda: actions.savepoint(asked.triggerId, start))
         return begin(lambda: actions.stop(asked.triggerId))
 
     @router.get("/jobs/{jid}/stop/{trigger_id}", responses=not_found)
