@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers import redis
-from tests.servers.mariadb import MariaDBServer, NotToBeHadError
+from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
+from tests.servers.server_process import NotToBeHadError
 from tidemark.dev.kafka import LocalKafka
 
 
@@ -40,7 +40,7 @@ def chaos_mariadb() -> Iterator[MariaDBServer]:
 def chaos_redis() -> Iterator[RedisServer]:
     try:
         server = RedisServer()
-    except redis.NotToBeHadError as error:
+    except NotToBeHadError as error:
         pytest.skip(f"Redis: {error}")
     with server:
         yield server

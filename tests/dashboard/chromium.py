@@ -23,11 +23,9 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.servers.server_process import NotToBeHadError
+
 PATIENCE_MS = 60_000
-
-
-class NotToBeHadError(Exception):
-    """There is no browser here; says what was tried."""
 
 
 @contextlib.contextmanager

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from tests.dashboard.chromium import NotToBeHadError, browser
+from tests.dashboard.chromium import browser
+from tests.servers.server_process import NotToBeHadError
 
 
 # Not for the session: Playwright holds an event loop in this thread, and others need theirs.

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.servers.promtool import NotToBeHadError, find_promtool
+from tests.servers.promtool import find_promtool
+from tests.servers.server_process import NotToBeHadError
 
 REPO = Path(__file__).resolve().parents[2]
 ALERTS = REPO / "docs/operations/alerts.yml"

@@ -15,18 +15,15 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-from tidemark.dev.java_server import free_ports
+from tests.servers.server_process import NotToBeHadError, ServerProcess
 from tidemark.model.errors import MissingDependencyError
 from tidemark.runtime import jars
 
-START_DEADLINE_S = 60.0
 MAVEN_VERSION = "11.4.5"
 PASSWORD = "s3cr3t/p@ss"
 _SETTINGS = {
@@ -42,28 +39,18 @@ _SETTINGS = {
 }
 
 
-class NotToBeHadError(Exception):
-    """No MariaDB server can be started here; says what was tried."""
-
-
-class MariaDBServer:
-    """A context manager: a new, empty server on a free port of the loopback address.
-
-    `settings` are options of mariadbd's, without ``--``. User ``tidemark`` may do everything in the
-    database ``test`` and on the server; ``root`` has no password.
-    """
+class MariaDBServer(ServerProcess):
+    """`settings` are options of mariadbd's, without ``--``. User ``tidemark`` may do everything in
+    the database ``test`` and on the server; ``root`` has no password."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self._settings = {**_SETTINGS, **(settings or {})}
         self._programs = self._find_programs()
         # In memory where there is room: what survives kill -9 of a process is the same there.
         memory = Path("/dev/shm")
         roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2**30
-        self._root = Path(tempfile.mkdtemp(prefix="tm-mariadb-", dir=memory if roomy else None))
-        self._data = self._root / "data"
-        self._log = self._root / "server.log"
-        self._process: subprocess.Popen[bytes] | None = None
-        (self.port,) = free_ports(1)
+        root = Path(tempfile.mkdtemp(prefix="tm-mariadb-", dir=memory if roomy else None))
+        super().__init__(root, {**_SETTINGS, **(settings or {})})
+        self._data = root / "data"
 
     def url(self, user: str = "tidemark", database: str = "test", port: int = 0) -> str:
         """Return the URL to connect with."""
@@ -89,92 +76,34 @@ class MariaDBServer:
         finally:
             connection.close()
 
-    def __enter__(self) -> MariaDBServer:
-        try:
-            self._install()
-            self.start()
-            self.execute("CREATE DATABASE test", database=None)
-            self.execute(f"CREATE USER tidemark@'%' IDENTIFIED BY '{PASSWORD}'")
-            self.execute("GRANT ALL ON *.* TO tidemark@'%'")
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
+    def _setting(self, name: str) -> str:
+        return name.replace("_", "-")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.kill()
-        shutil.rmtree(self._root, ignore_errors=True)
+    def _command(self) -> list[object]:
+        return [
+            self._programs / _server(self._programs), "--no-defaults",
+            f"--basedir={_basedir(self._programs)}", f"--datadir={self._data}",
+            f"--socket={self._root / 'socket'}", f"--pid-file={self._root / 'pid'}",
+            # Or 11.4 makes a certificate of its own, and a proxy can't read what passes.
+            f"--port={self.port}", "--skip-ssl", *_as_root(), *self._own_options(),
+            *(f"--{name}={value}" for name, value in self._settings.items()),
+        ]  # fmt: skip
 
-    def start(self, **settings: str) -> None:
-        """Start it, `settings` changed for good, and wait until it answers."""
-        import pymysql
+    def _ask(self) -> None:
+        self.connect(connect_timeout=5, database=None).close()
 
-        self._settings.update({name.replace("_", "-"): v for name, v in settings.items()})
-        options = [f"--{name}={value}" for name, value in self._settings.items()]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._programs / _server(self._programs), "--no-defaults",
-                 f"--basedir={_basedir(self._programs)}", f"--datadir={self._data}",
-                 f"--socket={self._root / 'socket'}", f"--pid-file={self._root / 'pid'}",
-                 # Or 11.4 makes a certificate of its own, and a proxy can't read what passes.
-                 f"--port={self.port}", "--skip-ssl", *_as_root(), *self._own_options(), *options],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._root,
-                env=self._environment(), start_new_session=True,
-            )  # fmt: skip
-        deadline = time.monotonic() + START_DEADLINE_S
-        while True:
-            try:
-                self.connect(connect_timeout=5, database=None).close()
-                return
-            except pymysql.MySQLError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError(
-                        f"{self._programs} does not start: {error}\n{self.log()}"
-                    ) from error
-                time.sleep(0.02)
-
-    def kill(self) -> None:
-        """Kill -9 the server."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def restart(self, **settings: str) -> None:
-        """Kill -9 it and start it again; it has recovered when this returns."""
-        self.kill()
-        self.start(**settings)
-
-    def pause(self) -> None:
-        """SIGSTOP: the sockets stay open and nothing answers."""
-        import psutil
-
-        assert self._process is not None
-        psutil.Process(self._process.pid).suspend()
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        import psutil
-
-        assert self._process is not None
-        psutil.Process(self._process.pid).resume()
-
-    def log(self) -> str:
-        """Return the end of what the server has said."""
-        return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
+    def _first_start(self) -> None:
+        self._install()
+        self.start()
+        self.execute("CREATE DATABASE test", database=None)
+        self.execute(f"CREATE USER tidemark@'%' IDENTIFIED BY '{PASSWORD}'")
+        self.execute("GRANT ALL ON *.* TO tidemark@'%'")
 
     def _find_programs(self) -> Path:
         return _programs()
 
     def _own_options(self) -> list[str]:
         return []
-
-    def _environment(self) -> dict[str, str]:
-        return dict(os.environ)
 
     def _install(self) -> None:
         base = _basedir(self._programs)

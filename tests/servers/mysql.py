@@ -17,7 +17,8 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from tests.servers.mariadb import MariaDBServer, NotToBeHadError
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.server_process import NotToBeHadError
 from tidemark.model.errors import MissingDependencyError
 from tidemark.runtime import jars
 

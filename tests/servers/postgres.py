@@ -7,25 +7,18 @@ the machine (but for what the disk itself has not kept).
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import shutil
-import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import psutil
-
-from tidemark.dev.java_server import free_ports
+from tests.servers.server_process import ServerProcess
 
 NOBODY = 65534
-START_DEADLINE_S = 60.0
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "60",
@@ -35,25 +28,18 @@ _SETTINGS = {
 }
 
 
-class PostgresServer:
-    """A context manager: a new, empty server on a free port of the loopback address.
-
-    `settings` are those of postgresql.conf. The superuser is ``postgres``, without a password.
-    """
+class PostgresServer(ServerProcess):
+    """`settings` are those of postgresql.conf. The superuser is ``postgres``, without a
+    password."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self._settings = {**_SETTINGS, **(settings or {})}
         # Of its own: the server's user must be able to reach it, which it cannot in tmp_path.
-        self._root = Path(tempfile.mkdtemp(prefix="tm-postgres-"))
-        self._data = self._root / "data"
-        self._log = self._root / "server.log"
-        self._user: dict[str, Any] = {}
+        root = Path(tempfile.mkdtemp(prefix="tm-postgres-"))
+        super().__init__(root, {**_SETTINGS, **(settings or {})})
+        self._data = root / "data"
         if os.geteuid() == 0:
-            self._user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
-            os.chown(self._root, NOBODY, NOBODY)
+            os.chown(root, NOBODY, NOBODY)
         self._bin = self._binaries()
-        self._process: subprocess.Popen[bytes] | None = None
-        (self.port,) = free_ports(1)
 
     def url(self, user: str = "postgres", database: str = "postgres", port: int = 0) -> str:
         """Return the URL to connect with."""
@@ -71,87 +57,24 @@ class PostgresServer:
             cursor = connection.execute(sql)
             return list(cursor.fetchall()) if cursor.description else []
 
-    def __enter__(self) -> PostgresServer:
-        try:
-            self._run("initdb", "-D", self._data, "-A", "trust", "-U", "postgres", "-E", "UTF8",
-                      "--no-sync", "--no-locale")  # fmt: skip
-            self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
+    def _first_start(self) -> None:
+        self._run("initdb", "-D", self._data, "-A", "trust", "-U", "postgres", "-E", "UTF8",
+                  "--no-sync", "--no-locale")  # fmt: skip
+        self.start()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.kill()
-        shutil.rmtree(self._root, ignore_errors=True)
-
-    def start(self, **settings: str) -> None:
-        """Start it, `settings` changed for good, and wait until it answers."""
-        self._settings.update(settings)
+    def _command(self) -> list[object]:
         options = [f"-c{name}={value}" for name, value in self._settings.items()]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._bin / "postgres", "-D", self._data, f"-p{self.port}", f"-k{self._root}",
-                 *options],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._root,
-                env=self._environment(), start_new_session=True, **self._user,
-            )  # fmt: skip
-        deadline = time.monotonic() + START_DEADLINE_S
-        while True:
-            import psycopg
+        return [
+            self._bin / "postgres", "-D", self._data, f"-p{self.port}", f"-k{self._root}", *options
+        ]  # fmt: skip
 
-            try:
-                self.connect(connect_timeout=5).close()
-                return
-            except psycopg.OperationalError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError(
-                        f"PostgreSQL does not start: {error}\n{self.log()}"
-                    ) from error
-                time.sleep(0.02)
+    def _ask(self) -> None:
+        self.connect(connect_timeout=5).close()
 
-    def kill(self) -> None:
-        """Kill -9 the server: the postmaster and all of its processes."""
-        if self._process is None or self._process.poll() is not None:
-            return
-        self._process.send_signal(signal.SIGSTOP)  # it forks no more while they are counted
-        processes = self._processes()
-        for process in processes:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        self._process.wait()
-        while any(map(_lives, processes)):  # the shared memory is held until the last is gone
-            time.sleep(0.01)
-
-    def restart(self, **settings: str) -> None:
-        """Kill -9 it and start it again; it recovers before this returns."""
-        self.kill()
-        self.start(**settings)
-
-    def pause(self) -> None:
-        """SIGSTOP: the sockets stay open and nothing answers."""
-        for process in self._processes():
-            process.suspend()
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        for process in self._processes():
-            process.resume()
-
-    def log(self) -> str:
-        """Return the end of what the server has said."""
-        return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
-
-    def _processes(self) -> list[psutil.Process]:
-        if self._process is None or self._process.poll() is not None:
-            return []
-        server = psutil.Process(self._process.pid)
-        return [server, *server.children(recursive=True)]
+    def _user(self) -> dict[str, Any]:
+        if os.geteuid() != 0:
+            return {}
+        return {"user": NOBODY, "group": NOBODY, "extra_groups": []}
 
     def _environment(self) -> dict[str, str]:
         # Without LD_LIBRARY_PATH: the package brings its libraries along.
@@ -162,7 +85,7 @@ class PostgresServer:
         done = subprocess.run(
             [str(self._bin / program), *map(str, arguments)],
             capture_output=True, text=True, cwd=self._root, env=self._environment(),
-            timeout=120, check=False, **self._user,
+            timeout=120, check=False, **self._user(),
         )  # fmt: skip
         if done.returncode:
             raise AssertionError(f"{program} failed: {done.stdout}{done.stderr}")
@@ -175,17 +98,10 @@ class PostgresServer:
         try:
             subprocess.run(
                 [installed / "bin/postgres", "--version"],
-                check=True, capture_output=True, cwd="/", **self._user,
+                check=True, capture_output=True, cwd="/", **self._user(),
             )  # fmt: skip
         except (PermissionError, subprocess.CalledProcessError):
             # Installed below a directory that its user may not enter, such as root's home.
             shutil.copytree(installed, self._root / "install", symlinks=True)
             return self._root / "install/bin"
         return installed / "bin"
-
-
-def _lives(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return False

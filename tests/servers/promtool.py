@@ -11,9 +11,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-
-class NotToBeHadError(Exception):
-    """No promtool here; says what was tried."""
+from tests.servers.server_process import NotToBeHadError
 
 
 def find_promtool(directory: Path) -> Path:

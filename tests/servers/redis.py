@@ -16,17 +16,12 @@ import os
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
-import psutil
+from tests.servers.server_process import NotToBeHadError, ServerProcess
 
-from tidemark.dev.java_server import free_ports
-
-START_DEADLINE_S = 60.0
 PASSWORD = "s3cr3t/p@ss"
 _SETTINGS = {
     "bind": "127.0.0.1",
@@ -38,23 +33,13 @@ _SETTINGS = {
 }
 
 
-class NotToBeHadError(Exception):
-    """No Redis server can be started here; says what was tried."""
-
-
-class RedisServer:
-    """A context manager: a new, empty server on a free port of the loopback address.
-
-    `settings` are those of redis.conf.
-    """
+class RedisServer(ServerProcess):
+    """`settings` are those of redis.conf."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self._settings = {**_SETTINGS, **(settings or {})}
         self._program = _program()
-        self._root = Path(tempfile.mkdtemp(prefix="tm-redis-"))
-        self._log = self._root / "server.log"
-        self._process: subprocess.Popen[bytes] | None = None
-        (self.port,) = free_ports(1)
+        root = Path(tempfile.mkdtemp(prefix="tm-redis-"))
+        super().__init__(root, {**_SETTINGS, **(settings or {})})
 
     def url(self, database: int = 0, port: int = 0) -> str:
         """Return the URL to connect with."""
@@ -70,69 +55,15 @@ class RedisServer:
             port=self.port, db=database, password=PASSWORD, decode_responses=True, socket_timeout=30
         )
 
-    def __enter__(self) -> RedisServer:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__(None, None, None)
-            raise
-        return self
+    def _setting(self, name: str) -> str:
+        return name.replace("_", "-")
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.kill()
-        shutil.rmtree(self._root, ignore_errors=True)
-
-    def start(self, **settings: str) -> None:
-        """Start it, `settings` changed for good, and wait until it answers."""
-        import redis
-
-        self._settings.update({name.replace("_", "-"): v for name, v in settings.items()})
+    def _command(self) -> list[object]:
         options = [text for name, value in self._settings.items() for text in (f"--{name}", value)]
-        with self._log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*self._program, "--port", str(self.port), "--dir", self._root, *options],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._root,
-                start_new_session=True,
-            )  # fmt: skip
-        deadline = time.monotonic() + START_DEADLINE_S
-        while True:
-            try:
-                self.client().ping()
-                return
-            except redis.RedisError as error:
-                if self._process.poll() is not None or time.monotonic() > deadline:
-                    raise AssertionError(f"Redis does not start: {error}\n{self.log()}") from error
-                time.sleep(0.02)
+        return [*self._program, "--port", self.port, "--dir", self._root, *options]
 
-    def kill(self) -> None:
-        """Kill -9 the server."""
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait()
-
-    def restart(self, **settings: str) -> None:
-        """Kill -9 it and start it again; it has its data when this returns."""
-        self.kill()
-        self.start(**settings)
-
-    def pause(self) -> None:
-        """SIGSTOP: the sockets stay open and nothing answers."""
-        assert self._process is not None
-        psutil.Process(self._process.pid).suspend()
-
-    def resume(self) -> None:
-        """SIGCONT."""
-        assert self._process is not None
-        psutil.Process(self._process.pid).resume()
-
-    def log(self) -> str:
-        """Return the end of what the server has said."""
-        return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
+    def _ask(self) -> None:
+        self.client().ping()
 
 
 def _program() -> list[str]:

@@ -12,7 +12,8 @@ import pytest
 
 from tests.chaos.outputs import MySQLOutput
 from tests.chaos.scenario import SinksScenario
-from tests.servers.mariadb import MariaDBServer, NotToBeHadError
+from tests.servers.mariadb import MariaDBServer
+from tests.servers.server_process import NotToBeHadError
 
 POINTS = [
     "xa-committed:2",  # one table shows a part of the epoch

@@ -16,7 +16,8 @@ import pytest
 from tests.chaos.driver import wait_until
 from tests.chaos.outputs import RedisOutput
 from tests.chaos.scenario import Scenario, SinksScenario
-from tests.servers.redis import NotToBeHadError, RedisServer
+from tests.servers.redis import RedisServer
+from tests.servers.server_process import NotToBeHadError
 
 LAST = 100
 

@@ -14,8 +14,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.mysql.sink_kit import all_prepared
-from tests.servers.mariadb import MariaDBServer, NotToBeHadError
+from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer
+from tests.servers.server_process import NotToBeHadError
 
 KINDS = {"mariadb": MariaDBServer, "mysql": MySQLServer}
 _numbers = itertools.count(1)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers.redis import NotToBeHadError, RedisServer
+from tests.servers.redis import RedisServer
+from tests.servers.server_process import NotToBeHadError
 
 
 def _serving() -> Iterator[RedisServer]:

@@ -1,0 +1,156 @@
+"""What the database servers of the tests share: each is a process of its own below one directory,
+made for one `with`, killed, restarted and paused at will.
+
+`postgres.py`, `mariadb.py` (and with it `mysql.py`) and `redis.py` say how theirs is started and
+asked.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tidemark.dev.java_server import free_ports
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+START_DEADLINE_S = 60.0
+
+
+class NotToBeHadError(Exception):
+    """What a test needs cannot be started here; says what was tried. Tests skip and name it."""
+
+
+class ServerProcess(ABC):
+    """A context manager: a new, empty server on a free port of the loopback address.
+
+    `root` is its own directory, deleted in the end; `settings` are its configuration.
+    """
+
+    def __init__(self, root: Path, settings: Mapping[str, str]) -> None:
+        self._root = root
+        self._settings = dict(settings)
+        self._log = root / "server.log"
+        self._process: subprocess.Popen[bytes] | None = None
+        (self.port,) = free_ports(1)
+
+    @abstractmethod
+    def _command(self) -> list[object]:
+        """Return the program with its arguments, `_settings` among them."""
+
+    @abstractmethod
+    def _ask(self) -> None:
+        """Return if it serves, raise an Exception if it does not."""
+
+    def _first_start(self) -> None:
+        """Make a new server and start it."""
+        self.start()
+
+    def _setting(self, name: str) -> str:
+        """Return what a setting is called whose name came as a keyword."""
+        return name
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
+    def _user(self) -> dict[str, Any]:
+        """Return what `subprocess` is given to run it as another user."""
+        return {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._first_start()
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.kill()
+        shutil.rmtree(self._root, ignore_errors=True)
+
+    def start(self, **settings: str) -> None:
+        """Start it, `settings` changed for good, and wait until it answers."""
+        self._settings.update({self._setting(name): value for name, value in settings.items()})
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                list(map(str, self._command())),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self._root,
+                env=self._environment(), start_new_session=True, **self._user(),
+            )  # fmt: skip
+        deadline = time.monotonic() + START_DEADLINE_S
+        while True:
+            try:
+                self._ask()
+                return
+            except Exception as error:
+                if self._process.poll() is not None or time.monotonic() > deadline:
+                    raise AssertionError(
+                        f"{type(self).__name__} does not start: {error}\n{self.log()}"
+                    ) from error
+                time.sleep(0.02)
+
+    def kill(self) -> None:
+        """Kill -9 the server and all of its processes; return when they are gone."""
+        if self._process is None or self._process.poll() is not None:
+            return
+        self._process.send_signal(signal.SIGSTOP)  # it forks no more while they are counted
+        children = self._processes()[1:]
+        self._process.kill()
+        _send(children, signal.SIGKILL)
+        self._process.wait()
+        while any(map(_lives, children)):  # PostgreSQL's shared memory is held until the last ends
+            time.sleep(0.01)
+
+    def restart(self, **settings: str) -> None:
+        """Kill -9 it and start it again; it has recovered when this returns."""
+        self.kill()
+        self.start(**settings)
+
+    def pause(self) -> None:
+        """SIGSTOP: the sockets stay open and nothing answers."""
+        _send(self._processes(), signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        _send(self._processes(), signal.SIGCONT)
+
+    def log(self) -> str:
+        """Return the end of what the server has said."""
+        return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
+
+    def _processes(self) -> list[psutil.Process]:
+        if self._process is None or self._process.poll() is not None:
+            return []
+        server = psutil.Process(self._process.pid)
+        return [server, *server.children(recursive=True)]
+
+
+def _send(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):  # a child that has done its work
+            process.send_signal(number)
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
