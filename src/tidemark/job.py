@@ -55,6 +55,7 @@ from tidemark.model.job_graph import JobGraph
 from tidemark.model.redaction import Redactor, secrets_in
 from tidemark.model.schema import Column
 from tidemark.rest.server import RestServer
+from tidemark.rest.settings_pages import kept_pages
 from tidemark.rest.views import JobView
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
@@ -271,7 +272,8 @@ class Job:
         self._flow = FlowFigures(lambda: spark.sparkContext.defaultParallelism)
         levels = {part.uid: part.guarantee for part in self.report().parts}
         graph = job_graph(declared).with_guarantees(levels)
-        rest = RestServer(self._view(spark, graph), self._rest)
+        view = self._view(spark, graph)
+        rest = RestServer(view, self._rest)
         supervisor = self._supervisor = Supervisor(
             spark,
             declared.name,
@@ -281,6 +283,7 @@ class Job:
             directory=self._directory,
             rest_url=rest.start(),
             graph=graph,
+            pages=lambda: kept_pages(view),
             on_begun=rest.allow_changes,
         )
 

@@ -11,7 +11,7 @@ from tidemark.checkpoint.executions import (
     ExecutionStore,
 )
 from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.statistics_store import StatisticsRecord, StatisticsStore
+from tidemark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity
 from tidemark.model.checkpoint_statistics import (
     CheckpointStatistics,
@@ -46,7 +46,10 @@ def write_job(
     graph = JobGraph(
         (Vertex("rows", "source", "rows"), Vertex("files", "sink", "JSON files", ("rows",)))
     ).with_guarantees({})
-    start = ExecutionStart(job_id, name, "here", 4711, BEGUN_S, rest_url, graph.to_record())
+    setting = {"value": "1s", "origin": "program"}
+    config = {"restart-strategy": "none", "user-config": {"checkpoint.interval": setting}}
+    pages = {"config": {"jid": job_id, "name": name, "execution-config": config}}
+    start = ExecutionStart(job_id, name, "here", 4711, BEGUN_S, rest_url, graph.to_record(), pages)
     number = executions.begin(start)
     statistics = StatisticsStore(files)
     counts, epoch, attempt = CheckpointCounts(), 0, 0
@@ -54,7 +57,7 @@ def write_job(
         ok = place not in failed
         counts = CheckpointCounts(completed=counts.completed + ok, failed=counts.failed + (not ok))
         one = _checkpoint(epoch, place, ok)
-        statistics.write((1, epoch, attempt), StatisticsRecord(one, counts, None))
+        statistics.write(Key(1, epoch, attempt), StatisticsRecord(one, counts, None))
         epoch, attempt = (epoch + 1, 0) if ok else (epoch, attempt + 1)
         if not ok:
             failure = ExecutionFailure(

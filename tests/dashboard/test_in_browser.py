@@ -283,7 +283,10 @@ def test_a_driver_that_was_killed_is_shown_as_such(site: Site, visit: Callable[.
     expect(tab.page.locator("h1")).to_contain_text("unreachable", timeout=15_000)
     expect(tab.page.locator("main")).to_contain_text("The driver of this job does not answer.")
     expect(tab.page.get_by_role("button", name="Stop")).to_have_count(0)
-    expect(tab.page.locator("main")).to_contain_text("What the driver said last")
+    expect(tab.page.locator("main")).to_contain_text("The driver answered last")
+    tab.page.reload()
+    expect(tab.page.locator("main")).to_contain_text("checkpoint.interval")  # it is stored
+    expect(tab.page.locator("main")).to_contain_text("What is guaranteed")
     tab.open(f"jobs/{jid}/checkpoints")
     expect(tab.page.locator(".history > tbody")).not_to_have_count(0)
     tab.open("")

@@ -177,9 +177,7 @@ class Coordinator:
         self._store.prune(decided, self._num_retained)
         self._store.forget_settled_rows(decided)
         origin = self.identity.restored_from if self.generation == 1 else None
-        self.statistics.start(
-            self.identity, self.generation, decided, str(origin["path"]) if origin else None
-        )
+        self.statistics.start(self.identity, self.generation, decided, origin)
         log.info(
             "job %s (%s): generation %d goes on after epoch %d",
             self._name, self.identity.job_id, self.generation, decided,

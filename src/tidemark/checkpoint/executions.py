@@ -31,8 +31,9 @@ _FAILURE = re.compile(r"failure\.(\d+)\.json")
 @dataclass(frozen=True)
 class ExecutionStart:
     """A driver that has begun to run the job. `started_at`: seconds since 1970. `rest_url`: where
-    the driver answers; "" if it has no server. `graph`: `JobGraph.to_record`, for people who look
-    when no driver answers; empty if it is not known."""
+    the driver answers; "" if it has no server. For people who look when no driver answers, empty
+    where they are not known: `graph`, `JobGraph.to_record`, and `pages`, what the driver answers on
+    the paths ``config``, ``checkpoints/config`` and ``guarantees``, without secrets."""
 
     job_id: str
     name: str
@@ -41,6 +42,7 @@ class ExecutionStart:
     started_at: float
     rest_url: str
     graph: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    pages: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 The coordinator and the query tell it what happens (`begun`, `committed`, `failed`), which costs
 them no more than an entry in a queue. The thread then measures what is left to measure, writes one
-file per epoch (`checkpoint/statistics_store.py`) and deletes the oldest.
+file per epoch (`checkpoint/statistics_store.py`) and deletes the oldest. Who takes a savepoint
+tells of it on a thread of his own (`savepoint_begun`, `savepoint_ended`).
 
 Invariants: nothing here can hold up, fail or stop the job; measuring takes at most a tenth of the
 time, however slow the storage is: epochs that end meanwhile are measured together.
@@ -15,11 +16,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tidemark.checkpoint.epoch_log import log_epoch
 from tidemark.checkpoint.epoch_progress import EpochProgress
+from tidemark.checkpoint.savepoint_statistics import SavepointEnd, describe_savepoint
 from tidemark.checkpoint.statistics import NO_FIGURES, EpochFigures, describe
-from tidemark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
+from tidemark.checkpoint.statistics_store import (
+    Key,
+    StatisticsRecord,
+    StatisticsStore,
+    last_written,
+)
 from tidemark.checkpoint.store import JobIdentity
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from tidemark.model.checkpointing_statistics import (
@@ -74,6 +82,8 @@ class StatisticsRecorder:
         self._open: dict[int, EpochProgress] = {}
         self._ended: list[_Ended] = []
         self._attempts: dict[int, int] = {}
+        self._savepoints: dict[Key, CheckpointStatistics] = {}
+        self._savepoints_of_generation: list[Key] = []
         self._closing = False
         self._changes = 0
         self._files = threading.Lock()  # taken before `_lock`, never on the epoch's path
@@ -85,18 +95,24 @@ class StatisticsRecorder:
     # --- what happens to epochs; called on the epoch's path
 
     def start(
-        self, identity: JobIdentity, generation: int, restored_epoch: int, path: str | None = None
+        self,
+        identity: JobIdentity,
+        generation: int,
+        restored_epoch: int,
+        origin: Mapping[str, Any] | None = None,
     ) -> None:
         """Note that the driver of `generation` goes on after `restored_epoch` (-1: starts anew),
-        of this job or of the checkpoint at `path`."""
+        of this job, or of the checkpoint or savepoint `origin`, as `JobIdentity` names it."""
         self._identity = identity
         self._generation = generation
         if restored_epoch >= 0:
             self._restored = RestoredCheckpointStatistics(
                 id=restored_epoch,
                 restore_timestamp=round(time.time() * 1e3),
-                is_savepoint=False,
-                external_path=path or f"{self._store.uri}/epochs/{restored_epoch}",
+                is_savepoint=bool(origin and origin.get("is_savepoint")),
+                external_path=str(origin["path"])
+                if origin
+                else f"{self._store.uri}/epochs/{restored_epoch}",
             )
         # A daemon: `close` waits for it, and a run that is never closed must not wait for ever.
         self._thread = threading.Thread(target=self._run, name="tidemark-statistics", daemon=True)
@@ -127,13 +143,39 @@ class StatisticsRecorder:
             if status is CheckpointStatus.FAILED:
                 self._attempts[epoch] = attempt + 1
                 failed_s = time.monotonic()
-            key = (self._generation, epoch, attempt)
+            key = Key(self._generation, epoch, attempt)
             self._ended.append(_Ended(key, progress, status, reason, failed_s))
             self._changes += 1
             self._lock.notify_all()
         if self._identity is not None:
             name, job_id = self._identity.name, self._identity.job_id
             log_epoch(name, job_id, self._generation, progress, status, reason)
+
+    # --- savepoints; called by the thread that takes one
+
+    def savepoint_begun(self, epoch: int, format_: str, asked_at: float) -> Key:
+        """Note that a savepoint of a decided epoch is being written; return what `savepoint_ended`
+        is told. `asked_at`: when it was asked for, in seconds since 1970."""
+        with self._lock:
+            number = sum(key.epoch == epoch for key in self._savepoints_of_generation)
+            key = Key(self._generation, epoch, number, is_savepoint=True)
+            self._savepoints_of_generation.append(key)
+            self._savepoints[key] = describe_savepoint(epoch, format_, asked_at)
+            self._changes += 1
+            return key
+
+    def savepoints_in_progress(self) -> list[CheckpointStatistics]:
+        """Return those that are being written."""
+        with self._lock:
+            return list(self._savepoints.values())
+
+    def savepoint_ended(self, key: Key, end: SavepointEnd) -> None:
+        """Note that a savepoint is whole, or why it failed, and write that down. Never raises."""
+        with self._files:
+            with self._lock:
+                begun = self._savepoints.pop(key)
+                self._changes += 1
+            self._store_record(key, end.of(begun))
 
     @property
     def restored(self) -> RestoredCheckpointStatistics | None:
@@ -154,18 +196,19 @@ class StatisticsRecorder:
         """Return everything up to now, with the epochs in progress."""
         with self._files:  # so that one that is being written is not seen twice, or missed
             records = self._store.records()
-            counts, restored = self._history(records[-1] if records else None)
+            counts, restored = self._history(last_written(records))
             with self._lock:
                 finished = [self._describe(ended) for ended in self._ended]
                 running = [progress for _, progress in sorted(self._open.items())]
+                savepoints = list(self._savepoints.values())
         for checkpoint in finished:
             counts = _counted(counts, checkpoint)
         in_progress = [
             describe(p, CheckpointStatus.IN_PROGRESS, self._sinks, expected_subtasks=self._subtasks)
             for p in running
         ]
-        history = [*(record.checkpoint for record in records), *finished, *in_progress]
-        return self._store.summed_up(counts, restored, history[::-1])
+        history = [*(record.checkpoint for record in records), *finished, *in_progress, *savepoints]
+        return self._store.summed_up(counts, restored, history)
 
     def _history(
         self, newest: StatisticsRecord | None
@@ -250,13 +293,18 @@ class StatisticsRecorder:
             self._on_ended(checkpoint)
         except Exception as error:
             log.warning("epoch %d is not in the metrics: %s", ended.key[1], error)
+        self._store_record(ended.key, checkpoint)
+
+    def _store_record(self, key: Key, checkpoint: CheckpointStatistics) -> None:
+        """Called with `_files`. Never raises."""
         try:
             counts, restored = self._history(None if self._counts else self._store.newest())
             self._counts = _counted(counts, checkpoint)
-            self._store.write(ended.key, StatisticsRecord(checkpoint, self._counts, restored))
+            self._store.write(key, StatisticsRecord(checkpoint, self._counts, restored))
             self._store.prune()
         except Exception as error:
-            log.warning("epoch %d is not in the checkpoint history: %s", ended.key[1], error)
+            kind = "savepoint of epoch" if checkpoint.is_savepoint else "epoch"
+            log.warning("%s %d is not in the checkpoint history: %s", kind, key.epoch, error)
 
 
 def _counted(counts: CheckpointCounts, ended: CheckpointStatistics) -> CheckpointCounts:

@@ -1,6 +1,7 @@
-"""The files of a job's checkpoint history: one for each finished checkpoint.
+"""The files of a job's checkpoint history: one for each finished checkpoint and savepoint.
 
     statistics/<generation>.<epoch>.<attempt>.json
+    statistics/<generation>.<epoch>.savepoint-<number>.json
 
 One file each, and no file that is changed: nothing to repair after a crash, and no more requests
 to an object store than the epoch's other records make. Nothing else reads these files, so none of
@@ -14,6 +15,7 @@ import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
 
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
 from tidemark.contracts.checkpoint_files import CheckpointFiles
@@ -23,21 +25,37 @@ from tidemark.model.checkpointing_statistics import (
     CheckpointingStatistics,
     RestoredCheckpointStatistics,
     checkpointing_statistics,
+    checkpoints,
 )
 
 log = logging.getLogger(__name__)
 
 CHECKPOINTS_KEPT = 1000
-_NAME = re.compile(r"(\d+)\.(\d+)\.(\d+)\.json")
+SAVEPOINTS_KEPT = 100
+_NAME = re.compile(r"(\d+)\.(\d+)\.(savepoint-)?(\d+)\.json")
 _READERS = 16
 
-Key = tuple[int, int, int]
-"""(generation, epoch, attempt of the epoch in that generation): ascends with time."""
+
+class Key(NamedTuple):
+    """Names one file. `number` counts the attempts at the epoch in that generation, or its
+    savepoints, from 0. Keys of checkpoints ascend with time."""
+
+    generation: int
+    epoch: int
+    number: int
+    is_savepoint: bool = False
+
+    @property
+    def path(self) -> str:
+        """The file, below the job's directory."""
+        kind = "savepoint-" if self.is_savepoint else ""
+        return f"statistics/{self.generation}.{self.epoch}.{kind}{self.number}.json"
 
 
 @dataclass(frozen=True)
 class StatisticsRecord:
-    """One finished checkpoint, the counts with it included, and the job's last restore."""
+    """One finished checkpoint or savepoint, the counts with it included, and the job's last
+    restore."""
 
     checkpoint: CheckpointStatistics
     counts: CheckpointCounts
@@ -59,7 +77,7 @@ class StatisticsStore:
         return self._files.uri
 
     def write(self, key: Key, record: StatisticsRecord) -> None:
-        """Store one finished checkpoint; a file of that name stays as it is."""
+        """Store one; a file of that name stays as it is."""
         body = {
             "checkpoint": record.checkpoint.to_record(),
             "counts": {
@@ -70,30 +88,35 @@ class StatisticsStore:
             "restored": None if record.restored is None else asdict(record.restored),
         }
         try:
-            self._files.create(_path(key), seal_envelope("statistics", body))
+            self._files.create(key.path, seal_envelope("statistics", body))
         except FileExistsError:
-            log.warning("%s/%s exists already and is left alone", self.uri, _path(key))
+            log.warning("%s/%s exists already and is left alone", self.uri, key.path)
 
-    def keys(self) -> list[Key]:
-        """Return what is stored, oldest first."""
+    def keys(self, *, savepoints: bool = False) -> list[Key]:
+        """Return the checkpoints that are stored, or the savepoints, oldest first."""
         found = (_NAME.fullmatch(name) for name in self._files.list("statistics"))
-        return sorted((int(m[1]), int(m[2]), int(m[3])) for m in found if m)
+        keys = (Key(int(m[1]), int(m[2]), int(m[4]), bool(m[3])) for m in found if m)
+        return sorted(key for key in keys if key.is_savepoint is savepoints)
 
     def prune(self) -> None:
-        """Delete all but the last CHECKPOINTS_KEPT."""
-        for key in self.keys()[:-CHECKPOINTS_KEPT]:
-            self._files.delete(_path(key))
+        """Delete all but the last CHECKPOINTS_KEPT and SAVEPOINTS_KEPT."""
+        old = self.keys()[:-CHECKPOINTS_KEPT] + self.keys(savepoints=True)[:-SAVEPOINTS_KEPT]
+        for key in old:
+            self._files.delete(key.path)
 
     def newest(self) -> StatisticsRecord | None:
-        """Return the last record that can be read."""
-        for key in reversed(self.keys()):
-            if record := self._read(key):
-                return record
-        return None
+        """Return the record that was written last, of those that can be read."""
+        found = (
+            next((record for key in reversed(keys) if (record := self._read(key))), None)
+            for keys in (self.keys(), self.keys(savepoints=True))
+        )
+        return last_written([record for record in found if record is not None])
 
     def records(self) -> list[StatisticsRecord]:
-        """Return every record that can be read, oldest first."""
+        """Return every record that can be read: the checkpoints, oldest first, then the
+        savepoints."""
         keys, known = self.keys()[-CHECKPOINTS_KEPT:], self._known
+        keys += self.keys(savepoints=True)[-SAVEPOINTS_KEPT:]
         unknown = [key for key in keys if key not in known]
         if self.uri.startswith("file:"):
             read: Sequence[StatisticsRecord | None] = [self._read(key) for key in unknown]
@@ -105,9 +128,9 @@ class StatisticsStore:
         return [record for record in self._known.values() if record is not None]
 
     def _read(self, key: Key) -> StatisticsRecord | None:
-        path = f"{self.uri}/{_path(key)}"
+        path = f"{self.uri}/{key.path}"
         try:
-            body = open_envelope("statistics", self._files.read(_path(key)), path)
+            body = open_envelope("statistics", self._files.read(key.path), path)
             restored = body["restored"]
             return StatisticsRecord(
                 CheckpointStatistics.from_record(body["checkpoint"]),
@@ -123,33 +146,38 @@ class StatisticsStore:
     def read(self) -> CheckpointingStatistics:
         """Return what is stored, summed up: of a job that need not be running."""
         records = self.records()
-        last = records[-1] if records else None
+        last = last_written(records)
         return self.summed_up(
             last.counts if last else CheckpointCounts(),
             last.restored if last else None,
-            [record.checkpoint for record in reversed(records)],
+            [record.checkpoint for record in records],
         )
 
     def summed_up(
         self,
         counts: CheckpointCounts,
         restored: RestoredCheckpointStatistics | None,
-        history: Sequence[CheckpointStatistics],
+        ended: Sequence[CheckpointStatistics],
     ) -> CheckpointingStatistics:
-        """Sum up `history`, newest first, and mark those that are deleted by now: their records, or
-        Spark's entries (where the Spark checkpoint location is the job's own)."""
+        """Sum up the checkpoints `ended`, oldest first, with savepoints anywhere between them; mark
+        those checkpoints that are deleted by now: their records, or Spark's entries (where the
+        Spark checkpoint location is the job's own)."""
         kept = {int(name) for name in self._files.list("epochs") if name.isdigit()}
         decided = {int(name) for name in self._files.list("spark/commits") if name.isdigit()}
         kept = kept & decided if decided else kept
-        return checkpointing_statistics(
-            counts,
-            restored,
-            [
-                replace(c, discarded=c.id not in kept, external_path=f"{self.uri}/epochs/{c.id}")
-                for c in history
-            ],
-        )
+        history = [
+            replace(c, discarded=c.id not in kept, external_path=f"{self.uri}/epochs/{c.id}")
+            for c in checkpoints(reversed(ended))
+        ]
+        for one in ended:
+            if one.is_savepoint:
+                at = one.trigger_timestamp
+                older = (n for n, c in enumerate(history) if c.trigger_timestamp <= at)
+                history.insert(next(older, len(history)), one)
+        return checkpointing_statistics(counts, restored, history)
 
 
-def _path(key: Key) -> str:
-    return "statistics/{}.{}.{}.json".format(*key)
+def last_written(records: Sequence[StatisticsRecord]) -> StatisticsRecord | None:
+    """Return the one that has counted all others. Not the last by key: a savepoint ends when later
+    epochs have ended."""
+    return max(reversed(records), key=lambda record: record.counts.total, default=None)

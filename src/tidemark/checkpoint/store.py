@@ -50,7 +50,7 @@ class JobIdentity:
 
     `first_epoch` is 0, or the first epoch to commit after a restored checkpoint, or after the last
     batch of an adopted Spark checkpoint location. `restored_from`: the `path`, `job_id` and `epoch`
-    of the restored checkpoint.
+    of the restored checkpoint, and `is_savepoint` if it is one.
     """
 
     job_id: str

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tidemark.cli.terminal import ms, size, stdout, time_of
-from tidemark.model.checkpoint_statistics import CheckpointStatistics
+from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.stats_summary import StatsSummary
 
@@ -38,7 +38,7 @@ def show_all(found: CheckpointingStatistics) -> None:
     for one in found.history[:SHOWN]:
         row = (
             str(one.id),
-            one.status.value,
+            _status(one),
             _time(one.trigger_timestamp),
             *map(ms, (one.end_to_end_duration, one.sync_duration, one.async_duration)),
             size(one.state_size),
@@ -53,8 +53,11 @@ def show_all(found: CheckpointingStatistics) -> None:
     if len(found.history) > SHOWN:
         console.print(f"… and {len(found.history) - SHOWN} older ones: --json shows all")
     for one in found.history[:SHOWN]:
+        what = f"savepoint of {one.id}" if one.is_savepoint else str(one.id)
         if one.failure_message:
-            console.print(f"{one.id} failed: {one.failure_message}", markup=False)
+            console.print(f"{what} failed: {one.failure_message}", markup=False)
+        elif one.is_savepoint:
+            console.print(f"{what}: {one.external_path}", markup=False, soft_wrap=True)
     if found.latest_completed is None:
         return
     percentiles = ("min", "avg", "max", "p50", "p90", "p95", "p99", "p99.9")
@@ -120,6 +123,12 @@ def _table(*columns: str) -> Table:
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)
     return table
+
+
+def _status(one: CheckpointStatistics) -> str:
+    """Return SAVEPOINT for a whole one: it has the id of the checkpoint that it was made from."""
+    completed = one.status is CheckpointStatus.COMPLETED
+    return "SAVEPOINT" if one.is_savepoint and completed else one.status.value
 
 
 def _summary(name: str, values: StatsSummary) -> Sequence[str]:

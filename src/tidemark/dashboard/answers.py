@@ -43,8 +43,6 @@ class ReadyPages:
 def respond(asked: Headers, page: Page, kind: str = "application/json") -> Response:
     """Return the answer to a request with these headers."""
     headers = {"ETag": page.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if page.as_of:
-        headers["Tidemark-As-Of"] = str(page.as_of)
     if page.status == 200 and asked.get("if-none-match") == page.etag:
         return Response(status_code=304, headers=headers)
     body = page.body

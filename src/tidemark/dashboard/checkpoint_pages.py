@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from tidemark.model.checkpointing_statistics import CheckpointingStatistics
+from tidemark.model.checkpointing_statistics import CheckpointingStatistics, checkpoints
 from tidemark.model.phases import phases
 from tidemark.model.stats_summary import UNKNOWN
 
@@ -28,16 +28,19 @@ def checkpoints_page(
 
 
 def details_page(one: CheckpointStatistics) -> dict[str, Any]:
-    """Return Flink's ``/jobs/:id/checkpoints/details/:n``; `phases` is Tidemark's."""
-    return {**one.to_json(details=True), "phases": asdict(phases(one))}
+    """Return Flink's ``/jobs/:id/checkpoints/details/:n``; `phases` is Tidemark's, and a savepoint
+    has none."""
+    phased = {} if one.is_savepoint else {"phases": asdict(phases(one))}
+    return {**one.to_json(details=True), **phased}
 
 
 def with_those_under_way(
     found: CheckpointingStatistics, epoch: Mapping[str, Any]
 ) -> CheckpointingStatistics:
-    """Return `found`, which has those that have ended, with those in progress that a driver's
-    ``/jobs/:id/epoch`` names: no more is known of them than that they are."""
-    completed = {c.id for c in found.history if c.status is CheckpointStatus.COMPLETED}
+    """Return `found`, which has those that have ended, with the checkpoints and savepoints in
+    progress that a driver's ``/jobs/:id/epoch`` names: no more is known of them than that they
+    are."""
+    completed = {c.id for c in checkpoints(found.history) if c.status is CheckpointStatus.COMPLETED}
     under_way = [
         CheckpointStatistics(
             id=one["id"],
@@ -47,8 +50,19 @@ def with_those_under_way(
         for one in (epoch, *reversed(epoch["uncommitted"]))
         if one["id"] != UNKNOWN and one["id"] not in completed
     ]
+    savepoints = [
+        CheckpointStatistics(
+            id=one["id"],
+            status=CheckpointStatus.IN_PROGRESS,
+            trigger_timestamp=one["trigger-timestamp"],
+            checkpoint_type="SAVEPOINT",
+            is_savepoint=True,
+            savepoint_format=one["format"],
+        )
+        for one in epoch.get("savepoints", ())
+    ]
     return replace(
         found,
-        counts=replace(found.counts, in_progress=len(under_way)),
-        history=(*under_way, *found.history),
+        counts=replace(found.counts, in_progress=len(under_way) + len(savepoints)),
+        history=(*under_way, *savepoints, *found.history),
     )

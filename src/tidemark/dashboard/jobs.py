@@ -29,8 +29,6 @@ from tidemark.model.job_state import JobState
 from tidemark.runtime.checkpoint_history import jobs_in, open_storage
 
 _READ_AT_ONCE = 16
-_KEPT_OF_A_DRIVER = ("config", "checkpoints/config", "guarantees")
-"""Pages that go on being shown, as of when they were made, after the driver has died."""
 NOTHING_KNOWN = Page(b"", 204)
 """Only the job's driver could know it, and it does not answer."""
 
@@ -48,7 +46,7 @@ class Jobs:
         self._pages: Shared[Page] = Shared()
         self._scans: Shared[dict[str, StoredJob]] = Shared()
         self._jobs: dict[str, StoredJob] = {}
-        self._last: dict[str, Page] = {}
+        self._last_seen: dict[str, int] = {}
 
     def fresh(self, key: str) -> Page | None:
         """Return a page that was made less than a second ago. Never waits."""
@@ -124,11 +122,12 @@ class Jobs:
                     # A port may be taken by another driver since.
                     since = round(found.start.started_at * 1000)
                     if page.status == 200 and json.loads(page.body)["start-time"] == since:
-                        self._remember(path, page)
+                        self._last_seen[job.job_id] = round(time.time() * 1000)
                         return page
                 except (DriverSilentError, ValueError, KeyError):
                     pass
-            return Page.of({**self._remembered(path), **job.details(found)})
+            seen = self._last_seen.get(job.job_id)
+            return Page.of({**job.details(found), **({"last-seen": seen} if seen else {})})
 
         path = f"/jobs/{job.job_id}"
         return self._pages.get(path, make)
@@ -137,7 +136,7 @@ class Jobs:
         return dict(json.loads(self._live_details(job).body))
 
     def from_driver(self, jid: str, page: str) -> Page:
-        """Return a page that only the job's driver has; what it said last, if it is silent now."""
+        """Return a page of the job's driver; if it is silent, what it has stored of it."""
         _, execution = self._find(jid)
         path = f"/jobs/{jid}/{page}"
 
@@ -145,15 +144,12 @@ class Jobs:
             if execution.end is None and execution.start.rest_url:
                 try:
                     found = drivers.ask(execution.start.rest_url, path)
-                    if found.status == 200 and page in _KEPT_OF_A_DRIVER:
-                        self._remember(path, found)
                     # A driver of an older version may lack the page.
                     return NOTHING_KNOWN if found.status == 404 else found
                 except DriverSilentError:
                     pass
-            if (last := self._last.get(path)) is not None:
-                return last
-            return NOTHING_KNOWN
+            stored = execution.start.pages.get(page)
+            return Page.of(stored) if stored is not None else NOTHING_KNOWN
 
         return self._pages.get(path, make)
 
@@ -184,15 +180,6 @@ class Jobs:
         except DriverSilentError as error:
             return Page.problem(502, f"The job's driver does not answer: {error}")
 
-    def _remember(self, path: str, page: Page) -> None:
-        self._last[path] = Page(page.body, as_of=round(time.time() * 1000))
-
-    def _remembered(self, path: str) -> dict[str, Any]:
-        last = self._last.get(path)
-        if last is None:
-            return {}
-        return {**json.loads(last.body), "last-seen": last.as_of}
-
     # --- one job, from the storage
 
     def checkpoints(
@@ -218,8 +205,11 @@ class Jobs:
         job, execution = self._find(jid)
 
         def make() -> Page:
-            attempts = [c for c in job.history().history if c.id == checkpoint_id]
-            found = next((c for c in attempts if triggered in (None, c.trigger_timestamp)), None)
+            known = job.history()
+            found = known.find(checkpoint_id)
+            if triggered is not None:
+                attempts = (c for c in known.history if c.id == checkpoint_id)
+                found = next((c for c in attempts if c.trigger_timestamp == triggered), None)
             if found is None:
                 if execution.end is None and execution.start.rest_url:  # in progress, perhaps
                     return self.ask_driver(jid, f"/checkpoints/details/{checkpoint_id}")

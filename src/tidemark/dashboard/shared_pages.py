@@ -27,13 +27,11 @@ _HIDE = Redactor(()).everywhere
 
 
 class Page:
-    """One answer: its bytes, and what a browser compares to find that it has them already. `as_of`
-    is 0, or when a driver that is silent now gave it, in milliseconds since 1970."""
+    """One answer: its bytes, and what a browser compares to find that it has them already."""
 
-    def __init__(self, body: bytes, status: int = 200, as_of: int = 0) -> None:
+    def __init__(self, body: bytes, status: int = 200) -> None:
         self.body = body
         self.status = status
-        self.as_of = as_of
 
     @staticmethod
     def of(value: Any, status: int = 200) -> Page:

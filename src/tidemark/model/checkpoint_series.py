@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
+from tidemark.model.checkpointing_statistics import checkpoints
 from tidemark.model.phases import Phases, phases
 from tidemark.model.rates import lag, records_in, records_out
 from tidemark.model.stats_summary import UNKNOWN
@@ -35,12 +36,13 @@ _PHASES: Mapping[str, Callable[[Phases], int]] = {
 
 def series(history: Sequence[CheckpointStatistics], since: int = 0) -> dict[str, list[Any]]:
     """Return the columns of the checkpoints that were triggered at `since` (ms since 1970) or
-    later, oldest first, at most the newest LONGEST. None is a figure that is not known.
+    later, oldest first, at most the newest LONGEST. None is a figure that is not known. Savepoints
+    are left out: they have no phases.
 
     `history` is newest first, as in `CheckpointingStatistics`. Whoever draws a plot asks again from
     the last trigger that he has seen completed: what was in progress then is there once more.
     """
-    shown = [c for c in history if c.trigger_timestamp >= since][:LONGEST][::-1]
+    shown = [c for c in checkpoints(history) if c.trigger_timestamp >= since][:LONGEST][::-1]
     times = [phases(checkpoint) for checkpoint in shown]
     columns = {name: [figure(c) for c in shown] for name, figure in _FIGURES.items()}
     columns |= {name: [figure(p) for p in times] for name, figure in _PHASES.items()}

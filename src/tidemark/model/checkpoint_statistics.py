@@ -137,13 +137,15 @@ class TaskCheckpointStatistics:
 
 @dataclass(frozen=True)
 class CheckpointStatistics:
-    """One attempt at one epoch. `spark_durations` are those of Spark's progress report, in ms."""
+    """One attempt at one epoch, or at one savepoint of it (`is_savepoint`). `spark_durations` are
+    those of Spark's progress report, in ms."""
 
     id: int
     status: CheckpointStatus
     trigger_timestamp: int
     checkpoint_type: str = "CHECKPOINT"
     is_savepoint: bool = False
+    savepoint_format: str = ""
     latest_ack_timestamp: int = UNKNOWN
     end_to_end_duration: int = UNKNOWN
     checkpointed_size: int = 0
@@ -174,7 +176,7 @@ class CheckpointStatistics:
             "id": self.id,
             "status": self.status.value,
             "is_savepoint": self.is_savepoint,
-            "savepointFormat": None,
+            "savepointFormat": self.savepoint_format or None,
             "trigger_timestamp": self.trigger_timestamp,
             "latest_ack_timestamp": self.latest_ack_timestamp,
             "checkpointed_size": self.checkpointed_size,

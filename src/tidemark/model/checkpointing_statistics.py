@@ -67,8 +67,9 @@ SUMMARISED = (
 
 @dataclass(frozen=True)
 class CheckpointingStatistics:
-    """All that is known of a job's checkpoints. `history` is newest first; `summary`, by the name
-    of a figure, is over the completed ones in it."""
+    """All that is known of a job's checkpoints and savepoints. `history` is newest first;
+    `summary`, by the name of a figure, is over the completed checkpoints in it, without savepoints
+    (Flink's is with them)."""
 
     counts: CheckpointCounts
     summary: Mapping[str, StatsSummary]
@@ -78,6 +79,12 @@ class CheckpointingStatistics:
     latest_restored: RestoredCheckpointStatistics | None
     history: Sequence[CheckpointStatistics]
 
+    def find(self, checkpoint_id: int) -> CheckpointStatistics | None:
+        """Return the newest attempt at a checkpoint; where only a savepoint of its epoch is in the
+        history, that; None if neither is."""
+        found = [one for one in self.history if one.id == checkpoint_id]
+        return next(iter([*checkpoints(found), *found]), None)
+
     def to_json(self, *, history: bool = True) -> dict[str, Any]:
         """Return it as Flink's ``/jobs/:id/checkpoints``, or without its ``history``."""
 
@@ -86,7 +93,7 @@ class CheckpointingStatistics:
 
         summary = {name: part.to_json() for name, part in self.summary.items()}
         summary["alignment_buffered"] = StatsSummary.of(
-            0 for c in self.history if c.status is CheckpointStatus.COMPLETED
+            0 for c in checkpoints(self.history) if c.status is CheckpointStatus.COMPLETED
         ).to_json()
         page: dict[str, Any] = {
             "counts": self.counts.to_json(),
@@ -103,20 +110,26 @@ class CheckpointingStatistics:
         return page
 
 
+def checkpoints(history: Iterable[CheckpointStatistics]) -> list[CheckpointStatistics]:
+    """Return those of a history that are no savepoints."""
+    return [one for one in history if not one.is_savepoint]
+
+
 def checkpointing_statistics(
     counts: CheckpointCounts,
     restored: RestoredCheckpointStatistics | None,
     history: Iterable[CheckpointStatistics],
 ) -> CheckpointingStatistics:
-    """Sum up `history`, which is newest first."""
+    """Sum up `history`, which is newest first. A savepoint is counted; a completed one is the
+    latest of its own kind alone."""
     history = tuple(history)
 
-    def latest(status: CheckpointStatus, savepoint: bool) -> CheckpointStatistics | None:
-        return next(
-            (c for c in history if c.status is status and (c.is_savepoint or not savepoint)), None
-        )
+    def latest(
+        status: CheckpointStatus, of: Iterable[CheckpointStatistics] = history
+    ) -> CheckpointStatistics | None:
+        return next((c for c in of if c.status is status), None)
 
-    completed = [c for c in history if c.status is CheckpointStatus.COMPLETED]
+    completed = [c for c in checkpoints(history) if c.status is CheckpointStatus.COMPLETED]
     return CheckpointingStatistics(
         counts=replace(
             counts, in_progress=sum(c.status is CheckpointStatus.IN_PROGRESS for c in history)
@@ -124,9 +137,9 @@ def checkpointing_statistics(
         summary={
             figure: StatsSummary.of(getattr(c, figure) for c in completed) for figure in SUMMARISED
         },
-        latest_completed=latest(CheckpointStatus.COMPLETED, savepoint=False),
-        latest_savepoint=latest(CheckpointStatus.COMPLETED, savepoint=True),
-        latest_failed=latest(CheckpointStatus.FAILED, savepoint=False),
+        latest_completed=latest(CheckpointStatus.COMPLETED, checkpoints(history)),
+        latest_savepoint=latest(CheckpointStatus.COMPLETED, (c for c in history if c.is_savepoint)),
+        latest_failed=latest(CheckpointStatus.FAILED),
         latest_restored=restored,
         history=history,
     )

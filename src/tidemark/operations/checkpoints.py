@@ -26,9 +26,8 @@ def one_checkpoint(
     found: CheckpointingStatistics, job: str, checkpoint_id: int
 ) -> CheckpointStatistics:
     """Return the newest attempt at one checkpoint; raises UserError if none is kept."""
-    for checkpoint in found.history:
-        if checkpoint.id == checkpoint_id:
-            return checkpoint
+    if (checkpoint := found.find(checkpoint_id)) is not None:
+        return checkpoint
     kept = [c.id for c in found.history]
     raise UserError(
         f"job {job!r} has no statistics of checkpoint {checkpoint_id}; "

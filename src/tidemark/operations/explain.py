@@ -1,4 +1,4 @@
-"""`tidemark explain`: what a program's jobs guarantee, without running them, or a running job."""
+"""`tidemark explain`: what a program's jobs guarantee, without running them, or what one did."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import runpy
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tidemark.guarantees.end_to_end import GuaranteeReport, PartGuarantee, SinkGuarantee
 from tidemark.model.errors import UserError
 from tidemark.model.guarantee import Guarantee
-
-if TYPE_CHECKING:
-    pass
+from tidemark.operations.storage import readable, storage_of
+from tidemark.runtime.registry import find_job, newest_execution
 
 RUN_NAME = "__tidemark_explain__"
 """What `__name__` is in the program: not ``"__main__"``, so that its job is not run."""
@@ -45,18 +44,26 @@ def explain(app: Path) -> dict[str, GuaranteeReport]:
 
 
 def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
-    """Return what the driver of a running job says, by the job's name. Raises UserError if there is
-    no such job, DriverUnreachableError if it does not run."""
-    from tidemark.operations.running_job import find_running
-
-    running = find_running("explain", job, storage)
-    page, mode = running.driver.get("/guarantees"), running.driver.get("/checkpoints/config")
+    """Return what a job guarantees, by the job's name, id or the first digits of its id: what its
+    driver says, or has stored when it began. Raises UserError if there is no such job, or its last
+    driver has stored nothing: it was one of an older version."""
+    uri = storage_of("explain", storage)
+    with readable(uri):
+        found = find_job(uri, job)
+        execution = newest_execution(uri, found.name)
+    pages = execution.start.pages if execution is not None else {}
+    if "guarantees" not in pages:
+        raise UserError(
+            f"job {found.name!r}: its last run has not stored what it guarantees; give the path of "
+            "its program instead: tidemark explain APP.PY"
+        )
+    page, mode = pages["guarantees"], pages["checkpoints/config"]
 
     def typed(part: dict[str, Any]) -> dict[str, Any]:
         return {**part, "guarantee": Guarantee(part["guarantee"])}
 
     return {
-        running.job.name: GuaranteeReport(
+        found.name: GuaranteeReport(
             mode=Guarantee(mode["mode"].replace("_", "-")),
             parts=tuple(PartGuarantee(**typed(part)) for part in page["parts"]),
             sinks=tuple(SinkGuarantee(**typed(sink)) for sink in page["sinks"]),

@@ -1,7 +1,7 @@
 """`tidemark info JOB`: all that is known of one job, from its driver and from its storage.
 
-The storage has what outlives a driver: executions, identity, leases, checkpoint statistics. A
-driver that answers adds what only it knows: guarantees, and the epoch under way.
+The storage has what outlives a driver: executions with their guarantees, identity, leases,
+checkpoint statistics. A driver that answers adds the epoch under way.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class JobInfo:
-    """One job. `guarantees` and `epoch` are the driver's answers as they came, None without one;
+    """One job. `guarantees` and `epoch` are the driver's answers as they came. Without a driver
+    `guarantees` is what the last one has stored at its start, None if it has not, and `epoch` None.
     `restarts` are those of the last execution; `generation` is 0 where no lease stands."""
 
     job: RegisteredJob
@@ -41,8 +42,8 @@ class JobInfo:
 
     @property
     def parts(self) -> Sequence[Mapping[str, str]]:
-        """Sources, operators and sinks: uid, kind, description, guarantee ("" if unknown). Without
-        a driver those of the last completed checkpoint."""
+        """Sources, operators and sinks: uid, kind, description, guarantee ("" if unknown). Where
+        guarantees are not known those of the last completed checkpoint."""
         if self.guarantees is not None:
             return [
                 {key: part[key] for key in ("uid", "kind", "description", "guarantee")}
@@ -87,13 +88,14 @@ def _info(uri: str, job: str) -> JobInfo:
     found = find_job(uri, job)
     directory = f"{uri}/{found.name}"
     store = CheckpointStore(open_storage(directory), open_storage(f"{directory}/spark"))
-    restarts = _restarts(newest_execution(uri, found.name))
-    guarantees = epoch = None
+    execution = newest_execution(uri, found.name)
+    restarts, epoch = _restarts(execution), None
+    guarantees = execution.start.pages.get("guarantees") if execution else None
     if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
         driver = DriverClient(found)
         try:
             restarts = driver.get()["restarts"]
-            guarantees, epoch = driver.find("/guarantees"), driver.find("/epoch")
+            guarantees, epoch = driver.find("/guarantees") or guarantees, driver.find("/epoch")
         except DriverUnreachableError as error:  # it has ended since
             log.info("%s", error)
     return JobInfo(

@@ -42,12 +42,21 @@ class EpochUnderWay(Hyphenated):
     phase_since: int
 
 
+class SavepointUnderWay(Hyphenated):
+    """A savepoint of epoch `id` that is being written."""
+
+    id: int
+    trigger_timestamp: int
+    format: str
+
+
 class EpochPage(EpochUnderWay):
     """The newest epoch; `id` is -1 when none is under way. `uncommitted` are older ones."""
 
     trigger_timestamp: int
     last_completed: int
     uncommitted: list[EpochUnderWay]
+    savepoints: list[SavepointUnderWay] = []
 
 
 class OpenTransaction(BaseModel):
@@ -74,6 +83,17 @@ def epoch_page(job: JobView) -> EpochPage:
     coordinator = job.coordinator()
     if coordinator is None:
         return _page([], last_completed=UNKNOWN)
+    page = _epochs(coordinator)
+    page.savepoints = [
+        SavepointUnderWay(
+            id=one.id, trigger_timestamp=one.trigger_timestamp, format=one.savepoint_format
+        )
+        for one in coordinator.statistics.savepoints_in_progress()
+    ]
+    return page
+
+
+def _epochs(coordinator: Coordinator) -> EpochPage:
     epochs = [] if coordinator.failure is not None else coordinator.in_progress()
     shown = [_under_way(epoch, coordinator) for epoch in epochs]
     if coordinator.holds_back and coordinator.failure is None:

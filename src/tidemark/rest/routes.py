@@ -11,7 +11,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException as StarletteHTTPException
 
-from tidemark.api.config import CheckpointMode, ExternalizedCheckpointRetention
 from tidemark.checkpoint.executions import FAILURES_KEPT
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
 from tidemark.model.job_state import JobState
@@ -21,6 +20,7 @@ from tidemark.rest.checkpoint_pages import CheckpointPages
 from tidemark.rest.epochs import EpochPage, OpenTransactions, epoch_page, open_transactions
 from tidemark.rest.lineage import Lineage, lineage_page
 from tidemark.rest.metrics import PROMETHEUS, JobMetrics
+from tidemark.rest.settings_pages import checkpointing_page, config_page, guarantees_page
 from tidemark.rest.vertices import JobPage, job_page
 from tidemark.rest.views import JobView
 
@@ -114,17 +114,7 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
     def config(jid: JobId) -> models.JobConfig:
         """The job's settings and where each came from."""
         check(jid)
-        return models.JobConfig(
-            jid=jid,
-            name=job.name,
-            execution_config=models.ExecutionConfig(
-                restart_strategy=str(job.checkpoint.restart_strategy),
-                user_config={
-                    key: models.Setting(value=str(setting.value), origin=setting.origin)
-                    for key, setting in sorted(job.settings.items())
-                },
-            ),
-        )
+        return config_page(job)
 
     @app.get("/jobs/{jid}/exceptions", responses=_NOT_FOUND)
     def exceptions(jid: JobId) -> models.JobExceptions:
@@ -151,20 +141,7 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
     def guarantees(jid: JobId) -> models.Guarantees:
         """What the job guarantees end to end, and what sets it."""
         check(jid)
-        report = job.guarantees
-        return models.Guarantees(
-            guarantee=report.guarantee.value,
-            weakest=report.weakest,
-            remedy=report.remedy,
-            parts=[
-                models.PartGuarantee(**{**vars(part), "guarantee": part.guarantee.value})
-                for part in report.parts
-            ],
-            sinks=[
-                models.SinkGuarantee(**{**vars(sink), "guarantee": sink.guarantee.value})
-                for sink in report.sinks
-            ],
-        )
+        return guarantees_page(job)
 
     @app.get(
         "/jobs/{jid}/checkpoints",
@@ -180,7 +157,7 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
     def checkpointing(jid: JobId) -> models.CheckpointingConfig:
         """How the job takes checkpoints."""
         check(jid)
-        return _checkpointing(job)
+        return checkpointing_page(job)
 
     @app.get("/jobs/{jid}/checkpoints/details/{checkpoint_id}", responses=_NOT_FOUND)
     def checkpoint(jid: JobId, checkpoint_id: CheckpointId) -> models.Checkpoint:
@@ -233,9 +210,8 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
         return lineage_page(job)
 
     def find(checkpoint_id: int) -> CheckpointStatistics:
-        for one in job.checkpoints().history:
-            if one.id == checkpoint_id:
-                return one
+        if (found := job.checkpoints().find(checkpoint_id)) is not None:
+            return found
         raise HTTPException(404, f"Checkpoint {checkpoint_id} is not in the history")
 
     # Last: what is a trigger id there is a page's name above.
@@ -255,30 +231,4 @@ def details(job: JobView) -> models.JobDetails:
         end_time=-1 if ended_at is None else end,
         duration=end - start,
         restarts=job.restarts(),
-    )
-
-
-def _checkpointing(job: JobView) -> models.CheckpointingConfig:
-    def ms(seconds: float) -> int:
-        return min(round(seconds * 1000), 2**63 - 1)
-
-    checkpoint = job.checkpoint
-    return models.CheckpointingConfig(
-        mode=CheckpointMode(checkpoint.mode).value.replace("-", "_"),
-        interval=ms(checkpoint.interval_s),
-        timeout=ms(checkpoint.timeout_s),
-        min_pause=ms(checkpoint.min_pause_s),
-        max_concurrent=checkpoint.max_concurrent_checkpoints,
-        externalization=models.Externalization(
-            enabled=True,
-            delete_on_cancellation=checkpoint.externalized_retention
-            is ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION,
-        ),
-        state_backend=str(getattr(checkpoint.state_backend, "value", checkpoint.state_backend)),
-        checkpoint_storage=str(checkpoint.storage),
-        unaligned_checkpoints=False,
-        tolerable_failed_checkpoints=checkpoint.tolerable_failed_checkpoints,
-        checkpoints_after_tasks_finish=checkpoint.checkpoints_after_tasks_finish,
-        state_changelog_enabled=bool(checkpoint.changelog),
-        num_retained=checkpoint.num_retained,
     )

@@ -18,8 +18,9 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -52,9 +53,9 @@ class Supervisor:
     """Runs one job to its end. Used once; `stop` and `cancel` come from any thread.
 
     `new_run` makes the next run; `bounded` is whether the job's sources end; `directory` is the
-    job's, as a URI; `rest_url` is where this driver answers; `graph` is kept
-    with the execution. `on_begun` is called with the job's id
-    as soon as the job has begun to run, before the execution is recorded.
+    job's, as a URI; `rest_url` is where this driver answers; `graph` and what `pages` returns are
+    kept with the execution. `on_begun` is called with the job's id as soon as the job has begun to
+    run, before the execution is recorded.
     """
 
     def __init__(
@@ -68,6 +69,7 @@ class Supervisor:
         directory: str,
         rest_url: str = "",
         graph: JobGraph = NO_GRAPH,
+        pages: Callable[[], Mapping[str, Any]] = dict,
         on_begun: Callable[[str], None] = lambda job_id: None,
     ) -> None:
         self._spark = spark
@@ -78,6 +80,7 @@ class Supervisor:
         self._directory = directory
         self._rest_url = rest_url
         self._graph = graph
+        self._pages = pages
         self._on_begun = on_begun
         self._backoff = checkpoint.restart_strategy.backoff()
         self._consecutive: list[FailedCheckpoint] = []
@@ -239,6 +242,7 @@ class Supervisor:
             started_at=self.started_at,
             rest_url=self._rest_url,
             graph=self._graph.to_record(),
+            pages=self._pages(),
         )
         self.execution.begin(open_files(self._spark, self._directory), start)
         announce(start, self._directory)

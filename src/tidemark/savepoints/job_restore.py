@@ -111,7 +111,12 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
             name=job.name,
             first_epoch=savepoint.epoch + 1,
             created_at=plan["created_at"],
-            restored_from={"path": path, "job_id": savepoint.job_id, "epoch": savepoint.epoch},
+            restored_from={
+                "path": path,
+                "job_id": savepoint.job_id,
+                "epoch": savepoint.epoch,
+                "is_savepoint": True,
+            },
         )
     )
     failpoints.reached("restored")

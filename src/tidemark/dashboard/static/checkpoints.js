@@ -3,7 +3,7 @@
 import { html } from "./html.js";
 import { now, page } from "./pages.js";
 import { UNKNOWN, bytes, coarse, count, duration, plural } from "./format.js";
-import { AsOf, Empty, Figure, State, Time, Waiting } from "./components.js";
+import { Empty, Figure, State, Time, Waiting } from "./components.js";
 import { Details } from "./checkpoint.js";
 
 const ROWS = 50;
@@ -176,7 +176,7 @@ function Summary({ jid }) {
 function Configuration({ jid }) {
   const entry = page(`/jobs/${jid}/checkpoints/config`, 10_000);
   const found = entry.data;
-  if (!found) return html`<${Waiting} of=${entry} what="checkpoint configuration" unknown="Only the job's driver knows it, and none has answered since this dashboard was started." />`;
+  if (!found) return html`<${Waiting} of=${entry} what="checkpoint configuration" unknown="The job's last run, of an older version, has not stored it." />`;
   const forever = 2 ** 62;
   const rows = [
     ["Mode", found.mode.replaceAll("_", "-"), "exactly-once, at-least-once or at-most-once"],
@@ -192,7 +192,7 @@ function Configuration({ jid }) {
     ["Unaligned checkpoints", found.unaligned_checkpoints ? "on" : "off", ""],
     ["Final checkpoint at the sources' end", found.checkpoints_after_tasks_finish ? "on" : "off", ""],
   ];
-  return html`<${AsOf} entry=${entry} /><table class="list pairs"><tbody>
+  return html`<table class="list pairs"><tbody>
     ${rows.map(([name, value, hint]) => html`<tr><th scope="row">${name}</th><td>${value}${hint && html` <span class="note">${hint}</span>`}</td></tr>`)}
   </tbody></table>`;
 }

@@ -90,12 +90,6 @@ export function Waiting({ of: entry, what, unknown }) {
   return html`<${Loading} what=${what} />`;
 }
 
-// "as of 14:03:05": a page that the driver gave before it fell silent.
-export function AsOf({ entry }) {
-  if (!entry.asOf) return null;
-  return html`<p class="as-of">What the driver said last, <${Time} at=${entry.asOf} />.</p>`;
-}
-
 // A modal dialog that opens when it is drawn. Esc closes it.
 export class Dialog extends Component {
   componentDidMount() {

@@ -78,7 +78,7 @@ function Notice({ job }) {
     return html`<${Banner} tone="bad" sign="?">
       <strong>The driver of this job does not answer.</strong> It was killed, or the network is in between. Nothing that was decided is lost: start its
       program again, and it settles what is open and goes on after the last decided epoch. What is shown is what the checkpoint
-      storage has${job["last-seen"] ? html`, and what the driver said last, <${Time} at=${job["last-seen"]} />` : ""}.
+      storage has.${job["last-seen"] ? html` The driver answered last <${Time} at=${job["last-seen"]} />.` : ""}
     <//>`;
   }
   if (job.state === "FAILED") {

@@ -2,7 +2,7 @@
 import { html } from "./html.js";
 import { now, page, series } from "./pages.js";
 import { bytes, coarse, count, duration, known, plainName, rate } from "./format.js";
-import { AsOf, Figure, Time, isLive } from "./components.js";
+import { Figure, Time, isLive } from "./components.js";
 import { PHASES, PhaseKey, phasesOf } from "./phases.js";
 import { Graph } from "./graph.js";
 
@@ -174,5 +174,5 @@ function Flow({ jid, job }) {
   }
   if (!nodes.length) return html`<p class="none">Nothing is known of its sources, operators and sinks.</p>`;
   const edges = (job.plan?.nodes || []).flatMap((node) => (node.inputs || []).map((input) => [input.id, node.id]));
-  return html`<${Graph} nodes=${nodes} edges=${edges} live=${isLive(job.state)} /><${AsOf} entry=${guarantees} />`;
+  return html`<${Graph} nodes=${nodes} edges=${edges} live=${isLive(job.state)} />`;
 }

@@ -6,7 +6,7 @@
 const POLL_MS = 1000;
 const PATIENCE_MS = 15_000;
 
-const entries = new Map(); // path -> {data, etag, error, at, asOf, every, due, loading}
+const entries = new Map(); // path -> {data, etag, error, at, every, due, loading}
 let wanted = new Set();
 let asked = new Set();
 let changed = () => {};
@@ -36,13 +36,13 @@ export function endDrawing() {
   if (unknown.length) queueMicrotask(() => unknown.forEach(load));
 }
 
-// Returns {data, error, at, asOf}; data is undefined until it is there, null if nothing is known.
+// Returns {data, error, at}; data is undefined until it is there, null if nothing is known.
 // `every` (ms): how often it is asked for again; 0 is never, once it is there.
 export function page(path, every = POLL_MS) {
   asked.add(path);
   let entry = entries.get(path);
   if (!entry) {
-    entry = { data: undefined, etag: "", error: "", at: 0, asOf: 0, tried: false, due: 0, loading: false };
+    entry = { data: undefined, etag: "", error: "", at: 0, tried: false, due: 0, loading: false };
     entries.set(path, entry);
     while (entries.size > 200) entries.delete(entries.keys().next().value);
   }
@@ -91,7 +91,6 @@ async function load(path) {
     const signal = AbortSignal.timeout(PATIENCE_MS);
     const answer = await fetch(path + from, { headers, cache: "no-store", signal });
     noteClock(answer);
-    if (answer.ok || answer.status === 304) entry.asOf = Number(answer.headers.get("Tidemark-As-Of") || 0);
     if (answer.status === 200) {
       const found = await answer.json();
       entry.data = entry.grows ? grown(entry.data, found) : found;
