@@ -60,7 +60,7 @@ from tidemark.rest.views import JobView
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
-from tidemark.runtime.plan_graph import find_job_uids, job_graph
+from tidemark.runtime.plan_graph import find_job_subscriptions, find_job_uids, job_graph
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.restore import restore as restore_checkpoint
 from tidemark.runtime.session import (
@@ -315,6 +315,7 @@ class Job:
             StateBackend(backend_of(settings.get(PROVIDER) or str(spark.conf.get(PROVIDER)))),
             self._parallelism,
             allow_non_restored_state,
+            find_job_subscriptions(declared),
         )
         restore_job(spark, path, new)
 

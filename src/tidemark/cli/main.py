@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tidemark.cli import changing, reading, running, savepoints
+from tidemark.cli import changing, offsets, reading, running, savepoints
 from tidemark.cli.dashboard import dashboard
 from tidemark.cli.development import dev
 from tidemark.cli.exits import EPILOG, Commands
@@ -58,6 +58,7 @@ app.command("checkpoints", rich_help_panel=_LOOK)(reading.checkpoints)
 app.command("dashboard", rich_help_panel=_LOOK)(dashboard)
 app.command("checkpoint", rich_help_panel=_CHANGE)(changing.checkpoint)
 app.add_typer(savepoints.app, name="savepoint", rich_help_panel=_CHANGE)
+app.add_typer(offsets.app, name="offsets", rich_help_panel=_CHANGE)
 app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
 app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
 app.add_typer(dev, name="dev", rich_help_panel="Develop")

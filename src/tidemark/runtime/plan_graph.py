@@ -7,7 +7,7 @@ to right, hold the operators in the order in which `operator_uids.py` numbers th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame
 from tidemark.api.declarations import JobDeclaration
 from tidemark.model.job_graph import JobGraph, Vertex
 from tidemark.runtime.branches import branches_of, unite
+from tidemark.runtime.kafka_topics import Subscription, find_subscriptions
 from tidemark.runtime.operator_uids import (
     OperatorUids,
     analysed,
@@ -59,8 +60,18 @@ def find_graph(declared: JobDeclaration) -> JobGraph:
 
 def find_job_uids(declared: JobDeclaration) -> OperatorUids:
     """Return the uids by Spark's numbers in the query that a declared job will be."""
-    stream, _ = unite([sink for sink in declared.sinks.values() if not sink.dead_letters_of])
+    stream = _stream(declared)
     return _find(declared, stream)
+
+
+def find_job_subscriptions(declared: JobDeclaration) -> Mapping[str, Subscription]:
+    """Return what the Kafka sources of a declared job read, by uid."""
+    stream = _stream(declared)
+    return find_subscriptions(stream, _find(declared, stream))
+
+
+def _stream(declared: JobDeclaration) -> DataFrame:
+    return unite([sink for sink in declared.sinks.values() if not sink.dead_letters_of])[0]
 
 
 def _find(declared: JobDeclaration, stream: DataFrame) -> OperatorUids:

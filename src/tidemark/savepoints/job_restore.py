@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
@@ -30,6 +31,7 @@ from tidemark.savepoints.restoring import (
     check_restore,
     restore_canonical,
 )
+from tidemark.savepoints.source_topics import Subscription, topic_changes
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +47,8 @@ class NewJob:
     backend: StateBackend
     partitions: int | None = None
     allow_non_restored_state: bool = False
+    reading: Mapping[str, Subscription] = field(default_factory=dict)
+    """What its Kafka sources read, by uid."""
 
 
 def is_savepoint(spark: SparkSession, path: str) -> bool:
@@ -148,7 +152,14 @@ def place(savepoint: Savepoint, job: NewJob) -> Placement:
                 f"{operator.uid!r}, which is {types[kept[operator.uid]].name} in job {job.name!r}; "
                 "give one of another type a uid of its own"
             )
-    return Placement(kept, read, job.uids.source_lines)
+    topics = topic_changes(savepoint.uri, savepoint.sources, job.reading)
+    if topics.problems and not job.allow_non_restored_state:
+        raise RestoreError(f"restore: savepoint {savepoint.uri}: {'; '.join(topics.problems)}")
+    for uid, added in topics.added.items():
+        log.info("restore: source %r reads %s from the start", uid, ", ".join(added))
+    # One of whose topics nothing is left begins as a new source, with its own starting offsets.
+    read = {uid: number for uid, number in read.items() if uid not in topics.begun}
+    return Placement(kept, read, job.uids.source_lines, topics.offsets)
 
 
 def begin_empty(placement: Placement, job: NewJob) -> tuple[NewOperator, ...]:

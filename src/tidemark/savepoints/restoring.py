@@ -11,7 +11,7 @@ import json
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -53,6 +53,9 @@ class Placement:
     source_lines: tuple[int, ...] = ()
     """Spark's numbers of the new job's sources, line by line of its offset log; without them every
     source stands in the plan once."""
+    offsets: Mapping[str, Any] = field(default_factory=dict)
+    """By uid of a source: the offset (JSON) that it goes on from, where that is not the
+    savepoint's."""
 
     @staticmethod
     def unchanged(savepoint: Savepoint) -> Placement:
@@ -254,7 +257,9 @@ def _offsets(
     body["conf"].update(settings)
     by_number = dict(zip(savepoint.source_lines, lines, strict=True))
     offsets = {
-        placement.sources[s.uid]: by_number[s.index]
+        placement.sources[s.uid]: _compact(placement.offsets[s.uid])
+        if s.uid in placement.offsets
+        else by_number[s.index]
         for s in savepoint.sources
         if s.uid in placement.sources
     }

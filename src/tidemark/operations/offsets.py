@@ -1,0 +1,243 @@
+"""`tidemark offsets`: where a savepoint, or a job, goes on in its sources, and a copy of the
+savepoint that goes on elsewhere.
+
+The rules are `savepoints/offsets.py`'s; here the brokers are asked.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from tidemark.api.config import storage_uri
+from tidemark.model.errors import SavepointError, UserError
+from tidemark.operations.savepoints import open_savepoint
+from tidemark.operations.storage import readable, storage_of
+from tidemark.runtime.checkpoint_history import exists, jobs_in, open_storage
+from tidemark.runtime.session import spark_session
+from tidemark.savepoints.checkpoint_sources import sources_of_job
+from tidemark.savepoints.offsets import (
+    Change,
+    Move,
+    Partition,
+    choose,
+    consequences,
+    is_kafka,
+    moves,
+    offset_after,
+    partitions_of,
+    problems,
+)
+from tidemark.savepoints.offsets_copy import copier, write_copy
+from tidemark.savepoints.record import SAVEPOINT, Savepoint, Source
+from tidemark.sources.kafka_log import KafkaLog
+
+EARLIEST, LATEST = "earliest", "latest"
+
+
+@dataclass(frozen=True)
+class Brokers:
+    """The Kafka cluster that the sources read; no savepoint holds its address. `options` are
+    librdkafka's."""
+
+    bootstrap_servers: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user wants changed: as `savepoints.offsets.Change`, but that `position` is
+    ``"earliest"``, ``"latest"``, milliseconds since 1970, or None."""
+
+    partitions: Mapping[Partition, int]
+    topics: Mapping[str, str]
+    position: str | int | None = None
+    only_back: bool = False
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a change would do: `moves` are all partitions of the sources it is for, `problems` what
+    forbids it, `consequences` what the guarantee becomes."""
+
+    moves: tuple[Move, ...]
+    problems: tuple[str, ...]
+    consequences: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        return {
+            "partitions": [move.to_json() for move in self.moves],
+            "problems": list(self.problems),
+            "consequences": list(self.consequences),
+        }
+
+
+def is_savepoint(path: str) -> bool:
+    """Whether `path` is a savepoint's directory, rather than the name of a job."""
+    uri = storage_uri(path, "savepoint")
+    return exists(uri) and open_storage(uri).exists(SAVEPOINT)
+
+
+def show(
+    what: str, storage: str | None, brokers: Brokers | None
+) -> tuple[Sequence[Source], list[Move]]:
+    """Return the sources of a savepoint, or those of a job as of its last decided epoch, and the
+    partitions of those that read Kafka; with `brokers` also what their logs hold.
+
+    Raises SavepointError, or UserError if there is no such job.
+    """
+    if "/" in what or is_savepoint(what):
+        sources: Sequence[Source] = open_savepoint(what).sources
+    else:
+        uri = storage_of("offsets", storage)
+        with readable(uri):
+            if what not in jobs_in(uri):
+                raise UserError(
+                    f"{what!r} is no savepoint's path, and {uri} holds no job of this name; it has "
+                    f"{', '.join(jobs_in(uri)) or 'none'}. Another storage is given with --storage"
+                )
+            sources = sources_of_job(open_storage(f"{uri}/{what}"))
+    found = [
+        Move(source.uid, *at, offset, offset)
+        for source in sources
+        if is_kafka(source.offset)
+        for at, offset in sorted(partitions_of(source.offset).items())
+    ]
+    if brokers is not None and found:
+        with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
+            found = _with_logs(found, log)
+    return sources, found
+
+
+def preview(savepoint: Savepoint, wanted: Wanted, brokers: Brokers) -> Preview:
+    """Return what a change would do; nothing is written. Raises SavepointError for one that makes
+    no sense, OperationFailedError if the brokers do not answer."""
+    with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
+        change = Change(wanted.partitions, wanted.topics, _position(wanted, log), wanted.only_back)
+        at = f"savepoint {savepoint.uri}"
+        found = [
+            move
+            for source, part in choose(savepoint.sources, at, wanted.source, change)
+            for move in moves(source, part, log.partitions)
+        ]
+        found = _with_logs(found, log)
+    return Preview(
+        tuple(found),
+        tuple(problems(found)),
+        tuple(consequences(found, savepoint.watermark_ms)),
+    )
+
+
+def write(savepoint: Savepoint, shown: Preview, target: str | None) -> Savepoint:
+    """Write the copy that a preview has shown into the new directory `target`, or one beside the
+    savepoint; return it. Raises SavepointError if the preview has problems, or `target` is
+    not empty; DamagedCheckpointError if the savepoint is damaged."""
+    if shown.problems:
+        raise SavepointError(
+            f"savepoint {savepoint.uri}: these are no offsets to go on from: "
+            + "; ".join(shown.problems)
+        )
+    if target is None:
+        above = savepoint.uri.rstrip("/").rpartition("/")[0]
+        target = f"{above}/savepoint-{savepoint.job_id[:6]}-{uuid.uuid4().hex[:12]}"
+    source, files = open_storage(savepoint.uri), open_storage(storage_uri(target, "--to"))
+    offsets = {
+        uid: offset_after(shown.moves, uid) for uid in sorted({m.source for m in shown.moves})
+    }
+    copy = copier(source, files, lambda: spark_session("tidemark"))
+    return write_copy(savepoint, offsets, source, files, copy)
+
+
+def parse_partitions(given: Sequence[str]) -> dict[Partition, int]:
+    """Return what ``TOPIC:PARTITION=OFFSET`` texts say; raises UserError."""
+    found: dict[Partition, int] = {}
+    for text in given:
+        at, _, offset = text.rpartition("=")
+        topic, _, partition = at.rpartition(":")
+        if not (topic and partition.isdecimal() and offset.isdecimal()):
+            raise UserError(f"--partition is {text!r}; give TOPIC:PARTITION=OFFSET, as clicks:0=12")
+        if (topic, int(partition)) in found:
+            raise UserError(f"--partition gives {topic}:{partition} twice")
+        found[topic, int(partition)] = int(offset)
+    return found
+
+
+def parse_topics(given: Sequence[str]) -> dict[str, str]:
+    """Return what ``OLD=NEW`` texts say; raises UserError."""
+    found = {}
+    for text in given:
+        old, _, new = text.partition("=")
+        if not (old and new) or old == new or old in found:
+            raise UserError(f"--topic is {text!r}; give OLD=NEW, each topic once")
+        found[old] = new
+    return found
+
+
+def parse_moment(text: str) -> int:
+    """Return milliseconds since 1970 of a moment: itself such a number, or ISO 8601 with its time
+    zone; raises UserError."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 reads no Z
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() is None:
+        raise UserError(
+            f"--to-timestamp is {text!r}; give a moment with its time zone, as "
+            "2026-01-31T08:00:00Z, or milliseconds since 1970"
+        )
+    return round(moment.timestamp() * 1000)
+
+
+def read_options(path: Path | None) -> dict[str, str]:
+    """Return the settings of a file of ``name=value`` lines, as Kafka's own tools take with
+    ``--command-config``; the names are librdkafka's. Raises UserError; never shows a value."""
+    if path is None:
+        return {}
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise UserError(f"--command-config {path}: {error.strerror}") from None
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise UserError(f"--command-config {path}: line {number} is no name=value")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _position(
+    wanted: Wanted, log: KafkaLog
+) -> Callable[[Sequence[Partition]], Mapping[Partition, int]] | None:
+    position = wanted.position
+    if position is None:
+        return None
+
+    def at(partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        bounds = log.bounds(partitions)
+        if isinstance(position, int):
+            return log.at_time(bounds, position)
+        return {p: b.start if position == EARLIEST else b.end for p, b in bounds.items()}
+
+    return at
+
+
+def _with_logs(found: Sequence[Move], log: KafkaLog) -> list[Move]:
+    bounds = log.bounds((move.topic, move.partition) for move in found)
+    return [
+        replace(move, log_start=at.start, log_end=at.end)
+        if (at := bounds.get((move.topic, move.partition)))
+        else move
+        for move in found
+    ]
