@@ -73,7 +73,10 @@ from tidemark.runtime.state_backend import PROVIDER, backend_of, backend_setting
 from tidemark.runtime.supervision import Supervisor
 from tidemark.savepoints.job_restore import NewJob, is_savepoint, restore_job
 from tidemark.savepoints.operator_state import PARTITIONS
+from tidemark.savepoints.record import SavepointType
 from tidemark.savepoints.taking import take as take_savepoint
+
+SAVEPOINT_TYPES = tuple(type_.value for type_ in SavepointType)
 
 
 class Job:
@@ -319,10 +322,16 @@ class Job:
         )
         restore_job(spark, path, new)
 
-    def savepoint(self, directory: str | None = None) -> Future[str]:
+    def savepoint(
+        self,
+        directory: str | None = None,
+        *,
+        type: Literal["canonical", "native"] = "canonical",  # noqa: A002 - as in Flink
+    ) -> Future[str]:
         """Take a savepoint: a checkpoint now, written into a new directory below `directory` (a
-        path or URI; None: `CheckpointConfig` savepoint_dir), from which a changed program, with
-        another number of state partitions or another state backend, can go on.
+        path or URI; None: `CheckpointConfig` savepoint_dir), from which a changed program can go
+        on. With ``"canonical"`` also one with another number of state partitions or another state
+        backend; ``"native"`` copies the state's files instead of its rows, which is quicker.
 
         Returns at once; the future's result is the savepoint's path, once it is whole. The stream
         goes on meanwhile; it waits only when it is about to be so far ahead that Spark would delete
@@ -330,14 +339,21 @@ class Job:
         fails with, and the job goes on. Called from another thread than `run`. Raises UserError
         and ConfigurationError as `trigger_checkpoint` does, and where nothing says `directory`.
         """
-        return self._take(directory)
+        return self._take(directory, type)
 
-    def stop_with_savepoint(self, directory: str | None = None) -> Future[str]:
+    def stop_with_savepoint(
+        self,
+        directory: str | None = None,
+        *,
+        type: Literal["canonical", "native"] = "canonical",  # noqa: A002 - as in Flink
+    ) -> Future[str]:
         """Take a savepoint and end the job with it: no epoch runs after the savepoint's, and `run`
         returns when it is whole. If it fails, the job goes on. As `savepoint` otherwise."""
-        return self._take(directory, then=self.stop)
+        return self._take(directory, type, then=self.stop)
 
-    def _take(self, directory: str | None, then: Callable[[], None] | None = None) -> Future[str]:
+    def _take(
+        self, directory: str | None, type_: str, then: Callable[[], None] | None = None
+    ) -> Future[str]:
         declared = self.declaration
         directory = directory or declared.checkpoint.savepoint_dir
         if not directory:
@@ -345,9 +361,15 @@ class Job:
                 f"Job {declared.name!r}: nothing says where savepoints go; give a directory, or "
                 "CheckpointConfig(savepoint_dir=…)"
             )
+        if type_ not in SAVEPOINT_TYPES:
+            raise ConfigurationError(
+                f"Job {declared.name!r}: savepoint type is {type_!r}; give "
+                + " or ".join(map(repr, SAVEPOINT_TYPES))
+            )
         uri = storage_uri(directory, "savepoint: directory")
         run = self._running().running()
-        return take_savepoint(spark_session(declared.name), run, uri, then=then)
+        spark = spark_session(declared.name)
+        return take_savepoint(spark, run, uri, SavepointType(type_), then=then)
 
     def trigger_checkpoint(self) -> Future[int]:
         """Take a checkpoint now, without waiting for the interval (Flink: ``triggerCheckpoint``).

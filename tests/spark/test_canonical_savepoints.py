@@ -33,8 +33,8 @@ from tidemark.api.config import CheckpointConfig, StateBackend
 from tidemark.model.errors import DamagedCheckpointError, SavepointError
 from tidemark.runtime.operator_uids import OperatorUids, find_uids
 from tidemark.runtime.state_backend import backend_settings, session_settings
-from tidemark.savepoints.canonical import export_canonical
-from tidemark.savepoints.record import Operator, Savepoint
+from tidemark.savepoints.exporting import export_savepoint
+from tidemark.savepoints.record import Operator, Savepoint, SavepointType
 from tidemark.savepoints.restoring import (
     FORMAT,
     NewOperator,
@@ -105,8 +105,13 @@ def last_epoch(checkpoint: Path) -> int:
     return max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())
 
 
-def take(spark: SparkSession, checkpoint: Path, target: Path) -> Savepoint:
-    return export_canonical(
+def take(
+    spark: SparkSession,
+    checkpoint: Path,
+    target: Path,
+    type_: SavepointType = SavepointType.CANONICAL,
+) -> Savepoint:
+    return export_savepoint(
         spark,
         checkpoint.as_uri(),
         last_epoch(checkpoint),
@@ -114,6 +119,7 @@ def take(spark: SparkSession, checkpoint: Path, target: Path) -> Savepoint:
         job_id="0" * 32,
         job_name="programs",
         uids=OperatorUids(),
+        type_=type_,
     )
 
 
@@ -125,7 +131,10 @@ def restore(
     placement: Placement | None = None,
     new_operators: tuple[NewOperator, ...] = (),
 ) -> None:
-    found = check_restore(spark, savepoint.as_uri(), placement, place.backend, new_operators)
+    found = check_restore(
+        spark, savepoint.as_uri(), placement, place.backend, new_operators,
+        partitions=place.partitions,
+    )  # fmt: skip
     restore_canonical(
         spark,
         found,

@@ -48,17 +48,20 @@ class _Version:
 
 @dataclass
 class StateTree:
-    """What lies below ``state/``: each store's versioned files, and the metadata beside them."""
+    """What lies below ``state/``: each store's versioned files, and the metadata beside them;
+    `sizes` are the bytes of every file."""
 
     stores: dict[str, dict[int, list[_Version]]] = field(default_factory=dict)
     checksums: set[str] = field(default_factory=set)
     metadata: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
 
     @staticmethod
     def read(files: CheckpointFiles) -> StateTree:
         """List ``state/``."""
         tree = StateTree()
-        for path in files.sizes("state/*/*/*", "state/*/*/*/*", "state/*/*/*/*/*"):
+        tree.sizes = files.sizes("state/*/*/*", "state/*/*/*/*", "state/*/*/*/*/*")
+        for path in tree.sizes:
             tree._add(path)
         return tree
 
@@ -157,6 +160,12 @@ def read_log(files: CheckpointFiles, path: str) -> list[Any]:
         raise CorruptRecordError(
             f"{files.uri}/{path}: this is not a whole entry of Spark's log: {error}"
         ) from None
+
+
+def log_version(files: CheckpointFiles, path: str) -> int:
+    """Return the version of an entry of Spark's offset or commit log; of the latter it is Spark's
+    checkpoint format, 1 or 2."""
+    return int(files.read(path).decode().split("\n", 1)[0].removeprefix("v"))
 
 
 def unique_ids(commit: Sequence[Any], store: str) -> list[str]:

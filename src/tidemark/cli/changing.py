@@ -74,6 +74,7 @@ def stop(
             help="End it with a savepoint below this directory.",
         ),
     ] = None,
+    type_: options.SavepointType = options.SavepointFormat.CANONICAL,
     storage: options.Storage = None,
     token_file: options.TokenFile = None,
     timeout: options.Timeout = "10min",  # type: ignore[assignment]
@@ -92,7 +93,7 @@ def stop(
     if savepoint is not None:
         say(f"Suspending job {name} ({running.job.job_id}) with a savepoint.")
         with waiting("Waiting for the savepoint") as tick:
-            path = stop_with_savepoint(running, savepoint, timeout, lambda: tick(""))
+            path = stop_with_savepoint(running, savepoint, timeout, lambda: tick(""), type_)
         typer.echo(f"Savepoint completed. Path: {path}")
         suggest(f"tidemark run -s {path} APP.PY")
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -66,4 +67,21 @@ TokenFile = Annotated[
 Timeout = Annotated[
     float,
     typer.Option(parser=_seconds, metavar="TIME", help="How long to wait, e.g. 30s or 10min."),
+]
+
+
+class SavepointFormat(str, Enum):
+    """Of --type, as Flink's. (Its own enum: the package that has it takes its time to import.)"""
+
+    CANONICAL = "canonical"
+    NATIVE = "native"
+
+
+SavepointType = Annotated[
+    SavepointFormat,
+    typer.Option(
+        "--type",
+        case_sensitive=False,
+        help="canonical: for any state backend and parallelism; native: its files, quicker.",
+    ),
 ]

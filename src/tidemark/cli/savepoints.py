@@ -44,6 +44,7 @@ def take(
             help="Where it is put, in a directory of its own; default: the job's savepoint_dir.",
         ),
     ] = None,
+    type_: options.SavepointType = options.SavepointFormat.CANONICAL,
     storage: options.Storage = None,
     token_file: options.TokenFile = None,
     timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
@@ -55,7 +56,7 @@ def take(
     running = find("savepoint", job, storage, token_file)
     say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
     with waiting("Waiting for the savepoint") as tick:
-        path = take_savepoint(running, directory, timeout, lambda: tick(""))
+        path = take_savepoint(running, directory, timeout, lambda: tick(""), type_)
     typer.echo(f"Savepoint completed. Path: {path}")
     suggest(f"tidemark savepoint inspect {path}", f"tidemark run -s {path} APP.PY")
 
@@ -63,7 +64,7 @@ def take(
 @app.command()
 def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose = 0) -> None:
     """Show what a savepoint holds: operators with uid, rows and bytes of state; sources with their
-    offsets."""
+    offsets; sinks with the transactions that a restore commits."""
     import json
 
     from rich.table import Table
@@ -75,17 +76,21 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
         {
             "uid": o.uid,
             "type": o.name,
-            "rows": o.rows,
-            "bytes": o.bytes,
+            "rows": o.rows if o.rows >= 0 else None,
+            "bytes": savepoint.bytes_of(o),
             "partitions": o.partitions,
         }
         for o in savepoint.operators
     ]
     sources = [{"uid": s.uid, "offset": s.offset} for s in savepoint.sources]
+    sinks = [
+        {"uid": s.uid, "type": s.type, "committables": len(savepoint.committables.get(s.uid, ()))}
+        for s in savepoint.sinks
+    ]
     if as_json:
         shown = {
             "path": savepoint.uri,
-            "type": "canonical",
+            "type": savepoint.type.value,
             "jid": savepoint.job_id,
             "name": savepoint.job_name,
             "epoch": savepoint.epoch,
@@ -93,23 +98,29 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
             "state-backend": savepoint.state_backend,
             "operators": operators,
             "sources": sources,
+            "sinks": sinks,
         }
         typer.echo(json.dumps(shown, indent=2))
         return
     typer.echo(
-        f"Canonical savepoint of job {savepoint.job_name} ({savepoint.job_id}), epoch "
-        f"{savepoint.epoch}, state backend {savepoint.state_backend}"
+        f"{savepoint.type.value.capitalize()} savepoint of job {savepoint.job_name} "
+        f"({savepoint.job_id}), epoch {savepoint.epoch}, state backend {savepoint.state_backend}"
     )
     table = Table("operator", "type", "rows", "bytes", "partitions")
     for found in operators:
         table.add_row(
-            str(found["uid"]), str(found["type"]), f"{found['rows']:,}",
+            str(found["uid"]), str(found["type"]),
+            "n/a" if found["rows"] is None else f"{found['rows']:,}",
             size(float(str(found["bytes"]))), str(found["partitions"]),
         )  # fmt: skip
     stdout().print(table)
     table = Table("source", "offset")
     for one in sources:
         table.add_row(str(one["uid"]), json.dumps(one["offset"]))
+    stdout().print(table)
+    table = Table("sink", "type", "transactions to commit")
+    for sink in sinks:
+        table.add_row(*map(str, sink.values()))
     stdout().print(table)
 
 
@@ -146,9 +157,20 @@ def diff(
 
 
 @app.command()
-def dispose(path: Path, verbose: options.Verbose = 0) -> None:
-    """Delete a savepoint: `savepoint -d PATH`. No job needs one once it has been restored."""
+def dispose(
+    path: Path,
+    incomplete: Annotated[
+        bool, typer.Option("--incomplete", help="Also one that was cut off while it was written.")
+    ] = False,
+    storage: options.Storage = None,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Delete a savepoint: `savepoint -d PATH`. No job needs one once it has been restored.
+
+    Refused are one that a job has claimed, that is being written, or that a job in the storage is
+    being restored from.
+    """
     from tidemark.operations.savepoints import dispose as delete
 
-    delete(path)
+    delete(path, storage, incomplete=incomplete)
     typer.echo(f"Savepoint {path} is disposed.")

@@ -37,12 +37,19 @@ def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[s
     return dict(found)
 
 
-def take_savepoint(running: RunningJob, directory: str | None, timeout_s: float, tick: Tick) -> str:
-    """Let the job write a savepoint below `directory`, or where its settings say; return its path.
+def take_savepoint(
+    running: RunningJob,
+    directory: str | None,
+    timeout_s: float,
+    tick: Tick,
+    type_: str = "canonical",
+) -> str:
+    """Let the job write a savepoint of this type (``canonical`` or ``native``) below `directory`,
+    or where its settings say; return its path.
 
     Raises OperationFailedError if it failed, or is not whole after `timeout_s`.
     """
-    body = {"target-directory": directory}
+    body = {"target-directory": directory, "formatType": type_.upper()}
     try:
         done = running.driver.perform("/savepoints", body, timeout_s=timeout_s, tick=tick)
     except OperationFailedError as error:
@@ -50,12 +57,15 @@ def take_savepoint(running: RunningJob, directory: str | None, timeout_s: float,
     return str(done["location"])
 
 
-def stop_with_savepoint(running: RunningJob, directory: str, timeout_s: float, tick: Tick) -> str:
-    """End the job with a savepoint below `directory`; return its path when the job has ended.
+def stop_with_savepoint(
+    running: RunningJob, directory: str, timeout_s: float, tick: Tick, type_: str = "canonical"
+) -> str:
+    """End the job with a savepoint below `directory`; return its path when the job has ended. As
+    `take_savepoint` otherwise.
 
     Raises OperationFailedError if either failed: without the savepoint the job goes on.
     """
-    body = {"targetDirectory": directory}
+    body = {"targetDirectory": directory, "formatType": type_.upper()}
     try:
         done = running.driver.perform(
             "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick

@@ -152,7 +152,8 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
         """Take a savepoint; the job goes on."""
         check(jid)
         asked = request or models.SavepointRequest()
-        start = partial(actions.job.savepoint, asked.target_directory)
+        type_ = asked.formatType.lower()
+        start = partial(actions.job.savepoint, asked.target_directory, type=type_)
         return begin(lambda: actions.savepoint(asked.triggerId, start))
 
     @router.get("/jobs/{jid}/savepoints/{trigger_id}", responses=not_found)
@@ -170,7 +171,8 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
         check(jid)
         asked = request or models.StopRequest()
         if asked.targetDirectory is not None:
-            start = partial(actions.job.stop_with_savepoint, asked.targetDirectory)
+            type_ = asked.formatType.lower()
+            start = partial(actions.job.stop_with_savepoint, asked.targetDirectory, type=type_)
             return begin(lambda: actions.savepoint(asked.triggerId, start))
         return begin(lambda: actions.stop(asked.triggerId))
 

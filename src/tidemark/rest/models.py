@@ -6,7 +6,7 @@ Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -266,11 +266,15 @@ class TriggerRequest(BaseModel):
     triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
 
 
+FormatType = Literal["CANONICAL", "NATIVE"]
+
+
 class SavepointRequest(Hyphenated):
     """`target_directory` is a path or URI; None for the job's savepoint_dir."""
 
     triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
     target_directory: str | None = None
+    formatType: FormatType = "CANONICAL"  # noqa: N815
 
 
 class StopRequest(BaseModel):
@@ -278,6 +282,7 @@ class StopRequest(BaseModel):
 
     triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
     targetDirectory: str | None = None  # noqa: N815 - Flink's name
+    formatType: FormatType = "CANONICAL"  # noqa: N815
 
 
 class TriggerResponse(Hyphenated):

@@ -32,9 +32,9 @@ class JobView:
     graph: JobGraph
     flow: FlowFigures
     checkpoints: Callable[[], CheckpointingStatistics]
-    savepoint: Callable[[str | None], Future[str]]
+    savepoint: Callable[..., Future[str]]
     """`Job.savepoint`."""
-    stop_with_savepoint: Callable[[str | None], Future[str]]
+    stop_with_savepoint: Callable[..., Future[str]]
     """`Job.stop_with_savepoint`."""
     supervisor: Callable[[], Supervisor]
 

@@ -100,9 +100,10 @@ class StreamRun:
         prefer_renaming_file_manager(spark, spark_location)
         accept_leftovers(spark)
         self._name = name
-        self._sinks = {s.uid: s.sink for s in sinks}
+        self.sinks = {s.uid: s.sink for s in sinks}
         self._stream, self._layout = unite([s for s in sinks if not s.dead_letters_of])
         self._dead_letters = {s.dead_letters_of: s.uid for s in sinks if s.dead_letters_of}
+        self.uri = records_uri
         self.spark_location = spark_location
         self._output_mode = output_mode
         self._trigger = dict(trigger)
@@ -132,7 +133,7 @@ class StreamRun:
         figures = SparkFigures(records, self._spark_files, uids, query=lambda: self.query)
         self.coordinator = Coordinator(
             name,
-            self._sinks,
+            self.sinks,
             self._store,
             interval_s=checkpoint.interval_s,
             schemas={s.uid: s.schema for s in sinks},
@@ -173,12 +174,12 @@ class StreamRun:
         assert self.coordinator.identity is not None
         task = pre_commit(
             self._layout,
-            self._sinks,
+            self.sinks,
             self._dead_letters,
             job_id=self.coordinator.identity.job_id,
             generation=self.coordinator.generation,
             hadoop=self._hadoop,
-            buffer_uris={uid: self._store.buffer_uri(uid) for uid in self._sinks},
+            buffer_uris={uid: self._store.buffer_uri(uid) for uid in self.sinks},
         )
         try:
             with session_settings(self._spark, self._spark_settings):

@@ -1,15 +1,12 @@
-"""Takes a canonical savepoint: exports one decided epoch of a Spark checkpoint location.
+"""The state of a canonical savepoint: the rows of every store, as Parquet.
 
-The location is only read; the job that owns it may be running, as long as it keeps that epoch.
-`restoring.py` is the way back. Whoever takes a savepoint from a job calls `export_canonical`.
+`exporting.py` calls `write_operators`; `restoring.py` is the way back. docs/FORMAT.md has the rows.
 """
 
 from __future__ import annotations
 
 import json
-import time
-import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,12 +15,9 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.checkpoint.spark_files import StateTree, log_paths, read_log
 from tidemark.contracts.checkpoint_files import CheckpointFiles
-from tidemark.model.errors import CheckpointError, SavepointError
-from tidemark.runtime.hadoop_files import open_files
+from tidemark.model.errors import CheckpointError
 from tidemark.runtime.operator_uids import OperatorUids
-from tidemark.runtime.state_backend import PROVIDER, backend_of
 from tidemark.savepoints.operator_state import (
     PARTITIONS,
     OperatorInfo,
@@ -32,120 +26,38 @@ from tidemark.savepoints.operator_state import (
     is_keyed,
     read_operators,
 )
-from tidemark.savepoints.record import Operator, Savepoint, Source, Store, write_savepoint
-from tidemark.savepoints.state_rows import StateClasses, file_checksums, read_rows
+from tidemark.savepoints.record import Operator, Store
+from tidemark.savepoints.state_rows import file_checksums, read_rows
 
 
-def export_canonical(
+def write_operators(
     spark: SparkSession,
-    location: str,
+    layout: StateLayout,
+    source: CheckpointFiles,
+    files: CheckpointFiles,
     epoch: int,
-    target: str,
-    *,
-    job_id: str,
-    job_name: str,
+    settings: Mapping[str, str],
+    commit: Mapping[str, Any],
     uids: OperatorUids,
-    committables: Mapping[str, Sequence[bytes]] | None = None,
-) -> Savepoint:
-    """Write a canonical savepoint of `epoch` into the new directory `target`, and return it.
+) -> tuple[list[Operator], dict[str, tuple[int, int]]]:
+    """Write the rows of every stateful operator of `source` as of `epoch` into the savepoint
+    `files`; return the operators, and bytes and CRC-32 of each file of rows.
 
-    `location`: Spark's checkpoint location (a URI), in which `epoch` is decided
-    (``commits/<epoch>`` is there) and stays until this returns; `committables`: by the sink's uid,
-    those of this epoch that may not be committed yet. The savepoint is whole when this returns. If
-    it fails or dies, `target` has no ``savepoint.json`` and is to be deleted.
-
-    Raises SavepointError if `target` has files already, CheckpointError if the epoch cannot be
-    read.
+    `settings`, `commit`: what the epoch's entries in Spark's offset and commit logs hold. Raises
+    CheckpointError if the state cannot be read.
     """
-    source = open_files(spark, location, make=False)
-    files = open_files(spark, target)
-    if files.list(""):
-        raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
-    if not source.exists(f"commits/{epoch}"):
-        raise CheckpointError(
-            f"{location}: epoch {epoch} is not decided; there is no commits/{epoch}"
-        )
-    require_offset_log(source, epoch)
-    metadata, *offsets = read_log(source, f"offsets/{epoch}")
-    lines = uids.source_lines or tuple(range(len(offsets)))
-    commit = read_log(source, f"commits/{epoch}")[0]
-    listed = _copy_small_files(source, files, epoch)
-    layout = StateLayout(
-        spark,
-        StateClasses.of(spark),
-        location,
-        location,
-        metadata["conf"],
-        format_of(source, epoch),
-    )
     operators = []
     for operator in read_operators(source, epoch):
         try:
             operators.append(
-                _export(spark, layout, operator, epoch, target, metadata["conf"], commit, uids)
+                _export(spark, layout, operator, epoch, files.uri, settings, commit, uids)
             )
         except (Py4JJavaError, CapturedException) as error:
             raise CheckpointError(
-                f"{location}: the state of operator {uids.of_operator(operator.index)!r} "
+                f"{source.uri}: the state of operator {uids.of_operator(operator.index)!r} "
                 f"({operator.name}) at epoch {epoch} cannot be read: {root_cause(error)}"
             ) from error
-    listed |= checksums(spark, files)
-    savepoint = Savepoint(
-        uri=files.uri,
-        job_id=job_id,
-        job_name=job_name,
-        epoch=epoch,
-        created_at=time.time(),
-        spark_version=spark.version,
-        state_backend=backend_of(metadata["conf"].get(PROVIDER, "")),
-        partitions=int(metadata["conf"][PARTITIONS]),
-        watermark_ms=int(commit.get("nextBatchWatermarkMs", 0)),
-        settings=metadata["conf"],
-        sources=tuple(
-            Source(uids.of_source(n), n, offset)
-            for n, offset in sorted(dict(zip(lines, offsets, strict=True)).items())
-        ),
-        source_lines=lines,
-        operators=tuple(operators),
-        committables={uid: tuple(given) for uid, given in (committables or {}).items()},
-        files=listed,
-    )
-    write_savepoint(files, savepoint)
-    return savepoint
-
-
-def require_offset_log(files: CheckpointFiles, epoch: int) -> None:
-    """Raise CheckpointError unless the offset log's entry is in the form that is known here."""
-    version = files.read(f"offsets/{epoch}").decode().split("\n", 1)[0]
-    if version != "v1":
-        raise CheckpointError(
-            f"{files.uri}/offsets/{epoch}: the offset log is of version {version}; only v1 can be "
-            "put into a savepoint (spark.sql.streaming.queryEvolution.enableSourceEvolution=false)"
-        )
-
-
-def format_of(files: CheckpointFiles, epoch: int) -> int:
-    """Return Spark's checkpoint format (1 or 2) of an epoch."""
-    return int(files.read(f"commits/{epoch}").decode().split("\n", 1)[0].removeprefix("v"))
-
-
-def _copy_small_files(
-    source: CheckpointFiles, files: CheckpointFiles, epoch: int
-) -> dict[str, tuple[int, int]]:
-    """Copy Spark's logs and the state's metadata, as they are; return what `files` now holds."""
-    found = {}
-    for path in [*log_paths(source, epoch), *StateTree.read(source).metadata]:
-        number = path.rsplit("/", 1)[1] if "/_metadata/v2/" in path else ""
-        if (
-            path == "metadata"
-            or (number.isdigit() and int(number) > epoch)
-            or path.endswith(".crc")
-        ):
-            continue
-        data = source.read(path)
-        files.create(f"spark/{path}", data)
-        found[f"spark/{path}"] = len(data), zlib.crc32(data)
-    return found
+    return operators, checksums(spark, files)
 
 
 def _export(

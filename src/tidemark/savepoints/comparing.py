@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.savepoints.record import Operator, Savepoint
+from tidemark.savepoints.record import NOT_KNOWN, Operator, Savepoint
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ def diff(old: Savepoint, new: Savepoint) -> list[Difference]:
             "job_id",
             "job_name",
             "epoch",
+            "type",
             "spark_version",
             "state_backend",
             "partitions",
@@ -58,10 +59,18 @@ def diff(old: Savepoint, new: Savepoint) -> list[Difference]:
     )
     found += _by_uid(
         "sink",
-        {uid: {"committables": len(given)} for uid, given in old.committables.items()},
-        {uid: {"committables": len(given)} for uid, given in new.committables.items()},
+        _of_sinks(old),
+        _of_sinks(new),
     )
     return found
+
+
+def _of_sinks(savepoint: Savepoint) -> dict[str, dict[str, Any]]:
+    types = dict.fromkeys(savepoint.committables, "") | {s.uid: s.type for s in savepoint.sinks}
+    return {
+        uid: {"type": type_, "committables": len(savepoint.committables.get(uid, ()))}
+        for uid, type_ in types.items()
+    }
 
 
 def _of_operator(operator: Operator) -> dict[str, Any]:
@@ -88,5 +97,6 @@ def _by_uid(
             continue
         for what in {**old[uid], **new[uid]}:
             before, after = old[uid].get(what), new[uid].get(what)
-            if before != after:
+            known = part != "operator" or NOT_KNOWN not in (before, after)
+            if known and before != after:
                 yield Difference(part, uid, what, before, after)

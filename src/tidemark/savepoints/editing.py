@@ -18,7 +18,14 @@ from tidemark.model.errors import SavepointError
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.savepoints.canonical import checksums, write_store
 from tidemark.savepoints.operator_state import StateLayout, read_operators
-from tidemark.savepoints.record import ColumnFamily, Operator, Savepoint, Store, write_savepoint
+from tidemark.savepoints.record import (
+    ColumnFamily,
+    Operator,
+    Savepoint,
+    SavepointType,
+    Store,
+    write_savepoint,
+)
 from tidemark.savepoints.state_rows import ROW, StateClasses, decode_rows, encode_rows
 
 EDITABLE = ("stateStoreSave", "dedupe", "dedupeWithinWatermark", "transformWithState")
@@ -39,6 +46,7 @@ def read_state(
     `family`: the state variable of a transformWithState; `store`: of an operator with several, as a
     join. Neither is needed where there is one. Raises SavepointError naming those there are.
     """
+    _require_rows(savepoint)
     operator = savepoint.operator(uid)
     chosen, of_family = _choose(savepoint, operator, store, family)
     rows = spark.read.schema(ROW).parquet(f"{savepoint.uri}/{chosen.path}")
@@ -61,6 +69,7 @@ def with_state(
     list is kept). Raises SavepointError if it has other columns, if a key is there twice, or if the
     operator's state consists of several parts that must agree, as a join's does.
     """
+    _require_rows(savepoint)
     operator = savepoint.operator(uid)
     chosen, of_family = _choose(savepoint, operator, None, family)
     _require_editable(savepoint, operator, chosen, of_family)
@@ -93,6 +102,14 @@ def with_state(
     )
     write_savepoint(files, edited)
     return edited
+
+
+def _require_rows(savepoint: Savepoint) -> None:
+    if savepoint.type is not SavepointType.CANONICAL:
+        raise SavepointError(
+            f"savepoint {savepoint.uri} is native: it holds the files of the state stores, whose "
+            "rows are not read offline; restore it into a job and take a canonical one of that"
+        )
 
 
 def _encoded(

@@ -74,7 +74,7 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
     savepoint = read_savepoint(open_files(spark, path, make=False))
     placement = place(savepoint, job)
     new_operators = begin_empty(placement, job)
-    check_restore(spark, path, placement, job.backend, new_operators)
+    check_restore(spark, path, placement, job.backend, new_operators, partitions=job.partitions)
     if plan is None:
         plan = {
             "path": path,

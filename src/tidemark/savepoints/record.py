@@ -1,14 +1,16 @@
-"""``savepoint.json``: what a canonical savepoint holds. docs/FORMAT.md specifies it.
+"""``savepoint.json``: what a savepoint holds. docs/FORMAT.md specifies it.
 
 It is written last, by exclusive create: a directory without it is a savepoint that was cut off, and
-is never restored. `canonical.py` writes it, `restoring.py` reads it.
+is never restored. `exporting.py` writes it, `restoring.py` reads it.
 """
 
 from __future__ import annotations
 
 import base64
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from enum import Enum
 from typing import Any
 
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
@@ -17,11 +19,20 @@ from tidemark.model.errors import CorruptRecordError, SavepointError
 
 SAVEPOINT = "savepoint.json"
 KIND = "savepoint"
+NOT_KNOWN = -1
+
+
+class SavepointType(str, Enum):
+    """How the state is kept: its rows, for any backend and number of partitions; or its files."""
+
+    CANONICAL = "canonical"
+    NATIVE = "native"
 
 
 @dataclass(frozen=True)
 class ColumnFamily:
-    """The rows of one kind in a store; `bytes` are those of keys and values."""
+    """The rows of one kind in a store; `bytes` are those of keys and values. A native savepoint
+    knows neither: NOT_KNOWN."""
 
     name: str
     kind: str
@@ -40,7 +51,7 @@ class ColumnFamily:
 @dataclass(frozen=True)
 class Store:
     """One state store of an operator, all partitions together; `path` is the directory of its rows
-    below the savepoint."""
+    below the savepoint, in a native one that of the operator's files."""
 
     name: str
     path: str
@@ -63,13 +74,13 @@ class Operator:
 
     @property
     def rows(self) -> int:
-        """The rows of all stores."""
-        return sum(family.rows for store in self.stores for family in store.families)
+        """The rows of all stores; NOT_KNOWN in a native savepoint."""
+        return max(NOT_KNOWN, sum(f.rows for store in self.stores for f in store.families))
 
     @property
     def bytes(self) -> int:
-        """The bytes of all keys and values."""
-        return sum(family.bytes for store in self.stores for family in store.families)
+        """The bytes of all keys and values; NOT_KNOWN in a native savepoint."""
+        return max(NOT_KNOWN, sum(f.bytes for store in self.stores for f in store.families))
 
 
 @dataclass(frozen=True)
@@ -83,9 +94,16 @@ class Source:
 
 
 @dataclass(frozen=True)
+class Sink:
+    """A sink of the job that was saved; `type` is its class."""
+
+    uid: str
+    type: str
+
+
+@dataclass(frozen=True)
 class Savepoint:
-    """A canonical savepoint of one epoch. `uri` is where it was read or written, not in the
-    file."""
+    """A savepoint of one epoch. `uri` is where it was read or written, not in the file."""
 
     uri: str
     job_id: str
@@ -107,6 +125,8 @@ class Savepoint:
     """By the sink's uid: those that were decided and not known to be committed."""
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Every other file of the savepoint: bytes and CRC-32."""
+    type: SavepointType = SavepointType.CANONICAL
+    sinks: tuple[Sink, ...] = ()
 
     def operator(self, uid: str) -> Operator:
         """Return the operator of this uid; raises SavepointError."""
@@ -117,6 +137,14 @@ class Savepoint:
         raise SavepointError(
             f"savepoint {self.uri} has no state of an operator {uid!r}; it has {known}"
         )
+
+    def bytes_of(self, operator: Operator) -> int:
+        """Return the bytes of an operator's state: of keys and values, or of a native savepoint's
+        files."""
+        if self.type is SavepointType.CANONICAL:
+            return operator.bytes
+        paths = tuple(f"{store.path}/" for store in operator.stores)
+        return sum(size for path, (size, _) in self.files.items() if path.startswith(paths))
 
     def families(self) -> Iterator[tuple[Operator, Store, ColumnFamily]]:
         """Yield every column family."""
@@ -130,7 +158,6 @@ def write_savepoint(files: CheckpointFiles, savepoint: Savepoint) -> None:
     """Write ``savepoint.json``: the savepoint is complete. Raises FileExistsError."""
     body = asdict(savepoint)
     del body["uri"]
-    body["type"] = "canonical"
     body["committables"] = {
         uid: [base64.b64encode(c).decode() for c in given]
         for uid, given in savepoint.committables.items()
@@ -156,8 +183,8 @@ def read_savepoint(files: CheckpointFiles) -> Savepoint:
         raise SavepointError(f"{files.uri}: there is no savepoint here") from None
     body = open_envelope(KIND, data, at)
     try:
-        if body.pop("type") != "canonical":
-            raise ValueError("its type is not canonical")
+        body["type"] = SavepointType(body["type"])
+        body["sinks"] = tuple(Sink(**s) for s in body.get("sinks", ()))
         body["sources"] = tuple(Source(**s) for s in body["sources"])
         body["source_lines"] = tuple(body["source_lines"])
         body["operators"] = tuple(_operator(o) for o in body["operators"])
@@ -177,3 +204,37 @@ def _operator(body: dict[str, Any]) -> Operator:
         for s in body["stores"]
     )
     return Operator(**{**body, "stores": stores})
+
+
+# --- one that is being written
+
+TAKING = "taking.json"
+"""Made first of all: a directory that has it, and no ``savepoint.json``, is not whole."""
+
+
+@dataclass(frozen=True)
+class Taking:
+    """Who is writing a savepoint, or was; `job_directory` is a URI."""
+
+    job_id: str
+    job_name: str
+    job_directory: str
+    epoch: int
+    begun_at: float
+
+
+def write_taking(
+    files: CheckpointFiles, *, job_id: str, job_name: str, job_directory: str, epoch: int
+) -> None:
+    """Mark a new directory as a savepoint that is being written; raises FileExistsError."""
+    taking = Taking(job_id, job_name, job_directory, epoch, time.time())
+    files.create(TAKING, seal_envelope("taking", asdict(taking)))
+
+
+def read_taking(files: CheckpointFiles) -> Taking | None:
+    """Return who began this savepoint; None if nobody says."""
+    try:
+        body = open_envelope("taking", files.read(TAKING), f"{files.uri}/{TAKING}")
+        return Taking(**body)
+    except (FileNotFoundError, CorruptRecordError, TypeError):
+        return None

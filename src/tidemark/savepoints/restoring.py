@@ -19,13 +19,14 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from tidemark.api.config import StateBackend
-from tidemark.checkpoint.spark_files import read_log
+from tidemark.checkpoint.spark_files import log_version, read_log
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model import failpoints
 from tidemark.model.errors import CheckpointError, DamagedCheckpointError, RestoreError
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
 from tidemark.savepoints.canonical import checksums, root_cause
+from tidemark.savepoints.native import MISSING, copy_back, read_files
 from tidemark.savepoints.operator_state import (
     JOIN_FORMAT,
     PARTITIONS,
@@ -34,7 +35,7 @@ from tidemark.savepoints.operator_state import (
     read_operators,
     refuse_backend,
 )
-from tidemark.savepoints.record import Operator, Savepoint, read_savepoint
+from tidemark.savepoints.record import Operator, Savepoint, SavepointType, read_savepoint
 from tidemark.savepoints.state_rows import ROW, StateClasses, write_rows, writing_session
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
@@ -109,6 +110,8 @@ def check_restore(
     placement: Placement | None,
     backend: StateBackend,
     new_operators: Sequence[NewOperator] = (),
+    *,
+    partitions: int | None = None,
 ) -> Savepoint:
     """Return the savepoint at `path` if it is whole and can be restored so; nothing is written.
 
@@ -127,6 +130,8 @@ def check_restore(
                 "the savepoint has no state of, and that cannot be added to a job that has run; "
                 "start the program without the savepoint"
             )
+    if problems := native_problems(spark, savepoint, backend, partitions or savepoint.partitions):
+        raise RestoreError(f"restore of {path}: {'; '.join(problems)}")
     refuse_backend(
         [o for o in savepoint.operators if o.uid in placement.operators],
         backend is StateBackend.ROCKSDB,
@@ -141,9 +146,47 @@ def check_restore(
     return savepoint
 
 
+def native_problems(
+    spark: SparkSession, savepoint: Savepoint, backend: StateBackend, partitions: int
+) -> list[str]:
+    """Return why a native savepoint cannot be restored so, a line for each; [] for a canonical one,
+    whose rows can go anywhere."""
+    if savepoint.type is not SavepointType.NATIVE:
+        return []
+    saved = log_version(
+        open_files(spark, savepoint.uri, make=False), f"spark/commits/{savepoint.epoch}"
+    )
+    wanted = session_format(spark)
+    found = []
+    if backend.value != savepoint.state_backend:
+        found.append(
+            f"state_backend is {backend.value!r}, and its state is of {savepoint.state_backend!r}"
+        )
+    if partitions != savepoint.partitions:
+        found.append(
+            f"parallelism is {partitions}, and its state has {savepoint.partitions} partitions"
+        )
+    if wanted != saved:
+        found.append(f"{FORMAT} is {wanted}, and its state is of format {saved}")
+    return [
+        f"{problem}; a native savepoint is a copy of the state's files: leave that as it is, or "
+        "take a savepoint of type canonical"
+        for problem in found
+    ]
+
+
+def session_format(spark: SparkSession) -> int:
+    """Return the checkpoint format (1 or 2) that a query of this session writes."""
+    return int(spark.conf.get(FORMAT, "1") or 1)
+
+
 def _damage(spark: SparkSession, files: CheckpointFiles, savepoint: Savepoint) -> list[str]:
-    found = checksums(spark, files)
     rows = {path for path in savepoint.files if path.startswith("state/")}
+    if savepoint.type is SavepointType.CANONICAL:
+        found = checksums(spark, files)
+    else:
+        found = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})
+        found = {path: of_file for path, of_file in found.items() if of_file[0] != MISSING}
     for path in savepoint.files.keys() - rows:
         try:
             data = files.read(path)
@@ -197,6 +240,8 @@ def restore_canonical(
     placement = placement or Placement.unchanged(savepoint)
     backend = backend or StateBackend(savepoint.state_backend)
     partitions = partitions or savepoint.partitions
+    if problems := native_problems(spark, savepoint, backend, partitions):
+        raise RestoreError(f"restore of {savepoint.uri}: {'; '.join(problems)}")
     if partitions < 1:
         raise RestoreError(f"restore: {partitions} state partitions; give at least 1")
     source = open_files(spark, savepoint.uri, make=False)
@@ -210,7 +255,10 @@ def restore_canonical(
             uid = next((s.uid for s in savepoint.sources if s.index == int(found[2])), None)
             if uid is not None and uid in placement.sources:
                 _create(files, f"sources/{placement.sources[uid]}{found[3]}", source.read(path))
-    spark_format = int(spark.conf.get(FORMAT, "1") or 1)
+    native = savepoint.type is SavepointType.NATIVE
+    spark_format = (
+        log_version(source, f"spark/commits/{epoch}") if native else session_format(spark)
+    )
     layout = StateLayout(
         spark,
         StateClasses.of(spark),
@@ -224,15 +272,21 @@ def restore_canonical(
         o.index: o
         for o in read_operators(open_files(spark, f"{savepoint.uri}/spark", make=False), epoch)
     }
+    commit = read_log(source, f"spark/commits/{epoch}")[0]
+    saved_ids = commit.pop("stateUniqueIds", None) or {}
     ids = {}
     for operator in savepoint.operators:
         if operator.uid in placement.operators:
             index = placement.operators[operator.uid]
             count = partitions if operator.keyed else 1
             _operator_files(source, files, savepoint, operator, index, count)
-            found_ids = _write(
-                spark, layout, savepoint, operator, described[operator.index], index, count
-            )
+            if native:
+                copy_back(spark, savepoint, operator, files.uri, index)
+                found_ids = saved_ids.get(str(operator.index), [])
+            else:
+                found_ids = _write(
+                    spark, layout, savepoint, operator, described[operator.index], index, count
+                )
             failpoints.reached("state-restored")
             if any(any(of_partition) for of_partition in found_ids):
                 ids[str(index)] = found_ids
@@ -241,8 +295,6 @@ def restore_canonical(
         found_ids = _write_empty(spark, layout, files, new, count, epoch)
         if any(any(of_partition) for of_partition in found_ids):
             ids[str(new.index)] = found_ids
-    commit = read_log(source, f"spark/commits/{epoch}")[0]
-    commit.pop("stateUniqueIds", None)
     if ids:
         commit["stateUniqueIds"] = ids
     _create(files, f"commits/{epoch}", f"v{spark_format}\n{_compact(commit)}".encode())

@@ -1,0 +1,141 @@
+"""Takes a savepoint: exports one decided epoch of a Spark checkpoint location.
+
+The location is only read; the job that owns it may be running, as long as it keeps that epoch.
+`taking.py` calls `export_savepoint` for a running job. What both types share is here: Spark's logs
+and the record; `canonical.py` writes the state's rows, `native.py` copies its files. `restoring.py`
+is the way back.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from tidemark.checkpoint.spark_files import StateTree, log_paths, log_version, read_log
+from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model.errors import CheckpointError, SavepointError
+from tidemark.runtime.hadoop_files import open_files
+from tidemark.runtime.operator_uids import OperatorUids
+from tidemark.runtime.state_backend import PROVIDER, backend_of
+from tidemark.savepoints.canonical import write_operators
+from tidemark.savepoints.native import copy_state, describe_operators
+from tidemark.savepoints.operator_state import PARTITIONS, StateLayout
+from tidemark.savepoints.record import (
+    TAKING,
+    Savepoint,
+    SavepointType,
+    Sink,
+    Source,
+    write_savepoint,
+)
+from tidemark.savepoints.state_rows import StateClasses
+
+
+def export_savepoint(
+    spark: SparkSession,
+    location: str,
+    epoch: int,
+    target: str,
+    *,
+    job_id: str,
+    job_name: str,
+    uids: OperatorUids,
+    type_: SavepointType = SavepointType.CANONICAL,
+    sinks: Sequence[Sink] = (),
+    committables: Mapping[str, Sequence[bytes]] | None = None,
+) -> Savepoint:
+    """Write a savepoint of `epoch` into the new directory `target`, and return it.
+
+    `location`: Spark's checkpoint location (a URI), in which `epoch` is decided
+    (``commits/<epoch>`` is there) and stays until this returns; `committables`: by the sink's uid,
+    those of this epoch that may not be committed yet. The savepoint is whole when this returns. If
+    it fails or dies, `target` has no ``savepoint.json`` and is to be deleted.
+
+    Raises SavepointError if `target` has files already, CheckpointError if the epoch cannot be
+    read.
+    """
+    source = open_files(spark, location, make=False)
+    files = open_files(spark, target)
+    if set(files.list("")) - {TAKING}:
+        raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
+    if not source.exists(f"commits/{epoch}"):
+        raise CheckpointError(
+            f"{location}: epoch {epoch} is not decided; there is no commits/{epoch}"
+        )
+    require_offset_log(source, epoch)
+    metadata, *offsets = read_log(source, f"offsets/{epoch}")
+    lines = uids.source_lines or tuple(range(len(offsets)))
+    commit = read_log(source, f"commits/{epoch}")[0]
+    tree = StateTree.read(source)
+    listed = _copy_small_files(source, files, tree, epoch)
+    layout = StateLayout(
+        spark,
+        StateClasses.of(spark),
+        location,
+        location,
+        metadata["conf"],
+        log_version(source, f"commits/{epoch}"),
+    )
+    if type_ is SavepointType.CANONICAL:
+        operators, state = write_operators(
+            spark, layout, source, files, epoch, metadata["conf"], commit, uids
+        )
+    else:
+        operators = describe_operators(layout, source, epoch, metadata["conf"], uids)
+        state = copy_state(spark, source, files, tree, epoch)
+    savepoint = Savepoint(
+        uri=files.uri,
+        job_id=job_id,
+        job_name=job_name,
+        epoch=epoch,
+        created_at=time.time(),
+        spark_version=spark.version,
+        state_backend=backend_of(metadata["conf"].get(PROVIDER, "")),
+        partitions=int(metadata["conf"][PARTITIONS]),
+        watermark_ms=int(commit.get("nextBatchWatermarkMs", 0)),
+        settings=metadata["conf"],
+        sources=tuple(
+            Source(uids.of_source(n), n, offset)
+            for n, offset in sorted(dict(zip(lines, offsets, strict=True)).items())
+        ),
+        source_lines=lines,
+        operators=tuple(operators),
+        committables={uid: tuple(given) for uid, given in (committables or {}).items()},
+        files=listed | state,
+        type=type_,
+        sinks=tuple(sinks),
+    )
+    write_savepoint(files, savepoint)
+    return savepoint
+
+
+def require_offset_log(files: CheckpointFiles, epoch: int) -> None:
+    """Raise CheckpointError unless the offset log's entry is in the form that is known here."""
+    version = log_version(files, f"offsets/{epoch}")
+    if version != 1:
+        raise CheckpointError(
+            f"{files.uri}/offsets/{epoch}: the offset log is of version {version}; only 1 can be "
+            "put into a savepoint (spark.sql.streaming.queryEvolution.enableSourceEvolution=false)"
+        )
+
+
+def _copy_small_files(
+    source: CheckpointFiles, files: CheckpointFiles, tree: StateTree, epoch: int
+) -> dict[str, tuple[int, int]]:
+    """Copy Spark's logs and the state's metadata, as they are; return what `files` now holds."""
+    found = {}
+    for path in [*log_paths(source, epoch), *tree.metadata]:
+        number = path.rsplit("/", 1)[1] if "/_metadata/v2/" in path else ""
+        if (
+            path == "metadata"
+            or (number.isdigit() and int(number) > epoch)
+            or path.endswith(".crc")
+        ):
+            continue
+        data = source.read(path)
+        files.create(f"spark/{path}", data)
+        found[f"spark/{path}"] = len(data), zlib.crc32(data)
+    return found

@@ -1,0 +1,211 @@
+"""The state of a native savepoint: the files that Spark's state stores need at one epoch, copied.
+
+They are read and written by Spark's tasks, so the bytes flow where the executors are. Each task of
+a running job's export is a Spark job of its own, and only half of the cores get one at a time: the
+stream's own tasks come in between. `exporting.py` calls `describe_operators` and `copy_state`,
+`restoring.py` calls `copy_back`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+from pyspark.util import inheritable_thread_target
+
+from tidemark.checkpoint.spark_files import (
+    StateTree,
+    read_log,
+    store_directories,
+    unique_ids,
+    zip_references,
+)
+from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model.errors import CheckpointError, DamagedCheckpointError
+from tidemark.runtime.operator_uids import OperatorUids
+from tidemark.savepoints.canonical import root_cause
+from tidemark.savepoints.operator_state import PARTITIONS, StateLayout, is_keyed, read_operators
+from tidemark.savepoints.record import NOT_KNOWN, ColumnFamily, Operator, Savepoint, Store
+from tidemark.savepoints.state_rows import StateClasses
+
+BATCH_BYTES = 64_000_000
+"""A task is given files of so many bytes, or one larger file."""
+BATCH_FILES = 500
+DAMAGED, MISSING = -1, -2
+"""In the place of the bytes of a file: the file system found it altered, or did not find it."""
+
+
+def describe_operators(
+    layout: StateLayout,
+    source: CheckpointFiles,
+    epoch: int,
+    settings: Mapping[str, str],
+    uids: OperatorUids,
+) -> list[Operator]:
+    """Return the stateful operators of `source` as of `epoch`, with the schemas of their state; how
+    many rows they have is not known."""
+    found = []
+    for operator in read_operators(source, epoch):
+        families = {info.name: layout.store(operator, info).families for info in operator.stores}
+        keyed = is_keyed(operator.name, [f for of_store in families.values() for f in of_store])
+        found.append(
+            Operator(
+                uid=uids.of_operator(operator.index),
+                index=operator.index,
+                name=operator.name,
+                partitions=int(settings[PARTITIONS]) if keyed else 1,
+                keyed=keyed,
+                properties=json.loads(operator.properties) if operator.properties else None,
+                stores=tuple(
+                    Store(name, f"state/{operator.index}", tuple(map(_not_counted, of_store)))
+                    for name, of_store in families.items()
+                ),
+            )
+        )
+    return found
+
+
+def _not_counted(family: ColumnFamily) -> ColumnFamily:
+    return replace(family, rows=NOT_KNOWN, bytes=NOT_KNOWN)
+
+
+def copy_state(
+    spark: SparkSession,
+    source: CheckpointFiles,
+    files: CheckpointFiles,
+    tree: StateTree,
+    epoch: int,
+) -> dict[str, tuple[int, int]]:
+    """Copy the state's files that a start after `epoch` needs from a Spark checkpoint location into
+    the savepoint `files`; return bytes and CRC-32 of each.
+
+    `tree`: what lies in `source`. Raises DamagedCheckpointError naming each file that is missing or
+    damaged.
+    """
+    needed = state_files(source, tree, epoch)
+    at_once = max(1, spark.sparkContext.defaultParallelism // 2)
+    found = read_files(spark, source.uri, needed, to=files.uri, at_once=at_once)
+    problems = problems_of(source.uri, found)
+    if problems:
+        raise DamagedCheckpointError(
+            f"the state of epoch {epoch} in {source.uri} cannot be copied. Found:"
+            + "".join(f"\n  {line}" for line in problems),
+            problems=tuple(problems),
+        )
+    return found
+
+
+def state_files(source: CheckpointFiles, tree: StateTree, epoch: int) -> dict[str, int]:
+    """Return the state's files that a start after `epoch` needs, with their bytes; raises
+    DamagedCheckpointError if the listing `tree` lacks some."""
+    commit = read_log(source, f"commits/{epoch}")
+    needed, missing = [], []
+    for directory in store_directories(tree.groups()):
+        chain, lacking = tree.chain(directory, epoch + 1, unique_ids(commit, directory))
+        needed += chain
+        missing += lacking
+    for path in [path for path in needed if path.endswith(".zip")]:
+        needed += [name for name, _ in zip_references(source, path)]
+    needed = list(dict.fromkeys(needed))
+    missing += [path for path in needed if path not in tree.sizes]
+    if missing:
+        lines = tuple(f"{source.uri}/{path}: missing" for path in missing)
+        raise DamagedCheckpointError(
+            f"the state of epoch {epoch} in {source.uri} is not whole. Found:"
+            + "".join(f"\n  {line}" for line in lines),
+            problems=lines,
+        )
+    return {path: tree.sizes[path] for path in needed}
+
+
+def copy_back(
+    spark: SparkSession, savepoint: Savepoint, operator: Operator, target: str, index: int
+) -> None:
+    """Copy the files of an operator's state into the Spark checkpoint location `target` (a URI), in
+    which the operator has the number `index`. Those of a call that died are written over."""
+    mine = f"state/{operator.index}/"
+    known = {path: found for path, found in savepoint.files.items() if path.startswith(mine)}
+    copies = {path: f"state/{index}/{path.removeprefix(mine)}" for path in known}
+    sizes = {path: size for path, (size, _) in known.items()}
+    found = read_files(spark, savepoint.uri, sizes, to=target, copies=copies, sums=True)
+    if changed := [path for path in known if found[path] != known[path]]:
+        raise CheckpointError(
+            f"restore of {savepoint.uri}: {len(changed)} files were changed while they were "
+            f"copied, {changed[0]} is one; delete the new job's directory and restore again"
+        )
+
+
+# --- in Spark's tasks
+
+
+def read_files(
+    spark: SparkSession,
+    directory: str,
+    sizes: Mapping[str, int],
+    *,
+    to: str | None = None,
+    copies: Mapping[str, str] | None = None,
+    sums: bool = False,
+    at_once: int | None = None,
+) -> dict[str, tuple[int, int]]:
+    """Read files below `directory` (a URI) through, and copy them to below `to`, if that is given;
+    return bytes and CRC-32 of each. `problems_of` says what is wrong with them.
+
+    `sizes`: the files, with about how many bytes they have; `copies`: the path of each copy, its
+    own if it is not named; `sums`: whether local copies get Hadoop's checksum files, with which
+    Spark would find damage; `at_once`: so many tasks run at a time, all cores' if not said. Raises
+    CheckpointError if files cannot be read or written.
+    """
+    jvm: Any = spark._jvm
+    context = spark.sparkContext
+    hadoop = jvm.org.apache.spark.util.SerializableConfiguration(
+        spark._jsparkSession.sessionState().newHadoopConf()
+    )
+    task = StateClasses.of(spark).new("Files", directory, to, sums, hadoop)
+
+    def run(paths: Sequence[str]) -> str:
+        lines = jvm.java.util.ArrayList()
+        lines.add("\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths))
+        (row,) = context._jsc.parallelize(lines, 1).mapPartitions(task).collect()
+        return str(row.getString(0))
+
+    found = {}
+    try:
+        with ThreadPoolExecutor(at_once or max(1, context.defaultParallelism)) as pool:
+            for text in pool.map(inheritable_thread_target(spark)(run), _batches(sizes)):
+                for line in text.splitlines():
+                    path, size, crc = line.split("\t")
+                    found[path] = int(size), int(crc)
+    except Py4JJavaError as error:
+        raise CheckpointError(
+            f"files of {directory} cannot be {'read' if to is None else f'copied to {to}'}: "
+            f"{root_cause(error)}"
+        ) from error
+    return found
+
+
+def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
+    """Yield the paths in batches for one task each, the largest files first."""
+    batch: list[str] = []
+    left = BATCH_BYTES
+    for path in sorted(sizes, key=lambda path: -sizes[path]):
+        if batch and (left < sizes[path] or len(batch) == BATCH_FILES):
+            yield batch
+            batch, left = [], BATCH_BYTES
+        batch.append(path)
+        left -= sizes[path]
+    if batch:
+        yield batch
+
+
+def problems_of(directory: str, found: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return a line for each file that `read_files` has found missing or damaged."""
+    says = {MISSING: "missing", DAMAGED: "the file system's checksum does not match"}
+    return [
+        f"{directory}/{path}: {says[size]}" for path, (size, _) in found.items() if size in says
+    ]
