@@ -9,10 +9,11 @@ around their commits, while the first goes on.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from tests.chaos.outputs import (
 from tests.servers.postgres import PostgresServer
 from tests.spark.test_savepoints import Started
 from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import PreflightError
+from tidemark.model.errors import PreflightError, UserError
 
 PROGRAM = Path(__file__).parents[2] / "chaos" / "app_sinks.py"
 ROWS = 20
@@ -73,6 +74,21 @@ def outputs(
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     return Files(tmp_path / "in")
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Started]]:
+    """Start jobs; what a failed test has left running is stopped."""
+    started: list[Started] = []
+
+    def run(job: tm.Job, **how: Any) -> Started:
+        started.append(Started(job, **how))
+        return started[-1]
+
+    yield run
+    for one in started:
+        with contextlib.suppress(UserError):  # it has ended
+            one.job.cancel()
 
 
 def sinks(outputs: Sequence[Output], prefix: str) -> list[dict[str, Any]]:
@@ -124,17 +140,17 @@ def require(outputs: Sequence[Output], expected: dict[int, int]) -> None:
 
 
 def test_every_lineage_brings_each_of_its_rows_once(
-    files: Files, outputs: Sequence[Output], tmp_path: Path
+    files: Files, outputs: Sequence[Output], start: Callable[..., Started], tmp_path: Path
 ) -> None:
     files.add()
-    first = Started(declare(tmp_path, "first", files, outputs))
+    first = start(declare(tmp_path, "first", files, outputs))
     first.wait_for_epochs(1)
     path = first.take("savepoint", tmp_path / "savepoints")
 
     # The first job goes on, and holds its prefix at the broker.
     with pytest.raises(PreflightError, match="is held by the job 'first'"):
         declare(tmp_path, "refused", files, outputs).run(path)
-    heir = Started(declare(tmp_path, "heir", files, outputs, "-heir"), restore=path)
+    heir = start(declare(tmp_path, "heir", files, outputs, "-heir"), restore=path)
     for epochs in (2, 3):
         files.add()
         first.wait_for_epochs(epochs)
@@ -143,17 +159,25 @@ def test_every_lineage_brings_each_of_its_rows_once(
     heir.end()
     require(outputs, {0: 1, 1: 2, 2: 2})
 
-    # Both have gone further; from the savepoint on it is done once more, with the first's prefix.
-    third = Started(declare(tmp_path, "third", files, outputs), restore=path)
+    # Both have gone further; from the savepoint on it is done once more, with the first's prefix,
+    # one sink less, and another that gets what is read from now on.
+    (removed,) = (output for output in outputs if isinstance(output, SQLiteOutput))
+    kept = [output for output in outputs if output is not removed]
+    added = FilesOutput(tmp_path / "added")
+    added.uid = "added"
+    third = start(declare(tmp_path, "third", files, [added, *kept]), restore=path)
     third.wait_for_epochs(2)
     third.end()
-    require(outputs, {0: 1, 1: 3, 2: 3})
+    require(kept, {0: 1, 1: 3, 2: 3})
+    require([removed], {0: 1, 1: 2, 2: 2})
+    require([added], {1: 1, 2: 1})
     # And each of them goes on by itself, from where it was.
     files.add()
-    again = Started(declare(tmp_path, "heir", files, outputs, "-heir"), restore=path)
+    again = start(declare(tmp_path, "heir", files, outputs, "-heir"), restore=path)
     again.wait_for_epochs(3)
     again.end()
-    require(outputs, {0: 1, 1: 3, 2: 3, 3: 1})
+    require(kept, {0: 1, 1: 3, 2: 3, 3: 1})
+    require([removed], {0: 1, 1: 2, 2: 2, 3: 1})
 
 
 @pytest.mark.chaos
@@ -165,10 +189,14 @@ def test_every_lineage_brings_each_of_its_rows_once(
     ],
 )  # fmt: skip
 def test_restored_jobs_are_killed_while_the_first_goes_on(
-    files: Files, outputs: Sequence[Output], tmp_path: Path, failpoint: str
+    files: Files,
+    outputs: Sequence[Output],
+    start: Callable[..., Started],
+    tmp_path: Path,
+    failpoint: str,
 ) -> None:
     files.add()
-    first = Started(declare(tmp_path, "first", files, outputs))
+    first = start(declare(tmp_path, "first", files, outputs))
     drivers: list[Driver] = []
     try:
         first.wait_for_epochs(1)
