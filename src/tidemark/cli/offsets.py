@@ -83,9 +83,13 @@ def show(
 
     from rich.table import Table
 
-    from tidemark.operations.offsets import show as look
+    from tidemark.operations import offsets
 
-    sources, partitions = look(what, storage, _brokers(bootstrap_servers, command_config))
+    base = offsets.base_of(what, storage)
+    sources, partitions = (
+        base.sources,
+        offsets.show(base, _brokers(bootstrap_servers, command_config)),
+    )
     if as_json:
         shown = [
             {
@@ -240,16 +244,17 @@ def _change(
     from tidemark.operations.savepoints import open_savepoint
 
     path = what
-    if "/" not in what and not offsets.is_savepoint(what):
+    if not offsets.names_savepoint(what) and not dry_run:
         path = _savepoint_of(what, to, storage, token_file, timeout)
-    savepoint = open_savepoint(path)
-    shown = offsets.preview(savepoint, wanted, brokers)
-    copy = None if dry_run or shown.problems else offsets.write(savepoint, shown, to)
+    shown = offsets.preview(offsets.base_of(path, storage), wanted, brokers)
+    copy = None
+    if not dry_run and not shown.problems:
+        copy = offsets.write(open_savepoint(path), shown, to)
     if as_json:
-        body = {"savepoint": savepoint.uri, "copy": copy and copy.uri, **shown.to_json()}
+        body = {"base": path, "copy": copy and copy.uri, **shown.to_json()}
         typer.echo(json.dumps(body, indent=2))
     else:
-        table = Table("source", "partition", "in the savepoint", "new", "", "its log holds")
+        table = Table("source", "partition", "now", "new", "", "its log holds")
         for move in shown.moves:
             table.add_row(
                 move.source, f"{move.topic}:{move.partition}", _count(move.old), _count(move.new),
@@ -265,24 +270,33 @@ def _change(
         raise typer.Exit(NOT_DONE if dry_run else 2)
     if copy is not None:
         if not as_json:
-            typer.echo(f"Savepoint {savepoint.uri} stays as it is. Copy: {copy.uri}")
+            typer.echo(f"Savepoint {path} stays as it is. Copy: {copy.uri}")
         suggest(f"tidemark run -s {copy.uri} APP.PY")
 
 
 def _savepoint_of(
     job: str, to: str | None, storage: str | None, token_file: Path | None, timeout: float
 ) -> str:
-    """Take a savepoint of a running job; return its path."""
+    """Take a savepoint of a running job, or make one of the newest checkpoint of a job that has
+    ended; return its path."""
     from tidemark.api.config import storage_uri
     from tidemark.cli.changing import find
     from tidemark.cli.terminal import waiting
     from tidemark.operations.change_job import take_savepoint
+    from tidemark.operations.offsets import has_ended, savepoint_of_ended
 
-    running = find("offsets", job, storage, token_file)
-    say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
-    directory = None if to is None else storage_uri(to, "--to").rpartition("/")[0]
-    with waiting("Waiting for the savepoint") as tick:
-        path = take_savepoint(running, directory, timeout, lambda: tick(""))
+    if has_ended(job, storage):
+        if to is None:
+            raise typer.BadParameter(f"job {job} has ended: say where the copy is put, with --to")
+        say(f"Writing a savepoint of the newest checkpoint of job {job}, which has ended.")
+        with waiting("Starting Spark"):
+            path = savepoint_of_ended(job, storage, to).uri
+    else:
+        running = find("offsets", job, storage, token_file)
+        say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
+        directory = None if to is None else storage_uri(to, "--to").rstrip("/").rpartition("/")[0]
+        with waiting("Waiting for the savepoint") as tick:
+            path = take_savepoint(running, directory, timeout, lambda: tick(""))
     say(f"Savepoint completed. Path: {path}")
     return path
 

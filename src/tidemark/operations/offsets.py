@@ -19,8 +19,13 @@ from tidemark.model.errors import SavepointError, UserError
 from tidemark.operations.savepoints import open_savepoint
 from tidemark.operations.storage import readable, storage_of
 from tidemark.runtime.checkpoint_history import exists, jobs_in, open_storage
+from tidemark.runtime.registry import find_job
 from tidemark.runtime.session import spark_session
-from tidemark.savepoints.checkpoint_sources import sources_of_job
+from tidemark.savepoints.checkpoint_sources import (
+    savepoint_of_checkpoint,
+    sources_of_job,
+    watermark_of_job,
+)
 from tidemark.savepoints.offsets import (
     Change,
     Move,
@@ -79,59 +84,96 @@ class Preview:
         }
 
 
-def is_savepoint(path: str) -> bool:
-    """Whether `path` is a savepoint's directory, rather than the name of a job."""
-    uri = storage_uri(path, "savepoint")
+@dataclass(frozen=True)
+class Base:
+    """Where something goes on: a savepoint, or a job as of its last decided epoch."""
+
+    name: str
+    sources: Sequence[Source]
+    watermark_ms: int
+
+
+def names_savepoint(what: str) -> bool:
+    """Whether `what` is a savepoint's directory, rather than the name of a job."""
+    if "/" in what:
+        return True
+    uri = storage_uri(what, "savepoint")
     return exists(uri) and open_storage(uri).exists(SAVEPOINT)
 
 
-def show(
-    what: str, storage: str | None, brokers: Brokers | None
-) -> tuple[Sequence[Source], list[Move]]:
-    """Return the sources of a savepoint, or those of a job as of its last decided epoch, and the
-    partitions of those that read Kafka; with `brokers` also what their logs hold.
+def base_of(what: str, storage: str | None) -> Base:
+    """Return where a savepoint, or a job of that name, goes on; raises SavepointError, or UserError
+    if there is no such job."""
+    if names_savepoint(what):
+        savepoint = open_savepoint(what)
+        at = f"savepoint {savepoint.uri}"
+        return Base(at, savepoint.sources, savepoint.watermark_ms)
+    uri = _directory(what, storage)
+    with readable(uri):
+        files = open_storage(uri)
+        return Base(f"job {what}", sources_of_job(files), watermark_of_job(files))
 
-    Raises SavepointError, or UserError if there is no such job.
-    """
-    if "/" in what or is_savepoint(what):
-        sources: Sequence[Source] = open_savepoint(what).sources
-    else:
-        uri = storage_of("offsets", storage)
-        with readable(uri):
-            if what not in jobs_in(uri):
-                raise UserError(
-                    f"{what!r} is no savepoint's path, and {uri} holds no job of this name; it has "
-                    f"{', '.join(jobs_in(uri)) or 'none'}. Another storage is given with --storage"
-                )
-            sources = sources_of_job(open_storage(f"{uri}/{what}"))
+
+def _directory(job: str, storage: str | None) -> str:
+    uri = storage_of("offsets", storage)
+    with readable(uri):
+        names = jobs_in(uri)
+    if job not in names:
+        raise UserError(
+            f"{job!r} is no savepoint's path, and {uri} holds no job of this name; it has "
+            f"{', '.join(names) or 'none'}. Another storage is given with --storage"
+        )
+    return f"{uri}/{job}"
+
+
+def has_ended(job: str, storage: str | None) -> bool:
+    """Whether a job has ended by its own account, so that nothing of it changes any more."""
+    uri = storage_of("offsets", storage)
+    with readable(uri):
+        return find_job(uri, job).state.is_terminal
+
+
+def savepoint_of_ended(job: str, storage: str | None, beside: str) -> Savepoint:
+    """Write a savepoint of the newest checkpoint of a job that has ended into a new directory in
+    that of the path `beside`; return it. Starts a Spark. Raises SavepointError."""
+    directory = _directory(job, storage)
+    target = _beside(storage_uri(beside, "--to"), job)
+    return savepoint_of_checkpoint(spark_session("tidemark"), directory, target)
+
+
+def _beside(path: str, id_: str) -> str:
+    above = path.rstrip("/").rpartition("/")[0]
+    return f"{above}/savepoint-{id_[:6]}-{uuid.uuid4().hex[:12]}"
+
+
+def show(base: Base, brokers: Brokers | None) -> list[Move]:
+    """Return the partitions of the sources that read Kafka; with `brokers` also what their logs
+    hold."""
     found = [
         Move(source.uid, *at, offset, offset)
-        for source in sources
+        for source in base.sources
         if is_kafka(source.offset)
         for at, offset in sorted(partitions_of(source.offset).items())
     ]
-    if brokers is not None and found:
-        with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
-            found = _with_logs(found, log)
-    return sources, found
+    if brokers is None or not found:
+        return found
+    with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
+        return _with_logs(found, log)
 
 
-def preview(savepoint: Savepoint, wanted: Wanted, brokers: Brokers) -> Preview:
+def preview(base: Base, wanted: Wanted, brokers: Brokers) -> Preview:
     """Return what a change would do; nothing is written. Raises SavepointError for one that makes
     no sense, OperationFailedError if the brokers do not answer."""
     with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
         change = Change(wanted.partitions, wanted.topics, _position(wanted, log), wanted.only_back)
-        at = f"savepoint {savepoint.uri}"
         found = [
             move
-            for source, part in choose(savepoint.sources, at, wanted.source, change)
+            for source, part in choose(base.sources, base.name, wanted.source, change)
             for move in moves(source, part, log.partitions)
         ]
         found = _with_logs(found, log)
     return Preview(
-        tuple(found),
-        tuple(problems(found)),
-        tuple(consequences(found, savepoint.watermark_ms)),
+        tuple(found), tuple(problems(found)), tuple(consequences(found, base.watermark_ms))
     )
 
 
@@ -144,9 +186,7 @@ def write(savepoint: Savepoint, shown: Preview, target: str | None) -> Savepoint
             f"savepoint {savepoint.uri}: these are no offsets to go on from: "
             + "; ".join(shown.problems)
         )
-    if target is None:
-        above = savepoint.uri.rstrip("/").rpartition("/")[0]
-        target = f"{above}/savepoint-{savepoint.job_id[:6]}-{uuid.uuid4().hex[:12]}"
+    target = target or _beside(savepoint.uri, savepoint.job_id)
     source, files = open_storage(savepoint.uri), open_storage(storage_uri(target, "--to"))
     offsets = {
         uid: offset_after(shown.moves, uid) for uid in sorted({m.source for m in shown.moves})

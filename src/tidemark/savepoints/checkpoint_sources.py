@@ -1,33 +1,89 @@
-"""The sources of a job's newest complete checkpoint, by uid, without its program.
+"""A job's newest complete checkpoint, without its program: its sources' offsets, by uid, and a
+savepoint made of it.
 
-Spark's offset log knows numbers alone; the uids are those of the checkpoint's statistics.
+Spark's logs know numbers alone; the uids are those of the checkpoints' statistics.
 """
 
 from __future__ import annotations
 
+from pyspark.sql import SparkSession
+
+from tidemark.checkpoint.inspection import damaged, inspect
 from tidemark.checkpoint.spark_files import read_log
 from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import SavepointError
-from tidemark.savepoints.record import Source
+from tidemark.runtime.operator_uids import OperatorUids
+from tidemark.runtime.restore import open_job
+from tidemark.savepoints.exporting import export_savepoint
+from tidemark.savepoints.record import Savepoint, Source
 
 
 def sources_of_job(files: CheckpointFiles) -> list[Source]:
     """Return the sources of the job in the directory `files`, with their offsets as of its last
     decided epoch; the job may run. Raises SavepointError if none was ever decided."""
+    lines = read_log(files, f"spark/offsets/{_last_epoch(files)}")[1:]
+    uids = _uids(files, lines)
+    offsets = dict(zip(uids.source_lines, lines, strict=True))
+    return [Source(uids.of_source(number), number, offsets[number]) for number in sorted(offsets)]
+
+
+def watermark_of_job(files: CheckpointFiles) -> int:
+    """Return a job's watermark after its last decided epoch, ms since 1970; 0 if it has none."""
+    commit = read_log(files, f"spark/commits/{_last_epoch(files)}")[0]
+    return int(commit.get("nextBatchWatermarkMs", 0))
+
+
+def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savepoint:
+    """Write a canonical savepoint of the newest complete checkpoint of a job that does not run into
+    the new directory `target`; both are URIs. Return it.
+
+    Raises SavepointError if there is none, or one that is not yet committed to every sink;
+    DamagedCheckpointError.
+    """
+    store = open_job(spark, job)
+    epoch = _last_epoch(store.files)
+    found = inspect(store, epoch)
+    if found.problems:
+        raise damaged(store, epoch, found.problems)
+    if found.void or found.uncommitted is not None:
+        raise SavepointError(
+            f"job {job}: its last epoch, {epoch}, is not committed to every sink; run the job once "
+            "more, which settles that, and stop it with a savepoint"
+        )
+    identity = store.read_identity()
+    lines = read_log(store.files, f"spark/offsets/{epoch}")[1:]
+    return export_savepoint(
+        spark,
+        f"{job}/spark",
+        epoch,
+        target,
+        job_id=identity.job_id,
+        job_name=identity.name,
+        uids=_uids(store.files, lines),
+    )
+
+
+def _last_epoch(files: CheckpointFiles) -> int:
     decided = [int(name) for name in files.list("spark/commits") if name.isdigit()]
     if not decided:
-        raise SavepointError(f"job {files.uri}: it has no complete checkpoint yet, so no offsets")
-    epoch = max(decided)
-    lines = read_log(files, f"spark/offsets/{epoch}")[1:]
-    # The figures of the very last epochs are not stored yet, or never were: uids do not change.
-    known = next(
-        (c for c in StatisticsStore(files).read().history if not c.is_savepoint and c.tasks), None
-    )
-    uids = [task.uid for task in known.tasks if task.kind == "source"] if known else []
-    if len(uids) < len(lines):  # one that stands in the plan twice has the same line twice
+        raise SavepointError(f"job {files.uri}: it has no complete checkpoint, so no offsets")
+    return max(decided)
+
+
+def _uids(files: CheckpointFiles, lines: list[object]) -> OperatorUids:
+    """Return the uids by number; `lines` are the sources' of the offset log."""
+    # The figures of the very last epochs may never have been stored; uids do not change.
+    history = StatisticsStore(files).read().history
+    known = next((c for c in history if not c.is_savepoint and c.tasks), None)
+    tasks = known.tasks if known else ()
+    sources = [task.uid for task in tasks if task.kind == "source"]
+    operators = [task.uid for task in tasks if task.kind == "operator"]
+    numbers = list(range(len(lines)))
+    if len(sources) < len(lines):  # one that stands in the plan twice has the same line twice
         distinct = [line for n, line in enumerate(lines) if line not in lines[:n]]
-        lines = distinct if len(distinct) == len(uids) else lines
-    if len(uids) != len(lines):
-        uids = [f"source-{number}" for number in range(len(lines))]
-    return [Source(uid, n, offset) for n, (uid, offset) in enumerate(zip(uids, lines, strict=True))]
+        if len(distinct) == len(sources):
+            numbers = [distinct.index(line) for line in lines]
+    if len(sources) != len(set(numbers)):  # nobody knows which is which
+        sources = []
+    return OperatorUids(dict(enumerate(sources)), dict(enumerate(operators)), tuple(numbers))

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import DamagedCheckpointError, SavepointError
-from tidemark.savepoints.record import Savepoint, write_savepoint
+from tidemark.savepoints.record import Savepoint, write_savepoint, write_taking
 
 
 def write_copy(
@@ -37,6 +37,13 @@ def write_copy(
     """
     if target.list(""):
         raise SavepointError(f"savepoint {target.uri}: the directory is not empty; give a new one")
+    write_taking(
+        target,
+        job_id=savepoint.job_id,
+        job_name=savepoint.job_name,
+        job_directory=savepoint.uri,
+        epoch=savepoint.epoch,
+    )
     log = f"spark/offsets/{savepoint.epoch}"
     files = dict(savepoint.files)
     for path, known in savepoint.files.items():

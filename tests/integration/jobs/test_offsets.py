@@ -83,6 +83,13 @@ def taken(kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path) -> tuple
     job = declare(tmp_path, "first", kafka.bootstrap_servers, name, ending="never")
     first = Started(job)
     first.wait_for_epochs(1)
+    running = offsets(
+        "rewind", "first", "--to-earliest", "--storage", str(tmp_path / "store"),
+        "--to", str(tmp_path / "of-running/copy"),
+        "--bootstrap-servers", kafka.bootstrap_servers,
+    )  # fmt: skip
+    assert "Up to 20 rows are read again" in running
+    assert (tmp_path / "of-running/copy/savepoint.json").exists()
     path = first.take("stop_with_savepoint", tmp_path / "savepoints")
     first.join()
     assert rows(tmp_path, "first") == list(range(20))
@@ -136,6 +143,17 @@ def test_a_copy_goes_on_elsewhere_and_the_preview_says_what_is_read_again_or_lef
     read = [14, 16, 18, *range(20, 30, 2), *range(25, 30, 2)]
     assert rows(tmp_path, "second") == sorted(read)
     assert counts(tmp_path, "second") == {0: 10 + 3 + 5, 1: 10 + 3}, "the state counts them again"
+
+    # The job itself: it has ended, so a savepoint is made of its newest checkpoint.
+    again = str(tmp_path / "of-job/copy")
+    of_job = offsets(
+        "rewind", "second", "--to-earliest", "--storage", str(tmp_path / "store"), "--to", again,
+        *asking,
+    )  # fmt: skip
+    assert [(p["old"], p["new"], p["reread"]) for p in of_job["partitions"]] == [(15, 0, 15)] * 2
+    declare(tmp_path, "third", servers, topic).run(again)
+    assert rows(tmp_path, "third") == list(range(30))
+    assert counts(tmp_path, "third") == {0: 18 + 15, 1: 13 + 15}
 
 
 def test_a_renamed_topic_is_refused_until_the_offsets_are_of_the_new_one(
