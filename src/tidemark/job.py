@@ -12,13 +12,14 @@ import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
+from pathlib import Path
 from types import FrameType
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from tidemark.api.config import CheckpointConfig, CheckpointMode, StateBackend, storage_uri
+from tidemark.api.config import CheckpointConfig, CheckpointMode, storage_uri
 from tidemark.api.declarations import (
     ON_BAD_ROW,
     DeclaredOperator,
@@ -30,8 +31,7 @@ from tidemark.api.ephemeral_storage import EphemeralStorage
 from tidemark.api.rest_config import RestConfig
 from tidemark.api.settings import (
     DEFAULT,
-    DROP_STATE_VARIABLE,
-    PARALLELISM_VARIABLE,
+    PLAN_VARIABLE,
     RESTORE_VARIABLE,
     Settings,
     resolve,
@@ -50,7 +50,7 @@ from tidemark.guarantees.end_to_end import (
 )
 from tidemark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from tidemark.model.durations import seconds
-from tidemark.model.errors import ConfigurationError, RestoreError, UserError
+from tidemark.model.errors import ConfigurationError, UserError
 from tidemark.model.job_graph import JobGraph
 from tidemark.model.redaction import Redactor, secrets_in
 from tidemark.model.schema import Column
@@ -60,20 +60,23 @@ from tidemark.rest.views import JobView
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
-from tidemark.runtime.plan_graph import find_job_subscriptions, find_job_uids, job_graph
+from tidemark.runtime.plan_graph import job_graph
 from tidemark.runtime.query import StreamRun
-from tidemark.runtime.restore import restore as restore_checkpoint
 from tidemark.runtime.session import (
     query_settings,
     require_format,
     spark_schema,
     spark_session,
 )
-from tidemark.runtime.state_backend import PROVIDER, backend_of, backend_settings
+from tidemark.runtime.state_backend import backend_settings
 from tidemark.runtime.supervision import Supervisor
-from tidemark.savepoints.job_restore import NewJob, is_savepoint, restore_job
+from tidemark.savepoints.claims import ClaimDisposal
+from tidemark.savepoints.job_restore import restore_job
 from tidemark.savepoints.operator_state import PARTITIONS
+from tidemark.savepoints.plan_parts import NewJob, RestoreOptions, new_job
+from tidemark.savepoints.planning import plan_restore, write_plan
 from tidemark.savepoints.record import SavepointType
+from tidemark.savepoints.restore_plan import RestorePlan
 from tidemark.savepoints.taking import take as take_savepoint
 
 SAVEPOINT_TYPES = tuple(type_.value for type_ in SavepointType)
@@ -233,6 +236,7 @@ class Job:
         *,
         allow_non_restored_state: bool = False,
         parallelism: int | None = None,
+        claim_mode: Literal["no-claim", "claim"] = "no-claim",
     ) -> None:
         """Run until the sources end, `stop` or `cancel` is called, or SIGINT or SIGTERM comes (as
         `stop`); then settle everything.
@@ -244,8 +248,10 @@ class Job:
         itself. From a savepoint, sources and operators take what has their uid, whatever their
         order, onto this job's state backend; what no uid here takes stops the restore, unless
         `allow_non_restored_state` drops it. `parallelism` is the number of state partitions: a new
-        job's, and one's that begins with a savepoint; None for as many as the savepoint has.
-        ``tidemark run -n -p N`` overrides both.
+        job's, and one's that begins with a savepoint; None for as many as the savepoint has. With
+        `claim_mode` ``"claim"`` the savepoint is this job's from now on, which deletes it when its
+        own first checkpoint is complete. ``tidemark run -n -p N --claim-mode …`` overrides all
+        three; `restore_plan` says beforehand what a restore will do.
 
         Returns when all that was decided is committed and no transaction of this driver is open. A
         failed checkpoint that `tolerable_failed_checkpoints` tolerates, and a failure after which
@@ -263,15 +269,16 @@ class Job:
             raise ConfigurationError(
                 f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
             )
-        if parallelism is not None and (not isinstance(parallelism, int) or parallelism < 1):
-            raise ConfigurationError(
-                f"Job {declared.name!r}: parallelism is {parallelism!r}; give a whole number from 1"
-            )
         spark = spark_session(declared.name)
-        self._parallelism = int(os.environ.get(PARALLELISM_VARIABLE, 0)) or parallelism
-        allow_non_restored_state |= DROP_STATE_VARIABLE in os.environ
-        if path := os.environ.get(RESTORE_VARIABLE) or restore:
-            self._restore(spark, path, allow_non_restored_state)
+        how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
+        how = how.overridden(os.environ)
+        path = os.environ.get(RESTORE_VARIABLE) or restore
+        if file := os.environ.pop(PLAN_VARIABLE, None):
+            write_plan(spark, path, self._new_job(how), Path(file))
+            raise SystemExit(0)  # nothing of the program is to run after the plan
+        if path:
+            restore_job(spark, path, self._new_job(how))
+        self._parallelism = how.parallelism
         self._flow = FlowFigures(lambda: spark.sparkContext.defaultParallelism)
         levels = {part.uid: part.guarantee for part in self.report().parts}
         graph = job_graph(declared).with_guarantees(levels)
@@ -299,28 +306,37 @@ class Job:
         finally:
             rest.stop()
 
-    def _restore(self, spark: SparkSession, path: str, allow_non_restored_state: bool) -> None:
-        declared = self.declaration
-        if not is_savepoint(spark, path):
-            if self._parallelism is not None:
-                raise RestoreError(
-                    f"restore: {path} is no savepoint; a retained checkpoint keeps its number of "
-                    f"state partitions. Leave parallelism={self._parallelism} out, or take a "
-                    "savepoint of that job and restore it"
+    def restore_plan(
+        self,
+        path: str,
+        *,
+        allow_non_restored_state: bool = False,
+        parallelism: int | None = None,
+        claim_mode: Literal["no-claim", "claim"] = "no-claim",
+    ) -> RestorePlan:
+        """Return what ``run(restore=path, …)`` would do with these arguments: what becomes of each
+        operator, source and sink, and what would stop it. Touches nothing.
+
+        May be called while the job runs; its directory, which such a restore could not be put into,
+        is then not looked at. Takes a second or more: the savepoint's files are checked, and Spark
+        plans the program's query. Raises RestoreError, SavepointError or CorruptRecordError if
+        nothing can be read at `path`, ConfigurationError for a wrong value.
+        """
+        running = self._supervisor is not None and self._supervisor.end is None
+        return plan_restore(
+            spark_session(self.declaration.name),
+            path,
+            self._new_job(
+                RestoreOptions(
+                    self.declaration.name, allow_non_restored_state, parallelism, claim_mode
                 )
-            restore_checkpoint(spark, path, self._directory, declared.name)
-            return
-        settings = backend_settings(spark, declared.checkpoint, self._given())
-        new = NewJob(
-            declared.name,
-            self._directory,
-            find_job_uids(declared),
-            StateBackend(backend_of(settings.get(PROVIDER) or str(spark.conf.get(PROVIDER)))),
-            self._parallelism,
-            allow_non_restored_state,
-            find_job_subscriptions(declared),
+            ),
+            into_directory=not running,
         )
-        restore_job(spark, path, new)
+
+    def _new_job(self, how: RestoreOptions) -> NewJob:
+        spark = spark_session(self.declaration.name)
+        return new_job(spark, self.declaration, self._directory, self._given(), how)
 
     def savepoint(
         self,
@@ -464,6 +480,7 @@ class Job:
             commit_offsets={
                 s.uid: commits for s in declared.sources.values() if (commits := s.commits_offsets)
             },
+            on_committed=ClaimDisposal(spark),
         )
         return self._run
 

@@ -31,16 +31,20 @@ from tests.spark.stateful_programs import (
 )
 from tidemark.api.config import CheckpointConfig, StateBackend
 from tidemark.model.errors import DamagedCheckpointError, SavepointError
+from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import OperatorUids, find_uids
 from tidemark.runtime.state_backend import backend_settings, session_settings
 from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.record import Operator, Savepoint, SavepointType
+from tidemark.savepoints.operator_state import is_keyed
+from tidemark.savepoints.planned_state import PlannedState, Program, differing
+from tidemark.savepoints.record import Savepoint, SavepointType, read_savepoint
 from tidemark.savepoints.restoring import (
     FORMAT,
     NewOperator,
     Placement,
     check_restore,
     restore_canonical,
+    saved_metadata,
 )
 
 HASHMAP, ROCKSDB = StateBackend.HASHMAP, StateBackend.ROCKSDB
@@ -78,6 +82,10 @@ class Query:
         self._program = program
         self._inputs = inputs
 
+    @property
+    def output_mode(self) -> str:
+        return MODES.get(self._program, "append")
+
     def stream(self) -> DataFrame:
         streams = [events(self._spark, self._inputs) for _ in range(2)]
         return PROGRAMS[self._program](*streams)
@@ -91,7 +99,7 @@ class Query:
         with session_settings(self._spark, settings):
             query = (
                 self.stream()
-                .writeStream.outputMode(MODES.get(self._program, "append"))
+                .writeStream.outputMode(self.output_mode)
                 .option("checkpointLocation", str(checkpoint))
                 .foreachBatch(lambda batch, _: rows.extend(str(row) for row in batch.collect()))
                 .trigger(once=True)
@@ -132,9 +140,8 @@ def restore(
     new_operators: tuple[NewOperator, ...] = (),
 ) -> None:
     found = check_restore(
-        spark, savepoint.as_uri(), placement, place.backend, new_operators,
-        partitions=place.partitions,
-    )  # fmt: skip
+        spark, savepoint.as_uri(), placement, place.backend, partitions=place.partitions
+    )
     restore_canonical(
         spark,
         found,
@@ -147,11 +154,26 @@ def restore(
     )
 
 
-def prefix_columns(operator: Operator) -> int:
-    if operator.properties is not None:
-        return 0  # a transformWithState has such families, and one of its own metadata for them
-    encoding = operator.stores[0].families[0].key_encoding
-    return int(encoding.get("numColsPrefixKey", 0))
+def planned(spark: SparkSession, query: Query, saved: Savepoint, directory: Path) -> PlannedState:
+    """Return what Spark plans of the query's state, where the savepoint is to be restored."""
+    stream = query.stream()
+    program = Program(stream, query.output_mode, find_uids(stream, {}, {}))
+    return PlannedState(spark, program, saved.settings, directory)
+
+
+def require_planned_as_saved(
+    spark: SparkSession, query: Query, saved: Savepoint, directory: Path
+) -> None:
+    """Spark's plan of the same program has the state that is in the savepoint."""
+    state = planned(spark, query, saved, directory)
+    assert [o.name for o in state.operators.values()] == [o.name for o in saved.operators]
+    for operator in saved.operators:
+        stores = state.stores(operator.index)
+        assert differing(operator.stores, stores) == []
+        families = [family for store in stores for family in store.families]
+        assert is_keyed(operator.name, families) == operator.keyed
+    placed = {o.index: o.index for o in saved.operators}
+    assert state.refusals(saved_metadata(spark, saved), placed) == {}
 
 
 def require_same_rows(
@@ -168,10 +190,8 @@ def require_same_rows(
             savepoint = tmp_path / f"savepoint-{step}"
             taken = take(spark, checkpoint, savepoint)
             assert taken.operators and all(o.rows for o in taken.operators), "no state to move"
-            types = find_uids(query.stream(), {}, {}).operator_types
-            assert [(t.name, t.keyed, t.prefix_columns) for t in types] == [
-                (o.name, o.keyed, prefix_columns(o)) for o in taken.operators
-            ]
+            if step == 1:
+                require_planned_as_saved(spark, query, taken, tmp_path)
             shutil.rmtree(checkpoint)
             moved = tmp_path / f"moved-{step}"
             savepoint.rename(moved)
@@ -220,7 +240,8 @@ def test_operators_are_placed_dropped_and_added(spark: SparkSession, tmp_path: P
     restore(spark, tmp_path / "both", restored, Place(ROCKSDB, 3), only_distinct)
 
     moved = Placement({"operator-0": 1}, source)
-    new = (NewOperator(0, "stateStoreSave"),)
+    one = read_savepoint(open_files(spark, (tmp_path / "one").as_uri()))
+    new = (NewOperator(0, planned(spark, sums, one, tmp_path)),)
     restore(spark, tmp_path / "one", tmp_path / "grown", Place(ROCKSDB, 3), moved, new)
 
     # The same file again, and a new one: what was seen before is dropped by state alone.

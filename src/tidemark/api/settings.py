@@ -45,6 +45,11 @@ DROP_STATE_VARIABLE = "TIDEMARK_ALLOW_NON_RESTORED_STATE"
 PARALLELISM_VARIABLE = "TIDEMARK_PARALLELISM"
 """Environment: the number of ``tidemark run -p``."""
 
+CLAIM_MODE_VARIABLE = "TIDEMARK_CLAIM_MODE"
+"""Environment: what ``tidemark run --claim-mode`` gave."""
+PLAN_VARIABLE = "TIDEMARK_RESTORE_PLAN"
+"""Environment: set by ``tidemark run --plan``: the file for the restore plan, as JSON."""
+
 DEFAULT, PROGRAM, COMMAND_LINE = "default", "program", "command line"
 
 _PREFIX = "checkpoint."

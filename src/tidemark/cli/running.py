@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import json
+from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tidemark.cli.exits import MISTAKE, NOT_DONE
+from tidemark.cli.restore_plan import show_plan
 from tidemark.cli.terminal import say, suggest, waiting
+
+
+class ClaimMode(str, Enum):
+    """`restore_plan.ClaimMode`, for the options' help: importing that takes a second."""
+
+    NO_CLAIM = "no-claim"
+    CLAIM = "claim"
+
 
 _SPARK = "Through spark-submit (any of these)"
 
@@ -54,6 +64,18 @@ def run(
             help="State partitions; default: the savepoint's.",
         ),
     ] = None,
+    claim_mode: Annotated[
+        ClaimMode | None,
+        typer.Option(
+            "--claim-mode", show_default=False,
+            help="claim: the savepoint is the job's, which deletes it when its own first "
+            "checkpoint is complete. Default: no-claim.",
+        ),
+    ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Only show what -s would do, and what would stop it."),
+    ] = False,
     detached: Annotated[
         bool,
         typer.Option("-d", "--detached", help="In the background; return when the job runs."),
@@ -67,7 +89,7 @@ def run(
         ),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="With -d: print the started job as JSON.")
+        bool, typer.Option("--json", help="With -d or --plan: print the job, or the plan, as JSON.")
     ] = False,
     master: Annotated[str | None, _spark("--master", "local[4], spark://…, yarn, k8s://…")] = None,
     deploy_mode: Annotated[
@@ -120,6 +142,7 @@ def run(
         restore=restore,
         drop_state=drop_state,
         parallelism=parallelism,
+        claim_mode=claim_mode.value if claim_mode is not None else None,
         spark={
             "--master": master,
             "--deploy-mode": deploy_mode,
@@ -139,12 +162,17 @@ def run(
         },
         log_level=("", "INFO", "DEBUG")[min(verbose, 2)],
     )
-    if detached:
+    if plan:
+        if detached or log is not None:
+            raise typer.BadParameter("--plan runs no job: leave -d and --log out")
+        show_plan(program, as_json=as_json)
+    elif detached:
         _run_detached(program, log, as_json=as_json)
     elif log is not None or as_json:
         option = "--log" if log is not None else "--json"
         raise typer.BadParameter(
-            f"{option} goes with -d; without it the program writes to this terminal"
+            f"{option} goes with -d{' or --plan' if as_json else ''}; without it the program "
+            "writes to this terminal"
         )
     else:
         run_app(program)

@@ -2,7 +2,8 @@
 
 The process becomes the program's (exec), so its signals, exit code and files are its own; with an
 option of spark-submit's it becomes spark-submit's. What the command line gave goes along in the
-environment: `api/settings.py` and `Job.run` read it. With ``-d``: `run_detached.py`.
+environment: `api/settings.py` and `Job.run` read it. With ``-d``: `run_detached.py`; with
+``--plan``: `run_plan.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from tidemark.api.settings import (
+    CLAIM_MODE_VARIABLE,
     COMMAND_LINE_VARIABLE,
     DROP_STATE_VARIABLE,
     PARALLELISM_VARIABLE,
@@ -41,8 +43,9 @@ class Program:
 
     `settings` are ``key=value`` texts, the later ones winning; `restore` is the path of a savepoint
     or a retained checkpoint to start from, and `drop_state` whether what has no taker is dropped;
-    `parallelism` is the number of state partitions; with an option of `spark` the program is
-    submitted; `log_level` is "" where the command line says nothing.
+    `parallelism` is the number of state partitions, and `claim_mode` whose the savepoint is then;
+    with an option of `spark` the program is submitted; `log_level` is "" where the command line
+    says nothing.
     """
 
     app: str
@@ -53,6 +56,7 @@ class Program:
     log_level: str = ""
     drop_state: bool = False
     parallelism: int | None = None
+    claim_mode: str | None = None
 
     @property
     def runs_on_a_cluster(self) -> bool:
@@ -75,6 +79,8 @@ class Program:
             variables[DROP_STATE_VARIABLE] = "1"
         if self.parallelism is not None:
             variables[PARALLELISM_VARIABLE] = str(self.parallelism)
+        if self.claim_mode is not None:
+            variables[CLAIM_MODE_VARIABLE] = self.claim_mode
         if self.log_level:
             variables[LOG_LEVEL_VARIABLE] = self.log_level
         command = [sys.executable, self.app, *self.arguments]

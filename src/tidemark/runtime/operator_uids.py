@@ -30,37 +30,6 @@ _STATEFUL = frozenset(
 )
 
 
-_SESSION_WINDOW = "spark.sessionWindow"
-"""Marks the column in its metadata: SessionWindow.marker."""
-
-_NAMES = {
-    "Deduplicate": "dedupe",
-    "DeduplicateWithinWatermark": "dedupeWithinWatermark",
-    "FlatMapGroupsInPandasWithState": "applyInPandasWithState",
-    "FlatMapGroupsWithState": "flatMapGroupsWithState",
-    "GlobalLimit": "globalLimit",
-    "Join": "symmetricHashJoin",
-    "TransformWithState": "transformWithStateExec",
-    "TransformWithStateInPySpark": "transformWithStateInPySparkExec",
-}
-
-
-@dataclass(frozen=True)
-class OperatorType:
-    """What Spark runs a stateful operator as. `name` is that in its operator metadata; `keyed`:
-    whether its state is spread by a key; `prefix_columns`: by how many of the key's columns the
-    state is scanned, of a session window."""
-
-    name: str
-    keyed: bool = True
-    prefix_columns: int = 0
-
-    def is_named(self, name: str) -> bool:
-        """Whether Spark's `name` is of this type; transformWithState has one for each language."""
-        both = "transformWithState"
-        return name == self.name or (name.startswith(both) and self.name.startswith(both))
-
-
 @dataclass(frozen=True)
 class OperatorUids:
     """The uids by Spark's numbers; what has none is called by its number. `source_lines` are the
@@ -70,7 +39,6 @@ class OperatorUids:
     operators: Mapping[int, str] = field(default_factory=dict)
     source_lines: tuple[int, ...] = ()
     operator_count: int = 0
-    operator_types: tuple[OperatorType, ...] = ()
 
     def of_source(self, index: int) -> str:
         """Return the uid of a source."""
@@ -101,26 +69,7 @@ def find_uids(
         _matched(stateful, operators, _stateful),
         lines,
         len(stateful),
-        tuple(_type_of(node) for node in stateful),
     )
-
-
-def _type_of(node: Any) -> OperatorType:
-    name = node.getClass().getSimpleName()
-    if name in _NAMES:
-        return OperatorType(_NAMES[name], keyed=name != "GlobalLimit")
-    if name == "Distinct":
-        return OperatorType("stateStoreSave")
-    sessions = columns = 0
-    grouping = node.groupingExpressions().iterator()
-    while grouping.hasNext():
-        column = grouping.next()
-        columns += 1
-        if column.getClass().getSimpleName() in ("Alias", "AttributeReference"):
-            sessions += column.metadata().contains(_SESSION_WINDOW)
-    if sessions:
-        return OperatorType("sessionWindowStateStoreSaveExec", prefix_columns=columns - sessions)
-    return OperatorType("stateStoreSave", keyed=columns > 0)
 
 
 def is_stateful(stream: DataFrame) -> bool:

@@ -7,7 +7,7 @@ to right, hold the operators in the order in which `operator_uids.py` numbers th
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame
 from tidemark.api.declarations import JobDeclaration
 from tidemark.model.job_graph import JobGraph, Vertex
 from tidemark.runtime.branches import branches_of, unite
-from tidemark.runtime.kafka_topics import Subscription, find_subscriptions
 from tidemark.runtime.operator_uids import (
     OperatorUids,
     analysed,
@@ -58,20 +57,11 @@ def find_graph(declared: JobDeclaration) -> JobGraph:
     return JobGraph((*plan.sources.values(), *plan.operators, *ends, *letters))
 
 
-def find_job_uids(declared: JobDeclaration) -> OperatorUids:
-    """Return the uids by Spark's numbers in the query that a declared job will be."""
-    stream = _stream(declared)
-    return _find(declared, stream)
-
-
-def find_job_subscriptions(declared: JobDeclaration) -> Mapping[str, Subscription]:
-    """Return what the Kafka sources of a declared job read, by uid."""
-    stream = _stream(declared)
-    return find_subscriptions(stream, _find(declared, stream))
-
-
-def _stream(declared: JobDeclaration) -> DataFrame:
-    return unite([sink for sink in declared.sinks.values() if not sink.dead_letters_of])[0]
+def find_job_stream(declared: JobDeclaration) -> tuple[DataFrame, OperatorUids]:
+    """Return the one stream of the query that a declared job will be, with the uids by Spark's
+    numbers in it."""
+    stream, _ = unite([sink for sink in declared.sinks.values() if not sink.dead_letters_of])
+    return stream, _find(declared, stream)
 
 
 def _find(declared: JobDeclaration, stream: DataFrame) -> OperatorUids:

@@ -11,7 +11,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import MappingProxyType
@@ -31,7 +31,7 @@ from tidemark.checkpoint.inspection import require_sound
 from tidemark.checkpoint.manifest import ManifestWriter
 from tidemark.checkpoint.source_offsets import SourceOffsets
 from tidemark.checkpoint.spark_files import read_log
-from tidemark.checkpoint.store import CheckpointStore
+from tidemark.checkpoint.store import CheckpointStore, JobIdentity
 from tidemark.checkpoint.task_reports import TaskReport
 from tidemark.contracts.source import CommitsOffsets
 from tidemark.model.errors import (
@@ -78,6 +78,7 @@ class StreamRun:
     looked at. `spark_settings` hold for this query alone. `sources` and `operators` are the
     DataFrames that uids were given for. `flow` adds up what flows.
     `commit_offsets` are the sources, by uid, whose systems are told of completed checkpoints.
+    `on_committed` is called with each of those, and who the job is; it must not take long.
     """
 
     def __init__(
@@ -96,11 +97,13 @@ class StreamRun:
         operators: Mapping[str, DataFrame] = MappingProxyType({}),
         flow: FlowFigures | None = None,
         commit_offsets: Mapping[str, CommitsOffsets] = MappingProxyType({}),
+        on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
     ) -> None:
         prefer_renaming_file_manager(spark, spark_location)
         accept_leftovers(spark)
         self._name = name
         self.sinks = {s.uid: s.sink for s in sinks}
+        self._tell_committed = on_committed
         self._stream, self._layout = unite([s for s in sinks if not s.dead_letters_of])
         self._dead_letters = {s.dead_letters_of: s.uid for s in sinks if s.dead_letters_of}
         self.uri = records_uri
@@ -374,6 +377,8 @@ class StreamRun:
     def _on_committed(self, epoch: int) -> None:
         self._write_manifest(epoch)
         self._source_offsets.completed(epoch)
+        assert self.coordinator.identity is not None
+        self._tell_committed(self.coordinator.identity, epoch)
 
     def _write_manifest(self, epoch: int) -> None:
         """Record what the checkpoint of a committed epoch consists of; the next start and a restore

@@ -65,21 +65,14 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
     the checkpoint is damaged, CheckpointError if it was deleted while it was copied.
     """
     path = storage_uri(path, "restore")
-    found = _EPOCH_PATH.fullmatch(path)
-    source = open_job(spark, found["job"] if found else path)
     target = open_job(spark, directory)
     if target.files.exists("job.json"):
         require_same(target, path, name)
         target.files.delete(RESTORING)  # of a restore that was cut off at its last step
         return
-    if not source.epochs():
-        raise RestoreError(
-            f"restore: {path} holds no checkpoint of a Tidemark job; give a job's directory "
-            "(<storage>/<job name>) or one of its epochs (<storage>/<job name>/epochs/<n>)"
-        )
     plan = read_plan(target, path)
-    epoch = plan["epoch"] if plan else _choose(source, int(found["epoch"]) if found else None, path)
-    checkpoint = _inspect(source, epoch)
+    source, checkpoint = find_checkpoint(spark, path, plan["epoch"] if plan else None)
+    epoch = checkpoint.epoch
     if plan is None:
         plan = _begin(source, target, path, epoch, checkpoint)
     failpoints.reached("restore-begun")
@@ -116,6 +109,28 @@ def open_job(spark: SparkSession, uri: str) -> CheckpointStore:
 
 
 # --- what may be restored, and where to
+
+
+def find_checkpoint(
+    spark: SparkSession, path: str, epoch: int | None = None
+) -> tuple[CheckpointStore, Inspection]:
+    """Return the job's directory and the whole checkpoint that `path` is of: `epoch`, if a restore
+    that was cut off has chosen one already.
+
+    Raises RestoreError if there is none, or it is not clear whether it was decided;
+    DamagedCheckpointError.
+    """
+    path = storage_uri(path, "restore")
+    found = _EPOCH_PATH.fullmatch(path)
+    source = open_job(spark, found["job"] if found else path)
+    if not source.epochs():
+        raise RestoreError(
+            f"restore: {path} holds no checkpoint of a Tidemark job; give a job's directory "
+            "(<storage>/<job name>) or one of its epochs (<storage>/<job name>/epochs/<n>)"
+        )
+    if epoch is None:
+        epoch = _choose(source, int(found["epoch"]) if found else None, path)
+    return source, _inspect(source, epoch)
 
 
 def require_same(target: CheckpointStore, path: str, name: str) -> None:

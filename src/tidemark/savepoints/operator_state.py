@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.spark_files import read_log
 from tidemark.contracts.checkpoint_files import CheckpointFiles
-from tidemark.model.errors import CorruptRecordError, RestoreError
+from tidemark.model.errors import CorruptRecordError
 from tidemark.savepoints.record import ColumnFamily
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -188,24 +188,6 @@ class StateLayout:
         )
         return StoreState(info, java, tuple(java_families), tuple(families))
 
-    def empty_store(self, index: int, operator: str, name: str) -> Any:
-        """Describe a store for `write_rows` that will have no rows, whatever its schema will be."""
-        jvm = self._jvm
-        some, nothing = jvm.scala.Option.apply, jvm.scala.Option.empty()
-        nulls = jvm.org.apache.spark.sql.types.StructType.fromDDL("nothing int")
-        schema = self._class(_STATE + "StateStoreColFamilySchema")(
-            "default",
-            0,
-            nulls,
-            0,
-            nulls,
-            some(self._class(_STATE + "NoPrefixKeyStateEncoderSpec")(nulls)),
-            nothing,
-        )
-        families = jvm.java.util.ArrayList()
-        families.add(self._classes.new("Family", schema, False, False, nothing))
-        return self._store(index, operator, name, families, nothing, use_families=False)
-
     def _store(
         self,
         index: int,
@@ -324,11 +306,11 @@ def _family(schema: Any, variable: Any, several: bool, internal: bool) -> Column
     )
 
 
-def refuse_backend(operators: Sequence[Any], rocksdb: bool) -> None:
-    """Raise RestoreError if the hashmap backend cannot hold one of these savepoint operators."""
+def hashmap_problems(operators: Sequence[Any]) -> list[str]:
+    """Return why the hashmap backend cannot hold some of these operators (each with `uid`, `name`
+    and `stores`), a line for each."""
+    problems = []
     for operator in operators:
-        if rocksdb:
-            return
         why = None
         if operator.name.startswith(_TRANSFORM_WITH_STATE):
             why = "transformWithState needs column families"
@@ -336,7 +318,8 @@ def refuse_backend(operators: Sequence[Any], rocksdb: bool) -> None:
                  for s in operator.stores):  # fmt: skip
             why = "its state has several column families, or several values for a key"
         if why:
-            raise RestoreError(
+            problems.append(
                 f"operator {operator.uid!r} ({operator.name}): the hashmap backend cannot hold its "
                 f"state: {why}; restore with state_backend='rocksdb'"
             )
+    return problems

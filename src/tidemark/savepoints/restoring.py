@@ -1,8 +1,9 @@
 """Makes a Spark checkpoint location out of a canonical savepoint: for another number of state
 partitions, another state backend, and operators and sources that have changed their numbers.
 
-`plan`-making and the job's own records are not here: who restores a job decides what goes where
-(`Placement`), and calls `check_restore` before anything is written, then `restore_canonical`.
+Plan-making (`planning.py`) and the job's own records (`job_restore.py`) are not here: who restores
+a job decides what goes where (`Placement`), and calls `check_restore`, or asks for `fit_problems`
+and `find_damage`, before anything is written; then `restore_canonical`.
 """
 
 from __future__ import annotations
@@ -28,20 +29,19 @@ from tidemark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
 from tidemark.savepoints.canonical import checksums, root_cause
 from tidemark.savepoints.native import MISSING, copy_back, read_files
 from tidemark.savepoints.operator_state import (
-    JOIN_FORMAT,
     PARTITIONS,
     OperatorInfo,
     StateLayout,
+    hashmap_problems,
+    is_keyed,
     read_operators,
-    refuse_backend,
 )
+from tidemark.savepoints.planned_state import PlannedState, StateMetadata
 from tidemark.savepoints.record import Operator, Savepoint, SavepointType, read_savepoint
 from tidemark.savepoints.state_rows import ROW, StateClasses, write_rows, writing_session
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
-_OPERATOR_FILE = re.compile(r"spark/(state/)(\d+)(/.*)")
 _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
-_SCHEMA_PATH = re.compile(r"^.*?/state/\d+/_stateSchema/(.*)$")
 
 
 @dataclass(frozen=True)
@@ -68,40 +68,16 @@ class Placement:
         )
 
 
-JOIN_STORES = (
-    "left-keyToNumValues",
-    "left-keyWithIndexToValue",
-    "right-keyToNumValues",
-    "right-keyWithIndexToValue",
-)
-
-
 @dataclass(frozen=True)
 class NewOperator:
     """A stateful operator of the new job that the savepoint has no state of: it begins empty.
 
-    `name` is Spark's, as in `record.Operator.name`. Spark wants its state at the savepoint's epoch
-    all the same.
+    Spark wants its state at the savepoint's epoch all the same, with the metadata that it has
+    `planned` for the operator with its number `index`.
     """
 
     index: int
-    name: str
-    keyed: bool = True
-    """Whether its rows are spread by their key; an aggregation without grouping is not."""
-    prefix_columns: int = 0
-    """Of a session window: the columns of its grouping, without the window."""
-
-    def may_begin_empty(self, settings: Mapping[str, str]) -> bool:
-        """Whether what Spark wants of its state is known: not so of a transformWithState, and of a
-        join in another state format than Spark's default."""
-        if self.name == "symmetricHashJoin":
-            return settings.get(JOIN_FORMAT, "2") == "2"
-        return not self.name.startswith("transformWithState")
-
-    @property
-    def stores(self) -> tuple[str, ...]:
-        """The names of its state stores."""
-        return JOIN_STORES if self.name == "symmetricHashJoin" else ("default",)
+    planned: PlannedState
 
 
 def check_restore(
@@ -109,7 +85,6 @@ def check_restore(
     path: str,
     placement: Placement | None,
     backend: StateBackend,
-    new_operators: Sequence[NewOperator] = (),
     *,
     partitions: int | None = None,
 ) -> Savepoint:
@@ -118,32 +93,31 @@ def check_restore(
     Raises SavepointError if there is no whole savepoint, DamagedCheckpointError naming every file
     that is missing or altered, RestoreError if the backend cannot hold one of the placed operators.
     """
-    files = open_files(spark, path, make=False)
-    savepoint = read_savepoint(files)
+    savepoint = read_savepoint(open_files(spark, path, make=False))
     placement = placement or Placement.unchanged(savepoint)
     for uid in placement.operators:
         savepoint.operator(uid)
-    for new in new_operators:
-        if not new.may_begin_empty(savepoint.settings):
-            raise RestoreError(
-                f"restore of {path}: operator {new.index} of the new program is a {new.name} that "
-                "the savepoint has no state of, and that cannot be added to a job that has run; "
-                "start the program without the savepoint"
-            )
-    if problems := native_problems(spark, savepoint, backend, partitions or savepoint.partitions):
+    if problems := fit_problems(spark, savepoint, placement, backend, partitions):
         raise RestoreError(f"restore of {path}: {'; '.join(problems)}")
-    refuse_backend(
-        [o for o in savepoint.operators if o.uid in placement.operators],
-        backend is StateBackend.ROCKSDB,
-    )
-    problems = _damage(spark, files, savepoint)
-    if problems:
-        raise DamagedCheckpointError(
-            f"savepoint {path} is damaged; nothing was written. Found:"
-            + "".join(f"\n  {line}" for line in problems),
-            problems=tuple(problems),
-        )
+    if damage := find_damage(spark, savepoint):
+        raise damaged_savepoint(savepoint, damage)
     return savepoint
+
+
+def fit_problems(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    placement: Placement,
+    backend: StateBackend,
+    partitions: int | None,
+) -> list[str]:
+    """Return why placed operators cannot go onto this backend and number of partitions (None: the
+    savepoint's), a line for each reason."""
+    problems = native_problems(spark, savepoint, backend, partitions or savepoint.partitions)
+    if backend is StateBackend.HASHMAP:
+        placed = [o for o in savepoint.operators if o.uid in placement.operators]
+        problems += hashmap_problems(placed)
+    return problems
 
 
 def native_problems(
@@ -180,7 +154,19 @@ def session_format(spark: SparkSession) -> int:
     return int(spark.conf.get(FORMAT, "1") or 1)
 
 
-def _damage(spark: SparkSession, files: CheckpointFiles, savepoint: Savepoint) -> list[str]:
+def damaged_savepoint(savepoint: Savepoint, problems: Sequence[str]) -> DamagedCheckpointError:
+    """Return the error that names the files."""
+    return DamagedCheckpointError(
+        f"savepoint {savepoint.uri} is damaged; nothing was written. Found:"
+        + "".join(f"\n  {line}" for line in problems),
+        problems=tuple(problems),
+    )
+
+
+def find_damage(spark: SparkSession, savepoint: Savepoint) -> list[str]:
+    """Return a line for each file that is missing or altered, beginning with its path. Reads every
+    file through."""
+    files = open_files(spark, savepoint.uri, make=False)
     rows = {path for path in savepoint.files if path.startswith("state/")}
     if savepoint.type is SavepointType.CANONICAL:
         found = checksums(spark, files)
@@ -259,19 +245,16 @@ def restore_canonical(
     spark_format = (
         log_version(source, f"spark/commits/{epoch}") if native else session_format(spark)
     )
-    layout = StateLayout(
-        spark,
-        StateClasses.of(spark),
-        f"{savepoint.uri}/spark",
-        files.uri,
-        # A whole copy is written, whatever the query does later.
-        {**savepoint.settings, **settings, CHANGELOG: "false"},
-        spark_format,
-    )
-    described = {
-        o.index: o
-        for o in read_operators(open_files(spark, f"{savepoint.uri}/spark", make=False), epoch)
-    }
+    # A whole copy is written, whatever the query does later.
+    wanted = {**savepoint.settings, **settings, CHANGELOG: "false"}
+
+    def layout(described: str) -> StateLayout:
+        return StateLayout(
+            spark, StateClasses.of(spark), described, files.uri, wanted, spark_format
+        )
+
+    metadata = saved_metadata(spark, savepoint)
+    described = {o.index: o for o in read_operators(metadata.files, epoch)}
     commit = read_log(source, f"spark/commits/{epoch}")[0]
     saved_ids = commit.pop("stateUniqueIds", None) or {}
     ids = {}
@@ -279,20 +262,25 @@ def restore_canonical(
         if operator.uid in placement.operators:
             index = placement.operators[operator.uid]
             count = partitions if operator.keyed else 1
-            _operator_files(source, files, savepoint, operator, index, count)
+            _create_all(files, metadata.moved(operator.index, index, count, files.uri))
             if native:
                 copy_back(spark, savepoint, operator, files.uri, index)
                 found_ids = saved_ids.get(str(operator.index), [])
             else:
                 found_ids = _write(
-                    spark, layout, savepoint, operator, described[operator.index], index, count
+                    spark,
+                    layout(metadata.files.uri),
+                    savepoint,
+                    operator,
+                    described[operator.index],
+                    index,
+                    count,
                 )
             failpoints.reached("state-restored")
             if any(any(of_partition) for of_partition in found_ids):
                 ids[str(index)] = found_ids
     for new in new_operators:
-        count = partitions if new.keyed else 1
-        found_ids = _write_empty(spark, layout, files, new, count, epoch)
+        found_ids = _write_empty(spark, layout(new.planned.location), files, new, partitions, epoch)
         if any(any(of_partition) for of_partition in found_ids):
             ids[str(new.index)] = found_ids
     if ids:
@@ -318,35 +306,6 @@ def _offsets(
     numbers = placement.source_lines or range(max(offsets, default=-1) + 1)
     new = [offsets.get(number, "-") for number in numbers]
     return "\n".join([version, _compact(body), *new]).encode()
-
-
-def _operator_files(
-    source: CheckpointFiles,
-    files: CheckpointFiles,
-    savepoint: Savepoint,
-    operator: Operator,
-    index: int,
-    partitions: int,
-) -> None:
-    """Write an operator's metadata and state schemas under its new number."""
-    for path in savepoint.files:
-        found = _OPERATOR_FILE.fullmatch(path)
-        if found is None or int(found[2]) != operator.index:
-            continue
-        data = source.read(path)
-        if found[3] == "/_metadata/metadata" or found[3].startswith("/_metadata/v2/"):
-            version, text = data.decode().split("\n", 1)
-            body = json.loads(text)
-            body["operatorInfo"]["operatorId"] = index
-            for store in body["stateStoreInfo"]:
-                store["numPartitions"] = partitions
-                if "stateSchemaFilePaths" in store:
-                    store["stateSchemaFilePaths"] = [
-                        _SCHEMA_PATH.sub(rf"{files.uri}/state/{index}/_stateSchema/\1", old)
-                        for old in store["stateSchemaFilePaths"]
-                    ]
-            data = f"{version}\n{_compact(body)}".encode()
-        _create(files, f"state/{index}{found[3]}", data)
 
 
 def _write(
@@ -397,31 +356,34 @@ def _write_empty(
     epoch: int,
 ) -> list[list[str]]:
     """Write empty stores and the metadata of an operator; return the unique ids."""
-    metadata = {
-        "operatorInfo": {"operatorId": new.index, "operatorName": new.name},
-        "stateStoreInfo": [
-            {
-                "storeName": store,
-                "numColsPrefixKey": new.prefix_columns,
-                "numPartitions": partitions,
-            }
-            for store in new.stores
-        ],
-    }
-    path = f"state/{new.index}/_metadata/metadata"
-    _create(files, path, f"v1\n{_compact(metadata)}".encode())
+    operator = new.planned.operators[new.index]
+    stores = [layout.store(operator, info) for info in operator.stores]
+    keyed = is_keyed(operator.name, [family for store in stores for family in store.families])
+    count = partitions if keyed else 1
+    _create_all(files, new.planned.metadata.moved(new.index, new.index, count, files.uri))
     by_store = [
-        write_rows(
-            None,
-            layout.empty_store(new.index, new.name, store),
-            partitions,
-            epoch + 1,
-            spark=spark,
-            ordered=False,
-        )[1]
-        for store in new.stores
+        write_rows(None, store.java, count, epoch + 1, spark=spark, ordered=False)[1]
+        for store in stores
     ]
     return [list(of_partition) for of_partition in zip(*by_store, strict=True)]
+
+
+def saved_metadata(spark: SparkSession, savepoint: Savepoint) -> StateMetadata:
+    """Return the metadata of a savepoint's state."""
+    return StateMetadata(
+        open_files(spark, f"{savepoint.uri}/spark", make=False),
+        tuple(
+            path.removeprefix("spark/")
+            for path in savepoint.files
+            if path.startswith("spark/state/")
+        ),
+        savepoint.epoch,
+    )
+
+
+def _create_all(files: CheckpointFiles, contents: Mapping[str, bytes]) -> None:
+    for path, data in contents.items():
+        _create(files, path, data)
 
 
 def _create(files: CheckpointFiles, path: str, data: bytes) -> None:

@@ -10,10 +10,9 @@ import pytest
 
 from tests.unit.savepoints.test_record import LONG, a_savepoint
 from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.model.errors import RestoreError
-from tidemark.savepoints.operator_state import refuse_backend
+from tidemark.savepoints.operator_state import hashmap_problems
 from tidemark.savepoints.record import ColumnFamily, Operator, Store
-from tidemark.savepoints.restoring import NewOperator, Placement, _offsets
+from tidemark.savepoints.restoring import Placement, _offsets
 
 ENTRY = (
     b'v1\n{"batchWatermarkMs":5,"conf":{"a":"b","spark.sql.shuffle.partitions":"3"}}\n{"x":1}\n-'
@@ -56,20 +55,10 @@ def test_a_source_without_a_place_is_dropped(tmp_path: Path) -> None:
     ],
 )
 def test_what_the_hashmap_backend_cannot_hold_is_refused_by_name(refused: Operator) -> None:
-    with pytest.raises(RestoreError, match=r"operator 'mine' \(\w+\): the hashmap backend"):
-        refuse_backend([refused], rocksdb=False)
-    refuse_backend([refused], rocksdb=True)
+    (problem,) = hashmap_problems([refused])
+    assert problem.startswith(f"operator 'mine' ({refused.name}): the hashmap backend cannot hold")
 
 
 def test_an_operator_with_one_plain_family_goes_anywhere() -> None:
-    refuse_backend([operator("stateStoreSave", family())], rocksdb=False)
-    refuse_backend([replace(operator("dedupe", family()), partitions=1)], rocksdb=False)
-
-
-def test_what_may_begin_without_state() -> None:
-    assert NewOperator(0, "stateStoreSave").may_begin_empty({})
-    assert NewOperator(0, "symmetricHashJoin").may_begin_empty({})
-    assert len(NewOperator(0, "symmetricHashJoin").stores) == 4
-    other_format = {"spark.sql.streaming.join.stateFormatVersion": "3"}
-    assert not NewOperator(0, "symmetricHashJoin").may_begin_empty(other_format)
-    assert not NewOperator(0, "transformWithStateExec").may_begin_empty({})
+    assert not hashmap_problems([operator("stateStoreSave", family())])
+    assert not hashmap_problems([replace(operator("dedupe", family()), partitions=1)])
