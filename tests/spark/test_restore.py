@@ -103,19 +103,21 @@ def test_what_cannot_be_restored_is_said(first: Path, tmp_path: Path) -> None:
     assert "another name or storage" in message
 
 
-def test_another_program_is_refused_by_spark_in_clear_words(first: Path) -> None:
+def test_another_program_is_refused_before_anything_is_written(first: Path) -> None:
     job = counting_job(first, "two-sources")
     source = tm.FileSource(str(first / "in"), format="json", schema="id BIGINT", ending="latest")
     job.sink(job.source(source, "in2"), tm.FileSink(str(first / "files")), "files")
-    with pytest.raises(Exception, match=r"\[1\] sources in the checkpoint .* \[2\] sources"):
+    with pytest.raises(RestoreError, match="offsets of 1 sources, the program reads 2"):
         job.run(restore=str(first / "store/first"))
     job = tm.Job("no-state", tm.CheckpointConfig(storage=str(first / "store")))
     job.sink(job.source(source, "in"), tm.FileSink(str(first / "files")), "files")
-    with pytest.raises(Exception, match=r"metadata: \[\(OperatorId: 0 -> OperatorName"):
+    with pytest.raises(RestoreError, match=r"operators 0 \(stateStoreSave\), .* has none"):
         job.run(restore=str(first / "store/first"))
-    # The right program then goes on in the directory that is restored already.
-    counting_job(first, "no-state").run(restore=str(first / "store/first"))
-    assert counts(first, "no-state") == [50]
+    job = counting_job(first, "other-backend", state_backend="rocksdb")
+    with pytest.raises(RestoreError, match="state_backend 'hashmap', and the program's is 'rocks"):
+        job.run(restore=str(first / "store/first"))
+    for name in ("two-sources", "no-state", "other-backend"):
+        assert not (first / "store" / name).exists()
 
 
 def test_a_running_checkpoint_that_is_deleted_meanwhile_is_said(
