@@ -31,13 +31,12 @@ from tests.spark.stateful_programs import (
 )
 from tidemark.api.config import CheckpointConfig, StateBackend
 from tidemark.model.errors import DamagedCheckpointError, SavepointError
-from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import OperatorUids, find_uids
 from tidemark.runtime.state_backend import backend_settings, session_settings
 from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.operator_state import is_keyed
 from tidemark.savepoints.planned_state import PlannedState, Program, differing
-from tidemark.savepoints.record import Savepoint, SavepointType, read_savepoint
+from tidemark.savepoints.record import Savepoint, SavepointType
 from tidemark.savepoints.restoring import (
     FORMAT,
     NewOperator,
@@ -230,7 +229,7 @@ def test_operators_are_placed_dropped_and_added(spark: SparkSession, tmp_path: P
     distinct.run_batch(tmp_path / "distinct", place)
     both = take(spark, tmp_path / "sums", tmp_path / "both")
     assert [o.name for o in both.operators] == ["stateStoreSave", "dedupe"]
-    take(spark, tmp_path / "distinct", tmp_path / "one")
+    one = take(spark, tmp_path / "distinct", tmp_path / "one")
 
     only_distinct = Placement({"operator-1": 0}, source)
     restored = tmp_path / "restored"
@@ -240,7 +239,6 @@ def test_operators_are_placed_dropped_and_added(spark: SparkSession, tmp_path: P
     restore(spark, tmp_path / "both", restored, Place(ROCKSDB, 3), only_distinct)
 
     moved = Placement({"operator-0": 1}, source)
-    one = read_savepoint(open_files(spark, (tmp_path / "one").as_uri()))
     new = (NewOperator(0, planned(spark, sums, one, tmp_path)),)
     restore(spark, tmp_path / "one", tmp_path / "grown", Place(ROCKSDB, 3), moved, new)
 

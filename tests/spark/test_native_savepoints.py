@@ -15,7 +15,15 @@ from pyspark.sql import SparkSession
 
 import tidemark as tm
 from tests.spark.stateful_programs import PROGRAMS, ROCKSDB_ONLY, write_input
-from tests.spark.test_canonical_savepoints import HASHMAP, ROCKSDB, Place, Query, restore, take
+from tests.spark.test_canonical_savepoints import (
+    HASHMAP,
+    ROCKSDB,
+    Place,
+    Query,
+    planned,
+    restore,
+    take,
+)
 from tidemark.model.errors import DamagedCheckpointError, RestoreError, SavepointError
 from tidemark.savepoints.record import SavepointType
 from tidemark.savepoints.restoring import FORMAT, NewOperator, Placement
@@ -98,8 +106,8 @@ def test_operators_are_renumbered_and_what_cannot_be_restored_is_refused(
     source = {"source-0": 0}
     restored = tmp_path / "restored"
     restore(spark, both, restored, place, Placement({"operator-1": 0}, source))
-    take(spark, tmp_path / "distinct", tmp_path / "one", NATIVE)
-    new = (NewOperator(0, "stateStoreSave"),)
+    one = take(spark, tmp_path / "distinct", tmp_path / "one", NATIVE)
+    new = (NewOperator(0, planned(spark, sums, one, tmp_path)),)
     moved = Placement({"operator-0": 1}, source)
     restore(spark, tmp_path / "one", tmp_path / "grown", place, moved, new)
     # The same file again, and a new one: what was seen before is dropped by state alone.
