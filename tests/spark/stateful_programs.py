@@ -10,12 +10,16 @@ import json
 import os
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
+
+from tidemark.api.config import CheckpointConfig, StateBackend
+from tidemark.runtime.state_backend import backend_settings, session_settings
 
 START = 1_700_000_000
 
@@ -193,3 +197,37 @@ PROGRAMS: dict[str, Program] = {
 }
 ROCKSDB_ONLY = {"transform_with_timers", "transform_with_ttl"}
 MODES = {"total": "complete"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where state lies."""
+
+    backend: StateBackend
+    partitions: int
+    changelog: bool = False
+
+
+def run_batch(
+    spark: SparkSession, stream: DataFrame, checkpoint: Path, place: Place, mode: str = "append"
+) -> list[Row]:
+    """Run the query's next batch and return its rows, in no order."""
+    rows: list[Row] = []
+    config = CheckpointConfig(state_backend=place.backend.value, changelog=place.changelog)
+    settings = backend_settings(spark, config, {"state_backend", "changelog"})
+    settings["spark.sql.shuffle.partitions"] = str(place.partitions)
+    with session_settings(spark, settings):
+        query = (
+            stream.writeStream.outputMode(mode)
+            .option("checkpointLocation", str(checkpoint))
+            .foreachBatch(lambda batch, _: rows.extend(batch.collect()))
+            .trigger(once=True)
+            .start()
+        )
+    query.awaitTermination()
+    return rows
+
+
+def last_epoch(checkpoint: Path) -> int:
+    """Return the last epoch that is decided."""
+    return max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())

@@ -1,6 +1,6 @@
 /*
- * Moves the rows of a state store, both ways, in Spark's tasks: one task per state partition; and what
- * a savepoint's rows need besides: checksums of their files, and decoding and encoding of columns.
+ * Moves the rows of state stores in Spark's tasks, both ways: out of them into the files of a savepoint
+ * (RowFile.java), and back; and decodes and encodes their columns.
  *
  * Janino, which Spark ships, compiles this file in the driver (state_rows.py): no generics to speak
  * of, no lambdas. Only Spark's own StateStore interface is used, so a row is what Spark calls a row,
@@ -9,13 +9,13 @@
 package tidemark;
 
 import java.io.FileNotFoundException;
+import java.io.IOException;
 import java.io.InputStream;
 import java.io.OutputStream;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
-import java.util.NoSuchElementException;
 import java.util.UUID;
 import java.util.zip.CRC32;
 
@@ -24,6 +24,7 @@ import org.apache.hadoop.fs.ChecksumException;
 import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.parquet.io.api.Binary;
 import org.apache.spark.TaskContext;
 import org.apache.spark.api.java.function.FlatMapFunction;
 import org.apache.spark.sql.Row;
@@ -108,6 +109,12 @@ public class StateRows {
           this.hadoop.value(), false, this.schemas);
     }
 
+    ArrayList names() {
+      ArrayList names = new ArrayList();
+      for (int i = 0; i < this.families.size(); i++) names.add(((Family) this.families.get(i)).name());
+      return names;
+    }
+
     /** Without this, neither reading nor writing knows how a family's rows are encoded. */
     void register(StateStore store) {
       for (int i = 0; this.useFamilies && i < this.families.size(); i++) {
@@ -156,96 +163,89 @@ public class StateRows {
     }
   }
 
-  /** Partition number in; (column_family, hash, sequence, key, value) out. */
-  public static class Read implements FlatMapFunction {
+  /** One store as it is to be exported: `version` of all its partitions, into a directory. */
+  public static class Source implements java.io.Serializable {
     final Store store;
+    final int partitions;
     final long version;
     final ArrayList ids;
+    final String directory;
 
     /** ids: the unique id of each partition's version in Spark's checkpoint format 2; else null. */
-    public Read(Store store, long version, ArrayList ids) {
+    public Source(Store store, int partitions, long version, ArrayList ids, String directory) {
       this.store = store;
+      this.partitions = partitions;
       this.version = version;
       this.ids = ids;
-    }
-
-    public Iterator call(Object partitions) throws Exception {
-      Iterator numbers = (Iterator) partitions;
-      if (!numbers.hasNext()) return Collections.emptyIterator();
-      return new Rows(this, ((Number) numbers.next()).intValue());
+      this.directory = directory;
     }
   }
 
-  static class Rows implements Iterator {
-    final Store description;
-    final StateStoreProvider provider;
-    final StateStore store;
-    int next = 0;
-    Family family;
-    UTF8String name;
-    KeyHash hash;
-    scala.collection.Iterator rows;
-    UnsafeRow key;
-    scala.collection.Iterator values;
-    long sequence;
-    boolean ended = false;
+  /** Numbers in, which count the partitions of all sources; what RowFile says of each file out. */
+  public static class Export implements FlatMapFunction {
+    final ArrayList sources;
 
-    Rows(Read read, int partition) {
-      this.description = read.store;
-      this.provider = read.store.provider(partition);
-      Option id = read.ids == null ? Option.empty() : Option.apply(read.ids.get(partition));
-      this.store = this.provider.getStore(read.version, id, false, false);
-      read.store.register(this.store);
+    public Export(ArrayList sources) {
+      this.sources = sources;
     }
 
-    public boolean hasNext() {
-      while (!this.ended && !this.inFamily()) {
-        if (this.next == this.description.families.size()) {
-          this.ended = true;
-          this.store.abort();
-          this.provider.close();
-        } else {
-          this.family = (Family) this.description.families.get(this.next++);
-          this.name = UTF8String.fromString(this.family.name());
-          this.sequence = 0;
-          this.hash = null;
-          this.values = null;
-          this.rows = (scala.collection.Iterator) this.store.iterator(this.family.name());
+    public Iterator call(Object numbers) throws Exception {
+      ArrayList files = new ArrayList();
+      for (Iterator all = (Iterator) numbers; all.hasNext(); ) {
+        int partition = ((Number) all.next()).intValue();
+        int source = 0;
+        while (partition >= ((Source) this.sources.get(source)).partitions) {
+          partition -= ((Source) this.sources.get(source++)).partitions;
+        }
+        this.export(source, partition, files);
+      }
+      return files.iterator();
+    }
+
+    void export(int number, int partition, ArrayList files) throws Exception {
+      Source source = (Source) this.sources.get(number);
+      StateStoreProvider provider = source.store.provider(partition);
+      try {
+        Option id = source.ids == null ? Option.empty() : Option.apply(source.ids.get(partition));
+        StateStore store = provider.getStore(source.version, id, false, false);
+        RowFile file = new RowFile(source.directory, partition, source.store.names(),
+            source.store.hadoop.value());
+        try {
+          source.store.register(store);
+          for (int family = 0; family < source.store.families.size(); family++) {
+            this.export(store, source.store, family, file);
+          }
+          file.end(number, files);
+        } finally {
+          store.abort();
+          file.deleteUnlessEnded();
+        }
+      } finally {
+        provider.close();
+      }
+    }
+
+    void export(StateStore store, Store of, int number, RowFile file) throws IOException {
+      Family family = (Family) of.families.get(number);
+      KeyHash hash = null;
+      scala.collection.Iterator rows = (scala.collection.Iterator) store.iterator(family.name());
+      while (rows.hasNext()) {
+        if (hash == null) hash = new KeyHash(of, family);
+        UnsafeRowPair row = (UnsafeRowPair) rows.next();
+        if (!family.multiple) {
+          file.write(number, hash.of(row.key()), -1, RowFile.binary(row.key()),
+              RowFile.binary(row.value()));
+          continue;
+        }
+        // Its value is all of them in one, encoded as the backend likes it.
+        UnsafeRow key = row.key().copy();
+        int hashed = hash.of(key);
+        scala.collection.Iterator values = store.valuesIterator(key, family.name());
+        for (long sequence = 0; values.hasNext(); sequence++) {
+          file.write(number, hashed, sequence, RowFile.binary(key),
+              RowFile.binary((UnsafeRow) values.next()));
         }
       }
-      return !this.ended;
-    }
-
-    /** Whether the family has another row; of several values, moves on to the next key's. */
-    boolean inFamily() {
-      if (this.rows == null) return false;
-      if (!this.family.multiple) return this.rows.hasNext();
-      while ((this.values == null || !this.values.hasNext()) && this.rows.hasNext()) {
-        // Its value is all of them in one, encoded as the backend likes it.
-        this.key = ((UnsafeRowPair) this.rows.next()).key().copy();
-        this.values = this.store.valuesIterator(this.key, this.family.name());
-      }
-      return this.values != null && this.values.hasNext();
-    }
-
-    public Object next() {
-      if (!this.hasNext()) throw new NoSuchElementException();
-      UnsafeRow value;
-      if (this.family.multiple) {
-        value = (UnsafeRow) this.values.next();
-      } else {
-        UnsafeRowPair row = (UnsafeRowPair) this.rows.next();
-        this.key = row.key();
-        value = row.value();
-      }
-      if (this.hash == null) this.hash = new KeyHash(this.description, this.family);
-      Object place = this.family.multiple ? (Object) Long.valueOf(this.sequence++) : null;
-      return new GenericInternalRow(new Object[] {this.name, Integer.valueOf(this.hash.of(this.key)),
-          place, this.key.getBytes(), value.getBytes()});
-    }
-
-    public void remove() {
-      throw new UnsupportedOperationException();
     }
   }
 
@@ -425,45 +425,6 @@ public class StateRows {
       if (files.exists(checksum)) {
         files.rename(checksum, new Path(directory + "/" + this.version + ".snapshot.crc"));
       }
-    }
-  }
-
-  /** Paths below a directory in; (path, bytes, CRC-32) out. */
-  public static class Checksum implements FlatMapFunction {
-    final String directory;
-    final SerializableConfiguration hadoop;
-
-    public Checksum(String directory, SerializableConfiguration hadoop) {
-      this.directory = directory;
-      this.hadoop = hadoop;
-    }
-
-    public Iterator call(Object input) throws Exception {
-      ArrayList found = new ArrayList();
-      byte[] buffer = new byte[1 << 20];
-      Iterator paths = (Iterator) input;
-      while (paths.hasNext()) {
-        String path = (String) paths.next();
-        Path at = new Path(this.directory + "/" + path);
-        CRC32 crc = new CRC32();
-        long size = 0;
-        try {
-          InputStream stream = at.getFileSystem(this.hadoop.value()).open(at);
-          try {
-            for (int n = stream.read(buffer); n >= 0; n = stream.read(buffer)) {
-              crc.update(buffer, 0, n);
-              size += n;
-            }
-          } finally {
-            stream.close();
-          }
-        } catch (ChecksumException damaged) {
-          size = -1;  // by the file system's own checksum
-        }
-        found.add(RowFactory.create(
-            new Object[] {path, Long.valueOf(size), Long.valueOf(crc.getValue())}));
-      }
-      return found.iterator();
     }
   }
 

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CheckpointError
@@ -22,12 +21,11 @@ from tidemark.savepoints.operator_state import (
     PARTITIONS,
     OperatorInfo,
     StateLayout,
-    StoreState,
     is_keyed,
     read_operators,
 )
 from tidemark.savepoints.record import Operator, Store
-from tidemark.savepoints.state_rows import file_checksums, read_rows
+from tidemark.savepoints.state_rows import RowFile, StateVersion, export_rows
 
 
 def write_operators(
@@ -46,100 +44,76 @@ def write_operators(
     `settings`, `commit`: what the epoch's entries in Spark's offset and commit logs hold. Raises
     CheckpointError if the state cannot be read.
     """
-    operators = []
-    for operator in read_operators(source, epoch):
-        try:
-            operators.append(
-                _export(spark, layout, operator, epoch, files.uri, settings, commit, uids)
-            )
-        except (Py4JJavaError, CapturedException) as error:
-            raise CheckpointError(
-                f"{source.uri}: the state of operator {uids.of_operator(operator.index)!r} "
-                f"({operator.name}) at epoch {epoch} cannot be read: {root_cause(error)}"
-            ) from error
-    return operators, checksums(spark, files)
+    try:
+        return _export(
+            spark, layout, read_operators(source, epoch), epoch, files.uri, settings, commit, uids
+        )
+    except (Py4JJavaError, CapturedException) as error:
+        raise CheckpointError(
+            f"{source.uri}: the state of epoch {epoch} cannot be read: {root_cause(error)}"
+        ) from error
 
 
 def _export(
     spark: SparkSession,
     layout: StateLayout,
-    operator: OperatorInfo,
+    operators: Sequence[OperatorInfo],
     epoch: int,
     target: str,
     settings: Mapping[str, str],
     commit: Mapping[str, Any],
     uids: OperatorUids,
-) -> Operator:
-    described = [layout.store(operator, info) for info in operator.stores]
-    keyed = is_keyed(operator.name, [f for store in described for f in store.families])
-    partitions = int(settings[PARTITIONS]) if keyed else 1
-    ids = (commit.get("stateUniqueIds") or {}).get(str(operator.index))
-    return Operator(
-        uid=uids.of_operator(operator.index),
-        index=operator.index,
-        name=operator.name,
-        partitions=partitions,
-        keyed=keyed,
-        properties=json.loads(operator.properties) if operator.properties else None,
-        stores=tuple(
-            _export_store(
-                spark,
-                store,
-                f"state/{operator.index}/{store.info.name}",
-                target,
-                partitions,
-                epoch + 1,
-                [ids[partition][number] for partition in range(partitions)] if ids else None,
+) -> tuple[list[Operator], dict[str, tuple[int, int]]]:
+    """Write the rows of all stores; return the operators, and bytes and CRC-32 of each file."""
+    found: list[Operator] = []
+    versions: list[StateVersion] = []
+    for operator in operators:
+        described = [layout.store(operator, info) for info in operator.stores]
+        keyed = is_keyed(operator.name, [f for store in described for f in store.families])
+        partitions = int(settings[PARTITIONS]) if keyed else 1
+        ids = (commit.get("stateUniqueIds") or {}).get(str(operator.index))
+        stores = []
+        for number, each in enumerate(described):
+            store = Store(each.info.name, f"state/{operator.index}/{each.info.name}", each.families)
+            of_store = [ids[partition][number] for partition in range(partitions)] if ids else None
+            versions.append(
+                StateVersion(each.java, partitions, epoch + 1, of_store, f"{target}/{store.path}")
             )
-            for number, store in enumerate(described)
-        ),
-    )
+            stores.append(store)
+        found.append(
+            Operator(
+                uid=uids.of_operator(operator.index),
+                index=operator.index,
+                name=operator.name,
+                partitions=partitions,
+                keyed=keyed,
+                properties=json.loads(operator.properties) if operator.properties else None,
+                stores=tuple(stores),
+            )
+        )
+    files: dict[str, tuple[int, int]] = {}
+    written = iter(export_rows(spark, versions))
+    for number, of in enumerate(found):
+        counted = tuple(with_files(store, next(written), files) for store in of.stores)
+        found[number] = replace(of, stores=counted)
+    return found, files
 
 
-def _export_store(
-    spark: SparkSession,
-    store: StoreState,
-    path: str,
-    target: str,
-    partitions: int,
-    version: int,
-    ids: list[str] | None,
+def with_files(
+    store: Store, written: Sequence[RowFile], files: dict[str, tuple[int, int]]
 ) -> Store:
-    rows = read_rows(spark, store.java, partitions, version, ids)
-    return write_store(rows, Store(store.info.name, path, store.families), target)
-
-
-def write_store(rows: DataFrame, store: Store, target: str) -> Store:
-    """Write a store's rows (`state_rows.ROW`) into the savepoint `target`; return it with the
-    figures of what was written."""
-    seen = Observation()
-    figures = []
-    for number, family in enumerate(store.families):
-        of_family = F.col("column_family") == family.name
-        size = F.when(of_family, F.length("key").cast("long") + F.length("value"))
-        figures += [
-            F.count(F.when(of_family, 1)).alias(f"rows{number}"),
-            F.sum(size).alias(f"bytes{number}"),
-        ]
-    (
-        rows.observe(seen, *figures)
-        .write.option("compression", "snappy")
-        .option("parquet.enable.dictionary", "false")  # keys and values hardly repeat
-        .option("mapreduce.fileoutputcommitter.marksuccessfuljobs", "false")
-        .mode("overwrite")
-        .parquet(f"{target}/{store.path}")
-    )
-    found = seen.get
+    """Return the store with the figures of the files that were written, and list them in `files`,
+    as `Savepoint.files` has them."""
+    files |= {f"{store.path}/{file.name}": (file.size, file.crc32) for file in written}
     families = tuple(
-        replace(family, rows=found[f"rows{number}"], bytes=found[f"bytes{number}"] or 0)
+        replace(
+            family,
+            rows=sum(file.rows[number] for file in written),
+            bytes=sum(file.state_bytes[number] for file in written),
+        )
         for number, family in enumerate(store.families)
     )
     return replace(store, families=families)
-
-
-def checksums(spark: SparkSession, files: CheckpointFiles) -> dict[str, tuple[int, int]]:
-    """Return bytes and CRC-32 of each file of rows that lies in a savepoint."""
-    return file_checksums(spark, files.uri, sorted(files.sizes("state/*/*/*")))
 
 
 def root_cause(error: BaseException) -> str:

@@ -16,7 +16,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from tidemark.model.errors import SavepointError
 from tidemark.runtime.hadoop_files import open_files
-from tidemark.savepoints.canonical import checksums, write_store
+from tidemark.savepoints.canonical import with_files
 from tidemark.savepoints.operator_state import StateLayout, read_operators
 from tidemark.savepoints.record import (
     ColumnFamily,
@@ -26,7 +26,13 @@ from tidemark.savepoints.record import (
     Store,
     write_savepoint,
 )
-from tidemark.savepoints.state_rows import ROW, StateClasses, decode_rows, encode_rows
+from tidemark.savepoints.state_rows import (
+    StateClasses,
+    decode_rows,
+    encode_rows,
+    read_rows,
+    write_files,
+)
 
 EDITABLE = ("stateStoreSave", "dedupe", "dedupeWithinWatermark", "transformWithState")
 """Operators (by how Spark's names of them begin) whose families do not depend on one another."""
@@ -49,7 +55,7 @@ def read_state(
     _require_rows(savepoint)
     operator = savepoint.operator(uid)
     chosen, of_family = _choose(savepoint, operator, store, family)
-    rows = spark.read.schema(ROW).parquet(f"{savepoint.uri}/{chosen.path}")
+    rows = read_rows(spark, savepoint.row_files(chosen))
     return decode_rows(rows.where(rows.column_family == of_family.name), *_types(of_family))
 
 
@@ -77,7 +83,7 @@ def with_state(
     source, files = open_files(spark, savepoint.uri, make=False), open_files(spark, target)
     if files.list(""):
         raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
-    known = {}
+    known: dict[str, tuple[int, int]] = {}
     for path in savepoint.files:
         if path.startswith("spark/"):
             data = source.read(path)
@@ -87,18 +93,20 @@ def with_state(
     for each in savepoint.operators:
         stores = []
         for each_store in each.stores:
-            rows = spark.read.schema(ROW).parquet(f"{savepoint.uri}/{each_store.path}")
+            rows = read_rows(spark, savepoint.row_files(each_store))
             if each is operator and each_store is chosen:
                 new = _encoded(spark, savepoint, operator, chosen, of_family, state)
                 rows = rows.where(rows.column_family != of_family.name).union(new)
-            stores.append(write_store(rows, each_store, target))
+            names = [f.name for f in each_store.families]
+            written = write_files(rows, names, f"{target}/{each_store.path}")
+            stores.append(with_files(each_store, written, known))
         operators.append(replace(each, stores=tuple(stores)))
     edited = replace(
         savepoint,
         uri=files.uri,
         created_at=time.time(),
         operators=tuple(operators),
-        files={**known, **checksums(spark, files)},
+        files=known,
     )
     write_savepoint(files, edited)
     return edited

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.spark_files import read_log
@@ -124,6 +125,7 @@ class StateLayout:
         format_version: int,
     ) -> None:
         self._jvm: Any = spark._jvm
+        self._gateway_client = spark.sparkContext._gateway._gateway_client
         self._classes = classes
         self._described = described
         self._location = location
@@ -136,10 +138,8 @@ class StateLayout:
         self._conf = self._class(_STATE + "StateStoreConf").apply(conf)
 
     def _class(self, name: str) -> Any:
-        found = self._jvm
-        for part in name.split("."):
-            found = getattr(found, part)
-        return found
+        # Named part by part, Java would look for a class of each part's name on its whole path.
+        return JavaClass(name, self._gateway_client)
 
     def store(
         self, operator: OperatorInfo, info: StoreInfo, index: int | None = None

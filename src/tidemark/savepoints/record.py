@@ -146,6 +146,10 @@ class Savepoint:
         paths = tuple(f"{store.path}/" for store in operator.stores)
         return sum(size for path, (size, _) in self.files.items() if path.startswith(paths))
 
+    def row_files(self, store: Store) -> list[str]:
+        """Return the URIs of the files that hold a store's rows, of a canonical savepoint."""
+        return [f"{self.uri}/{path}" for path in self.files if path.startswith(f"{store.path}/")]
+
     def families(self) -> Iterator[tuple[Operator, Store, ColumnFamily]]:
         """Yield every column family."""
         for operator in self.operators:

@@ -26,7 +26,7 @@ from tidemark.model import failpoints
 from tidemark.model.errors import CheckpointError, DamagedCheckpointError, RestoreError
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
-from tidemark.savepoints.canonical import checksums, root_cause
+from tidemark.savepoints.canonical import root_cause
 from tidemark.savepoints.native import MISSING, copy_back, read_files
 from tidemark.savepoints.operator_state import (
     PARTITIONS,
@@ -38,7 +38,7 @@ from tidemark.savepoints.operator_state import (
 )
 from tidemark.savepoints.planned_state import PlannedState, StateMetadata
 from tidemark.savepoints.record import Operator, Savepoint, SavepointType, read_savepoint
-from tidemark.savepoints.state_rows import ROW, StateClasses, write_rows, writing_session
+from tidemark.savepoints.state_rows import StateClasses, read_rows, write_rows, writing_session
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
@@ -168,11 +168,8 @@ def find_damage(spark: SparkSession, savepoint: Savepoint) -> list[str]:
     file through."""
     files = open_files(spark, savepoint.uri, make=False)
     rows = {path for path in savepoint.files if path.startswith("state/")}
-    if savepoint.type is SavepointType.CANONICAL:
-        found = checksums(spark, files)
-    else:
-        found = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})
-        found = {path: of_file for path, of_file in found.items() if of_file[0] != MISSING}
+    found = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})
+    found = {path: of_file for path, of_file in found.items() if of_file[0] != MISSING}
     for path in savepoint.files.keys() - rows:
         try:
             data = files.read(path)
@@ -190,10 +187,6 @@ def find_damage(spark: SparkSession, savepoint: Savepoint) -> list[str]:
                 f"{files.uri}/{path}: it has {found[path][0]} bytes, which differ from the "
                 f"{known[0]} that the savepoint was written with"
             )
-    # A file of rows too many would be read as well.
-    problems += [
-        f"{files.uri}/{path}: not of this savepoint" for path in found.keys() - savepoint.files
-    ]
     return problems
 
 
@@ -322,7 +315,7 @@ def _write(
     session = writing_session(spark)
     for store, store_info in zip(operator.stores, info.stores, strict=True):
         described = layout.store(info, store_info, index)
-        rows = session.read.schema(ROW).parquet(f"{savepoint.uri}/{store.path}")
+        rows = read_rows(session, savepoint.row_files(store))
         try:
             written, found = write_rows(
                 rows,

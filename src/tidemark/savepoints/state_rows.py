@@ -1,7 +1,7 @@
-"""Reads and writes the rows of state stores, one Spark task for each state partition.
+"""Reads and writes the rows of state stores in Spark's tasks.
 
-The part that runs in the tasks is `StateRows.java`. Spark's compiler of generated code, Janino,
-compiles it in the driver, once for a Spark context, and the executors get it as a jar.
+What runs in the tasks is `RowFile.java` and `StateRows.java`. Spark's compiler of generated code,
+Janino, compiles them in the driver, once for a Spark context, and the executors get them as a jar.
 
 Spark's own ``statestore`` source is not used: what gives all column families with their raw rows
 (``_readAllColumnFamilies``) refuses the hashmap backend, and its writer too; and what does not
@@ -15,7 +15,8 @@ import shutil
 import tempfile
 import threading
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-_PACKAGE = "tidemark.StateRows$"
+_SOURCES = ("RowFile.java", "StateRows.java")
+"""Each may use what stands before it."""
 
 ROW = StructType(
     [
@@ -49,28 +51,32 @@ _known: dict[str, StateClasses] = {}
 
 
 class StateClasses:
-    """The classes of StateRows.java, in this driver and on its executors."""
+    """The nested classes of our Java files, in this driver and on its executors."""
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
-        compiler = jvm.org.codehaus.janino.SimpleCompiler()
-        compiler.setSourceVersion(8)
-        compiler.setTargetVersion(8)
-        parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        compiler.setParentClassLoader(parent)
-        compiler.cook(files(__package__).joinpath("StateRows.java").read_text())
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         directory = tempfile.mkdtemp(prefix="tidemark-")
         file = Path(directory) / "tidemark-state-rows.jar"
+        self._names: dict[str, str] = {}
         with zipfile.ZipFile(file, "w") as jar:
-            for name, code in compiler.getBytecodes().items():
-                jar.writestr(name.replace(".", "/") + ".class", bytes(code))
+            for source in _SOURCES:
+                compiler = jvm.org.codehaus.janino.SimpleCompiler()
+                compiler.setSourceVersion(8)
+                compiler.setTargetVersion(8)
+                compiler.setParentClassLoader(loader)
+                compiler.cook(files(__package__).joinpath(source).read_text())
+                for name, code in compiler.getBytecodes().items():
+                    jar.writestr(name.replace(".", "/") + ".class", bytes(code))
+                    self._names[name.rpartition("$")[2]] = name
+                loader = compiler.getClassLoader()
         spark.sparkContext._jsc.addJar(str(file))  # the driver serves it to executors
         atexit.register(shutil.rmtree, directory, ignore_errors=True)
         # With its streams Spark starts the endpoint that every RocksDB store reports to.
         _ = spark.streams.active
         self._jvm = jvm
         self._gateway: Any = spark.sparkContext._gateway
-        self._loader = compiler.getClassLoader()
+        self._loader = loader
 
     @staticmethod
     def of(spark: SparkSession) -> StateClasses:
@@ -83,29 +89,102 @@ class StateClasses:
 
     def new(self, name: str, *arguments: Any) -> Any:
         """Make an object of the nested class `name`."""
-        constructor = self._loader.loadClass(_PACKAGE + name).getConstructors()[0]
+        constructor = self._loader.loadClass(self._names[name]).getConstructors()[0]
         values = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
         for index, value in enumerate(arguments):
             values[index] = value
         return constructor.newInstance(values)
 
 
-def read_rows(
-    spark: SparkSession, store: Any, partitions: int, version: int, ids: list[str] | None
-) -> DataFrame:
-    """Return the rows (`ROW`) of a store at `version`, lazily; `ids` as in Spark's format 2."""
+@dataclass(frozen=True)
+class StateVersion:
+    """One version of a store, of all its partitions, to be written into `directory` (a URI)."""
+
+    store: Any
+    partitions: int
+    version: int
+    ids: Sequence[str] | None
+    """The unique id of each partition's version in Spark's checkpoint format 2."""
+    directory: str
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A file of rows: its name in the directory it was to be in, bytes and CRC-32; and by the
+    number of their column family, how many rows it has and how many bytes of keys and values."""
+
+    name: str
+    size: int
+    crc32: int
+    rows: tuple[int, ...]
+    state_bytes: tuple[int, ...]
+
+
+def export_rows(spark: SparkSession, versions: Sequence[StateVersion]) -> list[list[RowFile]]:
+    """Write the rows of every store into files, in one Spark job; return the files of each.
+
+    Of a task that is tried again there may be other files, which are not the savepoint's.
+    """
     jvm: Any = spark._jvm
-    java_ids = None
-    if ids is not None:
-        java_ids = jvm.java.util.ArrayList()
-        for id_ in ids:
-            java_ids.add(id_)
-    numbers = jvm.java.util.ArrayList()
-    for partition in range(partitions):
-        numbers.add(partition)
-    read = StateClasses.of(spark).new("Read", store, jvm.java.lang.Long(version), java_ids)
-    rows = spark.sparkContext._jsc.parallelize(numbers, partitions).mapPartitions(read)
-    return _state_rows(spark, rows)
+    classes = StateClasses.of(spark)
+    sources = jvm.java.util.ArrayList()
+    for v in versions:
+        ids = None if v.ids is None else _java_list(jvm, v.ids)
+        sources.add(
+            classes.new(
+                "Source", v.store, v.partitions, jvm.java.lang.Long(v.version), ids, v.directory
+            )
+        )
+    count = sum(v.partitions for v in versions)
+    if not count:
+        return []
+    context = spark.sparkContext
+    tasks = max(1, min(count, context.defaultParallelism // 2))
+    numbers = context._jsc.parallelize(_java_list(jvm, range(count)), tasks)
+    return _row_files(numbers.mapPartitions(classes.new("Export", sources)), len(versions))
+
+
+def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> list[RowFile]:
+    """Write `rows` (`ROW`) of a store with these column families into files of the directory (a
+    URI)."""
+    spark = rows.sparkSession
+    write = StateClasses.of(spark).new(
+        "WriteFile", directory, _java_list(spark._jvm, families), _hadoop(spark)
+    )
+    return _row_files(rows._jdf.queryExecution().toRdd().toJavaRDD().mapPartitions(write), 1)[0]
+
+
+def _row_files(done: Any, stores: int) -> list[list[RowFile]]:
+    found: list[list[RowFile]] = [[] for _ in range(stores)]
+    for row in done.collect():
+        found[row.getInt(0)].append(
+            RowFile(
+                row.getString(1),
+                row.getLong(2),
+                row.getLong(3),
+                tuple(row.getAs(4)),
+                tuple(row.getAs(5)),
+            )
+        )
+    return found
+
+
+def read_rows(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Return the rows (`ROW`) of files, by their URIs."""
+    return spark.read.schema(ROW).parquet(*paths) if paths else spark.createDataFrame([], ROW)
+
+
+def _hadoop(spark: SparkSession) -> Any:
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    jvm: Any = spark._jvm
+    return jvm.org.apache.spark.util.SerializableConfiguration(conf)
+
+
+def _java_list(jvm: Any, items: Iterable[Any]) -> Any:
+    found = jvm.java.util.ArrayList()
+    for item in items:
+        found.add(item)
+    return found
 
 
 def _state_rows(spark: SparkSession, rows: Any) -> DataFrame:
@@ -154,27 +233,6 @@ def writing_session(spark: SparkSession) -> SparkSession:
     clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     clone.conf.set("spark.sql.adaptive.enabled", "false")
     return clone
-
-
-def file_checksums(
-    spark: SparkSession, directory: str, paths: Sequence[str]
-) -> dict[str, tuple[int, int]]:
-    """Return bytes and CRC-32 of files below `directory`; the executors read them through.
-
-    One that the file system itself finds damaged has -1 bytes.
-    """
-    jvm: Any = spark._jvm
-    if not paths:
-        return {}
-    names = jvm.java.util.ArrayList()
-    for path in paths:
-        names.add(path)
-    hadoop = spark._jsparkSession.sessionState().newHadoopConf()
-    checksum = StateClasses.of(spark).new(
-        "Checksum", directory, jvm.org.apache.spark.util.SerializableConfiguration(hadoop)
-    )
-    rows = spark.sparkContext._jsc.parallelize(names, len(paths)).mapPartitions(checksum).collect()
-    return {row.getString(0): (row.getLong(1), row.getLong(2)) for row in rows}
 
 
 def decode_rows(rows: DataFrame, key: StructType, value: StructType) -> DataFrame:

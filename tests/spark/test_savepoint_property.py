@@ -1,0 +1,238 @@
+"""Random programs, changed at random and restored onto random backends and partitions, against the
+same operators that were never stopped.
+
+How: Hypothesis draws a job's life: in each phase some branches, each with one or two stateful
+operators over the one source, in some order, on some backend and number of partitions. Between two
+phases a canonical savepoint is taken, the checkpoint is deleted, and the next phase's program is
+restored from it by uid. Each batch's rows are compared, branch by branch, with those of one query
+that has all branches of all phases, runs on one checkpoint from the beginning, and shows a branch
+that comes later only the rows from then on.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from collections import Counter
+from dataclasses import dataclass
+from functools import reduce
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, Phase, example, given, note, settings
+from hypothesis import strategies as st
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from tests.spark.stateful_programs import (
+    PROGRAMS,
+    ROCKSDB_ONLY,
+    START,
+    Place,
+    events,
+    last_epoch,
+    run_batch,
+    write_input,
+)
+from tidemark.api.config import StateBackend
+from tidemark.runtime.operator_uids import find_uids
+from tidemark.savepoints.exporting import export_savepoint
+from tidemark.savepoints.job_restore import NewJob, begin_empty, place
+from tidemark.savepoints.restoring import check_restore, restore_canonical
+
+BATCHES = 2
+"""In each phase; the last one has another, whose windows close what the phase has begun."""
+
+QUICK = ("aggregation", "distinct", "distinct_within_watermark", "session_windows", "join")
+IN_PYTHON = ("transform_with_timers", "transform_with_ttl", "pandas_state")
+
+
+@dataclass(frozen=True, order=True)
+class Branch:
+    """A stateful operator of one of the kinds, behind a deduplication if it is `distinct`. Two of
+    one kind differ in what they keep."""
+
+    uid: str
+    kind: str
+    distinct: bool
+    since: int
+    """The phase it appears in."""
+
+    @property
+    def operators(self) -> int:
+        return 1 + self.distinct
+
+
+@dataclass(frozen=True)
+class Life:
+    """What a job is in each phase."""
+
+    programs: tuple[tuple[Branch, ...], ...]
+    places: tuple[Place, ...]
+
+    @property
+    def branches(self) -> list[Branch]:
+        return sorted({branch for program in self.programs for branch in program})
+
+
+@st.composite
+def lives(draw: st.DrawFn, kinds: tuple[str, ...], phases: int) -> Life:
+    programs: list[tuple[Branch, ...]] = []
+    number = 0
+    for phase in range(phases):
+        kept = [b for b in programs[-1] if draw(st.integers(0, 3)) < 3] if phase else []
+        while not kept or (sum(b.operators for b in kept) < 3 and draw(st.booleans())):
+            # A transformWithState cannot be added to a job that has run.
+            known = kinds if phase == 0 else [k for k in kinds if k not in ROCKSDB_ONLY]
+            kind = draw(st.sampled_from(known))
+            may = kind in ("aggregation", "session_windows")
+            two = may and sum(b.operators for b in kept) < 2 and draw(st.booleans())
+            kept.append(Branch(f"{kind}-{number}", kind, two, phase))
+            number += 1
+        programs.append(tuple(draw(st.permutations(kept))))
+    rocksdb = any(b.kind in ROCKSDB_ONLY for program in programs for b in program)
+    places = []
+    for _ in range(phases):
+        backend = StateBackend.ROCKSDB if rocksdb else draw(st.sampled_from(StateBackend))
+        changelog = backend is StateBackend.ROCKSDB and draw(st.booleans())
+        places.append(Place(backend, draw(st.integers(1, 6)), changelog))
+    return Life(tuple(programs), tuple(places))
+
+
+@dataclass
+class Program:
+    """A program's stream, with the DataFrames that have uids."""
+
+    stream: DataFrame
+    sources: dict[str, DataFrame]
+    operators: dict[str, DataFrame]
+
+
+def declare(spark: SparkSession, inputs: Path, branches: tuple[Branch, ...]) -> Program:
+    """Return the union of the branches, each row as (uid of its branch, JSON)."""
+    rows = events(spark, inputs)
+    operators, parts = {}, []
+    for branch in branches:
+        # All conditions speak of the event time: no other is evaluated behind the watermark's node,
+        # and the watermark, one for the whole job, must not depend on which branches there are.
+        begin = START + branch.since * BATCHES * 10
+        own = rows.where(F.col("at") >= F.timestamp_seconds(F.lit(begin)))
+        # A number of its own keeps two branches of one kind apart.
+        shift = int(branch.uid.rpartition("-")[2])
+        own = own.withColumn("v", F.when(F.col("at").isNotNull(), (F.col("v") + shift) % 6))
+        if branch.distinct:
+            own = operators[f"{branch.uid}-distinct"] = own.dropDuplicates(["k", "v", "at"])
+        out = PROGRAMS[branch.kind](own, own)
+        operators[branch.uid] = out
+        parts.append(out.select(F.lit(branch.uid).alias("uid"), F.to_json(F.struct("*"))))
+    return Program(reduce(DataFrame.union, parts), {"events": rows}, operators)
+
+
+def by_branch(rows: list[tuple[str, str]]) -> dict[str, Counter[str]]:
+    found: dict[str, Counter[str]] = {}
+    for uid, row in rows:
+        found.setdefault(uid, Counter())[row] += 1
+    return found
+
+
+def move(
+    spark: SparkSession, old: Program, checkpoint: Path, new: Program, target: Path, to: Place
+) -> None:
+    """Take a savepoint of the old program, and restore it for the new one; the checkpoint goes."""
+    savepoint = checkpoint.with_name(f"{checkpoint.name}-savepoint")
+    export_savepoint(
+        spark,
+        checkpoint.as_uri(),
+        last_epoch(checkpoint),
+        savepoint.as_uri(),
+        job_id="0" * 32,
+        job_name="life",
+        uids=find_uids(old.stream, old.sources, old.operators),
+    )
+    shutil.rmtree(checkpoint)
+    uids = find_uids(new.stream, new.sources, new.operators)
+    job = NewJob("life", str(target), uids, to.backend, to.partitions, True)
+    found = check_restore(spark, savepoint.as_uri(), None, to.backend)
+    placement = place(found, job)
+    added = begin_empty(placement, job)
+    check_restore(spark, savepoint.as_uri(), placement, to.backend, added)
+    restore_canonical(
+        spark,
+        found,
+        target.as_uri(),
+        query_id=str(uuid.uuid4()),
+        partitions=to.partitions,
+        backend=to.backend,
+        placement=placement,
+        new_operators=added,
+    )
+
+
+def live(spark: SparkSession, life: Life) -> None:
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
+        home = Path(scratch)
+        inputs, reference = home / "inputs", home / "reference"
+        inputs.mkdir()
+        rocksdb = any(b.kind in ROCKSDB_ONLY for b in life.branches)
+        still = Place(StateBackend.ROCKSDB if rocksdb else StateBackend.HASHMAP, 1)
+        everything = declare(spark, inputs, tuple(life.branches))
+        old = None
+        for phase, (branches, at) in enumerate(zip(life.programs, life.places, strict=True)):
+            program, checkpoint = declare(spark, inputs, branches), home / str(phase)
+            if old is not None:
+                move(spark, old, home / str(phase - 1), program, checkpoint, at)
+            old = program
+            for batch in range(BATCHES + (phase == len(life.places) - 1)):
+                number = phase * BATCHES + batch
+                write_input(inputs, number)
+                expected = by_branch(run_batch(spark, everything.stream, reference, still))
+                found = by_branch(run_batch(spark, program.stream, checkpoint, at))
+                for branch in branches:
+                    assert found.get(branch.uid) == expected.get(branch.uid), (
+                        f"{branch.uid} in batch {number}, on {at}"
+                    )
+                note(f"batch {number}: { ({uid: rows.total() for uid, rows in found.items()}) }")
+
+
+def branch(uid: str, kind: str, since: int = 0, *, distinct: bool = False) -> Branch:
+    return Branch(uid, kind, distinct, since)
+
+
+SWAPPED = Life(
+    (
+        (branch("aggregation-0", "aggregation", distinct=True), branch("join-1", "join")),
+        (
+            branch("aggregation-2", "aggregation", 1),
+            branch("join-1", "join"),
+            branch("aggregation-0", "aggregation", distinct=True),
+        ),
+    ),
+    (Place(StateBackend.HASHMAP, 2), Place(StateBackend.ROCKSDB, 3)),
+)
+"""Two operators swap places, and one of a type that is there already goes before them."""
+
+_CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
+
+
+@settings(
+    max_examples=2,
+    derandomize=True,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=_CHECKS,
+)
+@example(SWAPPED)
+@given(lives(QUICK, 2))
+def test_a_changed_program_goes_on_as_if_it_had_never_stopped(
+    spark: SparkSession, life: Life
+) -> None:
+    live(spark, life)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(4 * 3600)
+@settings(max_examples=60, deadline=None, suppress_health_check=_CHECKS)
+@given(lives((*QUICK, *IN_PYTHON), 3))
+def test_many_lives(spark: SparkSession, life: Life) -> None:
+    live(spark, life)
