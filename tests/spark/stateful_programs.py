@@ -42,9 +42,10 @@ def write_input(directory: Path, number: int, rows: int = 40) -> None:
     hidden.rename(path)
 
 
-def events(spark: SparkSession, directory: Path) -> DataFrame:
+def events(spark: SparkSession, directory: Path, **options: str) -> DataFrame:
     return (
         spark.readStream.schema("k int, v int, ts long")
+        .options(**options)
         .json(str(directory))
         .withColumn("at", F.timestamp_seconds("ts"))
         .withWatermark("at", "5 seconds")
@@ -211,21 +212,38 @@ class Place:
 def run_batch(
     spark: SparkSession, stream: DataFrame, checkpoint: Path, place: Place, mode: str = "append"
 ) -> list[Row]:
-    """Run the query's next batch and return its rows, in no order."""
+    """Run the query's next batch, of all that is there; return its rows, in no order."""
     rows: list[Row] = []
+    for _, batch in run_batches(spark, stream, checkpoint, place, mode, {"once": True}):
+        rows += batch
+    return rows
+
+
+def run_batches(
+    spark: SparkSession,
+    stream: DataFrame,
+    checkpoint: Path,
+    place: Place,
+    mode: str = "append",
+    trigger: dict[str, bool] | None = None,
+) -> list[tuple[int, list[Row]]]:
+    """Run batches until everything that is there is read; return each one's number and rows."""
+    found: list[tuple[int, list[Row]]] = []
     config = CheckpointConfig(state_backend=place.backend.value, changelog=place.changelog)
     settings = backend_settings(spark, config, {"state_backend", "changelog"})
     settings["spark.sql.shuffle.partitions"] = str(place.partitions)
+    # What a batch's watermark ends is only seen in the next one, whatever comes in between.
+    settings["spark.sql.streaming.noDataMicroBatches.enabled"] = "false"
     with session_settings(spark, settings):
         query = (
             stream.writeStream.outputMode(mode)
             .option("checkpointLocation", str(checkpoint))
-            .foreachBatch(lambda batch, _: rows.extend(batch.collect()))
-            .trigger(once=True)
+            .foreachBatch(lambda batch, number: found.append((number, batch.collect())))
+            .trigger(**(trigger or {"availableNow": True}))  # type: ignore[call-overload]
             .start()
         )
     query.awaitTermination()
-    return rows
+    return found
 
 
 def last_epoch(checkpoint: Path) -> int:
