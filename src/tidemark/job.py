@@ -432,6 +432,7 @@ class Job:
             checkpoints=self.checkpoints,
             savepoint=self.savepoint,
             stop_with_savepoint=self.stop_with_savepoint,
+            restore_plan=self.restore_plan,
             supervisor=supervisor,
         )
 

@@ -25,12 +25,17 @@ import json
 import sys
 
 import tidemark as tm
+from pyspark.sql import functions as F
 
 name = json.loads(sys.argv[1])["name"]
-job = tm.Job(name, tm.CheckpointConfig(storage="store", interval="300ms"))
+job = tm.Job(name, tm.CheckpointConfig(storage="store", interval="300ms"), "update")
 rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
 job.sink(rows.select("row"), tm.FileSink(f"out-{name}", format="json"), uid="files")
-job.sink(rows.select("row"), tm.FileSink(f"copy-{name}", format="json"), uid="copies")
+if name == "orders":  # a job with state to be saved
+    counts = rows.groupBy((F.col("row") % 10).alias("digit")).count()
+    job.sink(job.uid(counts, "digits"), tm.FileSink("counts", format="json"), uid="counts")
+else:
+    job.sink(rows.select("row"), tm.FileSink(f"copy-{name}", format="json"), uid="copies")
 if __name__ == "__main__":
     job.run()
 """
@@ -42,7 +47,7 @@ class Site:
 
     def __init__(self, root: Path) -> None:
         (root / "app.py").write_text(PROGRAM)
-        home = {"TIDEMARK_HOME": f"{root}/home"}
+        home = {"TIDEMARK_HOME": f"{root}/home", "TIDEMARK_PARALLELISM": "2"}
         write_job(root / "store", "long", 1000, failed=frozenset({300, 995}))
         self.drivers = {
             name: Driver(root / "app.py", {"name": name}, root / f"{name}.log", environment=home)
@@ -127,6 +132,7 @@ def test_every_page_fits_the_window(
         f"jobs/{jid}/checkpoints/history": ".history tbody",
         f"jobs/{jid}/checkpoints/summary": "text=p99.9",
         f"jobs/{jid}/checkpoints/configuration": "text=Least pause",
+        f"jobs/{jid}/savepoints": "text=No savepoint yet",
         f"jobs/{jid}/plots": ".uplot canvas",
         f"jobs/{jid}/exceptions": "text=Nothing has failed",
         f"jobs/{jid}/executions": "text=Began anew",
@@ -232,9 +238,7 @@ def test_without_the_token_nothing_is_changed(site: Site, visit: Callable[..., V
     assert site.jid("orders") == jid
 
 
-def test_a_checkpoint_is_taken_and_the_job_stopped_by_the_buttons(
-    site: Site, visit: Callable[..., Visit]
-) -> None:
+def test_a_checkpoint_is_taken_by_the_button(site: Site, visit: Callable[..., Visit]) -> None:
     jid = site.jid("orders")
     tab = visit()
     tab.open(f"jobs/{jid}/overview")
@@ -250,13 +254,104 @@ def test_a_checkpoint_is_taken_and_the_job_stopped_by_the_buttons(
     dialog.get_by_role("button", name="Close").click()
     done = site.dashboard.ask(f"/jobs/{jid}/checkpoints/details/{number}").json
     assert done["status"] == "COMPLETED"
+
+
+def test_a_savepoint_is_taken_planned_for_and_disposed_of_by_the_buttons(
+    site: Site, visit: Callable[..., Visit], tmp_path: Path
+) -> None:
+    jid = site.jid("orders")
+    tab = visit(width=390)
+    tab.open(f"jobs/{jid}/savepoints")
+    page = tab.page
+    dialog = page.get_by_role("dialog")
+    path = take_savepoint(tab, tmp_path)
+    assert (path / "savepoint.json").exists()
+    row = page.locator(".savepoints > tbody")
+    expect(row).to_contain_text("completed")
+    expect(row).to_contain_text(str(path))
+    row.get_by_role("button", name="What the savepoint of epoch").click()
+    operators = row.get_by_label("Operators of the savepoint").get_by_role("row")
+    expect(operators.last).to_contain_text("digits")
+    expect(operators.last).to_contain_text("10")
+    assert tab.overflow() <= 0
+
+    row.get_by_role("button", name="Restore plan").click()
+    dialog.get_by_label("State partitions").fill("3")
+    dialog.get_by_role("button", name="Show the plan").click()
+    expect(dialog).to_contain_text("It can be restored.")
+    operator = dialog.get_by_role("row").filter(has_text="digits")
+    expect(operator).to_contain_text("mapped")
+    expect(operator).to_contain_text("repartitioned")
+    expect(dialog).to_contain_text(f"tidemark run -s file://{path} -p 3 APP.PY")
+    dialog.get_by_role("button", name="Another one").click()
+    dialog.get_by_label("Savepoint, or retained checkpoint").fill(f"{tmp_path}/none")
+    dialog.get_by_role("button", name="Show the plan").click()
+    expect(dialog).to_contain_text(f"{tmp_path}/none")
+    expect(dialog.locator(".failed")).to_be_visible()
+    dialog.get_by_role("button", name="Close").click()
+
+    row.get_by_role("button", name="Dispose").click()
+    expect(dialog).to_contain_text(str(path))
+    dialog.get_by_role("button", name="No, leave it").click()
+    row.get_by_role("button", name="Dispose").click()
+    dialog.get_by_role("button", name="Delete it").click()
+    expect(dialog).to_contain_text("The savepoint is deleted.")
+    dialog.get_by_role("button", name="Close").click()
+    assert not path.exists()
+    expect(row).to_contain_text("not there")
+    expect(row.get_by_role("button", name="Dispose")).to_have_count(0)
+    tab.open(f"jobs/{jid}/checkpoints")
+    expect(page.locator(".history .tag", has_text="savepoint").first).to_be_visible()
+
+
+def take_savepoint(tab: Visit, directory: Path) -> Path:
+    """Take one by the button; return where it lies."""
+    dialog = tab.page.get_by_role("dialog")
+    tab.page.get_by_role("button", name="Take a savepoint").click()
+    dialog.get_by_label("Directory").fill(str(directory))
+    dialog.get_by_role("button", name="Take it").click()
+    expect(dialog.locator(".steps .now")).to_be_visible()
+    expect(dialog).to_contain_text("The savepoint is whole")
+    path = dialog.locator(".path").inner_text()
+    assert path.startswith(f"file://{directory}/savepoint-")
+    dialog.get_by_role("button", name="Close").click()
+    return Path(path.removeprefix("file://"))
+
+
+def test_a_job_is_stopped_with_a_savepoint_that_outlives_it(
+    site: Site, visit: Callable[..., Visit], tmp_path: Path
+) -> None:
+    jid = site.jid("orders")
+    tab = visit()
+    tab.open(f"jobs/{jid}/overview")
+    page = tab.page
+    dialog = page.get_by_role("dialog")
     page.get_by_role("button", name="Stop").click()
+    expect(dialog.get_by_label("Directory")).to_have_count(0)
+    dialog.get_by_label("With a savepoint").check()
+    dialog.get_by_label("Directory").fill(str(tmp_path))
+    expect(page.locator(".head")).not_to_have_text(page.locator(".head").inner_text())
+    # The page has gone on meanwhile, and nothing is lost of what was typed.
+    expect(dialog.get_by_label("Directory")).to_have_value(str(tmp_path))
     dialog.get_by_role("button", name="Stop the job").click()
-    expect(dialog).to_contain_text("The job has stopped: finished")
+    expect(dialog).to_contain_text("The job has stopped with a savepoint: finished")
+    path = Path(dialog.locator(".path").inner_text().removeprefix("file://"))
+    assert (path / "savepoint.json").exists()
     dialog.get_by_role("button", name="Close").click()
     expect(page.locator("h1")).to_contain_text("finished")
     assert site.drivers["orders"].wait(60) == 0
     expect(page.locator("main")).to_contain_text("The last epoch")
+
+    # Nobody can be asked for a plan now: the page has the command, and disposes by itself.
+    tab.open(f"jobs/{jid}/savepoints")
+    expect(page.locator("main")).to_contain_text(f"tidemark run -s file://{path} --plan APP.PY")
+    expect(page.get_by_role("button", name="Restore plan")).to_have_count(0)
+    row = page.locator(".savepoints > tbody").first
+    expect(row).to_contain_text(str(path))
+    row.get_by_role("button", name="Dispose").click()
+    dialog.get_by_role("button", name="Delete it").click()
+    expect(dialog).to_contain_text("The savepoint is deleted.")
+    assert not path.exists()
 
 
 def test_a_lost_connection_is_said_and_found_again(site: Site, visit: Callable[..., Visit]) -> None:

@@ -15,7 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.chaos.driver import REPOSITORY
-from tests.dashboard.server import Dashboard
+from tests.dashboard.server import Answer, Dashboard
 from tests.dashboard.stored import BEGUN_S, JOB_ID, write_job
 from tidemark.cli.main import app
 
@@ -186,16 +186,41 @@ def test_no_other_origin_may_read_and_the_page_loads_nothing_from_elsewhere(
 
 
 def test_what_changes_a_job_needs_the_dashboards_token(dashboard: Dashboard) -> None:
-    actions = (("POST", f"{JOB}/stop"), ("POST", f"{JOB}/checkpoints"), ("PATCH", JOB))
+    posted = ("stop", "checkpoints", "savepoints", "restore-plan", "savepoint-disposal")
+    actions = [("PATCH", JOB), *(("POST", f"{JOB}/{path}") for path in posted)]
     for method, path in actions:
         for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": "Basic a"}):
             refused = dashboard.ask(path, headers, method, b"")
             assert refused.status == 401, (method, path)
             assert dashboard.token not in refused.body.decode()
+        if path.endswith("disposal"):
+            continue
         allowed = {"Authorization": f"Bearer {dashboard.token}"}
         answer = dashboard.ask(path, allowed, method, b"")
         assert answer.status == 409  # the job's own token is gone with its driver
         assert "driver has ended" in answer.json["errors"][0]
+
+
+def test_only_what_is_known_as_a_savepoint_of_the_job_is_disposed_of(
+    dashboard: Dashboard, tmp_path: Path
+) -> None:
+    allowed = {
+        "Authorization": f"Bearer {dashboard.token}", "Content-Type": "application/json"
+    }  # fmt: skip
+    (tmp_path / "savepoint.json").touch()
+
+    def dispose(jid: str, body: object) -> Answer:
+        path = f"/jobs/{jid}/savepoint-disposal"
+        return dashboard.ask(path, allowed, "POST", json.dumps(body).encode())
+
+    refused = dispose(JOB_ID, {"savepoint-path": f"file://{tmp_path}"})
+    assert refused.status == 409
+    assert "tidemark savepoint -d" in refused.json["errors"][0]
+    assert (tmp_path / "savepoint.json").exists()
+    assert dispose("0" * 32, {"savepoint-path": "x"}).status == 404
+    assert dispose(JOB_ID, {}).status == 422
+    assert dashboard.ask(f"{JOB}/savepoint-disposal/{'0' * 32}").status == 404
+    assert dashboard.ask(f"{JOB}/savepoints").json == {"savepoints": []}
 
 
 def test_every_module_is_loaded_at_once(dashboard: Dashboard) -> None:

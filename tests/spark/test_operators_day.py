@@ -1,9 +1,11 @@
 """How: one day of an operator's life, once by the command line alone and once by REST alone.
 
-A job is started in the background, looked at, told to take a checkpoint, killed by SIGKILL with its
-whole tree, found unreachable, started again, stopped; another job, through spark-submit, goes on
-from its last checkpoint and is cancelled. In the end the rows of both outputs together are there
-once each. Every step is a process of its own, or an HTTP request (the start of a driver excepted).
+A job is started in the background, looked at, told to take a checkpoint and a savepoint, killed by
+SIGKILL with its whole tree, found unreachable, started again, stopped with a savepoint; another
+job, through spark-submit, goes on from there with another number of state partitions, and is
+cancelled; the first savepoint is disposed of. In the end the rows of both outputs together are
+there once each, and so is each in the counts. Every step is a process of its own, or an HTTP
+request (the start of a driver excepted).
 """
 
 from __future__ import annotations
@@ -28,11 +30,14 @@ from tests.chaos.driver import MARK, REPOSITORY, kill_marked, wait_until
 PROGRAM = """
 import sys
 import tidemark as tm
+from pyspark.sql import functions as F
 
 name = sys.argv[1]
-job = tm.Job(name, tm.CheckpointConfig(interval="500ms"))
+job = tm.Job(name, tm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"), "update")
 rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
+counts = job.uid(rows.groupBy((F.col("row") % 10).alias("digit")).count(), "digits")
 job.sink(rows.select("row"), tm.FileSink("out-" + name, format="json"), uid="files")
+job.sink(counts, tm.FileSink("counts-" + name, format="json"), uid="counts")
 if __name__ == "__main__":
     job.run()
 """
@@ -84,9 +89,26 @@ class Site:
 
     def rows(self) -> list[int]:
         """Return the rows that both jobs have made visible."""
-        files = (f for f in self.directory.glob("out-*/*.json") if not f.name.startswith("."))
-        lines = (line for file in files for line in file.read_text().splitlines())
-        return sorted(json.loads(line)["row"] for line in lines)
+        return sorted(row["row"] for row in self._visible("out-*"))
+
+    def counted(self) -> int:
+        """Return how many rows both jobs have counted: the last count of each digit, added up."""
+        last: dict[int, int] = {}
+        for row in self._visible("counts-*"):
+            last[row["digit"]] = max(row["count"], last.get(row["digit"], 0))
+        return sum(last.values())
+
+    def partitions(self, name: str) -> str:
+        """Return a job's number of state partitions, as Spark has it in its newest offset log."""
+        logs = (self.directory / "store" / name / "spark/offsets").glob("[0-9]*")
+        newest = max(logs, key=lambda path: int(path.name)).read_text()
+        settings = json.loads(newest.splitlines()[1])["conf"]
+        return str(settings["spark.sql.shuffle.partitions"])
+
+    def _visible(self, outputs: str) -> Iterator[Any]:
+        for file in self.directory.glob(f"{outputs}/*.json"):
+            if not file.name.startswith("."):
+                yield from map(json.loads, file.read_text().splitlines())
 
 
 @pytest.fixture
@@ -115,13 +137,22 @@ class Operator(Protocol):
     def checkpoint(self, name: str) -> int:
         """Take one now, and return its id when it is completed."""
 
-    def stop(self, name: str) -> None: ...
+    def savepoint(self, name: str) -> str:
+        """Take one where the job's settings say, and return its path when it is whole."""
+
+    def savepoints(self, name: str) -> dict[str, int]:
+        """Return the epochs of the job's savepoints by their paths, the newest first."""
+
+    def stop_with_savepoint(self, name: str) -> str:
+        """Return the savepoint's path when the job has ended."""
+
+    def dispose(self, name: str, path: str) -> None: ...
 
     def cancel(self, name: str) -> None: ...
 
 
 def live_a_day(site: Site, operator: Operator) -> None:
-    operator.start("clicks")
+    operator.start("clicks", "-p", "2")
     assert operator.state("clicks") == "RUNNING"
     assert operator.restored_from("clicks") is None
     operator.make_mistakes("clicks")
@@ -130,26 +161,45 @@ def live_a_day(site: Site, operator: Operator) -> None:
         operator.completed("clicks")[first]
         == f"file://{site.directory}/store/clicks/epochs/{first}"
     )
+    saved = operator.savepoint("clicks")
+    assert saved.startswith(f"file://{site.directory}/savepoints/savepoint-")
+    assert operator.savepoints("clicks")[saved] >= first
+    assert operator.checkpoint("clicks") > first  # it has gone on
 
     site.kill_everything()
     assert operator.state("clicks") == "UNREACHABLE"
     operator.start("clicks")
     assert operator.checkpoint("clicks") > first
     before = operator.completed("clicks")
-    operator.stop("clicks")
-    path = f"file://{site.directory}/store/clicks"  # its newest checkpoint
-    assert max(before) > first
+    path = operator.stop_with_savepoint("clicks")
+    assert site.partitions("clicks") == "2"
+    assert site.counted() == len(site.rows())  # nothing is written after the savepoint's epoch
 
-    operator.start("more", "-s", path, "--master", "local[2]")  # through spark-submit
+    operator.start("more", "-s", path, "-p", "3", "--master", "local[2]")  # through spark-submit
     assert operator.state("more") == "RUNNING"
     assert operator.restored_from("more") == path
     assert operator.checkpoint("more") > max(before)
+    assert site.partitions("more") == "3"
+    operator.dispose("more", saved)
+    assert [p.name for p in (site.directory / "savepoints").iterdir()] == [path.rpartition("/")[2]]
     operator.cancel("more")
 
     rows = site.rows()
     assert len(rows) > 100
     assert rows == list(range(len(rows)))  # none is lost, none is there twice
+    assert site.counted() == len(rows)
     assert any((site.directory / "out-more").glob("*.json"))
+
+
+def savepoints_of(page: Any) -> dict[str, int]:
+    """Return what a page of checkpoints, with Flink's fields, tells of savepoints."""
+    found = [one for one in page["history"] if one["is_savepoint"]]
+    assert all(one["checkpoint_type"] == "SAVEPOINT" for one in found)
+    assert page["latest"]["savepoint"]["external_path"] == found[0]["external_path"]
+    assert not page["latest"]["completed"]["is_savepoint"]
+    counted = sum(one["status"] == "COMPLETED" for one in page["history"])
+    assert page["counts"]["completed"] == counted
+    return {one["external_path"]: one["id"] for one in found}
 
 
 class ByCommandLine:
@@ -197,7 +247,9 @@ class ByCommandLine:
         assert info["guarantee"] == "exactly-once"
         assert [(part["uid"], part["kind"]) for part in info["parts"]] == [
             ("rows", "source"),
+            ("digits", "operator"),
             ("files", "sink"),
+            ("counts", "sink"),
         ]
         return str(info["restored-from"]["path"]) if info["restored-from"] else None
 
@@ -206,7 +258,7 @@ class ByCommandLine:
         return {
             one["id"]: one["external_path"]
             for one in page["history"]
-            if one["status"] == "COMPLETED"
+            if one["status"] == "COMPLETED" and not one["is_savepoint"]
         }
 
     def checkpoint(self, name: str) -> int:
@@ -215,13 +267,27 @@ class ByCommandLine:
         assert said[-1].endswith(f"/{name}/epochs/{said[1]}")
         return int(said[1])
 
-    def stop(self, name: str) -> None:
-        said = self._tidemark("stop", name).stdout
-        assert said.startswith(f"Job {name} is FINISHED. Committed last: checkpoint ")
-        committed = said.split("checkpoint ")[1].split(".")[0]
-        assert committed == str(max(self.completed(name)))
+    def savepoint(self, name: str) -> str:
+        said = self._tidemark("savepoint", name).stdout
+        assert said.startswith("Savepoint completed. Path: ")
+        return said.split("Path: ")[1].strip()
+
+    def savepoints(self, name: str) -> dict[str, int]:
+        page = json.loads(self._tidemark("checkpoints", name, "--json").stdout)
+        return savepoints_of(page)
+
+    def stop_with_savepoint(self, name: str) -> str:
+        said = self._tidemark("stop", name, "-p", "savepoints").stdout
+        assert said.startswith("Savepoint completed. Path: ")
         assert self.state(name) == "FINISHED"
         self._tidemark("stop", name, code=3)
+        path = said.split("Path: ")[1].strip()
+        assert next(iter(self.savepoints(name))) == path
+        return path
+
+    def dispose(self, name: str, path: str) -> None:
+        assert self._tidemark("savepoint", "-d", path).stdout == f"Savepoint {path} is disposed.\n"
+        self._tidemark("savepoint", "-d", path, code=2)
 
     def cancel(self, name: str) -> None:
         assert self._tidemark("cancel", name).stdout == f"Job {name} is CANCELED.\n"
@@ -250,7 +316,7 @@ class ByRest:
     def state(self, name: str) -> str:
         try:
             (job,) = self._ask("GET", f"{self._jobs[name]['rest-url']}/jobs/overview")["jobs"]
-        except urllib.error.URLError:
+        except (urllib.error.URLError, ConnectionError):  # it may be dying
             return "UNREACHABLE"
         assert (job["jid"], job["name"]) == (self._jobs[name]["jid"], name)
         return str(job["state"])
@@ -261,29 +327,48 @@ class ByRest:
 
     def completed(self, name: str) -> dict[int, str]:
         history = self._ask("GET", f"{self._job(name)}/checkpoints")["history"]
-        return {c["id"]: c["external_path"] for c in history if c["status"] == "COMPLETED"}
+        completed = [c for c in history if c["status"] == "COMPLETED" and not c["is_savepoint"]]
+        return {c["id"]: c["external_path"] for c in completed}
 
     def checkpoint(self, name: str) -> int:
         return int(self._perform(name, "checkpoints")["checkpointId"])
 
-    def stop(self, name: str) -> None:
-        assert self._perform(name, "stop") == {"state": "FINISHED"}
+    def savepoint(self, name: str) -> str:
+        return str(self._perform(name, "savepoints")["location"])
+
+    def savepoints(self, name: str) -> dict[str, int]:
+        return savepoints_of(self._ask("GET", f"{self._job(name)}/checkpoints"))
+
+    def stop_with_savepoint(self, name: str) -> str:
+        where = {"targetDirectory": f"file://{self._site.directory}/savepoints"}
+        done = self._perform(name, "stop", where, answers_at="savepoints")
         wait_until("its end", lambda: self.state(name) == "UNREACHABLE", PATIENCE_S)
+        return str(done["location"])
+
+    def dispose(self, name: str, path: str) -> None:
+        driver = str(self._jobs[name]["rest-url"])
+        url, body = f"{driver}/savepoint-disposal", {"savepoint-path": path}
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            self._ask("POST", url, "wrong", body)
+        assert self._await(url, self._ask("POST", url, self._token(name), body)) == {}
+        again = self._await(url, self._ask("POST", url, self._token(name), body))
+        assert "there is no savepoint here" in again["failure-cause"]["stack-trace"]
 
     def cancel(self, name: str) -> None:
         self._ask("PATCH", f"{self._job(name)}?mode=cancel", self._token(name))
         # The driver answers for some seconds after the end, until somebody knows.
         wait_until("its end", lambda: self.state(name) == "CANCELED", PATIENCE_S)
 
-    def _perform(self, name: str, what: str) -> Any:
-        url = f"{self._job(name)}/{what}"
-        trigger = self._ask("POST", url, self._token(name))["request-id"]
+    def _perform(self, name: str, what: str, body: Any = None, answers_at: str = "") -> Any:
+        asked = self._ask("POST", f"{self._job(name)}/{what}", self._token(name), body)
+        return self._await(f"{self._job(name)}/{answers_at or what}", asked)
 
+    def _await(self, url: str, asked: Any) -> Any:
         def done() -> Any:
-            answer = self._ask("GET", f"{url}/{trigger}")
-            return answer if answer["status"]["id"] == "COMPLETED" else None
+            answer = self._ask("GET", f"{url}/{asked['request-id']}")
+            return [answer["operation"]] if answer["status"]["id"] == "COMPLETED" else None
 
-        return wait_until(what, done, PATIENCE_S)["operation"]
+        return wait_until(url, done, PATIENCE_S)[0]
 
     def _job(self, name: str) -> str:
         return f"{self._jobs[name]['rest-url']}/jobs/{self._jobs[name]['jid']}"
@@ -291,9 +376,12 @@ class ByRest:
     def _token(self, name: str) -> str:
         return (self._site.home / "tokens" / self._jobs[name]["jid"]).read_text().strip()
 
-    def _ask(self, method: str, url: str, token: str = "") -> Any:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        request = urllib.request.Request(url, method=method, headers=headers)
+    def _ask(self, method: str, url: str, token: str = "", body: Any = None) -> Any:
+        headers = {"Content-Type": "application/json"}
+        if token:
+            headers["Authorization"] = f"Bearer {token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, headers, method=method)
         with urllib.request.urlopen(request, timeout=20) as page:
             return json.load(page)
 

@@ -34,6 +34,7 @@ class SavepointEnd:
         took_ms = round(self.took_s * 1e3)
         ended_at = begun.trigger_timestamp + took_ms
         subtasks = sum(task.num_subtasks for task in self.operators)
+        rows = [task.rows for task in self.operators]
         return replace(
             begun,
             status=CheckpointStatus.FAILED if self.failure else CheckpointStatus.COMPLETED,
@@ -43,7 +44,7 @@ class SavepointEnd:
             state_size=self.size,
             external_path=self.path,
             tasks=tuple(self.operators),
-            rows=sum(task.rows for task in self.operators),
+            rows=UNKNOWN if UNKNOWN in rows else sum(rows),
             num_subtasks=subtasks,
             num_acknowledged_subtasks=subtasks,
             failure_timestamp=ended_at if self.failure else UNKNOWN,

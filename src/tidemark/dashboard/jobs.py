@@ -21,11 +21,14 @@ from tidemark.dashboard.checkpoint_pages import (
     with_those_under_way,
 )
 from tidemark.dashboard.drivers import DriverSilentError
+from tidemark.dashboard.savepoints import Savepoints
 from tidemark.dashboard.shared_pages import Page, Shared
 from tidemark.dashboard.stored_jobs import StoredJob
 from tidemark.model.checkpoint_series import series
 from tidemark.model.checkpoint_statistics import CheckpointStatus
+from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.job_state import JobState
+from tidemark.rest.models import SavepointDisposalRequest
 from tidemark.runtime.checkpoint_history import jobs_in, open_storage
 
 _READ_AT_ONCE = 16
@@ -47,6 +50,7 @@ class Jobs:
         self._scans: Shared[dict[str, StoredJob]] = Shared()
         self._jobs: dict[str, StoredJob] = {}
         self._last_seen: dict[str, int] = {}
+        self._savepoints = Savepoints(storage)
 
     def fresh(self, key: str) -> Page | None:
         """Return a page that was made less than a second ago. Never waits."""
@@ -180,6 +184,37 @@ class Jobs:
         except DriverSilentError as error:
             return Page.problem(502, f"The job's driver does not answer: {error}")
 
+    # --- savepoints
+
+    def savepoints(self, jid: str, key: str) -> Page:
+        """Return ``/jobs/:id/savepoints``: those that its drivers have recorded."""
+        job, _ = self._find(jid)
+        return self._pages.get(
+            key, lambda: Page.of(self._savepoints.page(self._with_those_under_way(jid, job)))
+        )
+
+    def dispose(self, jid: str, request: SavepointDisposalRequest) -> Page:
+        """Begin to delete one of this job's savepoints."""
+        job, _ = self._find(jid)
+        known = {one.external_path for one in job.history().history if one.is_savepoint}
+        if request.savepoint_path not in known:
+            return Page.problem(
+                409,
+                f"{request.savepoint_path} is no savepoint that job {job.name} has taken; dispose "
+                "of others with: tidemark savepoint -d PATH",
+            )
+        return self._savepoints.dispose(request.savepoint_path, request.triggerId)
+
+    def disposal(self, trigger_id: str) -> Page:
+        """Return what came of a disposal."""
+        return self._savepoints.disposal(trigger_id)
+
+    def _with_those_under_way(self, jid: str, job: StoredJob) -> CheckpointingStatistics:
+        epoch = self.from_driver(jid, "epoch")
+        if epoch.status != 200:
+            return job.history()
+        return with_those_under_way(job.history(), json.loads(epoch.body))
+
     # --- one job, from the storage
 
     def checkpoints(
@@ -189,10 +224,7 @@ class Jobs:
         job, _ = self._find(jid)
 
         def make() -> Page:
-            found = job.history()
-            epoch = self.from_driver(jid, "epoch")
-            if epoch.status == 200:
-                found = with_those_under_way(found, json.loads(epoch.body))
+            found = self._with_those_under_way(jid, job)
             return Page.of(checkpoints_page(found, limit, before, status))
 
         return self._pages.get(key, make)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib.resources import files
 from typing import Annotated
 
-from fastapi import FastAPI, Query, Request, Response
+from fastapi import Body, Depends, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
@@ -20,6 +20,7 @@ from tidemark.dashboard.shared_pages import Page
 from tidemark.model.checkpoint_statistics import CheckpointStatus
 from tidemark.model.errors import TidemarkError
 from tidemark.rest.actions import JobId, TriggerId
+from tidemark.rest.models import SavepointDisposalRequest
 from tidemark.rest.routes import CheckpointId, VertexId
 from tidemark.rest.token import read_token
 
@@ -99,6 +100,10 @@ def make_app(jobs: Jobs, token: str) -> FastAPI:
     async def lineage(request: Request, jid: JobId) -> Response:
         return await answer(request, lambda key: jobs.lineage(jid, key))
 
+    @app.get("/jobs/{jid}/savepoints")
+    async def savepoints(request: Request, jid: JobId) -> Response:
+        return await answer(request, lambda key: jobs.savepoints(jid, key))
+
     @app.get("/jobs/{jid}/checkpoints/config")
     async def checkpointing(request: Request, jid: JobId) -> Response:
         return await answer(request, lambda key: jobs.from_driver(jid, "checkpoints/config"))
@@ -113,16 +118,17 @@ def make_app(jobs: Jobs, token: str) -> FastAPI:
 
     # --- what changes a job
 
-    async def act(request: Request, jid: str, method: str, path: str) -> Response:
+    async def require_token(request: Request) -> None:
         if not protection.allows(request.headers.get("authorization"), token):
-            return respond(
-                request.headers,
-                Page.problem(
-                    401,
-                    "This needs the token of the dashboard: open it by the whole address that "
-                    "`tidemark dashboard` has printed, with what stands behind the #",
-                ),
+            raise HTTPException(
+                401,
+                "This needs the token of the dashboard: open it by the whole address that "
+                "`tidemark dashboard` has printed, with what stands behind the #",
             )
+
+    allowed = [Depends(require_token)]
+
+    async def act(request: Request, jid: str, method: str, path: str) -> Response:
         body = await request.body()
 
         def forward() -> Page:
@@ -136,28 +142,45 @@ def make_app(jobs: Jobs, token: str) -> FastAPI:
 
         return respond(request.headers, await run_in_threadpool(_or_problem, forward))
 
-    @app.post("/jobs/{jid}/checkpoints")
-    async def trigger(request: Request, jid: JobId) -> Response:
-        return await act(request, jid, "POST", "/checkpoints")
+    def forwarded(path: str) -> None:
+        """One of Flink's asynchronous operations: begun, and asked for by its trigger id."""
 
-    @app.post("/jobs/{jid}/stop")
-    async def stop(request: Request, jid: JobId) -> Response:
-        return await act(request, jid, "POST", "/stop")
+        @app.post(f"/jobs/{{jid}}/{path}", dependencies=allowed)
+        async def begin(request: Request, jid: JobId) -> Response:
+            return await act(request, jid, "POST", f"/{path}")
 
-    @app.patch("/jobs/{jid}")
+        if path == "stop":
+            return
+
+        @app.get(f"/jobs/{{jid}}/{path}/{{trigger_id}}")
+        async def begun(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
+            found = await run_in_threadpool(
+                _or_problem, lambda: jobs.ask_driver(jid, f"/{path}/{trigger_id}")
+            )
+            return respond(request.headers, found)
+
+    for name in ("checkpoints", "savepoints", "stop", "restore-plan"):
+        forwarded(name)
+
+    @app.patch("/jobs/{jid}", dependencies=allowed)
     async def cancel(request: Request, jid: JobId) -> Response:
         return await act(request, jid, "PATCH", "?mode=cancel")
-
-    @app.get("/jobs/{jid}/checkpoints/{trigger_id}")
-    async def triggered(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
-        path = f"/checkpoints/{trigger_id}"
-        found = await run_in_threadpool(_or_problem, lambda: jobs.ask_driver(jid, path))
-        return respond(request.headers, found)
 
     @app.get("/jobs/{jid}/stop/{trigger_id}")
     async def stopping(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
         found = await run_in_threadpool(_or_problem, lambda: jobs.stopping(jid, trigger_id))
         return respond(request.headers, found)
+
+    @app.post("/jobs/{jid}/savepoint-disposal", dependencies=allowed)
+    async def dispose(
+        request: Request, jid: JobId, asked: Annotated[SavepointDisposalRequest, Body()]
+    ) -> Response:
+        begun = await run_in_threadpool(_or_problem, lambda: jobs.dispose(jid, asked))
+        return respond(request.headers, begun)
+
+    @app.get("/jobs/{jid}/savepoint-disposal/{trigger_id}")
+    async def disposal(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
+        return respond(request.headers, jobs.disposal(trigger_id))
 
     return app
 

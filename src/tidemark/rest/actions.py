@@ -102,6 +102,23 @@ class Actions:
             lambda epoch: {"checkpointId": epoch},
         )
 
+    def result(self, kind: str, trigger_id: str) -> dict[str, Any]:
+        """Return what came of an operation, as it is answered; 404 if it is not known."""
+        operation = self.operations.find(kind, trigger_id)
+        if operation is None:
+            raise HTTPException(404, f"There is no {kind} with the trigger id {trigger_id}")
+        return operation.answer()
+
+
+def begin(start: Callable[[], str]) -> models.TriggerResponse:
+    """Begin an operation and answer with the trigger id that `start` returns, or with why not."""
+    try:
+        return models.TriggerResponse(request_id=start())
+    except UserError as error:
+        raise HTTPException(409, str(error)) from None
+    except TooManyOperationsError as error:
+        raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
+
 
 def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
     """Return the paths; `check` refuses a job id that is not this driver's."""
@@ -115,20 +132,6 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
     }
     allowed = [Depends(actions.allow)]
 
-    def begin(start: Callable[[], str]) -> models.TriggerResponse:
-        try:
-            return models.TriggerResponse(request_id=start())
-        except UserError as error:
-            raise HTTPException(409, str(error)) from None
-        except TooManyOperationsError as error:
-            raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
-
-    def result(kind: str, trigger_id: str) -> dict[str, Any]:
-        operation = actions.operations.find(kind, trigger_id)
-        if operation is None:
-            raise HTTPException(404, f"There is no {kind} with the trigger id {trigger_id}")
-        return operation.answer()
-
     @router.post(
         "/jobs/{jid}/checkpoints", status_code=202, responses=changing, dependencies=allowed
     )
@@ -141,7 +144,7 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
     def triggered_checkpoint(jid: JobId, trigger_id: TriggerId) -> models.CheckpointOperation:
         """What came of a checkpoint that was asked for."""
         check(jid)
-        return models.CheckpointOperation.model_validate(result("checkpoint", trigger_id))
+        return models.CheckpointOperation.model_validate(actions.result("checkpoint", trigger_id))
 
     @router.post(
         "/jobs/{jid}/savepoints", status_code=202, responses=changing, dependencies=allowed
@@ -160,7 +163,7 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
     def savepoint(jid: JobId, trigger_id: TriggerId) -> models.SavepointOperation:
         """What came of a savepoint that was asked for, also of one that the job ends with."""
         check(jid)
-        return models.SavepointOperation.model_validate(result("savepoint", trigger_id))
+        return models.SavepointOperation.model_validate(actions.result("savepoint", trigger_id))
 
     @router.post("/jobs/{jid}/stop", status_code=202, responses=changing, dependencies=allowed)
     def stop(
@@ -180,7 +183,7 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
     def stopped(jid: JobId, trigger_id: TriggerId) -> models.StopOperation:
         """Whether a job that was told to stop has ended."""
         check(jid)
-        return models.StopOperation.model_validate(result("stop", trigger_id))
+        return models.StopOperation.model_validate(actions.result("stop", trigger_id))
 
     @router.patch("/jobs/{jid}", status_code=202, responses=changing, dependencies=allowed)
     def cancel(

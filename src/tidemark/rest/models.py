@@ -336,6 +336,60 @@ class SavepointOperation(BaseModel):
     operation: SavepointTaken | OperationFailed | None
 
 
+class SavepointDisposalRequest(Hyphenated):
+    """The path or URI of a savepoint, of whatever job."""
+
+    triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
+    savepoint_path: str = Field(min_length=1)
+
+
+class Disposed(BaseModel):
+    """Nothing to say: the savepoint is gone."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class DisposalOperation(BaseModel):
+    """``/savepoint-disposal/:triggerid``."""
+
+    status: OperationStatus
+    operation: Disposed | OperationFailed | None
+
+
+class RestorePlanRequest(BaseModel):
+    """What `tidemark run -s … -p … -n --plan` is given, by the names of Flink's run request."""
+
+    triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
+    savepointPath: str = Field(min_length=1)  # noqa: N815 - Flink's name
+    parallelism: int | None = Field(default=None, ge=1, le=2**31 - 1)
+    allowNonRestoredState: bool = False  # noqa: N815 - Flink's name
+
+
+class RestorePlanPage(Hyphenated):
+    """What a restore would do, as ``tidemark run --plan --json`` prints it (docs/savepoints.md)."""
+
+    path: str
+    kind: str
+    format: str | None
+    from_: dict[str, Any] = Field(alias="from")
+    to: dict[str, Any]
+    claim_mode: str
+    restorable: bool
+    restored: bool
+    operators: list[dict[str, Any]]
+    sources: list[dict[str, Any]]
+    sinks: list[dict[str, Any]]
+    warnings: list[str]
+    problems: list[str]
+
+
+class RestorePlanOperation(BaseModel):
+    """``/jobs/:id/restore-plan/:triggerid``."""
+
+    status: OperationStatus
+    operation: RestorePlanPage | OperationFailed | None
+
+
 class JobEnded(BaseModel):
     """The state in which the job has ended."""
 

@@ -13,10 +13,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, TypeVar
 
 from tidemark.model.errors import TidemarkError
 from tidemark.runtime.failures import reason_of
+
+T = TypeVar("T")
 
 KEPT = 200
 """So many operations are remembered; the oldest completed one goes first."""
@@ -102,3 +104,18 @@ class Operations:
         """Whether somebody is still to be told what came of one."""
         with self._lock:
             return any(operation.is_waited_for() for operation in self._by_id.values())
+
+
+def beside(work: Callable[[], T]) -> Future[T]:
+    """Begin `work` on a thread of its own; return what will come of it."""
+    answer: Future[T] = Future()
+    answer.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            answer.set_result(work())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, name="tidemark-rest-work", daemon=True).start()
+    return answer

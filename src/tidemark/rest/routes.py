@@ -20,6 +20,7 @@ from tidemark.rest.checkpoint_pages import CheckpointPages
 from tidemark.rest.epochs import EpochPage, OpenTransactions, epoch_page, open_transactions
 from tidemark.rest.lineage import Lineage, lineage_page
 from tidemark.rest.metrics import PROMETHEUS, JobMetrics
+from tidemark.rest.savepoints import savepoint_routes
 from tidemark.rest.settings_pages import checkpointing_page, config_page, guarantees_page
 from tidemark.rest.vertices import JobPage, job_page
 from tidemark.rest.views import JobView
@@ -216,6 +217,7 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
 
     # Last: what is a trigger id there is a page's name above.
     app.include_router(action_routes(actions, check))
+    app.include_router(savepoint_routes(actions, check))
     return app
 
 

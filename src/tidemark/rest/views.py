@@ -18,6 +18,7 @@ from tidemark.model.job_graph import JobGraph
 from tidemark.model.job_state import JobState
 from tidemark.model.redaction import Redactor
 from tidemark.runtime.supervision import Supervisor
+from tidemark.savepoints.restore_plan import RestorePlan
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,8 @@ class JobView:
     """`Job.savepoint`."""
     stop_with_savepoint: Callable[..., Future[str]]
     """`Job.stop_with_savepoint`."""
+    restore_plan: Callable[..., RestorePlan]
+    """`Job.restore_plan`."""
     supervisor: Callable[[], Supervisor]
 
     @property

@@ -21,11 +21,11 @@ export function Details({ jid, id, triggered, status }) {
       <${Pair} name="Triggered" value=${exact(one.trigger_timestamp)} />
       <${Pair} name="Last acknowledged" value=${exact(one.latest_ack_timestamp)} />
       ${one.phases && PHASES.map(({ key, label, css, hint }) => html`<${Pair} hint=${hint} name=${html`<span class=${`swatch ${css}`} aria-hidden="true"></span>${label}`} value=${duration(one.phases[key])} />`)}
-      <${Pair} name="Start delay" value=${duration(one.start_delay)} />
-      <${Pair} name="Alignment" value=${`${duration(one.alignment.duration)}${one.unaligned_checkpoint ? ", unaligned" : ""}`} />
+      ${!one.is_savepoint && html`<${Pair} name="Start delay" value=${duration(one.start_delay)} />
+      <${Pair} name="Alignment" value=${`${duration(one.alignment.duration)}${one.unaligned_checkpoint ? ", unaligned" : ""}`} />`}
       <${Pair} name="Added / full size" value=${`${bytes(one.checkpointed_size)} / ${bytes(one.state_size)}`} />
-      <${Pair} name="Processed / in-flight" value=${`${bytes(one.processed_data)} / ${bytes(one.persisted_data)}`} />
-      <${Pair} name="Type" value=${one.checkpoint_type.toLowerCase()} />
+      ${!one.is_savepoint && html`<${Pair} name="Processed / in-flight" value=${`${bytes(one.processed_data)} / ${bytes(one.persisted_data)}`} />`}
+      <${Pair} name="Type" value=${`${one.savepointFormat ? `${one.savepointFormat.toLowerCase()} ` : ""}${one.checkpoint_type.toLowerCase()}`} />
       ${one.external_path && html`<${Pair} name="Lies in" wide value=${html`<code>${one.external_path}</code>${one.discarded ? " (deleted)" : ""}`} />`}
       ${one.failure_message && html`<${Pair} name="Failed" wide value=${html`<${Time} at=${one.failure_timestamp} />: <span class="reason">${one.failure_message}</span>`} />`}
       ${!!Object.keys(one.spark_durations || {}).length && html`<${Pair} name="Spark's own times" wide value=${sparkTimes(one.spark_durations)} />`}

@@ -38,7 +38,7 @@ function Latest({ jid }) {
     <${Figure} name="Latest completed" value=${completed ? completed.id : "none"} note=${completed && html`<${Time} at=${completed.trigger_timestamp} />, ${duration(completed.end_to_end_duration)}`} />
     <${Figure} name="Latest failed" value=${failed ? failed.id : "none"} note=${failed && html`<${Time} at=${failed.trigger_timestamp} />`} hint=${failed?.failure_message} />
     <${Figure} name="Latest restored" value=${restored ? restored.id : "none"} note=${restored && html`<${Time} at=${restored.restore_timestamp} />`} hint=${restored?.external_path} />
-    ${savepoint && html`<${Figure} name="Latest savepoint" value=${savepoint.id} note=${html`<${Time} at=${savepoint.trigger_timestamp} />`} hint=${savepoint.external_path} />`}
+    ${savepoint && html`<${Figure} name="Latest savepoint" value=${html`<a href=${`#/jobs/${jid}/savepoints`}>${savepoint.id}</a>`} note=${html`<${Time} at=${savepoint.trigger_timestamp} />`} hint=${savepoint.external_path} />`}
     <${Figure} name="Median duration" value=${duration(summary.end_to_end_duration.p50)} note=${`p99 ${duration(Number(summary.end_to_end_duration.p99))}`} />
   </dl>`;
 }

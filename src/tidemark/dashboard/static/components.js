@@ -90,6 +90,18 @@ export function Waiting({ of: entry, what, unknown }) {
   return html`<${Loading} what=${what} />`;
 }
 
+// Puts `text` on the clipboard; `what` it is, for those who cannot see it.
+export class Copy extends Component {
+  render({ text, what }, { copied }) {
+    const copy = async () => {
+      await navigator.clipboard.writeText(text);
+      this.setState({ copied: true });
+      setTimeout(() => this.setState({ copied: false }), 1500);
+    };
+    return html`<button type="button" class="copy" aria-label=${`Copy ${what}`} onClick=${copy}>${copied ? "copied" : "copy"}</button>`;
+  }
+}
+
 // A modal dialog that opens when it is drawn. Esc closes it.
 export class Dialog extends Component {
   componentDidMount() {
@@ -98,12 +110,12 @@ export class Dialog extends Component {
   componentWillUnmount() {
     this.element.close();
   }
-  render({ title, onClose, children }) {
+  render({ title, wide, onClose, children }) {
     const cancelled = (event) => {
       event.preventDefault();
       onClose();
     };
-    return html`<dialog ref=${(element) => element && (this.element = element)} aria-labelledby="dialog-title" onCancel=${cancelled}>
+    return html`<dialog ref=${(element) => element && (this.element = element)} class=${wide ? "wide-dialog" : ""} aria-labelledby="dialog-title" onCancel=${cancelled}>
       <h2 id="dialog-title">${title}</h2>
       ${children}
     </dialog>`;

@@ -6,6 +6,7 @@ import { Banner, Guarantee, Problem, Since, State, Time, Waiting, isLive } from 
 import { ActionButtons } from "./actions.js";
 import { Overview } from "./overview.js";
 import { Checkpoints } from "./checkpoints.js";
+import { Savepoints } from "./savepoints.js";
 import { Plots } from "./plots.js";
 import { Exceptions } from "./exceptions.js";
 import { Executions } from "./executions.js";
@@ -15,6 +16,7 @@ import { Configuration } from "./configuration.js";
 const TABS = {
   overview: ["Overview", Overview],
   checkpoints: ["Checkpoints", Checkpoints],
+  savepoints: ["Savepoints", Savepoints],
   plots: ["Plots", Plots],
   exceptions: ["Exceptions", Exceptions],
   executions: ["Executions", Executions],

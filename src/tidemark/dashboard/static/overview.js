@@ -115,7 +115,7 @@ function Recent({ jid, points }) {
   const indexes = Array.from({ length: length - from }, (_, i) => from + i);
   const durations = indexes.map((i) => (points.status[i] === "COMPLETED" && points.end_to_end_duration[i]) || 0);
   // One spike, a driver's first epoch say, would make all others flat: it is cut off.
-  const most = Math.max(Math.min(Math.max(...durations), 5 * median(durations)), 1);
+  const most = Math.max(Math.min(Math.max(...durations), 5 * median(durations.filter(Boolean))), 1);
   const taller = durations.filter((ms) => ms > most).length;
   const height = 96;
   const bars = indexes.map((index, i) => {

@@ -17,10 +17,10 @@ export function Transactions({ jid, job }) {
   return html`
     <p class="note">Open in the sinks' systems at this moment: flushed and invisible until their epoch is decided.</p>
     ${found.length
-      ? html`<div class="scroll" tabindex="0" role="region" aria-label="Open transactions"><table class="list">
+      ? html`<table class="list cards" aria-label="Open transactions">
           <thead><tr><th scope="col">Sink</th><th scope="col" class="num">Epoch</th><th scope="col" class="num">Generation</th><th scope="col">State</th><th scope="col">Open for</th><th scope="col">Transaction</th></tr></thead>
-          <tbody>${found.map((one) => html`<tr key=${`${one.sink}:${one.epoch}:${one.transaction}`}><th scope="row">${one.sink}</th><td class="num">${one.epoch}</td><td class="num">${one.generation}</td><td>${String(one.state).toLowerCase()}</td><td><${Since} at=${one.since} /></td><td><code>${one.transaction}</code></td></tr>`)}</tbody>
-        </table></div>
+          <tbody>${found.map((one) => html`<tr key=${`${one.sink}:${one.epoch}:${one.transaction}`}><th scope="row">${one.sink}</th><td data-name="Epoch" class="num">${one.epoch}</td><td data-name="Generation" class="num">${one.generation}</td><td data-name="State">${String(one.state).toLowerCase()}</td><td data-name="Open for"><${Since} at=${one.since} /></td><td data-name="Transaction"><code>${one.transaction}</code></td></tr>`)}</tbody>
+        </table>
         ${truncated && html`<p class="note">There are more.</p>`}`
       : html`<${Empty} title="None open at this moment"><p>An epoch's transactions are open from its pre-commit to its commit, which is often a fraction of a second.</p><//>`}
   `;

@@ -1,0 +1,59 @@
+// How far a long action is: its steps one below another, with what is known of the one under way.
+import { html } from "./html.js";
+import { now, page } from "./pages.js";
+import { bytes, coarse, duration } from "./format.js";
+import { PHASES } from "./phases.js";
+
+const LABELS = {
+  epoch: "An epoch is committed",
+  state: "Its state is written",
+  abort: "The epoch under way is aborted",
+  end: "What is open is settled, and the job ends",
+  plan: "The savepoint is compared with the program",
+  files: "Its files are deleted",
+};
+
+// `names` are those of LABELS, in order; `progress` is what the server said last of the operation.
+export function Steps({ job, names, since, progress }) {
+  const epoch = page(`/jobs/${job.jid}/epoch`).data;
+  const state = page(`/jobs/${job.jid}`).data?.state;
+  const at = place(names, epoch, state, progress, since);
+  return html`<ol class="steps">
+      ${names.map((name, i) => {
+        const css = i < at ? "over" : i === at ? "now" : "";
+        return html`<li class=${css} aria-current=${i === at ? "step" : undefined}>
+          <span class="sign" aria-hidden="true">${i < at ? "✓" : i === at ? html`<span class="spinner"></span>` : "·"}</span>
+          <span>${LABELS[name]}${i === at && html` <span class="note">${note(name, epoch, progress)}</span>`}</span>
+        </li>`;
+      })}
+    </ol>
+    <p class="note" role="status">Asked for ${coarse(Date.now() - since)} ago.</p>`;
+}
+
+// A savepoint that was begun after this was asked for; who asks twice sees the older one.
+function written(epoch, since) {
+  return epoch?.savepoints?.find((one) => one["trigger-timestamp"] >= since - 5000);
+}
+
+function place(names, epoch, state, progress, since) {
+  const end = names.indexOf("end");
+  if (end >= 0 && (state === undefined || ["FINISHED", "CANCELED", "CANCELLING"].includes(state))) return end;
+  const writing = names.indexOf("state");
+  if (writing >= 0 && (progress?.progress || written(epoch, since))) return writing;
+  return 0;
+}
+
+function note(name, epoch, progress) {
+  if (name === "epoch" || name === "abort") {
+    const phase = PHASES.find(({ state }) => state === epoch?.phase);
+    if (!phase) return "waiting for one to begin";
+    return `epoch ${epoch.id}: ${phase.label.toLowerCase()}, for ${duration(Math.max(now() - epoch["phase-since"], 0))}`;
+  }
+  if (name === "state") {
+    const { bytes: done, total } = progress?.progress || {};
+    const since = written(epoch, 0)?.["trigger-timestamp"];
+    const parts = [done >= 0 ? `${bytes(done)}${total > 0 ? ` of ${bytes(total)}` : ""}` : "", since ? `for ${coarse(now() - since)}` : ""];
+    return parts.filter(Boolean).join(", ");
+  }
+  return "";
+}
