@@ -70,6 +70,7 @@ from tidemark.runtime.session import (
 )
 from tidemark.runtime.state_backend import backend_settings
 from tidemark.runtime.supervision import Supervisor
+from tidemark.savepoints.bootstrap import new_savepoint
 from tidemark.savepoints.claims import ClaimDisposal
 from tidemark.savepoints.job_restore import restore_job
 from tidemark.savepoints.operator_state import PARTITIONS
@@ -77,6 +78,7 @@ from tidemark.savepoints.plan_parts import NewJob, RestoreOptions, new_job
 from tidemark.savepoints.planning import plan_restore, write_plan
 from tidemark.savepoints.record import SavepointType
 from tidemark.savepoints.restore_plan import RestorePlan
+from tidemark.savepoints.savepoint import Savepoint
 from tidemark.savepoints.taking import take as take_savepoint
 
 SAVEPOINT_TYPES = tuple(type_.value for type_ in SavepointType)
@@ -337,6 +339,35 @@ class Job:
     def _new_job(self, how: RestoreOptions) -> NewJob:
         spark = spark_session(self.declaration.name)
         return new_job(spark, self.declaration, self._directory, self._given(), how)
+
+    def new_savepoint(
+        self,
+        to: str | Path,
+        state: Mapping[str, DataFrame | Mapping[str, DataFrame]],
+        *,
+        offsets: Mapping[str, Any] | None = None,
+        parallelism: int | None = None,
+    ) -> Savepoint:
+        """Write a savepoint for this job, which need not have run, into the new directory `to`:
+        with state out of DataFrames, to begin the job from history (Flink: SavepointWriter).
+        ``run(restore=to)`` begins with it. Touches neither sources nor sinks.
+
+        `state`: by an operator's uid a DataFrame as `Savepoint.read_state` gives it, columns `key`
+        and `value`; of a `transformWithState` a dict of them by state variable. Operators that are
+        not named begin empty. `offsets`: by a source's uid where it goes on, of Kafka
+        ``{topic: {partition: offset}}``; sources that are not named begin where the program says.
+        `parallelism`: the number of state partitions, of which a restore may choose another.
+
+        Raises SavepointError if a uid is not the program's, or a DataFrame does not have the
+        columns of its operator's state (the message has them), or that state has parts that must
+        agree with one another (a join's, a session window's); RestoreError if Spark cannot plan
+        the program.
+        """
+        declared = self.declaration
+        job = self._new_job(RestoreOptions(declared.name, parallelism=parallelism))
+        target = storage_uri(to, "new_savepoint: to")
+        new_savepoint(spark_session(declared.name), job, state, offsets or {}, target)
+        return Savepoint(target)
 
     def savepoint(
         self,

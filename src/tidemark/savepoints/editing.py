@@ -77,9 +77,8 @@ def with_state(
     """
     _require_rows(savepoint)
     operator = savepoint.operator(uid)
-    chosen, of_family = _choose(savepoint, operator, None, family)
-    _require_editable(savepoint, operator, chosen, of_family)
-    state = _conformed(savepoint, operator, of_family, state)
+    chosen, of_family = writable_family(savepoint, operator, family)
+    state = conformed(savepoint, operator, of_family, state)
     source, files = open_files(spark, savepoint.uri, make=False), open_files(spark, target)
     if files.list(""):
         raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
@@ -95,7 +94,7 @@ def with_state(
         for each_store in each.stores:
             rows = read_rows(spark, savepoint.row_files(each_store))
             if each is operator and each_store is chosen:
-                new = _encoded(spark, savepoint, operator, chosen, of_family, state)
+                new = encoded_rows(spark, savepoint, operator, chosen, of_family, state)
                 rows = rows.where(rows.column_family != of_family.name).union(new)
             names = [f.name for f in each_store.families]
             written = write_files(rows, names, f"{target}/{each_store.path}")
@@ -120,7 +119,7 @@ def _require_rows(savepoint: Savepoint) -> None:
         )
 
 
-def _encoded(
+def encoded_rows(
     spark: SparkSession,
     savepoint: Savepoint,
     operator: Operator,
@@ -128,6 +127,7 @@ def _encoded(
     family: ColumnFamily,
     state: DataFrame,
 ) -> DataFrame:
+    """Return state that is `conformed` as the rows of a savepoint, whose metadata is there."""
     described = f"{savepoint.uri}/spark"
     layout = StateLayout(spark, StateClasses.of(spark), described, described, savepoint.settings, 1)
     metadata = read_operators(open_files(spark, described, make=False), savepoint.epoch)
@@ -159,6 +159,16 @@ def _choose(
     )
 
 
+def writable_family(
+    savepoint: Savepoint, operator: Operator, family: str | None
+) -> tuple[Store, ColumnFamily]:
+    """Return the state that rows may be written for, `family` or the only one there is; raises
+    SavepointError if it consists of parts that must agree with one another."""
+    chosen = _choose(savepoint, operator, None, family)
+    _require_editable(savepoint, operator, *chosen)
+    return chosen
+
+
 def _require_editable(
     savepoint: Savepoint, operator: Operator, store: Store, family: ColumnFamily
 ) -> None:
@@ -184,7 +194,7 @@ def _types(family: ColumnFamily) -> tuple[StructType, StructType]:
     return StructType.fromJson(family.key_schema), StructType.fromJson(family.value_schema)
 
 
-def _conformed(
+def conformed(
     savepoint: Savepoint, operator: Operator, family: ColumnFamily, state: DataFrame
 ) -> DataFrame:
     """Return `state` with exactly the columns of the family, or raise SavepointError."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from tests.spark.test_savepoints import Started
 from tidemark.cli.main import app
 from tidemark.dev.kafka import LocalKafka
 from tidemark.model.errors import RestoreError
+from tidemark.runtime.session import spark_session
 
 T0_MS = int(time.time()) * 1000  # the broker deletes what is older than a week
 
@@ -76,20 +77,23 @@ def offsets(*arguments: str, code: int = 0) -> Any:
 
 
 @pytest.fixture
-def taken(kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path) -> tuple[str, str]:
-    """A topic with the numbers up to 20, and a savepoint of a job that has read them all."""
+def running(
+    kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path
+) -> Iterator[tuple[str, Started]]:
+    """A topic with the numbers up to 20, and a job that has read them all."""
     name = topic(2)
     fill(kafka.bootstrap_servers, name, range(20))
     job = declare(tmp_path, "first", kafka.bootstrap_servers, name, ending="never")
     first = Started(job)
     first.wait_for_epochs(1)
-    running = offsets(
-        "rewind", "first", "--to-earliest", "--storage", str(tmp_path / "store"),
-        "--to", str(tmp_path / "of-running/copy"),
-        "--bootstrap-servers", kafka.bootstrap_servers,
-    )  # fmt: skip
-    assert "Up to 20 rows are read again" in running
-    assert (tmp_path / "of-running/copy/savepoint.json").exists()
+    yield name, first
+    first.end()
+
+
+@pytest.fixture
+def taken(running: tuple[str, Started], tmp_path: Path) -> tuple[str, str]:
+    """The topic, and a savepoint with which the job has ended."""
+    name, first = running
     path = first.take("stop_with_savepoint", tmp_path / "savepoints")
     first.join()
     assert rows(tmp_path, "first") == list(range(20))
@@ -97,9 +101,17 @@ def taken(kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path) -> tuple
 
 
 def test_a_copy_goes_on_elsewhere_and_the_preview_says_what_is_read_again_or_left_out(
-    kafka: LocalKafka, taken: tuple[str, str], tmp_path: Path
+    kafka: LocalKafka, running: tuple[str, Started], tmp_path: Path
 ) -> None:
-    (topic, path), servers = taken, kafka.bootstrap_servers
+    (topic, first), servers = running, kafka.bootstrap_servers
+    said = offsets(
+        "rewind", "first", "--to-earliest", "--storage", str(tmp_path / "store"),
+        "--to", str(tmp_path / "of-running/copy"), "--bootstrap-servers", servers,
+    )  # fmt: skip
+    assert "Up to 20 rows are read again" in said
+    assert (tmp_path / "of-running/copy/savepoint.json").exists()
+    path = first.take("stop_with_savepoint", tmp_path / "savepoints")
+    first.join()
     asking = ("--bootstrap-servers", servers, "--json")
     fill(servers, topic, range(20, 30))
 
@@ -193,3 +205,12 @@ def test_a_renamed_topic_is_refused_until_the_offsets_are_of_the_new_one(
     both = declare(tmp_path, "fourth", servers, [old, new], starting_offsets="latest")
     both.run(path)
     assert rows(tmp_path, "fourth") == [20, 21, 22, *range(100, 110)]
+    # Nor need a job have run: it begins at offsets that are given, with the state that is.
+    begun = declare(tmp_path, "fifth", servers, new)
+    spark = spark_session("tests")
+    state = spark.sql("SELECT struct(0 AS partition) AS key, struct(90L AS count) AS value")
+    begin = str(tmp_path / "begin")
+    begun.new_savepoint(begin, {"counts": state}, offsets={"numbers": {new: {0: 3, 1: 4}}})
+    begun.run(begin)
+    assert rows(tmp_path, "fifth") == [106, 108, 109]
+    assert counts(tmp_path, "fifth") == {0: 92, 1: 1}
