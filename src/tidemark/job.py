@@ -393,13 +393,25 @@ class Job:
         directory: str | None = None,
         *,
         type: Literal["canonical", "native"] = "canonical",  # noqa: A002 - as in Flink
+        drain: bool = False,
     ) -> Future[str]:
         """Take a savepoint and end the job with it: no epoch runs after the savepoint's, and `run`
-        returns when it is whole. If it fails, the job goes on. As `savepoint` otherwise."""
-        return self._take(directory, type, then=self.stop)
+        returns when it is whole. If it fails, the job goes on. As `savepoint` otherwise.
+
+        drain: end the job for good: the sources give nothing more, and the watermark goes to the
+            end of time, so that every open window closes; then the savepoint is taken. A job that
+            goes on from it opens those windows anew (docs/savepoints.md). If it fails after that,
+            the job ends all the same.
+        """
+        return self._take(directory, type, then=self.stop, drain=drain)
 
     def _take(
-        self, directory: str | None, type_: str, then: Callable[[], None] | None = None
+        self,
+        directory: str | None,
+        type_: str,
+        then: Callable[[], None] | None = None,
+        *,
+        drain: bool = False,
     ) -> Future[str]:
         declared = self.declaration
         directory = directory or declared.checkpoint.savepoint_dir
@@ -416,7 +428,7 @@ class Job:
         uri = storage_uri(directory, "savepoint: directory")
         run = self._running().running()
         spark = spark_session(declared.name)
-        return take_savepoint(spark, run, uri, SavepointType(type_), then=then)
+        return take_savepoint(spark, run, uri, SavepointType(type_), then=then, drain=drain)
 
     def trigger_checkpoint(self) -> Future[int]:
         """Take a checkpoint now, without waiting for the interval (Flink: ``triggerCheckpoint``).

@@ -148,7 +148,7 @@ def move(
         uids=old.uids,
     )
     shutil.rmtree(checkpoint)
-    restored = NewJob("life", job.as_uri(), new, (), to.backend, to.partitions, True)
+    restored = NewJob("life", job.as_uri(), new, {}, to.backend, to.partitions, True)
     restore_job(spark, savepoint.as_uri(), restored)
 
 

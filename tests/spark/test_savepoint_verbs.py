@@ -90,7 +90,7 @@ def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driv
     shown: dict[str, Any] = json.loads(tidemark(home, "savepoint", "inspect", taken, "--json"))
     assert [(o["uid"], o["rows"]) for o in shown["operators"]] == [("digits", 10)]
     assert [s["uid"] for s in shown["sources"]] == ["rows"]
-    last = tidemark(home, "stop", "first", "-p", "savepoints").split("Path: ")[1].strip()
+    last = tidemark(home, "stop", "first", "-p", "savepoints", "--drain").split("Path: ")[1].strip()
     assert first.wait(60) == 0, first.tail()
     saved = json.loads(tidemark(home, "savepoint", "inspect", last, "--json"))
     differences = json.loads(tidemark(home, "savepoint", "diff", taken, last, "--json"))

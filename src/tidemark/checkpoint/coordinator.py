@@ -128,6 +128,8 @@ class Coordinator:
         self.identity: JobIdentity | None = None
         self.restored_epoch = -1
         self.last_stored = -1
+        self.last_sealed = -1
+        """The newest epoch whose decision nothing can take back: its commit has begun, at least."""
         self.last_committed = -1
         self.failure: BaseException | None = None
         self.history: deque[EpochProgress] = deque(maxlen=1000)
@@ -174,6 +176,7 @@ class Coordinator:
             self._commits.close()
             raise
         self.restored_epoch = self.last_stored = self.last_committed = decided
+        self.last_sealed = decided
         self._store.prune(decided, self._num_retained)
         self._store.forget_settled_rows(decided)
         origin = self.identity.restored_from if self.generation == 1 else None
@@ -237,7 +240,7 @@ class Coordinator:
         if self._min_pause_s:
             self._pause()
         self._hold_for_pins(epoch)
-        self._check()
+        self.check()
         if self._draining:
             self._turned_away.wait()
             raise StoppedError(f"the job is stopping; epoch {epoch} runs at the next start")
@@ -277,11 +280,29 @@ class Coordinator:
             self._pins.remove((epoch, last))
             self._changed.notify_all()
 
+    def pin_waiting(self, ahead: int, since_s: float) -> int | None:
+        """If the stream waits for a decided epoch that some sink has not committed for `since_s`
+        seconds, pin that epoch as `pin` does, to `ahead` epochs after it, and return it: a sink
+        that is away shall not keep savepoints from being taken. Else None.
+
+        With `ahead` 0 no later epoch may have been decided.
+        """
+        with self._changed:
+            if not self.is_full or (not ahead and len(self._uncommitted) > 1):
+                return None
+            waiting = self._uncommitted[0]
+            begun_s = waiting.commit_started_s
+            if not begun_s or time.monotonic() - begun_s < since_s:
+                return None
+            self._pins.append((waiting.epoch, waiting.epoch + ahead))
+            return waiting.epoch
+
+    def _is_held(self, epoch: int) -> bool:
+        return any(epoch > last for _, last in self._pins)
+
     def _hold_for_pins(self, epoch: int) -> None:
         with self._changed:
-            self._changed.wait_for(
-                lambda: self._over or self._draining or all(epoch <= last for _, last in self._pins)
-            )
+            self._changed.wait_for(lambda: self._over or self._draining or not self._is_held(epoch))
 
     def claim_epoch(self, epoch: int) -> bool:
         """At-most-once: decide, before the epoch is processed, that this run does it and no other;
@@ -320,9 +341,15 @@ class Coordinator:
         progress.pre_committed_s = time.monotonic()
         with self._changed:
             self._changed.wait_for(
-                lambda: self._over or len(self._uncommitted) < self._max_concurrent
+                lambda: (
+                    self._over
+                    or self._turned_away.is_set()
+                    or (not self.is_full and not self._is_held(epoch))
+                )
             )
-        self._check()
+        self.check()
+        if self._turned_away.is_set() and self._is_held(epoch):
+            raise StoppedError(f"the job ends with epoch {epoch - 1}; {epoch} runs at a next start")
         if self._early:
             sinks = self._commit_early(epoch, sinks)
         self._store.stage_prepared(epoch, self.generation, sinks)
@@ -364,6 +391,13 @@ class Coordinator:
             return self._current.epoch
         return self._uncommitted[-1].epoch if self._uncommitted else self.last_stored + 1
 
+    def uncommitted_of(self, epoch: int) -> Mapping[str, SinkEpoch]:
+        """Return the transactions of an epoch of this driver, by sink, that some sink may not have
+        committed yet; {} when every one has."""
+        if self.last_committed >= epoch:
+            return {}
+        return self._store.read_prepared(epoch, self.generation)
+
     def in_progress(self) -> list[EpochProgress]:
         """Return the epochs that have begun and are not committed, oldest first."""
         with self._changed:
@@ -387,7 +421,8 @@ class Coordinator:
     def _over(self) -> bool:
         return self._ended or self.failure is not None
 
-    def _check(self) -> None:
+    def check(self) -> None:
+        """Raise FencedError, with its cause, if this coordinator has failed."""
         if self.failure is not None:
             raise FencedError("the checkpoint coordinator has stopped") from self.failure
 
@@ -450,6 +485,7 @@ class Coordinator:
                 if point is Point.SEALED:
                     progress.moved(AttemptEvent.SEAL)
                     progress.commit_started_s = before_s = time.monotonic()
+                    self.last_sealed = progress.epoch
                 elif point is Point.SINK_COMMITTED:
                     now_s = time.monotonic()
                     progress.sink_commit_s[next(uids)] = now_s - before_s
@@ -554,7 +590,14 @@ class Coordinator:
             self._draining = True
             self._changed.notify_all()
             drained = self._changed.wait_for(
-                lambda: self._over or (self._current is None and not self._uncommitted), patience_s
+                lambda: (
+                    self._over
+                    or (
+                        not self._uncommitted
+                        and (self._current is None or self._is_held(self._current.epoch))
+                    )
+                ),
+                patience_s,
             )
         if not drained:
             self.give_up()
@@ -568,6 +611,8 @@ class Coordinator:
     def turn_away(self) -> None:
         """End the epoch that `drain` has held back; Spark's query must be told to stop already."""
         self._turned_away.set()
+        with self._changed:
+            self._changed.notify_all()
 
     # --- after Spark's query
 

@@ -12,7 +12,7 @@ import typer
 
 from tidemark.cli import options
 from tidemark.cli.exits import NOT_DONE
-from tidemark.cli.terminal import ms, reading, say, suggest, time_of, waiting
+from tidemark.cli.terminal import ms, reading, say, suggest, time_of, waiting, writing
 
 if TYPE_CHECKING:
     from tidemark.operations.running_job import RunningJob
@@ -75,6 +75,14 @@ def stop(
         ),
     ] = None,
     type_: options.SavepointType = options.SavepointFormat.CANONICAL,
+    drain: Annotated[
+        bool,
+        typer.Option(
+            "-d",
+            "--drain",
+            help="For good: read nothing more and close every window, then take the savepoint.",
+        ),
+    ] = False,
     storage: options.Storage = None,
     token_file: options.TokenFile = None,
     timeout: options.Timeout = "10min",  # type: ignore[assignment]
@@ -83,17 +91,21 @@ def stop(
     """End a job after its current epoch, with all that is decided committed.
 
     Its checkpoints stay: the same program, run again, goes on from there. With -p it ends with a
-    savepoint, after whose epoch nothing is written.
+    savepoint, after whose epoch nothing is written. With --drain too, and that is in -p's directory
+    or the job's savepoint_dir; the same program does not go on after it.
     """
     from tidemark.operations.change_job import stop as stop_job
     from tidemark.operations.change_job import stop_with_savepoint
 
     running = find("stop", job, storage, token_file)
     name = running.job.name
-    if savepoint is not None:
-        say(f"Suspending job {name} ({running.job.job_id}) with a savepoint.")
-        with waiting("Waiting for the savepoint") as tick:
-            path = stop_with_savepoint(running, savepoint, timeout, lambda: tick(""), type_)
+    if savepoint is not None or drain:
+        how = "Draining" if drain else "Suspending"
+        say(f"{how} job {name} ({running.job.job_id}) with a {type_.value} savepoint.")
+        with writing("Waiting for the savepoint") as show:
+            path = stop_with_savepoint(
+                running, savepoint, timeout, lambda: show(0, None), type_, show, drain=drain
+            )
         typer.echo(f"Savepoint completed. Path: {path}")
         suggest(f"tidemark run -s {path} APP.PY")
         return

@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from tidemark.cli import options
 from tidemark.cli.changing import find
-from tidemark.cli.terminal import say, size, stdout, suggest, waiting
+from tidemark.cli.terminal import say, size, stdout, suggest, writing
 
 
 class _Savepoints(TyperGroup):
@@ -55,8 +55,8 @@ def take(
 
     running = find("savepoint", job, storage, token_file)
     say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
-    with waiting("Waiting for the savepoint") as tick:
-        path = take_savepoint(running, directory, timeout, lambda: tick(""), type_)
+    with writing("Waiting for the savepoint") as show:
+        path = take_savepoint(running, directory, timeout, lambda: show(0, None), type_, show)
     typer.echo(f"Savepoint completed. Path: {path}")
     suggest(f"tidemark savepoint inspect {path}", f"tidemark run -s {path} APP.PY")
 
@@ -84,13 +84,19 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
     ]
     sources = [{"uid": s.uid, "offset": s.offset} for s in savepoint.sources]
     sinks = [
-        {"uid": s.uid, "type": s.type, "committables": len(savepoint.committables.get(s.uid, ()))}
+        {
+            "uid": s.uid,
+            "type": s.type,
+            "committables": len(savepoint.committables.get(s.uid, ())),
+            "rows": s.rows,
+        }
         for s in savepoint.sinks
     ]
     if as_json:
         shown = {
             "path": savepoint.uri,
             "type": savepoint.type.value,
+            "drained": savepoint.drained,
             "jid": savepoint.job_id,
             "name": savepoint.job_name,
             "epoch": savepoint.epoch,
@@ -105,6 +111,7 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
     typer.echo(
         f"{savepoint.type.value.capitalize()} savepoint of job {savepoint.job_name} "
         f"({savepoint.job_id}), epoch {savepoint.epoch}, state backend {savepoint.state_backend}"
+        + (", drained: its windows were closed early" if savepoint.drained else "")
     )
     table = Table("operator", "type", "rows", "bytes", "partitions")
     for found in operators:
@@ -118,7 +125,7 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
     for one in sources:
         table.add_row(str(one["uid"]), json.dumps(one["offset"]))
     stdout().print(table)
-    table = Table("sink", "type", "transactions to commit")
+    table = Table("sink", "type", "transactions to commit", "their rows")
     for sink in sinks:
         table.add_row(*map(str, sink.values()))
     stdout().print(table)

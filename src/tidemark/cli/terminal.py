@@ -65,6 +65,26 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
         yield tick
 
 
+@contextmanager
+def writing(text: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how much is written: a bar on a terminal, else nothing.
+
+    Yields a function to be called now and then with the bytes that are written and how many there
+    will be; None while that is not known.
+    """
+    console = stderr()
+    if not console.is_terminal:
+        yield lambda written, expected: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    text_column = TextColumn("{task.description}")
+    columns = (text_column, BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task(text, total=None)
+        yield lambda written, expected: shown.update(task, completed=written, total=expected)
+
+
 def reading(uri: str) -> AbstractContextManager[object]:
     """Show that a storage is read, where that takes a Spark session."""
     return nullcontext() if uri.startswith("file:") else waiting(f"Reading {uri} through Spark")

@@ -90,6 +90,11 @@ class SavepointError(UserError):
     checkpoint was changed."""
 
 
+class DrainedError(UserError):
+    """The job was drained: its windows were closed early, and rows that came now would be late. All
+    that it had read is committed. Names what a new job can go on from."""
+
+
 class DecisionMissingError(DamagedCheckpointError):
     """An epoch was committed to its sinks, but Spark's commit log no longer holds its entry."""
 

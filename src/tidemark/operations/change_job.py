@@ -22,6 +22,8 @@ RECORDED_S = 10.0
 """How long the end of a job may take to be recorded after its driver has fallen silent."""
 
 Tick = Callable[[], None]
+Progress = Callable[[int, int], None]
+"""Told the bytes of a savepoint that are written, and how many there will be."""
 
 
 def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[str, Any]:
@@ -43,6 +45,7 @@ def take_savepoint(
     timeout_s: float,
     tick: Tick,
     type_: str = "canonical",
+    progress: Progress | None = None,
 ) -> str:
     """Let the job write a savepoint of this type (``canonical`` or ``native``) below `directory`,
     or where its settings say; return its path.
@@ -51,29 +54,43 @@ def take_savepoint(
     """
     body = {"target-directory": directory, "formatType": type_.upper()}
     try:
-        done = running.driver.perform("/savepoints", body, timeout_s=timeout_s, tick=tick)
+        done = running.driver.perform(
+            "/savepoints", body, timeout_s=timeout_s, tick=tick, progress=progress
+        )
     except OperationFailedError as error:
         raise OperationFailedError(f"savepoint of job {running.job.name!r}: {error}") from None
     return str(done["location"])
 
 
 def stop_with_savepoint(
-    running: RunningJob, directory: str, timeout_s: float, tick: Tick, type_: str = "canonical"
+    running: RunningJob,
+    directory: str | None,
+    timeout_s: float,
+    tick: Tick,
+    type_: str = "canonical",
+    progress: Progress | None = None,
+    *,
+    drain: bool = False,
 ) -> str:
-    """End the job with a savepoint below `directory`; return its path when the job has ended. As
-    `take_savepoint` otherwise.
+    """End the job with a savepoint below `directory`, or where its settings say, drained before if
+    that is wanted; return its path when the job has ended. As `take_savepoint` otherwise.
 
     Raises OperationFailedError if either failed: without the savepoint the job goes on.
     """
-    body = {"targetDirectory": directory, "formatType": type_.upper()}
+    body = {"targetDirectory": directory or None, "formatType": type_.upper(), "drain": drain}
     try:
         done = running.driver.perform(
-            "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick
-        )
+            "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick,
+            progress=progress,
+        )  # fmt: skip
     except OperationFailedError as error:
         raise OperationFailedError(f"stop of job {running.job.name!r}: {error}") from None
-    _require(running, _await_end(running, tick), JobState.FINISHED)
-    return str(done["location"])
+    path = str(done["location"])
+    try:
+        _require(running, _await_end(running, tick), JobState.FINISHED)
+    except (OperationFailedError, DriverUnreachableError) as error:
+        raise type(error)(f"the savepoint is whole ({path}), but {error}") from None
+    return path
 
 
 def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:

@@ -80,12 +80,14 @@ class DriverClient:
         timeout_s: float,
         answers_at: str | None = None,
         tick: Callable[[], None] = lambda: None,
+        progress: Callable[[int, int], None] | None = None,
         ended: Callable[[], Any] = lambda: None,
     ) -> Any:
         """Ask for one of Flink's asynchronous operations and poll until it is done, at
         `answers_at` where that is another path; return its ``operation``.
 
-        `tick` is called between two polls. `ended` is called when the driver no longer answers: if
+        `tick` is called between two polls, or `progress`, with what is done and what is to be done,
+        if the driver says that. `ended` is called when the driver no longer answers: if
         it returns something, that is the result. Raises OperationFailedError with the driver's
         reason, or when `timeout_s` have passed: the operation then goes on.
         """
@@ -109,7 +111,11 @@ class DriverClient:
                     f"not done after {timeout_s:g} s, and still under way (trigger id {trigger}); "
                     f"wait longer with --timeout, or look with: tidemark info {self.job.name}"
                 )
-            tick()
+            known = answer.get("progress")
+            if known and progress is not None:
+                progress(known["written"], known["expected"])
+            else:
+                tick()
             time.sleep(POLL_S)
 
     # --- one request

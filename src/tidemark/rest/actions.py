@@ -170,12 +170,17 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
         jid: JobId, request: Annotated[models.StopRequest | None, Body()] = None
     ) -> models.TriggerResponse:
         """End the job after the epoch under way; everything is committed and kept. With a
-        `targetDirectory` it ends with a savepoint: ask at ``/savepoints`` for that."""
+        `targetDirectory` it ends with a savepoint: ask at ``/savepoints`` for that. With `drain`
+        too, after its windows have been closed."""
         check(jid)
         asked = request or models.StopRequest()
-        if asked.targetDirectory is not None:
-            type_ = asked.formatType.lower()
-            start = partial(actions.job.stop_with_savepoint, asked.targetDirectory, type=type_)
+        if asked.targetDirectory is not None or asked.drain:
+            start = partial(
+                actions.job.stop_with_savepoint,
+                asked.targetDirectory,
+                type=asked.formatType.lower(),
+                drain=asked.drain,
+            )
             return begin(lambda: actions.savepoint(asked.triggerId, start))
         return begin(lambda: actions.stop(asked.triggerId))
 

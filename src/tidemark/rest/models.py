@@ -278,10 +278,12 @@ class SavepointRequest(Hyphenated):
 
 
 class StopRequest(BaseModel):
-    """With `targetDirectory` the job ends with a savepoint below it."""
+    """With `targetDirectory` the job ends with a savepoint below it; with `drain` in any case, None
+    for the job's savepoint_dir."""
 
     triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
     targetDirectory: str | None = None  # noqa: N815 - Flink's name
+    drain: bool = False
     formatType: FormatType = "CANONICAL"  # noqa: N815
 
 
@@ -329,11 +331,20 @@ class SavepointTaken(BaseModel):
     location: str
 
 
+class SavepointProgress(BaseModel):
+    """Bytes of state that are written, and how many there will be; of a canonical savepoint about
+    as many."""
+
+    written: int
+    expected: int
+
+
 class SavepointOperation(BaseModel):
-    """``/jobs/:id/savepoints/:triggerid``."""
+    """``/jobs/:id/savepoints/:triggerid``; `progress` while the state is written."""
 
     status: OperationStatus
     operation: SavepointTaken | OperationFailed | None
+    progress: SavepointProgress | None = None
 
 
 class SavepointDisposalRequest(Hyphenated):

@@ -13,6 +13,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 from tidemark.model.errors import TidemarkError
@@ -57,7 +58,9 @@ class Operation:
     def answer(self) -> dict[str, Any]:
         """Return it as Flink does: its status, and when it is completed what came of it."""
         if not self.result.done():
-            return {"status": {"id": "IN_PROGRESS"}, "operation": None}
+            under_way: dict[str, Any] = {"status": {"id": "IN_PROGRESS"}, "operation": None}
+            progress = getattr(self.result, "progress", lambda: None)()
+            return under_way if progress is None else {**under_way, "progress": asdict(progress)}
         self._told = True
         error = self.result.exception()
         if error is None:

@@ -28,6 +28,8 @@ from tidemark.runtime.stream_watch import spark_trigger
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
+SINK_PATIENCE_S = 10.0
+"""A savepoint waits so long for sinks that do not commit the epoch before it."""
 
 # Put in by a thread of its own, in the JVM and begun before the query: the stream thread takes a
 # tenth of a second from making its executor to its first wait for the clock, from which nothing
@@ -168,8 +170,11 @@ class CheckpointTrigger:
         nothing has begun yet share an epoch. The answer fails with what the epoch, or the run,
         fails with. Raises UserError if the query does not run, or Spark could not be prepared.
 
-        With `ahead` the answer's epoch is pinned: the stream is held when it is so many epochs
-        ahead, until the caller unpins the epoch (`Coordinator.unpin`). A failed answer is not.
+        With `ahead`, for a savepoint, the answer's epoch is pinned: the stream is held when it is
+        so many epochs ahead, until the caller unpins the epoch (`Coordinator.unpin`). A failed
+        answer is not. That epoch is decided for good, but some sink may not have committed it yet;
+        and where sinks that are away keep the stream from taking a new one, it is the last there
+        is.
         """
         query = self._query
         if query is None or self._ended.is_set() or self._coordinator.failure is not None:
@@ -211,8 +216,9 @@ class CheckpointTrigger:
     def _wait(self, query: StreamingQuery, request: _Request) -> None:
         try:
             self._find_epoch(query, request)
-            while self._coordinator.last_committed < self._epoch_of(request):
+            while not self._is_complete(request):
                 self._check(request)
+                self._take_last(request)
                 time.sleep(POLL_S)
         except BaseException as error:
             if request.ahead is not None and request.epoch is not None:
@@ -230,6 +236,7 @@ class CheckpointTrigger:
         seen, quiet = request.asked_in, 0
         while request.epoch is None:
             self._check(request)
+            self._take_last(request)
             trigger = spark_trigger(query)
             # Seen twice: Spark notes a trigger's start a moment before it says that it is active.
             quiet = quiet + 1 if trigger.begun == seen and not trigger.active else 0
@@ -237,6 +244,23 @@ class CheckpointTrigger:
                 self._nothing_new(request)
             seen = trigger.begun
             time.sleep(POLL_S)
+
+    def _is_complete(self, request: _Request) -> bool:
+        """Whether its epoch is committed to every sink; of a savepoint, whether it is decided."""
+        coordinator = self._coordinator
+        done = coordinator.last_committed if request.ahead is None else coordinator.last_sealed
+        return request.epoch is not None and done >= request.epoch
+
+    def _take_last(self, request: _Request) -> None:
+        """Give a savepoint the epoch that the stream waits for, if some sink is away."""
+        if request.ahead is None:
+            return
+        with self._lock:
+            waiting = self._coordinator.pin_waiting(request.ahead, SINK_PATIENCE_S)
+            if waiting is not None:
+                if request.epoch is not None:
+                    self._coordinator.unpin(request.epoch, request.epoch + request.ahead)
+                request.epoch = waiting
 
     def _nothing_new(self, request: _Request) -> None:
         with self._lock:
@@ -252,8 +276,8 @@ class CheckpointTrigger:
         """Raise what the epoch, or the run, has failed with."""
         ended = self._ended.is_set()
         error = self._coordinator.failure or (self._failure() if ended else None)
-        if request.epoch is not None and self._coordinator.last_committed >= request.epoch:
-            return  # it was committed in the very end
+        if self._is_complete(request):
+            return  # in the very end
         if error is not None:
             raise error
         if ended:

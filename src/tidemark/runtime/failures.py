@@ -27,6 +27,7 @@ from tidemark.model.errors import (
     CheckpointError,
     CheckpointExpiredError,
     DecisionVoidError,
+    DrainedError,
     FencedError,
     LostTransactionError,
     PreCommitError,
@@ -46,6 +47,7 @@ class Verdict(Enum):
 
 
 _FATAL = (
+    DrainedError,
     FencedError,
     LostTransactionError,
     CheckpointError,

@@ -26,6 +26,7 @@ from tidemark.api.config import CheckpointConfig, CheckpointMode
 from tidemark.api.declarations import DeclaredSink
 from tidemark.checkpoint.call_deadline import CallHangsError, CallThread
 from tidemark.checkpoint.coordinator import Coordinator
+from tidemark.checkpoint.drained import is_drained
 from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.checkpoint.inspection import require_sound
 from tidemark.checkpoint.manifest import ManifestWriter
@@ -35,6 +36,7 @@ from tidemark.checkpoint.store import CheckpointStore, JobIdentity
 from tidemark.checkpoint.task_reports import TaskReport
 from tidemark.contracts.source import CommitsOffsets
 from tidemark.model.errors import (
+    DrainedError,
     QueryHangsError,
     RecordNotStoredError,
     SparkDiedError,
@@ -45,6 +47,7 @@ from tidemark.model.errors import (
 from tidemark.runtime.batch_limit import BatchLimit
 from tidemark.runtime.branches import unite
 from tidemark.runtime.checkpoint_trigger import CheckpointTrigger
+from tidemark.runtime.drain import Drain
 from tidemark.runtime.epoch_figures import SparkFigures
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
@@ -61,6 +64,8 @@ from tidemark.runtime.state_backend import PROVIDER, check_backend, session_sett
 from tidemark.runtime.stream_watch import watch_stream
 
 log = logging.getLogger(__name__)
+
+_NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 QUERY_START_S = 120.0
 """How long Spark may take to start a query: it looks into its checkpoint location meanwhile."""
@@ -172,6 +177,7 @@ class StreamRun:
             self._checkpoint_trigger.prepare(self._spark)
         self.coordinator.start()
         self._write_manifest(self.coordinator.last_committed)
+        self._look_for_drain()
         # What this run's first epoch adds to the state's metadata is not there yet.
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
         assert self.coordinator.identity is not None
@@ -213,6 +219,24 @@ class StreamRun:
                 "check the address, and that its server runs and can be reached from here"
             ) from error
 
+    def _look_for_drain(self) -> None:
+        """Raise DrainedError if the job was drained; forget a drain that was cut off before it was
+        decided: its epoch has closed nothing, and is planned again with the watermark of before."""
+        decided, planned = self.coordinator.last_committed, self._store.latest_plan()
+        if decided >= 0 and is_drained(self._spark_files.read(f"commits/{decided}")):
+            self.coordinator.finish()
+            path = self._store.external_path(decided)
+            raise DrainedError(
+                f"job {self._name} was drained: its windows are closed, and rows that came now "
+                "would be dropped as late. To go on after what it has read, restore its savepoint, "
+                f"or {path}, into a job of another name"
+            )
+        if planned > decided and is_drained(self._spark_files.read(f"offsets/{planned}")):
+            log.warning("the drain that was begun at epoch %d is forgotten", planned)
+            self._store.void_plan(planned)
+            # At-most-once: the epoch was claimed, but it read nothing; its next plan may be done.
+            self._store.files.delete(f"epochs/{planned}/started.json")
+
     def _start_query(self, task: Any) -> StreamingQuery:
         """Start Spark's query; Spark reads and writes its checkpoint location meanwhile."""
         writer = (
@@ -251,6 +275,20 @@ class StreamRun:
         if self._stopping:
             raise UserError(f"job {self._name} is ending; it takes no checkpoint now")
         return self._checkpoint_trigger.ask(ahead)
+
+    def drain(self) -> Drain:
+        """Return what holds this run's sources and raises its watermark."""
+        query = self.query
+        if query is None or "processingTime" not in self._trigger:
+            raise UserError(
+                f"job {self._name}: only a running job whose sources do not end can be drained"
+            )
+        if str(self._spark.conf.get(_NO_DATA_BATCHES)).lower() != "true":
+            raise UserError(
+                f"job {self._name}: {_NO_DATA_BATCHES} is false, so Spark closes no window without "
+                "new rows, and the job cannot be drained; stop it without --drain"
+            )
+        return Drain(self._spark._jvm, query)
 
     @property
     def epochs_ahead(self) -> int:
@@ -315,6 +353,8 @@ class StreamRun:
             coordinator.store_epoch(
                 epoch, tasks, retried=self._hidden_attempts or any(task.attempt for task in tasks)
             )
+        except StoppedError:
+            raise
         except BaseException as error:
             coordinator.fail(error)
             raise

@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.api.config import storage_uri
 from tidemark.checkpoint.call_deadline import CallHangsError, call_within
+from tidemark.checkpoint.drained import undrained
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
 from tidemark.checkpoint.files_deadline import storage_hangs
 from tidemark.checkpoint.inspection import (
@@ -261,6 +262,8 @@ def _copy(
         elif "/_metadata/v2/" in name:
             data = source.spark_files.read(name)
             _create(target, name, _rebased(data, target.spark_files.uri))
+        elif name.startswith(("offsets/", "commits/")):
+            _create(target, name, undrained(source.spark_files.read(name)))
         else:
             paths = [
                 jvm.org.apache.hadoop.fs.Path(f"{store.spark_files.uri}/{name}")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
+from tidemark.checkpoint.drained import before
 from tidemark.checkpoint.inspection import damaged, inspect
 from tidemark.checkpoint.spark_files import read_log
 from tidemark.checkpoint.statistics_store import StatisticsStore
@@ -29,9 +30,10 @@ def sources_of_job(files: CheckpointFiles) -> list[Source]:
 
 
 def watermark_of_job(files: CheckpointFiles) -> int:
-    """Return a job's watermark after its last decided epoch, ms since 1970; 0 if it has none."""
+    """Return a job's watermark after its last decided epoch, ms since 1970; 0 if it has none; that
+    of before, if it was drained."""
     commit = read_log(files, f"spark/commits/{_last_epoch(files)}")[0]
-    return int(commit.get("nextBatchWatermarkMs", 0))
+    return before(int(commit.get("nextBatchWatermarkMs", 0)))
 
 
 def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savepoint:

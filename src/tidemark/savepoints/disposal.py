@@ -13,6 +13,7 @@ from tidemark.model.errors import CorruptRecordError, SavepointError, UserError
 from tidemark.model.job_state import JobState
 from tidemark.runtime.checkpoint_history import exists, open_storage
 from tidemark.runtime.registry import find_job
+from tidemark.savepoints.claims import read_claim
 from tidemark.savepoints.record import SAVEPOINT, Savepoint, Taking, read_savepoint, read_taking
 
 
@@ -43,6 +44,12 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
         _require_cut_off(uri, taking, incomplete)
     else:
         open_savepoint(uri)
+    claim = read_claim(files)
+    if claim is not None and exists(claim.directory) and open_storage(claim.directory).list(""):
+        raise SavepointError(
+            f"savepoint {uri} is not disposed of: job {claim.job_name!r} ({claim.directory}) has "
+            "claimed it, and deletes it when its own first checkpoint is complete"
+        )
     if storage is not None and (name := _restores_from(storage, uri)) is not None:
         raise SavepointError(
             f"savepoint {uri} is not disposed of: job {name!r} in {storage} is being restored from "

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from pyspark.sql import SparkSession
 
+from tidemark.checkpoint.drained import before, is_raised
 from tidemark.checkpoint.spark_files import StateTree, log_paths, log_version, read_log
+from tidemark.checkpoint.store import SinkEpoch
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model import failpoints
 from tidemark.model.errors import CheckpointError, SavepointError
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.state_backend import PROVIDER, backend_of
 from tidemark.savepoints.canonical import write_operators
-from tidemark.savepoints.native import copy_state, describe_operators
+from tidemark.savepoints.native import copy_state, describe_operators, state_files
 from tidemark.savepoints.operator_state import PARTITIONS, StateLayout
 from tidemark.savepoints.record import (
     TAKING,
@@ -44,15 +48,20 @@ def export_savepoint(
     job_name: str,
     uids: OperatorUids,
     type_: SavepointType = SavepointType.CANONICAL,
-    sinks: Sequence[Sink] = (),
-    committables: Mapping[str, Sequence[bytes]] | None = None,
+    sinks: Mapping[str, str] = MappingProxyType({}),
+    job_directory: str = "",
+    uncommitted: Callable[[], Mapping[str, SinkEpoch]] = dict,
+    writing: Callable[[int], None] = lambda expected: None,
 ) -> Savepoint:
     """Write a savepoint of `epoch` into the new directory `target`, and return it.
 
     `location`: Spark's checkpoint location (a URI), in which `epoch` is decided
-    (``commits/<epoch>`` is there) and stays until this returns; `committables`: by the sink's uid,
-    those of this epoch that may not be committed yet. The savepoint is whole when this returns. If
-    it fails or dies, `target` has no ``savepoint.json`` and is to be deleted.
+    (``commits/<epoch>`` is there) and stays until this returns; `sinks`: the type of each by its
+    uid; `uncommitted`: asked at the end for the transactions of this epoch that may not be
+    committed yet, by the sink's uid, of a job whose records are in `job_directory` (a URI);
+    `writing`: told the bytes of the epoch's state files before any is written. The savepoint is
+    whole when this returns. If it fails or dies, `target` has no ``savepoint.json`` and is to be
+    deleted.
 
     Raises SavepointError if `target` has files already, CheckpointError if the epoch cannot be
     read.
@@ -69,6 +78,7 @@ def export_savepoint(
     metadata, *offsets = read_log(source, f"offsets/{epoch}")
     lines = uids.source_lines or tuple(range(len(offsets)))
     commit = read_log(source, f"commits/{epoch}")[0]
+    watermark_ms = int(commit.get("nextBatchWatermarkMs", 0))
     tree = StateTree.read(source)
     listed = _copy_small_files(source, files, tree, epoch)
     layout = StateLayout(
@@ -79,13 +89,16 @@ def export_savepoint(
         metadata["conf"],
         log_version(source, f"commits/{epoch}"),
     )
+    needed = state_files(source, tree, epoch)
+    writing(sum(needed.values()))
     if type_ is SavepointType.CANONICAL:
         operators, state = write_operators(
             spark, layout, source, files, epoch, metadata["conf"], commit, uids
         )
     else:
         operators = describe_operators(layout, source, epoch, metadata["conf"], uids)
-        state = copy_state(spark, source, files, tree, epoch)
+        state = copy_state(spark, source, files, needed)
+    parts = {uid: part for uid, part in uncommitted().items() if part.committables}
     savepoint = Savepoint(
         uri=files.uri,
         job_id=job_id,
@@ -95,7 +108,7 @@ def export_savepoint(
         spark_version=spark.version,
         state_backend=backend_of(metadata["conf"].get(PROVIDER, "")),
         partitions=int(metadata["conf"][PARTITIONS]),
-        watermark_ms=int(commit.get("nextBatchWatermarkMs", 0)),
+        watermark_ms=before(watermark_ms),
         settings=metadata["conf"],
         sources=tuple(
             Source(uids.of_source(n), n, offset)
@@ -103,11 +116,16 @@ def export_savepoint(
         ),
         source_lines=lines,
         operators=tuple(operators),
-        committables={uid: tuple(given) for uid, given in (committables or {}).items()},
+        committables={uid: part.committables for uid, part in parts.items()},
         files=listed | state,
         type=type_,
-        sinks=tuple(sinks),
+        drained=is_raised(watermark_ms),
+        sinks=tuple(
+            Sink(uid, sink, parts[uid].rows if uid in parts else 0) for uid, sink in sinks.items()
+        ),
+        job_directory=job_directory if parts else "",
     )
+    failpoints.reached("savepoint-written")
     write_savepoint(files, savepoint)
     return savepoint
 

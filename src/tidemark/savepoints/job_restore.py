@@ -20,12 +20,13 @@ from pyspark.sql import SparkSession
 from tidemark.api.config import storage_uri
 from tidemark.checkpoint.inspection import RESTORING
 from tidemark.checkpoint.manifest import ManifestWriter
-from tidemark.checkpoint.store import CheckpointStore, JobIdentity
+from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.model import failpoints
 from tidemark.model.errors import RestoreError
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.restore import open_job, require_same, write_plan
 from tidemark.runtime.restore import restore as restore_checkpoint
+from tidemark.savepoints import committables
 from tidemark.savepoints.claims import claim
 from tidemark.savepoints.plan_parts import NewJob, Prepared
 from tidemark.savepoints.planning import prepare
@@ -86,7 +87,14 @@ def _restore(
         placement=prepared.placement,
         new_operators=prepared.new_operators,
     )
-    ManifestWriter(target.files, target.spark_files).write(savepoint.epoch)
+    commits = {
+        uid: SinkEpoch(sink["rows"], savepoint.committables[uid])
+        for uid, sink in decided.get("commits", {}).items()
+    }
+    if commits:
+        committables.take_over(target, savepoint.epoch, commits)
+    else:
+        ManifestWriter(target.files, target.spark_files).write(savepoint.epoch)
     failpoints.reached("restore-copied")
     origin = {
         "path": prepared.plan.path,
@@ -101,13 +109,29 @@ def _restore(
             job_id=decided["job_id"],
             lineage_id=decided["lineage_id"],
             name=job.name,
-            first_epoch=savepoint.epoch + 1,
+            first_epoch=savepoint.epoch if commits else savepoint.epoch + 1,
             created_at=decided["created_at"],
             restored_from=origin,
         )
     )
     failpoints.reached("restored")
     target.files.delete(RESTORING)
+
+
+def _commits(spark: SparkSession, job: NewJob, savepoint: Savepoint) -> dict[str, dict[str, int]]:
+    """Return the sinks whose transactions in the savepoint this job commits, with their rows."""
+    dropped = committables.unfit(savepoint, job.sinks)
+    found = {}
+    for uid, part in committables.uncommitted(spark, savepoint).items():
+        if uid not in dropped:
+            found[uid] = {"rows": part.rows}
+            continue
+        log.warning(
+            "restore: %d transactions of sink %r with %d rows are dropped: only job %s in %s can "
+            "still commit them",
+            len(part.committables), uid, part.rows, savepoint.job_id, savepoint.job_directory,
+        )  # fmt: skip
+    return found
 
 
 def _decide(
@@ -134,6 +158,7 @@ def _decide(
             "lineage_id": uuid.uuid4().hex,
             "query_id": str(uuid.uuid4()),
             "created_at": time.time(),
+            "commits": _commits(spark, job, savepoint),
             **wanted,
         }
         write_plan(target, decided)

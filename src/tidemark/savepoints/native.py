@@ -78,22 +78,19 @@ def copy_state(
     spark: SparkSession,
     source: CheckpointFiles,
     files: CheckpointFiles,
-    tree: StateTree,
-    epoch: int,
+    needed: Mapping[str, int],
 ) -> dict[str, tuple[int, int]]:
-    """Copy the state's files that a start after `epoch` needs from a Spark checkpoint location into
-    the savepoint `files`; return bytes and CRC-32 of each.
+    """Copy the state's files that are `needed` (`state_files`) from a Spark checkpoint location
+    into the savepoint `files`; return bytes and CRC-32 of each.
 
-    `tree`: what lies in `source`. Raises DamagedCheckpointError naming each file that is missing or
-    damaged.
+    Raises DamagedCheckpointError naming each file that is missing or damaged.
     """
-    needed = state_files(source, tree, epoch)
     at_once = max(1, spark.sparkContext.defaultParallelism // 2)
     found = read_files(spark, source.uri, needed, to=files.uri, at_once=at_once)
     problems = problems_of(source.uri, found)
     if problems:
         raise DamagedCheckpointError(
-            f"the state of epoch {epoch} in {source.uri} cannot be copied. Found:"
+            f"the state in {source.uri} cannot be copied. Found:"
             + "".join(f"\n  {line}" for line in problems),
             problems=tuple(problems),
         )

@@ -65,13 +65,14 @@ class RestoreOptions:
 
 @dataclass(frozen=True)
 class NewJob:
-    """The job that goes on from a savepoint or a checkpoint: its query, the uids of its sinks, the
-    backend it keeps its state in, and its number of state partitions (None: as many as there)."""
+    """The job that goes on from a savepoint or a checkpoint: its query, the types of its sinks by
+    uid, the backend it keeps its state in, and its number of state partitions (None: as many as
+    there)."""
 
     name: str
     directory: str
     program: Program
-    sinks: tuple[str, ...]
+    sinks: Mapping[str, str]
     backend: StateBackend
     partitions: int | None = None
     allow_non_restored_state: bool = False
@@ -119,7 +120,7 @@ def new_job(
         declared.name,
         directory,
         Program(stream, declared.output_mode, uids),
-        tuple(declared.sinks),
+        {uid: type(sink.sink).__name__ for uid, sink in declared.sinks.items()},
         StateBackend(backend_of(settings.get(PROVIDER) or str(spark.conf.get(PROVIDER)))),
         how.parallelism,
         how.allow_non_restored_state,

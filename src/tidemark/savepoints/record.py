@@ -95,10 +95,12 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink of the job that was saved; `type` is its class."""
+    """A sink of the job that was saved; `type` is its class, `rows` how many rows the transactions
+    have that it may not have committed (`Savepoint.committables`)."""
 
     uid: str
     type: str
+    rows: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +129,11 @@ class Savepoint:
     """Every other file of the savepoint: bytes and CRC-32."""
     type: SavepointType = SavepointType.CANONICAL
     sinks: tuple[Sink, ...] = ()
+    drained: bool = False
+    """Whether the job's windows were closed early, at the end of it; `watermark_ms` is that of
+    before."""
+    job_directory: str = ""
+    """With `committables`: the job's directory, which says whether they were committed since."""
 
     def operator(self, uid: str) -> Operator:
         """Return the operator of this uid; raises SavepointError."""

@@ -20,6 +20,7 @@ from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from tidemark.api.config import StateBackend
+from tidemark.checkpoint.drained import undrained
 from tidemark.checkpoint.spark_files import log_version, read_log
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model import failpoints
@@ -249,6 +250,8 @@ def restore_canonical(
     metadata = saved_metadata(spark, savepoint)
     described = {o.index: o for o in read_operators(metadata.files, epoch)}
     commit = read_log(source, f"spark/commits/{epoch}")[0]
+    if savepoint.drained:  # its watermark would make every later row late
+        commit["nextBatchWatermarkMs"] = savepoint.watermark_ms
     saved_ids = commit.pop("stateUniqueIds", None) or {}
     ids = {}
     for operator in savepoint.operators:
@@ -285,7 +288,7 @@ def _offsets(
     data: bytes, savepoint: Savepoint, placement: Placement, settings: Mapping[str, str]
 ) -> bytes:
     """Return an entry of the offset log for the new backend, partitions and order of sources."""
-    version, metadata, *lines = data.decode().split("\n")
+    version, metadata, *lines = undrained(data).decode().split("\n")
     body = json.loads(metadata)
     body["conf"].update(settings)
     by_number = dict(zip(savepoint.source_lines, lines, strict=True))

@@ -15,6 +15,7 @@ from tidemark.model.errors import CorruptRecordError, RestoreError
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.state_backend import PROVIDER, provider_of
+from tidemark.savepoints import committables
 from tidemark.savepoints.claims import claimed_by, read_claim
 from tidemark.savepoints.operator_state import PARTITIONS, hashmap_problems
 from tidemark.savepoints.plan_parts import (
@@ -64,6 +65,7 @@ def of_savepoint(
     problems = [
         *_claim_problems(spark, savepoint, job, begun),
         *_left_problems(savepoint, job),
+        *(() if job.allow_non_restored_state else committables.problems(savepoint, job.sinks)),
         *(() if job.allow_non_restored_state else topics.problems),
     ]
     damage = find_damage(spark, savepoint)
@@ -122,6 +124,7 @@ def of_savepoint(
         sinks=tuple(_sinks(savepoint, job)),
         warnings=(
             *unnamed_warnings(uids),
+            *_drained_warnings(savepoint),
             *(
                 f"source {uid!r} reads {', '.join(added)} from the start of its log"
                 for uid, added in topics.added.items()
@@ -156,6 +159,14 @@ def _place(savepoint: Savepoint, uids: OperatorUids, topics: TopicChanges) -> Pl
         uids.source_lines,
         topics.offsets,
     )
+
+
+def _drained_warnings(savepoint: Savepoint) -> Iterator[str]:
+    if savepoint.drained:
+        yield (
+            "the savepoint's job was drained: its windows were closed early, and rows of theirs "
+            "that come now make a second result"
+        )
 
 
 # --- what would stop it

@@ -2,28 +2,40 @@
 
 The export reads the epoch's files from the storage, so that epoch is pinned meanwhile: the stream
 is held only when it would get so far ahead that Spark deletes them (`CheckpointConfig`
-num_retained), or from the start if the job is to end with the savepoint. `Job.savepoint` calls it.
+num_retained), or from the start if the job is to end with the savepoint. It begins when the epoch
+is decided; what is not committed by its end goes along as committables. `Job.savepoint` calls it.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.savepoint_statistics import SavepointEnd
+from tidemark.checkpoint.spool import has_spool
+from tidemark.checkpoint.store import SinkEpoch
+from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.contracts.row_files import KeepsRows
 from tidemark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
+from tidemark.model.errors import SavepointError, UserError
+from tidemark.runtime.drain import Drain
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.query import StreamRun
 from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.record import Savepoint, SavepointType, Sink, write_taking
+from tidemark.savepoints.record import Savepoint, SavepointType, write_taking
+
+POLL_S = 0.2
+PROGRESS_S = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -35,15 +47,55 @@ def take(
     type_: SavepointType,
     *,
     then: Callable[[], None] | None = None,
-) -> Future[str]:
+    drain: bool = False,
+) -> SavepointFuture:
     """Take a savepoint of a run into a new directory below `directory`, a URI; return its path,
     once it is whole. With `then`, no epoch runs after the savepoint's, and `then` is called when it
-    is whole: `Supervisor.stop`, for a job that is to end with it.
+    is whole: `Supervisor.stop`, for a job that is to end with it. With `drain` too, that job first
+    reads nothing more, and closes its windows.
 
-    The future fails with what the epoch or the export fails with; the job goes on then, and what
-    was written is deleted, as far as it can be. Raises UserError as `trigger_checkpoint` does.
+    The future fails with what the epoch or the export fails with; the job goes on then, unless its
+    windows are closed already, and what was written is deleted, as far as it can be. Raises
+    UserError as `trigger_checkpoint` does.
     """
-    return _Taking(spark, run, directory, type_, then).begin()
+    return _Taking(spark, run, directory, type_, then).begin(run.drain() if drain else None)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How much of a savepoint's state is written, in bytes. `expected` is exact of a native one; of
+    a canonical one it is what the same state has in the job's own files."""
+
+    written: int
+    expected: int
+
+
+class SavepointFuture(Future[str]):
+    """The path of a savepoint that is being taken."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._written: Callable[[], int] | None = None
+        self._expected = 0
+        self._seen = 0
+        self._looked_s = -math.inf
+        self._lock = threading.Lock()
+
+    def writing(self, expected: int, written: Callable[[], int]) -> None:
+        """Called when its state begins to be written."""
+        self._expected, self._written = expected, written
+
+    def progress(self) -> Progress | None:
+        """Return how far it is; None before its state is written. Looks at the storage, once in
+        PROGRESS_S at most."""
+        if self._written is None:
+            return None
+        with self._lock:
+            if time.monotonic() - self._looked_s > PROGRESS_S and not self.done():
+                with contextlib.suppress(OSError):
+                    self._seen = self._written()
+                self._looked_s = time.monotonic()
+        return Progress(min(self._seen, self._expected), self._expected)
 
 
 class _Taking:
@@ -65,21 +117,25 @@ class _Taking:
         self._ahead = 0 if then is not None else run.epochs_ahead
         self._asked_at = time.time()
         self._asked_s = time.monotonic()
-        self._answer: Future[str] = Future()
+        self._answer = SavepointFuture()
+        self._drained = False
 
-    def begin(self) -> Future[str]:
-        asked = self._run.trigger_checkpoint(self._ahead)
+    def begin(self, drain: Drain | None) -> SavepointFuture:
+        asked = None if drain else self._run.trigger_checkpoint(self._ahead)
         self._answer.set_running_or_notify_cancel()
         threading.Thread(
-            target=self._take, args=(asked,), name="tidemark-savepoint", daemon=True
+            target=self._take, args=(asked, drain), name="tidemark-savepoint", daemon=True
         ).start()
         return self._answer
 
-    def _take(self, asked: Future[int]) -> None:
+    def _take(self, asked: Future[int] | None, drain: Drain | None) -> None:
         try:
+            if drain is not None:
+                self._drain(drain)
+            asked = asked or self._run.trigger_checkpoint(self._ahead)
             epoch = asked.result()
         except BaseException as error:
-            self._answer.set_exception(error)
+            self._failed(error)
             return
         coordinator, last = self._run.coordinator, epoch + self._ahead
         statistics = coordinator.statistics
@@ -90,8 +146,9 @@ class _Taking:
             end = SavepointEnd(time.monotonic() - self._asked_s, failure=reason_of(error))
             statistics.savepoint_ended(recorded, end)
             log.warning("the savepoint of epoch %d could not be taken: %s", epoch, error)
-            coordinator.unpin(epoch, last)
-            self._answer.set_exception(error)
+            if not self._drained:
+                coordinator.unpin(epoch, last)
+            self._failed(error)
             return
         log.info("savepoint of epoch %d: %s", epoch, savepoint.uri)
         statistics.savepoint_ended(recorded, _end(savepoint, time.monotonic() - self._asked_s))
@@ -101,14 +158,46 @@ class _Taking:
             self._then()  # pinned to the end: no other epoch may slip through
         self._answer.set_result(savepoint.uri)
 
+    def _drain(self, drain: Drain) -> None:
+        """Let the job process what it has read and nothing more, then close its windows."""
+        drain.hold_sources()
+        try:
+            # Every epoch that has rows was begun before the one of this answer, or is it.
+            self._run.trigger_checkpoint().result()
+            while not drain.raise_watermark():
+                self._run.coordinator.check()
+                time.sleep(POLL_S / 10)
+        except BaseException:
+            drain.release_sources()
+            raise
+        self._drained = True
+        before, epoch = -1, self._run.trigger_checkpoint().result()
+        while epoch != before:  # until Spark finds nothing more to close
+            before, epoch = epoch, self._run.trigger_checkpoint().result()
+
+    def _failed(self, error: BaseException) -> None:
+        """Tell it. A job that is drained cannot go on: all that comes now would be late."""
+        if self._drained and self._then is not None and self._run.coordinator.failure is None:
+            with contextlib.suppress(UserError):  # it has ended by itself
+                self._then()
+            last = f"{self._run.uri}/epochs/{self._run.coordinator.last_committed}"
+            found = SavepointError(
+                f"{reason_of(error)}. The job is drained all the same, and ends; what it has read "
+                f"is committed. A new job goes on from {last}"
+            )
+            found.__cause__ = error
+            error = found
+        self._answer.set_exception(error)
+
     def _export(self, epoch: int) -> Savepoint:
         run, identity = self._run, self._run.coordinator.identity
         assert identity is not None
         name = f"savepoint-{identity.job_id[:6]}-{uuid.uuid4().hex[:12]}"  # as Flink names them
         path = f"{self._directory}/{name}"
+        files = open_files(self._spark, path)
         try:
             write_taking(
-                open_files(self._spark, path),
+                files,
                 job_id=identity.job_id,
                 job_name=identity.name,
                 job_directory=run.uri,
@@ -123,12 +212,41 @@ class _Taking:
                 job_name=identity.name,
                 uids=run.uids,
                 type_=self._type,
-                sinks=[Sink(uid, type(sink).__name__) for uid, sink in run.sinks.items()],
+                sinks={uid: type(sink).__name__ for uid, sink in run.sinks.items()},
+                job_directory=run.uri,
+                uncommitted=lambda: self._uncommitted(epoch),
+                writing=lambda expected: self._answer.writing(expected, lambda: _written(files)),
             )
         except BaseException:
             with contextlib.suppress(Exception):
                 open_files(self._spark, self._directory, make=False).delete(name)
             raise
+
+    def _uncommitted(self, epoch: int) -> Mapping[str, SinkEpoch]:
+        """Return the transactions of the epoch that some sink may not have committed yet. Rows that
+        a sink keeps in the job's directory are not in the savepoint: their commit is waited for."""
+        coordinator = self._run.coordinator
+        while parts := coordinator.uncommitted_of(epoch):
+            keep = [uid for uid, part in parts.items() if part.committables and self._keeps(uid)]
+            if not keep:
+                break
+            if coordinator.failure is not None:
+                raise SavepointError(
+                    f"savepoint of epoch {epoch}: sink {keep[0]!r} keeps rows in the job's "
+                    "directory, and they were not committed before the job failed"
+                ) from coordinator.failure
+            time.sleep(POLL_S)
+        return parts
+
+    def _keeps(self, uid: str) -> bool:
+        sink = self._run.sinks[uid]
+        return isinstance(sink, KeepsRows) or has_spool(sink)
+
+
+def _written(files: CheckpointFiles) -> int:
+    """Return the bytes below ``state/``, however deep: tasks write in directories of their own."""
+    patterns = ["state/*/*" + "/*" * more for more in range(5)]
+    return sum(files.sizes(*patterns).values())
 
 
 def _end(savepoint: Savepoint, took_s: float) -> SavepointEnd:

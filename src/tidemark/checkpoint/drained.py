@@ -1,0 +1,57 @@
+"""What Spark's logs say of a job that was drained: its watermark stands near the end of time.
+
+`runtime/drain.py` raises it so. A job must not go on from there: all later rows would be late; and
+what is restored from it goes on with the watermark of before, which the raised one holds.
+"""
+
+from __future__ import annotations
+
+import json
+
+DRAINED_MS = 250_000_000_000_000
+"""In the year 9892: a drained job's watermark is this and what it was before, in milliseconds since
+1970. So it is below the year 9999, which Python's and Spark's timestamps end with."""
+_SPAN_MS = 3_300_000_000_000  # times before 2074; 9999-12-31, which stands for "never", is beyond
+_KEYS = ("batchWatermarkMs", "nextBatchWatermarkMs")
+
+
+def raised(watermark_ms: int) -> int:
+    """Return the watermark that drains a job which has `watermark_ms`."""
+    return DRAINED_MS + min(max(watermark_ms, 0), _SPAN_MS - 1)
+
+
+def is_raised(watermark_ms: int) -> bool:
+    """Whether a watermark is one of a drained job."""
+    return DRAINED_MS <= watermark_ms < DRAINED_MS + _SPAN_MS
+
+
+def before(watermark_ms: int) -> int:
+    """Return the watermark that the job had before it was drained, if it was."""
+    return watermark_ms - DRAINED_MS if is_raised(watermark_ms) else watermark_ms
+
+
+def is_drained(entry: bytes) -> bool:
+    """Whether an entry of Spark's offset or commit log is of a drained job."""
+    body = _metadata(entry)
+    return any(is_raised(int(body.get(key) or 0)) for key in _KEYS)
+
+
+def undrained(entry: bytes) -> bytes:
+    """Return an entry of Spark's offset or commit log with the watermark of before; as it is, if it
+    is of no drained job."""
+    if not is_drained(entry):
+        return entry
+    body = _metadata(entry)
+    for key in _KEYS:
+        if key in body:
+            body[key] = before(int(body[key]))
+    version, _, *lines = entry.decode().split("\n")
+    return "\n".join([version, json.dumps(body, separators=(",", ":")), *lines]).encode()
+
+
+def _metadata(entry: bytes) -> dict[str, int]:
+    try:
+        found = json.loads(entry.decode().split("\n")[1])
+    except (ValueError, IndexError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,126 @@
+"""Drains a query: its sources give nothing more, and its watermark goes to the end of time, so that
+every window that is open closes.
+
+Spark has no call for it. Its `MicroBatchExecution` plans each batch under a lock, from a map of its
+sources: under that lock each source is wrapped into one that never moves on, and later, while no
+batch runs, the watermark is raised. A batch with the raised watermark therefore reads no row; one
+that it read would be late, and lost. `savepoints/taking.py` says in which order.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql.streaming import StreamingQuery
+
+from tidemark.checkpoint.drained import raised
+from tidemark.model.errors import UserError
+
+_DRAIN = """
+import java.lang.reflect.Field;
+import java.util.HashMap;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
+import org.apache.spark.sql.execution.streaming.runtime.AvailableNowDataStreamWrapper;
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.runtime.WatermarkPropagator;
+
+public final class TidemarkDrain {
+  public static final class Held extends AvailableNowDataStreamWrapper {
+    public Held(SparkDataStream source) { super(source); }
+    public Offset latestOffset(Offset start, ReadLimit limit) { return start; }
+    public Offset reportLatestOffset() { return null; }
+  }
+
+  private MicroBatchExecution stream;
+  private scala.collection.immutable.Map sources;
+
+  /** From now on no batch is planned that reads a row. */
+  public void hold(Object stream) {
+    this.stream = (MicroBatchExecution) stream;
+    this.stream.awaitProgressLock().lock();
+    try {
+      this.sources = this.stream.uniqueSources();
+      HashMap held = new HashMap();
+      scala.collection.Iterator each = this.sources.iterator();
+      while (each.hasNext()) {
+        scala.Tuple2 one = (scala.Tuple2) each.next();
+        held.put(new Held((SparkDataStream) one._1()), one._2());
+      }
+      this.stream.uniqueSources_$eq((scala.collection.immutable.Map)
+          scala.collection.immutable.Map$.MODULE$.from(
+              scala.jdk.javaapi.CollectionConverters.asScala((java.util.Map) held)));
+    } finally {
+      this.stream.awaitProgressLock().unlock();
+    }
+  }
+
+  /** Let the sources go on. */
+  public void release() {
+    this.stream.awaitProgressLock().lock();
+    try {
+      this.stream.uniqueSources_$eq(this.sources);
+    } finally {
+      this.stream.awaitProgressLock().unlock();
+    }
+  }
+
+  public long watermark() { return this.stream.watermarkTracker().currentWatermark(); }
+
+  /** Raise the watermark of the batches to come, unless a trigger is active: the batch that it runs
+   *  would be committed with this watermark. */
+  public boolean raiseTo(long watermark) throws Exception {
+    this.stream.awaitProgressLock().lock();
+    try {
+      if (this.stream.status().isTriggerActive()) return false;
+      Field known = MicroBatchExecution.class.getDeclaredField("watermarkPropagator");
+      known.setAccessible(true);
+      // It has worked out the next batch's watermark already, to see whether there is work for it.
+      ((WatermarkPropagator) known.get(this.stream)).purge(Long.MAX_VALUE);
+      this.stream.watermarkTracker().setWatermark(watermark);
+      return true;
+    } finally {
+      this.stream.awaitProgressLock().unlock();
+    }
+  }
+}
+"""
+
+
+class Drain:
+    """The drain of one running query; raises UserError if this version of Spark has not what it
+    takes."""
+
+    def __init__(self, jvm: Any, query: StreamingQuery) -> None:
+        self._stream = query._jsq.streamingQuery()
+        try:
+            self._java = _drain_class(jvm).newInstance()
+        except (Py4JError, TypeError) as error:
+            raise UserError(
+                f"job {query.name}: it cannot be drained: this version of Spark does not let its "
+                f"sources be held ({error})"
+            ) from None
+
+    def hold_sources(self) -> None:
+        """From now on no epoch is planned that reads a row; one that is planned already runs."""
+        self._java.hold(self._stream)
+
+    def release_sources(self) -> None:
+        """Undo `hold_sources`."""
+        self._java.release()
+
+    def raise_watermark(self) -> bool:
+        """Raise the watermark for the epochs to come; False if a trigger is active at this moment,
+        and nothing is done. The sources must be held, and what they gave be in ended epochs."""
+        return bool(self._java.raiseTo(raised(int(self._java.watermark()))))
+
+
+@functools.lru_cache(maxsize=1)
+def _drain_class(jvm: Any) -> Any:
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_DRAIN)
+    return compiler.getClassLoader().loadClass("TidemarkDrain")

@@ -1,0 +1,114 @@
+"""Savepoints of drivers that are killed: while a sink cannot commit, and while one is written.
+
+How: a driver writes datagen's rows into a SQLite database and into files. The test locks the
+database, so that an epoch is decided and not committed; takes a savepoint, and kills the driver.
+The restored job commits what the savepoint holds: in the end every row is in each sink once.
+Another driver kills itself when all of a savepoint but its last file is written.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.driver import Driver, wait_until
+from tests.spark.test_savepoint_verbs import home, start, started, tidemark  # noqa: F401
+
+PROGRAM = """
+import json, sys
+import tidemark as tm
+
+options = json.loads(sys.argv[1])
+name = options["name"]
+job = tm.Job(name, tm.CheckpointConfig(storage="store", interval="300ms"))
+rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows").select("row")
+if options.get("database", True):
+    job.sink(rows, tm.SQLiteSink("rows.db", "rows"), uid="database")
+job.sink(rows, tm.FileSink("out", format="json"), uid="files")
+if __name__ == "__main__":
+    job.run()
+"""
+
+
+def in_files(home: Path) -> list[int]:  # noqa: F811
+    return sorted(
+        json.loads(line)["row"]
+        for path in (home / "out").glob("*.json")
+        for line in path.read_text().splitlines()
+    )
+
+
+def in_database(home: Path) -> list[int]:  # noqa: F811
+    with sqlite3.connect(home / "rows.db") as database:
+        return sorted(row for (row,) in database.execute("SELECT row FROM rows"))
+
+
+@pytest.mark.chaos
+def test_decided_transactions_travel_in_the_savepoint(
+    home: Path,  # noqa: F811
+    started: list[Driver],  # noqa: F811
+) -> None:
+    (home / "app.py").write_text(PROGRAM)
+    with sqlite3.connect(home / "rows.db") as database:
+        database.execute("CREATE TABLE rows (row INTEGER)")
+    first = start(home, started, "first")
+    wait_until("rows", lambda: in_files(home), 120)
+    locked = sqlite3.connect(home / "rows.db", isolation_level=None, timeout=60)
+    locked.execute("BEGIN EXCLUSIVE")
+    taken = tidemark(home, "savepoint", "first", "savepoints", "--type", "native")
+    path = taken.split("Path: ")[1].strip()
+    first.kill_tree()
+    locked.execute("ROLLBACK")
+    locked.close()
+    sinks = json.loads(tidemark(home, "savepoint", "inspect", path, "--json"))["sinks"]
+    assert [(s["uid"], s["type"]) for s in sinks] == [
+        ("database", "SQLiteSink"), ("files", "FileSink"),
+    ]  # fmt: skip
+    assert sinks[0]["committables"] > 0 and sinks[0]["rows"] > 0
+    before = in_database(home)
+
+    restore = {"TIDEMARK_RESTORE": path}
+    less = {"name": "less", "database": False}
+    refused = Driver(home / "app.py", less, home / "less.log", environment=restore)
+    assert refused.wait(240) != 0
+    assert "sink 'database' (" in refused.tail() and "transactions to commit" in refused.tail()
+    assert not (home / "store" / "less").exists()
+
+    # Killed while it restores, and done again.
+    log = home / "killed.log"
+    Driver(home / "app.py", {"name": "second"}, log, "restore-copied", environment=restore).die()
+    second = start(home, started, "second", **restore)
+    wait_until("later rows", lambda: len(in_database(home)) > len(before) + sinks[0]["rows"], 120)
+    tidemark(home, "stop", "second")
+    assert second.wait(60) == 0, second.tail()
+    written = in_database(home)
+    assert written == list(range(len(written))), "a row is lost or doubled"
+    assert in_files(home) == written
+
+
+@pytest.mark.chaos
+def test_a_savepoint_that_was_cut_off_is_recognised(
+    home: Path,  # noqa: F811
+    started: list[Driver],  # noqa: F811
+) -> None:
+    (home / "app.py").write_text(PROGRAM)
+    with sqlite3.connect(home / "rows.db") as database:
+        database.execute("CREATE TABLE rows (row INTEGER)")
+    first = Driver(home / "app.py", {"name": "first"}, home / "first.log", "savepoint-written")
+    started.append(first)
+    wait_until("rows", lambda: in_files(home), 240)
+    tidemark(home, "savepoint", "first", "savepoints", code=1)
+    assert first.wait(60) != 0
+    (left,) = (home / "savepoints").iterdir()
+    assert "is not a whole savepoint" in tidemark(home, "savepoint", "inspect", str(left), code=2)
+    refused = tidemark(home, "savepoint", "-d", str(left), code=2)
+    assert "taking it was cut off" in refused and "--incomplete" in refused
+    restore = {"TIDEMARK_RESTORE": str(left)}
+    second = Driver(home / "app.py", {"name": "second"}, home / "second.log", environment=restore)
+    assert second.wait(240) != 0
+    assert not (home / "store" / "second").exists()
+    tidemark(home, "savepoint", "dispose", "--incomplete", str(left))
+    assert not left.exists()
