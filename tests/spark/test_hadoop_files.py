@@ -10,10 +10,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.storage_servers import serving
+from tests.unit.savepoints.test_offsets import ROWS, with_files_of
 from tests.weak_s3 import Weakness, WeakS3
 from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.dev.s3 import LocalS3
+from tidemark.model.errors import DamagedCheckpointError
 from tidemark.runtime.hadoop_files import HadoopFiles, open_files
+from tidemark.savepoints.offsets_copy import copier, write_copy
+from tidemark.savepoints.record import read_savepoint
 
 STORES = ["hdfs", "s3a"]
 
@@ -128,3 +132,24 @@ def test_local_paths_get_local_files(spark: SparkSession, tmp_path: Path) -> Non
     open_files(spark, f"file://{tmp_path}/a%20b").create("c", b"d")
     assert (tmp_path / "a b/c").read_bytes() == b"d"
     assert LocalFiles(tmp_path / "a b").list("") == ["c"], "Spark's own would leave a .crc file"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_savepoint_is_copied_with_other_offsets(
+    spark: SparkSession, base: str, tmp_path: Path
+) -> None:
+    there, back = open_files(spark, f"{base}/copy"), LocalFiles(tmp_path / "back")
+    here = LocalFiles(tmp_path / "here")
+    savepoint = with_files_of(here)
+    moved = {"clicks": {"clicks": {"0": 2, "1": 9}}}
+    copy = write_copy(savepoint, moved, here, there, copier(here, there, lambda: spark))
+    assert read_savepoint(there) == copy
+    again = write_copy(copy, {}, there, back, copier(there, back, lambda: spark))
+    assert again.sources == copy.sources
+    assert again.files == copy.files
+    assert back.read(ROWS) == here.read(ROWS)
+    log = back.read("spark/offsets/7").split(b"\n")
+    assert log == [b"v1", b"{}", b'{"clicks":{"0":2,"1":9}}', b"-"]
+    there.delete(ROWS)
+    with pytest.raises(DamagedCheckpointError, match=f"{ROWS} is missing, or not as it was"):
+        write_copy(copy, {}, there, LocalFiles(tmp_path / "x"), copier(there, back, lambda: spark))

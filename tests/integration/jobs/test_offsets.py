@@ -110,7 +110,8 @@ def test_a_copy_goes_on_elsewhere_and_the_preview_says_what_is_read_again_or_lef
     )  # fmt: skip
     assert "Up to 20 rows are read again" in said
     assert (tmp_path / "of-running/copy/savepoint.json").exists()
-    path = first.take("stop_with_savepoint", tmp_path / "savepoints")
+    ending = first.job.stop_with_savepoint(str(tmp_path / "savepoints"), type="native")
+    path = ending.result(180)
     first.join()
     asking = ("--bootstrap-servers", servers, "--json")
     fill(servers, topic, range(20, 30))

@@ -4,6 +4,8 @@ The real broker's: tests/integration/jobs/test_offsets.py.
 
 from __future__ import annotations
 
+import random
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +13,9 @@ from typing import Any
 
 import pytest
 
+from tests.unit.savepoints.test_record import a_savepoint
 from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.model.errors import SavepointError, UserError
+from tidemark.model.errors import DamagedCheckpointError, SavepointError, UserError
 from tidemark.operations.offsets import parse_moment, parse_partitions, parse_topics, read_options
 from tidemark.savepoints.offsets import (
     Change,
@@ -24,7 +27,8 @@ from tidemark.savepoints.offsets import (
     offset_after,
     problems,
 )
-from tidemark.savepoints.record import Source
+from tidemark.savepoints.offsets_copy import copier, write_copy
+from tidemark.savepoints.record import Savepoint, Source, read_savepoint, write_savepoint
 from tidemark.savepoints.source_topics import topic_changes
 
 CLICKS = Source("clicks", 0, {"clicks": {"0": 10, "1": 20}})
@@ -192,3 +196,54 @@ def test_a_jobs_own_offsets_have_their_sources_names(tmp_path: Path) -> None:
         ("source-1", {"t": {"0": 4}}),
         ("source-2", 7),
     ]
+
+
+ROWS = "state/0/default/part-0.parquet"
+
+
+def with_files_of(files: LocalFiles) -> Savepoint:
+    """Write a savepoint whose files are there, with rows of more than a copier's piece."""
+    data = {
+        ROWS: random.Random(1).randbytes(3_000_001),
+        "spark/offsets/7": b'v1\n{}\n{"clicks":{"0":5}}\n-',
+    }
+    for path, text in data.items():
+        files.create(path, text)
+    listed = {path: (len(text), zlib.crc32(text)) for path, text in data.items()}
+    savepoint = replace(a_savepoint(files), files=listed)
+    write_savepoint(files, savepoint)
+    return savepoint
+
+
+def local(source: LocalFiles, target: LocalFiles) -> Any:
+    def spark() -> Any:
+        raise AssertionError("no Spark is needed here")
+
+    return copier(source, target, spark)
+
+
+def test_a_copy_has_other_offsets_and_the_rest_of_the_savepoint(tmp_path: Path) -> None:
+    here, there = LocalFiles(tmp_path / "here"), LocalFiles(tmp_path / "there")
+    savepoint = with_files_of(here)
+    before = {path: here.read(path) for path in [*savepoint.files, "savepoint.json"]}
+    write_copy(savepoint, {"clicks": {"clicks": {"0": 2}}}, here, there, local(here, there))
+    copy = read_savepoint(there)
+    clicks, rates = savepoint.sources
+    assert copy.sources == (replace(clicks, offset={"clicks": {"0": 2}}), rates)
+    assert there.read(ROWS) == before[ROWS]
+    for path, (size, crc) in copy.files.items():
+        assert (size, crc) == (len(there.read(path)), zlib.crc32(there.read(path)))
+    assert {path: here.read(path) for path in before} == before, "the savepoint stays"
+    with pytest.raises(SavepointError, match="not empty"):
+        write_copy(savepoint, {}, here, there, local(here, there))
+
+
+def test_a_copy_of_what_is_damaged_is_no_savepoint(tmp_path: Path) -> None:
+    here, there = LocalFiles(tmp_path / "here"), LocalFiles(tmp_path / "there")
+    savepoint = with_files_of(here)
+    with (tmp_path / "here" / ROWS).open("r+b") as file:
+        file.write(b"x")
+    with pytest.raises(DamagedCheckpointError, match=f"{ROWS} is missing, or not as it was"):
+        write_copy(savepoint, {}, here, there, local(here, there))
+    with pytest.raises(SavepointError, match="not a whole savepoint"):
+        read_savepoint(there)
