@@ -9,6 +9,8 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import pickle
+import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame
 
 from tidemark.checkpoint import spool
 from tidemark.checkpoint.task_reports import SinkReport, TaskReport
@@ -28,25 +30,7 @@ from tidemark.runtime.branches import Layout
 from tidemark.runtime.dead_letters import dead_letters as dead_letters_of
 from tidemark.runtime.dead_letters import for_sink
 
-RESULT_SCHEMA = (
-    "epoch bigint, partition int, attempt int, started_at double, ended_at double, sink string, "
-    "rows bigint, committables array<binary>, data_bytes bigint, write_s double, flush_s double"
-)
-_RESULT = pa.schema(
-    [
-        ("epoch", pa.int64()),
-        ("partition", pa.int32()),
-        ("attempt", pa.int32()),
-        ("started_at", pa.float64()),
-        ("ended_at", pa.float64()),
-        ("sink", pa.string()),
-        ("rows", pa.int64()),
-        ("committables", pa.list_(pa.binary())),
-        ("data_bytes", pa.int64()),
-        ("write_s", pa.float64()),
-        ("flush_s", pa.float64()),
-    ]
-)
+RESULT_SCHEMA = "report binary"
 _EPOCH = "tidemark.epoch"
 """Spark's local property that tells a task its epoch, and the last one that is settled."""
 
@@ -74,8 +58,8 @@ def pre_commit(
     hadoop: HadoopSettings,
     buffer_uris: Mapping[str, str],
 ) -> BatchFunction:
-    """Return the function for `mapInArrow`: batches of the united stream in; out comes one row per
-    sink that got rows, or one without a sink (RESULT_SCHEMA). `run_tasks` runs it.
+    """Return the function for `mapInArrow`: batches of the united stream in; out comes one row
+    (RESULT_SCHEMA), the pickled epoch and `TaskReport`. `run_tasks` runs it.
 
     `dead_letters` names, by the uid of a sink, the one that takes the rows which it refuses.
 
@@ -117,18 +101,25 @@ def pre_commit(
             if attempt.busy and isinstance(error, Exception):
                 raise PreCommitError(attempt.failure(error)) from error
             raise
+        report = TaskReport(
+            task.partitionId(),
+            task.attemptNumber(),
+            started_at,
+            time.time(),
+            {uid: SinkReport(**vars(part)) for uid, part in attempt.parts.items()},
+        )
+        result = _result(pickle.dumps((epoch, report)))
         _spare_the_collector()
-        of_task = {
-            "epoch": epoch,
-            "partition": task.partitionId(),
-            "attempt": task.attemptNumber(),
-            "started_at": started_at,
-            "ended_at": time.time(),
-        }
-        results = [{**of_task, "sink": uid, **vars(part)} for uid, part in attempt.parts.items()]
-        yield pa.RecordBatch.from_pylist(results or [of_task], schema=_RESULT)
+        yield result
 
     return run
+
+
+def _result(report: bytes) -> pa.RecordBatch:
+    # Made of buffers: `pa.array` imports pandas, for half a second of each new worker's CPU.
+    offsets = pa.py_buffer(struct.pack("=2i", 0, len(report)))
+    column = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(report)])
+    return pa.RecordBatch.from_arrays([column], ["report"])
 
 
 class _Attempt:
@@ -187,7 +178,8 @@ class _Attempt:
             begun_s = time.perf_counter()
             committables = writer.prepare_commit()
             self.parts[uid].flush_s = time.perf_counter() - begun_s
-            self.parts[uid].committables = [spool.dump(self._sinks[uid], c) for c in committables]
+            dumped = (spool.dump(self._sinks[uid], c) for c in committables)
+            self.parts[uid].committables = tuple(dumped)
         self.busy = ""
 
     def abort(self) -> None:
@@ -212,10 +204,10 @@ class _Attempt:
 
 @dataclass
 class _Part:
-    """What one task wrote to one sink: the columns of RESULT_SCHEMA that are the sink's."""
+    """A `SinkReport` that is being made."""
 
     rows: int = 0
-    committables: Sequence[bytes] = ()
+    committables: tuple[bytes, ...] = ()
     data_bytes: int = 0
     write_s: float = 0.0
     flush_s: float = 0.0
@@ -229,26 +221,7 @@ def run_tasks(
     gives to `foreachBatch`; called in the thread of that."""
     context = frame.sparkSession.sparkContext
     context.setLocalProperty(_EPOCH, f"{epoch} {settled_epoch} {write:d}")
-    results = frame.collect()
-    if others := {row["epoch"] for row in results} - {epoch}:
+    results = [pickle.loads(row["report"]) for row in frame.collect()]
+    if others := {of_epoch for of_epoch, _ in results} - {epoch}:
         raise RuntimeError(f"tasks of epoch {epoch} ran as those of {sorted(others)}")
-    return _task_reports(results)
-
-
-def _task_reports(results: Iterable[Row]) -> list[TaskReport]:
-    reports: dict[int, TaskReport] = {}
-    sinks: dict[int, dict[str, SinkReport]] = {}
-    for row in results:
-        parts = sinks.setdefault(row["partition"], {})
-        if row["sink"] is not None:
-            parts[row["sink"]] = SinkReport(
-                rows=row["rows"],
-                committables=tuple(map(bytes, row["committables"])),
-                data_bytes=row["data_bytes"],
-                write_s=row["write_s"],
-                flush_s=row["flush_s"],
-            )
-        reports[row["partition"]] = TaskReport(
-            row["partition"], row["attempt"], row["started_at"], row["ended_at"], parts
-        )
-    return list(reports.values())
+    return [report for _, report in results]
