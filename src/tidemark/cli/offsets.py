@@ -244,9 +244,10 @@ def _change(
     from tidemark.operations.savepoints import open_savepoint
 
     path = what
-    if not offsets.names_savepoint(what) and not dry_run:
+    shown = offsets.preview(offsets.base_of(what, storage), wanted, brokers)
+    if not (dry_run or shown.problems or offsets.names_savepoint(what)):
         path = _savepoint_of(what, to, storage, token_file, timeout)
-    shown = offsets.preview(offsets.base_of(path, storage), wanted, brokers)
+        shown = offsets.preview(offsets.base_of(path, storage), wanted, brokers)
     copy = None
     if not dry_run and not shown.problems:
         copy = offsets.write(open_savepoint(path), shown, to)

@@ -3,13 +3,14 @@
 How: a job writes the rows of numbered files into Kafka, PostgreSQL (prepared and staged), SQLite,
 files and a Delta table at once; jobs restored from its savepoint write into the very same places,
 in epochs of the same numbers. What a reader sees in each is counted row by row: every lineage has
-to bring every row that it has read, once. With `make chaos` restored jobs are killed as well,
-around their commits, while the first goes on.
+to bring every row that it has read, once. With `make chaos` MySQL, Redis and a write-ahead target
+have their turn, and restored jobs are killed around their commits, while the first goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import itertools
 import json
 from collections import Counter
@@ -25,11 +26,16 @@ from tests.chaos.outputs import (
     DeltaOutput,
     FilesOutput,
     KafkaOutput,
+    MySQLOutput,
     Output,
     PostgresOutput,
+    RedisOutput,
+    SentOutput,
     SQLiteOutput,
 )
+from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
+from tests.servers.redis import RedisServer
 from tests.spark.test_savepoints import Started
 from tidemark.dev.kafka import LocalKafka
 from tidemark.model.errors import PreflightError, UserError
@@ -118,7 +124,9 @@ def declare(
     )  # fmt: skip
     rows = job.source(source, uid="input")
     for one in sinks(outputs, prefix):
-        job.sink(rows, getattr(tm, one["maker"])(**one["arguments"]), uid=one["uid"])
+        module, _, name = one["maker"].rpartition(":")
+        maker = getattr(importlib.import_module(module or "tidemark"), name)
+        job.sink(rows, maker(**one["arguments"]), uid=one["uid"])
     return job
 
 
@@ -178,6 +186,36 @@ def test_every_lineage_brings_each_of_its_rows_once(
     again.end()
     require(kept, {0: 1, 1: 3, 2: 3, 3: 1})
     require([removed], {0: 1, 1: 2, 2: 2, 3: 1})
+
+
+@pytest.mark.chaos
+def test_lineages_in_mysql_redis_and_where_a_write_ahead_sink_sends(
+    files: Files, start: Callable[..., Started], tmp_path: Path
+) -> None:
+    with MariaDBServer() as mariadb, RedisServer() as redis:
+        outputs = [
+            MySQLOutput(mariadb, "xa"),
+            MySQLOutput(mariadb, "staged"),
+            SentOutput(tmp_path),
+        ]
+        keyed = [MySQLOutput(mariadb, "upsert"), RedisOutput(redis, "staged", "strings")]
+        files.add()
+        first = start(declare(tmp_path, "first", files, [*outputs, *keyed]))
+        first.wait_for_epochs(1)
+        path = first.take("savepoint", tmp_path / "savepoints")
+        heir = start(declare(tmp_path, "heir", files, [*outputs, *keyed]), restore=path)
+        for epochs in (2, 3):
+            files.add()
+            first.wait_for_epochs(epochs)
+            heir.wait_for_epochs(epochs - 1)
+        first.end()
+        heir.end()
+        third = start(declare(tmp_path, "third", files, [*outputs, *keyed]), restore=path)
+        third.wait_for_epochs(2)
+        third.end()
+        require(outputs, {0: 1, 1: 3, 2: 3})
+        require(keyed, {0: 1, 1: 1, 2: 1})
+        keyed[1].close()
 
 
 @pytest.mark.chaos
