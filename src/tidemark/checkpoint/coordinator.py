@@ -391,11 +391,19 @@ class Coordinator:
             return self._current.epoch
         return self._uncommitted[-1].epoch if self._uncommitted else self.last_stored + 1
 
-    def uncommitted_of(self, epoch: int) -> Mapping[str, SinkEpoch]:
-        """Return the transactions of an epoch of this driver, by sink, that some sink may not have
-        committed yet; {} when every one has."""
-        if self.last_committed >= epoch:
-            return {}
+    def uncommitted_of(self, epoch: int, patience_s: float) -> Mapping[str, SinkEpoch]:
+        """Return the transactions of a sealed epoch of this driver, by sink, that some sink has not
+        committed within `patience_s` of the first attempt; {} as soon as every one has."""
+
+        def is_given_up() -> bool:
+            begun = [p.commit_started_s for p in self._uncommitted if p.epoch == epoch]
+            return all(time.monotonic() - begun_s > patience_s for begun_s in begun)
+
+        with self._changed:
+            while self.last_committed < epoch and self.failure is None and not is_given_up():
+                self._changed.wait(LONGEST_POLL_S)
+            if self.last_committed >= epoch:
+                return {}
         return self._store.read_prepared(epoch, self.generation)
 
     def in_progress(self) -> list[EpochProgress]:

@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 SINK_PATIENCE_S = 10.0
-"""A savepoint waits so long for sinks that do not commit the epoch before it."""
+"""A savepoint waits so long for a sink to commit an epoch: its own, or the one before it."""
 
 # Put in by a thread of its own, in the JVM and begun before the query: the stream thread takes a
 # tenth of a second from making its executor to its first wait for the clock, from which nothing

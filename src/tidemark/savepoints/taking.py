@@ -27,6 +27,7 @@ from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.contracts.row_files import KeepsRows
 from tidemark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
 from tidemark.model.errors import SavepointError, UserError
+from tidemark.runtime.checkpoint_trigger import SINK_PATIENCE_S
 from tidemark.runtime.drain import Drain
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
@@ -226,7 +227,7 @@ class _Taking:
         """Return the transactions of the epoch that some sink may not have committed yet. Rows that
         a sink keeps in the job's directory are not in the savepoint: their commit is waited for."""
         coordinator = self._run.coordinator
-        while parts := coordinator.uncommitted_of(epoch):
+        while parts := coordinator.uncommitted_of(epoch, SINK_PATIENCE_S):
             keep = [uid for uid, part in parts.items() if part.committables and self._keeps(uid)]
             if not keep:
                 break
