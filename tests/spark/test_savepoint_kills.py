@@ -100,7 +100,7 @@ def test_a_savepoint_that_was_cut_off_is_recognised(
     first = Driver(home / "app.py", {"name": "first"}, home / "first.log", "savepoint-written")
     started.append(first)
     wait_until("rows", lambda: in_files(home), 240)
-    tidemark(home, "savepoint", "first", "savepoints", code=1)
+    tidemark(home, "savepoint", "first", "savepoints", code=3)
     assert first.wait(60) != 0
     (left,) = (home / "savepoints").iterdir()
     assert "is not a whole savepoint" in tidemark(home, "savepoint", "inspect", str(left), code=2)
