@@ -113,7 +113,7 @@ class DriverClient:
                 )
             known = answer.get("progress")
             if known and progress is not None:
-                progress(known["written"], known["expected"])
+                progress(known["bytes"], known["total"])
             else:
                 tick()
             time.sleep(POLL_S)

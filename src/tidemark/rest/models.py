@@ -335,8 +335,8 @@ class SavepointProgress(BaseModel):
     """Bytes of state that are written, and how many there will be; of a canonical savepoint about
     as many."""
 
-    written: int
-    expected: int
+    bytes: int
+    total: int
 
 
 class SavepointOperation(BaseModel):

@@ -64,11 +64,11 @@ def take(
 
 @dataclass(frozen=True)
 class Progress:
-    """How much of a savepoint's state is written, in bytes. `expected` is exact of a native one; of
-    a canonical one it is what the same state has in the job's own files."""
+    """How many bytes of a savepoint's state are written, and how many there will be: `total` is
+    exact of a native one; of a canonical one it is what the same state has in the job's files."""
 
-    written: int
-    expected: int
+    bytes: int
+    total: int
 
 
 class SavepointFuture(Future[str]):

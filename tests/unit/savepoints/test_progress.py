@@ -18,7 +18,7 @@ def test_progress_is_bytes_written_and_never_more_than_expected(
     assert "progress" not in operation.answer()
     written = iter([10, 70, 120])
     future.writing(100, lambda: next(written))
-    assert operation.answer()["progress"] == {"written": 10, "expected": 100}
+    assert operation.answer()["progress"] == {"bytes": 10, "total": 100}
     assert future.progress() == Progress(70, 100)
     assert future.progress() == Progress(100, 100), "a canonical one may be larger than expected"
     future.set_result("file:///savepoint")
