@@ -104,6 +104,21 @@ def test_a_newer_generation_closes_the_pool_of_an_older_one(sink: KafkaSink) -> 
     kit.abort_all(sink, job)
 
 
+def test_a_producer_that_nobody_takes_is_closed_in_time(
+    sink: KafkaSink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = kit.new_job()
+    kit.prepare(sink, kit.attempt(job), [1])
+    wait_until_warm(job)
+    (pool,) = pools(job)
+    monkeypatch.setattr(producer_pool, "_OLDEST_S", 0.0)
+    deadline = time.monotonic() + 20
+    while pool._ready:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    kit.abort_all(sink, job)
+
+
 def test_a_small_epoch_on_a_warm_producer_is_quick(sink: KafkaSink) -> None:
     job = kit.new_job()
     rows, took = kit.numbers(range(2500)), []

@@ -193,11 +193,16 @@ class ProducerPool:
                 _log.warning("a Kafka producer could not be closed", exc_info=True)
 
     def _serve_waiting(self) -> None:
+        """Keep the producers that wait alive, but not those that no task would be given any more:
+        the worker may live long after the query that they were made for."""
         with self._changed:
             for lease in list(self._ready):
                 try:
                     lease.producer.serve(0)
+                    too_old = time.monotonic() - lease.made_at >= _OLDEST_S
                 except TidemarkError:
+                    too_old = True
+                if too_old:
                     self._ready.remove(lease)
                     self._chores.put(lease.producer.close)
 
