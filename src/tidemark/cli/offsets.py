@@ -278,20 +278,22 @@ def _change(
 def _savepoint_of(
     job: str, to: str | None, storage: str | None, token_file: Path | None, timeout: float
 ) -> str:
-    """Take a savepoint of a running job, or make one of the newest checkpoint of a job that has
-    ended; return its path."""
+    """Take a savepoint of a running job, or make one of the newest checkpoint of a job that has no
+    driver any more; return its path."""
     from tidemark.api.config import storage_uri
     from tidemark.cli.changing import find
     from tidemark.cli.terminal import waiting
     from tidemark.operations.change_job import take_savepoint
-    from tidemark.operations.offsets import has_ended, savepoint_of_ended
+    from tidemark.operations.offsets import can_take_savepoint, savepoint_of_newest
 
-    if has_ended(job, storage):
+    if not can_take_savepoint(job, storage):
         if to is None:
-            raise typer.BadParameter(f"job {job} has ended: say where the copy is put, with --to")
-        say(f"Writing a savepoint of the newest checkpoint of job {job}, which has ended.")
+            raise typer.BadParameter(
+                f"no driver runs job {job}: say where the copy is put, with --to"
+            )
+        say(f"Writing a savepoint of the newest checkpoint of job {job}, whose driver is gone.")
         with waiting("Starting Spark"):
-            path = savepoint_of_ended(job, storage, to).uri
+            path = savepoint_of_newest(job, storage, to).uri
     else:
         running = find("offsets", job, storage, token_file)
         say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")

@@ -16,6 +16,7 @@ from typing import Any
 
 from tidemark.api.config import storage_uri
 from tidemark.model.errors import SavepointError, UserError
+from tidemark.model.job_state import JobState
 from tidemark.operations.savepoints import open_savepoint
 from tidemark.operations.storage import readable, storage_of
 from tidemark.runtime.checkpoint_history import exists, jobs_in, open_storage
@@ -126,15 +127,16 @@ def _directory(job: str, storage: str | None) -> str:
     return f"{uri}/{job}"
 
 
-def has_ended(job: str, storage: str | None) -> bool:
-    """Whether a job has ended by its own account, so that nothing of it changes any more."""
+def can_take_savepoint(job: str, storage: str | None) -> bool:
+    """Whether a job has a driver that answers: it has not ended, and was not killed."""
     uri = storage_of("offsets", storage)
     with readable(uri):
-        return find_job(uri, job).state.is_terminal
+        state = find_job(uri, job).state
+    return not state.is_terminal and state is not JobState.UNREACHABLE
 
 
-def savepoint_of_ended(job: str, storage: str | None, beside: str) -> Savepoint:
-    """Write a savepoint of the newest checkpoint of a job that has ended into a new directory in
+def savepoint_of_newest(job: str, storage: str | None, beside: str) -> Savepoint:
+    """Write a savepoint of the newest checkpoint of a job without a driver into a new directory in
     that of the path `beside`; return it. Starts a Spark. Raises SavepointError."""
     directory = _directory(job, storage)
     target = _beside(storage_uri(beside, "--to"), job)

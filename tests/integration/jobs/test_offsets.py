@@ -157,7 +157,9 @@ def test_a_copy_goes_on_elsewhere_and_the_preview_says_what_is_read_again_or_lef
     assert rows(tmp_path, "second") == sorted(read)
     assert counts(tmp_path, "second") == {0: 10 + 3 + 5, 1: 10 + 3}, "the state counts them again"
 
-    # The job itself: it has ended, so a savepoint is made of its newest checkpoint.
+    # The job itself, as if it had been killed: a savepoint is made of its newest checkpoint.
+    (ended,) = (tmp_path / "store/second/executions").glob("*/ended.json")
+    ended.unlink()
     again = str(tmp_path / "of-job/copy")
     of_job = offsets(
         "rewind", "second", "--to-earliest", "--storage", str(tmp_path / "store"), "--to", again,
