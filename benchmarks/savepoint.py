@@ -205,7 +205,7 @@ def measure(spark: SparkSession, size_bytes: int, backend: str, epochs: int) -> 
         running = Running(declare(scratch, "bench", backend))
         running.wait(lambda done: bool(done) and done[-1].id >= fills - 1)
         takes: list[tuple[str, float, float]] = []
-        with feeder, timed(taking, "_export") as exports:
+        with feeder, timed(taking, "export_savepoint") as exports:
             running.wait_for_more(WARM_UP)
             for type_ in TYPES:  # not counted
                 shutil.rmtree(take(running.job, type_, scratch))
@@ -280,7 +280,7 @@ def restore(scratch: Path, name: str, backend: str, savepoint: Path) -> float:
     """Begin a new job with the savepoint; return how long its restore takes, in seconds."""
     with timed(tidemark.job, "restore_job") as restores:
         running = Running(declare(scratch, name, backend), restore=str(savepoint))
-        running.wait(lambda done: bool(restores))
+        running.wait(bool)  # it can be stopped then
         running.end()
     shutil.rmtree(scratch / "store" / name)
     ((begin_s, end_s),) = restores

@@ -24,27 +24,42 @@ from tidemark.runtime.state_backend import backend_settings, session_settings
 START = 1_700_000_000
 
 
-def write_input(directory: Path, number: int, rows: int = 40) -> None:
-    """Add a file of events of ten seconds, the same ones for the same number."""
+def write_input(directory: Path, number: int, *, overlap: bool = False) -> None:
+    """Add a file of events of ten seconds, the same ones for the same number.
+
+    With `overlap` it reaches five seconds back, no further than the watermark, and some events of
+    the last file come again: what is done with them depends on the state of their very keys.
+    """
     directory.mkdir(parents=True, exist_ok=True)
-    dice = random.Random(number)
     begin = START + number * 10
-    lines = [
-        json.dumps(
-            {"k": dice.randrange(9), "v": dice.randrange(6), "ts": begin + dice.randrange(10)}
-        )
-        for _ in range(rows)
-    ]
+    found = _events(number, 5 if overlap else 0)
+    if overlap and number:
+        before = _events(number - 1, 5)
+        found += [{**e, "file": number} for e in before if e["ts"] >= begin - 5][::2]
     path = directory / f"{number:04d}.json"
     hidden = directory / f".{number:04d}"
-    hidden.write_text("\n".join(lines))
+    hidden.write_text("\n".join(map(json.dumps, found)))
     os.utime(hidden, (begin, begin))  # the file source reads them in this order
     hidden.rename(path)
 
 
+def _events(number: int, earlier_s: int, rows: int = 40) -> list[dict[str, int]]:
+    dice = random.Random(number)
+    begin = START + number * 10
+    return [
+        {
+            "k": dice.randrange(9),
+            "v": dice.randrange(6),
+            "ts": begin + dice.randrange(-earlier_s, 10),
+            "file": number,
+        }
+        for _ in range(rows)
+    ]
+
+
 def events(spark: SparkSession, directory: Path, **options: str) -> DataFrame:
     return (
-        spark.readStream.schema("k int, v int, ts long")
+        spark.readStream.schema("k int, v int, ts long, file int")
         .options(**options)
         .json(str(directory))
         .withColumn("at", F.timestamp_seconds("ts"))

@@ -171,7 +171,7 @@ def require_same_rows(
             savepoint.rename(moved)
             checkpoint = tmp_path / str(step)
             restore(spark, moved, checkpoint, place)
-        write_input(inputs, step)
+        write_input(inputs, step, overlap=True)
         expected = query.run_batch(tmp_path / "reference", reference)
         assert query.run_batch(checkpoint, place) == expected, f"batch {step}, on {place}"
         compared += len(expected) if step else 0
@@ -232,7 +232,7 @@ def test_operators_are_placed_dropped_and_added(spark: SparkSession, tmp_path: P
 
 def sums_of_distinct(path: Path) -> list[str]:
     groups: dict[tuple[int, int], list[int]] = {}
-    for k, v, ts in {tuple(json.loads(line).values()) for line in path.read_text().split("\n")}:
+    for k, v, ts, _ in {tuple(json.loads(line).values()) for line in path.read_text().split("\n")}:
         groups.setdefault((ts - ts % 5, k), []).append(v)
     return sorted(
         f"Row(start={start}, k={k}, n={len(values)}, sum={sum(values)})"

@@ -49,7 +49,7 @@ def require_same_rows(
             savepoint.rename(moved)
             checkpoint = tmp_path / str(step)
             restore(spark, moved, checkpoint, place)
-        write_input(inputs, step)
+        write_input(inputs, step, overlap=True)
         expected = query.run_batch(tmp_path / "reference", place)
         assert query.run_batch(checkpoint, place) == expected, f"batch {step}, on {place}"
         compared += len(expected) if step > 1 else 0

@@ -68,7 +68,7 @@ def test_ten_drivers_write_what_one_writes(
     names = [f"step-{step}" for step in range(len(CHAIN))]
     restored = ""
     for step, (name, partitions) in enumerate(zip(names, CHAIN, strict=True)):
-        write_input(tmp_path / "in", step)
+        write_input(tmp_path / "in", step, overlap=True)
         if step == len(CHAIN) - 1:
             write_input(tmp_path / "in", CLOSING)
         environment = {"TIDEMARK_PARALLELISM": str(partitions)}

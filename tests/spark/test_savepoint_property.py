@@ -27,7 +27,6 @@ from pyspark.sql import functions as F
 from tests.spark.stateful_programs import (
     PROGRAMS,
     ROCKSDB_ONLY,
-    START,
     Place,
     events,
     last_epoch,
@@ -105,8 +104,7 @@ def declare(spark: SparkSession, inputs: Path, branches: tuple[Branch, ...]) -> 
     for branch in branches:
         # All conditions speak of the event time: no other is evaluated behind the watermark's node,
         # and the watermark, one for the whole job, must not depend on which branches there are.
-        begin = START + branch.since * BATCHES * 10
-        own = rows.where(F.col("at") >= F.timestamp_seconds(F.lit(begin)))
+        own = rows.where(F.when(F.col("at").isNotNull(), F.col("file") >= branch.since * BATCHES))
         # A number of its own keeps two branches of one kind apart.
         shift = int(branch.uid.rpartition("-")[2])
         own = own.withColumn("v", F.when(F.col("at").isNotNull(), (F.col("v") + shift) % 6))
@@ -153,11 +151,12 @@ def move(
 
 
 def live(spark: SparkSession, life: Life) -> None:
+    note(f"{life}")
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as scratch:
         home = Path(scratch)
         files = BATCHES * len(life.places) + 1
         for number in range(files):
-            write_input(home / "all", number)
+            write_input(home / "all", number, overlap=True)
         rocksdb = any(b.kind in ROCKSDB_ONLY for b in life.branches)
         still = Place(StateBackend.ROCKSDB if rocksdb else StateBackend.HASHMAP, 1)
         everything = declare(spark, home / "all", tuple(life.branches))
@@ -171,7 +170,7 @@ def live(spark: SparkSession, life: Life) -> None:
             old, checkpoint = program, job / "spark"
             last = files if phase == len(life.places) - 1 else (phase + 1) * BATCHES
             for number in range(phase * BATCHES, last):
-                write_input(home / "in", number)
+                write_input(home / "in", number, overlap=True)
             found = run(spark, program, checkpoint, at)
             assert list(found) == list(range(phase * BATCHES, last))
             for number, rows in found.items():
