@@ -211,10 +211,12 @@ def check_changes(url: str, jid: str) -> None:
     """With the job's token, and with none, another job's or an earlier driver's, which must do
     nothing."""
     token = read_token(jid)
-    changing = [("POST", "/checkpoints"), ("POST", "/stop"), ("PATCH", "?mode=cancel")]
-    for method, path in changing:
+    posted = ("/checkpoints", "/savepoints", "/stop", "/restore-plan")
+    changing = [("PATCH", "?mode=cancel"), *(("POST", path) for path in posted)]
+    paths = [(method, f"{url}/jobs/{jid}{path}") for method, path in changing]
+    for method, path in [*paths, ("POST", f"{url}/savepoint-disposal")]:
         for wrong in (None, "", "a" * 43, token[:-1] if token else None):
-            status, answer = send(method, f"{url}/jobs/{jid}{path}", wrong)
+            status, answer = send(method, path, wrong)
             assert status == 401, (method, path, wrong)
             assert "needs the job's token" in answer["errors"][0]
     assert send("POST", f"{url}/jobs/{'0' * 32}/stop", token)[0] == 404
@@ -250,6 +252,9 @@ def check_secrets(home: Path, url: str, jid: str) -> None:
     for page, told in (("/exceptions", 1), ("/checkpoints", 1), ("/config", 0)):
         assert texts[f"/jobs/{jid}{page}"].count("connect postgresql://***@db/x") >= told
     assert "s3a://***@bucket/savepoints" in texts[f"/jobs/{jid}/config"]
+    stored = next(home.glob("store/clicks/executions/1/started.json")).read_text()
+    assert "s3a://***@bucket/savepoints" in stored  # what outlives the driver
+    texts["started.json"] = stored
     token = read_token(jid)
     for page, text in texts.items():
         for where, secret in {**SECRETS, "the token": token or "?"}.items():

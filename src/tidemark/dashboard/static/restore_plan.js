@@ -19,7 +19,8 @@ const WORDS = {
 
 function Verdict({ action, more = [] }) {
   const [sign, tone, word] = WORDS[action] || ["·", "", "not said"];
-  return html`<span class=${`state ${tone}`}><span class="sign" aria-hidden="true">${sign}</span>${word}</span>${more.map((one) => html` <span class="tag">${one}</span>`)}`;
+  const title = WORDS[action] ? "" : "It does not say which sinks its job had";
+  return html`<span class="verdict"><span class=${`state ${tone}`} title=${title}><span class="sign" aria-hidden="true">${sign}</span>${word}</span>${more.map((one) => html` <span class="tag">${one}</span>`)}</span>`;
 }
 
 export function RestorePlan({ plan, asked }) {
@@ -35,7 +36,7 @@ export function RestorePlan({ plan, asked }) {
     <p><code class="path">${plan.path}</code></p>
     <dl class="pairs">
       <div><dt>What it is</dt><dd>${plan.format ? `${plan.format} ` : ""}${plan.kind}</dd></div>
-      <div><dt>Of</dt><dd>epoch ${count(from.epoch)} of ${from.name}</dd></div>
+      <div><dt>Of</dt><dd>epoch ${from.epoch} of ${from.name}</dd></div>
       <div><dt>State backend</dt><dd>${change(from["state-backend"], to["state-backend"])}</dd></div>
       <div><dt>State partitions</dt><dd>${change(from.partitions, to.partitions)}</dd></div>
     </dl>
