@@ -51,7 +51,7 @@ const ACTIONS = {
         await operate(path, { gone });
         return { said: `The job has stopped: ${await ended(job, true)}.` };
       }
-      const body = { targetDirectory: values.directory, formatType: values.format };
+      const body = { targetDirectory: values.directory, formatType: values.format, drain: values.drain === "on" };
       const done = await operate(path, { body, gone, onProgress, answersAt: `/jobs/${job.jid}/savepoints` });
       const said = `The job has stopped with a savepoint: ${await ended(job, true)}.`;
       return { said, shown: done && html`<${Whole} path=${done.location} />` };
@@ -238,7 +238,9 @@ function StopFields({ job, values }) {
       <label class="choice"><input type="radio" name="with" value="checkpoint" checked=${chosen === "checkpoint"} onChange=${choose} /> <span><b>After its current epoch</b><span class="note">Start its program again, and it goes on from there.</span></span></label>
       <label class="choice"><input type="radio" name="with" value="savepoint" checked=${chosen === "savepoint"} onChange=${choose} /> <span><b>With a savepoint</b><span class="note">A changed program, or one with another number of partitions, can go on exactly there. Nothing is written after it.</span></span></label>
     </fieldset>
-    ${chosen === "savepoint" && html`<${SavepointFields} job=${job} values=${values} />`}
+    ${chosen === "savepoint" &&
+    html`<${SavepointFields} job=${job} values=${values} />
+      <label class="choice"><input type="checkbox" name="drain" defaultChecked=${values.drain === "on"} /> <span><b>Drain</b><span class="note">For a job that ends for good: every window is closed and its result written. The same program does not start again under its name.</span></span></label>`}
   `;
 }
 

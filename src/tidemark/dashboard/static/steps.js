@@ -1,7 +1,7 @@
 // How far a long action is: its steps one below another, with what is known of the one under way.
 import { html } from "./html.js";
 import { now, page } from "./pages.js";
-import { bytes, coarse, duration } from "./format.js";
+import { bytes, coarse, duration, known } from "./format.js";
 import { PHASES } from "./phases.js";
 
 const LABELS = {
@@ -23,11 +23,17 @@ export function Steps({ job, names, since, progress }) {
         const css = i < at ? "over" : i === at ? "now" : "";
         return html`<li class=${css} aria-current=${i === at ? "step" : undefined}>
           <span class="sign" aria-hidden="true">${i < at ? "✓" : i === at ? html`<span class="spinner"></span>` : "·"}</span>
-          <span>${LABELS[name]}${i === at && html` <span class="note">${note(name, epoch, progress)}</span>`}</span>
+          <span>${LABELS[name]}${i === at && html` <span class="note">${note(name, epoch, progress)}</span>${name === "state" && html`<${Share} of=${progress?.progress} />`}`}</span>
         </li>`;
       })}
     </ol>
     <p class="note" role="status">Asked for ${coarse(Date.now() - since)} ago.</p>`;
+}
+
+// How much of the state is written, as a bar; nothing where it is not known how much there is.
+function Share({ of }) {
+  if (!(of?.expected > 0)) return null;
+  return html`<progress max=${Math.max(of.expected, of.written)} value=${of.written} aria-label="State that is written"></progress>`;
 }
 
 // A savepoint that was begun after this was asked for; who asks twice sees the older one.
@@ -50,10 +56,8 @@ function note(name, epoch, progress) {
     return `epoch ${epoch.id}: ${phase.label.toLowerCase()}, for ${duration(Math.max(now() - epoch["phase-since"], 0))}`;
   }
   if (name === "state") {
-    const { bytes: done, total } = progress?.progress || {};
-    const since = written(epoch, 0)?.["trigger-timestamp"];
-    const parts = [done >= 0 ? `${bytes(done)}${total > 0 ? ` of ${bytes(total)}` : ""}` : "", since ? `for ${coarse(now() - since)}` : ""];
-    return parts.filter(Boolean).join(", ");
+    const { written, expected } = progress?.progress || {};
+    return known(written) ? `${bytes(written)}${expected > 0 ? ` of about ${bytes(Math.max(expected, written))}` : ""}` : "";
   }
   return "";
 }
