@@ -45,9 +45,9 @@ def run(home: Path, name: str, failpoint: str | None = None, **asked: Any) -> No
     driver = Driver(program, {"name": name, **asked}, log, failpoint, environment)
     try:
         if failpoint:
-            driver.die(180)
+            driver.die(600)
         else:
-            assert driver.wait(180) == 0, driver.tail()
+            assert driver.wait(600) == 0, driver.tail()
     finally:
         driver.kill_tree()
 
