@@ -54,7 +54,7 @@ def tidemark(home: Path, *arguments: str, code: int = 0) -> str:
         cwd=home, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
-    return done.stdout if code == 0 else done.stderr
+    return done.stdout if code == 0 else done.stdout + done.stderr
 
 
 def start(home: Path, started: list[Driver], name: str, **environment: str) -> Driver:
@@ -102,12 +102,25 @@ def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driv
 
     assert "there is no savepoint here" in tidemark(home, "savepoint", "inspect", "no", code=2)
     assert not (home / "no").exists()
+    program = ("app.py", json.dumps({"name": "second"}))
+    plan = json.loads(tidemark(home, "run", "-s", last, "-p", "3", "--plan", "--json", *program))
+    assert plan["restorable"]
+    (operator,) = plan["operators"]
+    assert (operator["uid"], operator["action"], operator["rows"]) == ("digits", "mapped", 10)
+    assert plan["sources"][0]["offset"]["row"] == rows
+    assert not (home / "store/second").exists()
     restore = {"TIDEMARK_RESTORE": last, "TIDEMARK_PARALLELISM": "3"}
+    restore["TIDEMARK_CLAIM_MODE"] = "claim"
     for failpoint in ("state-restored", "restored"):
         log = home / f"{failpoint}.log"
         Driver(home / "app.py", {"name": "second"}, log, failpoint, environment=restore).die()
         whole = (home / "store/second/job.json").exists()
         assert whole == (failpoint == "restored")
+    program = ("app.py", json.dumps({"name": "third"}))
+    refused = tidemark(home, "run", "-s", last, "--plan", *program, code=4)
+    assert "was claimed by job 'second'" in refused
+    assert "It cannot be restored so." in refused
+    tidemark(home, "savepoint", "-d", last, code=2)
     second = start(home, started, "second", **restore)
     wait_until("counts", lambda: counted(home, "second"), 120)
     tidemark(home, "stop", "second")
@@ -121,5 +134,5 @@ def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driv
     tidemark(home, "savepoint", "-d", taken)
     assert not Path(taken.removeprefix("file:")).exists()
     tidemark(home, "savepoint", "-d", taken, code=2)
-    (left,) = (home / "savepoints").iterdir()
-    assert left.name == last.rpartition("/")[2]
+    # The job that had claimed the other one has deleted it.
+    assert not list((home / "savepoints").iterdir())
