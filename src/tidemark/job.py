@@ -71,7 +71,7 @@ from tidemark.runtime.session import (
 from tidemark.runtime.state_backend import backend_settings
 from tidemark.runtime.supervision import Supervisor
 from tidemark.savepoints.bootstrap import new_savepoint
-from tidemark.savepoints.claims import ClaimDisposal
+from tidemark.savepoints.claim_disposal import ClaimDisposal
 from tidemark.savepoints.job_restore import restore_job
 from tidemark.savepoints.operator_state import PARTITIONS
 from tidemark.savepoints.plan_parts import NewJob, RestoreOptions, new_job
