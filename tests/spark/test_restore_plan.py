@@ -178,6 +178,9 @@ def test_a_plan_says_what_becomes_of_each_part_and_touches_nothing(
     assert (kept.kind, kept.restorable, actions(kept)) == (
         "checkpoint", True, {"digits": "mapped", "tens": "mapped"}
     )  # fmt: skip
+    swapped = plan({"tens": counted, "digits": counted}, checkpoint, backend="hashmap")
+    assert "operator 0 of the checkpoint is 'digits', and 'tens' in the program" in str(swapped)
+    assert len(swapped.problems) == 2
     other = plan(path=checkpoint, parallelism=2, claim_mode="claim")
     said = (
         "is no savepoint; a retained checkpoint keeps its number",

@@ -27,7 +27,8 @@ class ClaimDisposal:
     def __call__(self, identity: JobIdentity, epoch: int) -> None:
         """Note that the job has committed `epoch`, and its checkpoint is complete."""
         origin = identity.restored_from or {}
-        if self._done or epoch < identity.first_epoch or origin.get("claim_mode") != "claim":
+        # The savepoint's own epoch, whose transactions the job may have to commit, is not enough.
+        if self._done or origin.get("claim_mode") != "claim" or epoch <= origin["epoch"]:
             return
         self._done = True
         # Not a daemon: the interpreter waits for it at the job's end.

@@ -21,12 +21,12 @@ _KIND = "claimed"
 
 @dataclass(frozen=True)
 class Claim:
-    """The job that a savepoint belongs to; `directory` is the job's, as a URI, and `claimed_at` in
-    seconds since 1970."""
+    """The job that a savepoint belongs to; `job_directory` is a URI, `claimed_at` in seconds since
+    1970."""
 
     job_id: str
     job_name: str
-    directory: str
+    job_directory: str
     claimed_at: float
 
 
@@ -58,7 +58,9 @@ def claim(files: CheckpointFiles, job_id: str, name: str, directory: str) -> Non
 
 def claimed_by(uri: str, found: Claim | None) -> str:
     """Say whose a savepoint is."""
-    whose = f"job {found.job_name!r} ({found.directory})" if found is not None else "another job"
+    whose = (
+        f"job {found.job_name!r} ({found.job_directory})" if found is not None else "another job"
+    )
     return (
         f"savepoint {uri} was claimed by {whose}, which deletes it when its own first checkpoint "
         "is complete; restore a checkpoint or a savepoint of that job instead"

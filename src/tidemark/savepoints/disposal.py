@@ -45,10 +45,14 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
     else:
         open_savepoint(uri)
     claim = read_claim(files)
-    if claim is not None and exists(claim.directory) and open_storage(claim.directory).list(""):
+    if (
+        claim is not None
+        and exists(claim.job_directory)
+        and open_storage(claim.job_directory).list("")
+    ):
         raise SavepointError(
-            f"savepoint {uri} is not disposed of: job {claim.job_name!r} ({claim.directory}) has "
-            "claimed it, and deletes it when its own first checkpoint is complete"
+            f"savepoint {uri} is not disposed of: job {claim.job_name!r} ({claim.job_directory}) "
+            "has claimed it, and deletes it when its own first checkpoint is complete"
         )
     if storage is not None and (name := _restores_from(storage, uri)) is not None:
         raise SavepointError(

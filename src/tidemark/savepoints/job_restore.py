@@ -121,17 +121,11 @@ def _restore(
 def _commits(spark: SparkSession, job: NewJob, savepoint: Savepoint) -> dict[str, dict[str, int]]:
     """Return the sinks whose transactions in the savepoint this job commits, with their rows."""
     dropped = committables.unfit(savepoint, job.sinks)
-    found = {}
-    for uid, part in committables.uncommitted(spark, savepoint).items():
-        if uid not in dropped:
-            found[uid] = {"rows": part.rows}
-            continue
-        log.warning(
-            "restore: %d transactions of sink %r with %d rows are dropped: only job %s in %s can "
-            "still commit them",
-            len(part.committables), uid, part.rows, savepoint.job_id, savepoint.job_directory,
-        )  # fmt: skip
-    return found
+    return {
+        uid: {"rows": part.rows}
+        for uid, part in committables.uncommitted(spark, savepoint).items()
+        if uid not in dropped
+    }
 
 
 def _decide(

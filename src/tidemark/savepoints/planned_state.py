@@ -34,6 +34,7 @@ from tidemark.savepoints.operator_state import PARTITIONS, StateLayout, read_ope
 from tidemark.savepoints.record import ColumnFamily, Store
 from tidemark.savepoints.state_rows import StateClasses
 
+PLAN_TRIES = 3
 _OPERATOR_FILE = re.compile(r"state/(\d+)(/.*)")
 _SCHEMA_PATH = re.compile(r"^.*?/state/\d+/_stateSchema/(.*)$")
 _METADATA_VERSION = re.compile(r"/_metadata/v2/(\d+)$")
@@ -197,6 +198,16 @@ class PlannedState:
     def _plan(self, location: str, epoch: int) -> None:
         """Let Spark plan an epoch of the query, the first one of a run, with what is in `location`;
         raises what Spark raises."""
+        for left in reversed(range(PLAN_TRIES)):
+            try:
+                self._plan_once(location, epoch)
+                return
+            except Py4JJavaError as error:
+                # Spark gives the Python worker of a transformWithState ten seconds to start.
+                if not left or "connect back" not in str(error):
+                    raise
+
+    def _plan_once(self, location: str, epoch: int) -> None:
         jvm: Any = self._spark._jvm
         streaming = jvm.org.apache.spark.sql.execution.streaming
         session = self._spark._jsparkSession.cloneSession()
@@ -207,9 +218,9 @@ class PlannedState:
         }
         offsets = streaming.checkpointing.OffsetSeqMetadata.apply(json.dumps(body))
         # Spark has written this entry before it plans, and looks which is the last one.
-        open_files(self._spark, location).create(
-            f"offsets/{epoch}", f"v1\n{json.dumps(body)}".encode()
-        )
+        files = open_files(self._spark, location)
+        if not files.exists(f"offsets/{epoch}"):
+            files.create(f"offsets/{epoch}", f"v1\n{json.dumps(body)}".encode())
         # As a query does at its start: what an older version has not recorded had its value then.
         streaming.checkpointing.OffsetSeqMetadata.setSessionConf(
             offsets, session.sessionState().conf()

@@ -62,10 +62,14 @@ def of_savepoint(
     topics = topic_changes(savepoint.uri, savepoint.sources, job.reading)
     placement = _place(savepoint, uids, topics)
     partitions = job.partitions or savepoint.partitions
+    to_commit = {
+        uid: len(part.committables)
+        for uid, part in committables.uncommitted(spark, savepoint).items()
+    }
     problems = [
         *_claim_problems(spark, savepoint, job, begun),
-        *_left_problems(savepoint, job),
-        *(() if job.allow_non_restored_state else committables.problems(savepoint, job.sinks)),
+        *_left_problems(savepoint, job, to_commit),
+        *_transaction_problems(savepoint, job, to_commit),
         *(() if job.allow_non_restored_state else topics.problems),
     ]
     damage = find_damage(spark, savepoint)
@@ -121,10 +125,16 @@ def of_savepoint(
             ),
             *new_sources(uids, placement.sources),
         ),
-        sinks=tuple(_sinks(savepoint, job)),
+        sinks=tuple(_sinks(savepoint, job, to_commit)),
         warnings=(
             *unnamed_warnings(uids),
             *_drained_warnings(savepoint),
+            *(
+                f"{count} transactions of sink {uid!r} are dropped: only job {savepoint.job_id} in "
+                f"{savepoint.job_directory} can still commit them, when it is started again"
+                for uid, count in to_commit.items()
+                if uid in committables.unfit(savepoint, job.sinks) and job.allow_non_restored_state
+            ),
             *(
                 f"source {uid!r} reads {', '.join(added)} from the start of its log"
                 for uid, added in topics.added.items()
@@ -184,15 +194,17 @@ def _claim_problems(
         yield claimed_by(savepoint.uri, claim)
 
 
-def _left_problems(savepoint: Savepoint, job: NewJob) -> Iterator[str]:
+def _left_problems(
+    savepoint: Savepoint, job: NewJob, to_commit: Mapping[str, int]
+) -> Iterator[str]:
     uids = job.program.uids
     operators, sources = uids.operator_numbers(), uids.source_numbers()
     left = [
         *(f"operator {o.uid!r} ({_size(savepoint, o)} of state)" for o in savepoint.operators
           if o.uid not in operators),
         *(f"source {s.uid!r}" for s in savepoint.sources if s.uid not in sources),
-        *(f"sink {uid!r} ({len(given)} transactions to commit)"
-          for uid, given in savepoint.committables.items() if given and uid not in job.sinks),
+        *(f"sink {uid!r} ({count} transactions to commit)"
+          for uid, count in to_commit.items() if uid not in job.sinks),
     ]  # fmt: skip
     if left and not job.allow_non_restored_state:
         yield (
@@ -200,6 +212,13 @@ def _left_problems(savepoint: Savepoint, job: NewJob) -> Iterator[str]:
             "them with uid= and job.uid(…), or drop what they have: -n, "
             "allow_non_restored_state=True"
         )
+
+
+def _transaction_problems(
+    savepoint: Savepoint, job: NewJob, to_commit: Mapping[str, int]
+) -> Iterator[str]:
+    if to_commit and not job.allow_non_restored_state:
+        yield from committables.problems(savepoint, job.sinks)
 
 
 def _size(savepoint: Savepoint, operator: Operator) -> str:
@@ -290,9 +309,8 @@ def _old_operators(
         )
 
 
-def _sinks(savepoint: Savepoint, job: NewJob) -> Iterator[SinkPlan]:
-    commit = {uid: len(given) for uid, given in savepoint.committables.items()}
-    saved = dict.fromkeys([*(sink.uid for sink in savepoint.sinks), *commit])
+def _sinks(savepoint: Savepoint, job: NewJob, to_commit: Mapping[str, int]) -> Iterator[SinkPlan]:
+    saved = dict.fromkeys([*(sink.uid for sink in savepoint.sinks), *to_commit])
     for uid in dict.fromkeys([*saved, *job.sinks]):
         action: Action | None
         if uid not in job.sinks:
@@ -301,4 +319,4 @@ def _sinks(savepoint: Savepoint, job: NewJob) -> Iterator[SinkPlan]:
             action = Action.MAPPED
         else:
             action = Action.NEW if savepoint.sinks else None  # an older savepoint does not say
-        yield SinkPlan(uid, action, commit=commit.get(uid, 0))
+        yield SinkPlan(uid, action, commit=to_commit.get(uid, 0))
