@@ -1,7 +1,7 @@
 // What changes a job, or asks something of it that takes its time: each is confirmed first, in a
 // dialog that then shows how far it is and what came of it. `requests.js` sends it.
 import { html } from "./html.js";
-import { page, refresh } from "./pages.js";
+import { now, page, refresh } from "./pages.js";
 import { bytes, duration } from "./format.js";
 import { Copy, Dialog, isLive } from "./components.js";
 import { ended, hasToken, keepToken, operate, send } from "./requests.js";
@@ -21,7 +21,7 @@ const ACTIONS = {
     steps: ["epoch"],
     async run({ job, since }) {
       const operation = await operate(`/jobs/${job.jid}/checkpoints`);
-      return { said: `Checkpoint ${operation?.checkpointId ?? ""} is complete, after ${duration(Date.now() - since)}.` };
+      return { said: `Checkpoint ${operation?.checkpointId ?? ""} is complete, after ${duration(now() - since)}.` };
     },
   },
   savepoint: {
@@ -34,7 +34,7 @@ const ACTIONS = {
     async run({ job, values, since, onProgress }) {
       const body = { "target-directory": values.directory || null, formatType: values.format };
       const { location } = await operate(`/jobs/${job.jid}/savepoints`, { body, onProgress });
-      return { said: `The savepoint is whole, after ${duration(Date.now() - since)}.`, shown: html`<${Whole} path=${location} />` };
+      return { said: `The savepoint is whole, after ${duration(now() - since)}.`, shown: html`<${Whole} path=${location} />` };
     },
   },
   stop: {
@@ -178,7 +178,7 @@ async function perform(dialog) {
     Object.assign(dialog, change); // nothing is seen of it if the dialog is closed
     redraw();
   };
-  show({ step: "doing", said: "", shown: null, since: Date.now(), progress: null });
+  show({ step: "doing", said: "", shown: null, since: now(), progress: null });
   try {
     const done = await ACTIONS[dialog.action].run({ ...dialog, onProgress: (progress) => show({ progress }) });
     show({ step: "done", ...done });

@@ -27,13 +27,14 @@ export function Steps({ job, names, since, progress }) {
         </li>`;
       })}
     </ol>
-    <p class="note" role="status">Asked for ${coarse(Date.now() - since)} ago.</p>`;
+    <p class="unseen" role="status">${LABELS[names[at]]}</p>
+    <p class="note">Asked for ${coarse(now() - since)} ago.</p>`;
 }
 
 // How much of the state is written, as a bar; nothing where it is not known how much there is.
 function Share({ of }) {
-  if (!(of?.expected > 0)) return null;
-  return html`<progress max=${Math.max(of.expected, of.written)} value=${of.written} aria-label="State that is written"></progress>`;
+  if (!(of?.total > 0)) return null;
+  return html`<progress max=${Math.max(of.total, of.bytes)} value=${of.bytes} aria-label="State that is written"></progress>`;
 }
 
 // A savepoint that was begun after this was asked for; who asks twice sees the older one.
@@ -56,8 +57,8 @@ function note(name, epoch, progress) {
     return `epoch ${epoch.id}: ${phase.label.toLowerCase()}, for ${duration(Math.max(now() - epoch["phase-since"], 0))}`;
   }
   if (name === "state") {
-    const { written, expected } = progress?.progress || {};
-    return known(written) ? `${bytes(written)}${expected > 0 ? ` of about ${bytes(Math.max(expected, written))}` : ""}` : "";
+    const { bytes: done, total } = progress?.progress || {};
+    return known(done) ? `${bytes(done)}${total > 0 ? ` of about ${bytes(Math.max(total, done))}` : ""}` : "";
   }
   return "";
 }
