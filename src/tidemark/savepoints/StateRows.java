@@ -8,20 +8,14 @@
  */
 package tidemark;
 
-import java.io.FileNotFoundException;
 import java.io.IOException;
-import java.io.InputStream;
-import java.io.OutputStream;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
 import java.util.Iterator;
 import java.util.UUID;
-import java.util.zip.CRC32;
 
 import org.apache.hadoop.conf.Configuration;
-import org.apache.hadoop.fs.ChecksumException;
-import org.apache.hadoop.fs.ChecksumFileSystem;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.parquet.io.api.Binary;
@@ -425,78 +419,6 @@ public class StateRows {
       if (files.exists(checksum)) {
         files.rename(checksum, new Path(directory + "/" + this.version + ".snapshot.crc"));
       }
-    }
-  }
-
-  /**
-   * Files below a directory in, as lines "path, tab, path of the copy" below another one; lines "path,
-   * tab, bytes, tab, CRC-32" out. One that is not there has -2 bytes, one that the file
-   * system itself finds damaged -1.
-   */
-  public static class Files implements FlatMapFunction {
-    final String from;
-    final String to;
-    final boolean sums;
-    final SerializableConfiguration hadoop;
-
-    /** to: null to read only; sums: whether copies get the file system's own checksum files. */
-    public Files(String from, String to, boolean sums, SerializableConfiguration hadoop) {
-      this.from = from;
-      this.to = to;
-      this.sums = sums;
-      this.hadoop = hadoop;
-    }
-
-    public Iterator call(Object input) throws Exception {
-      ArrayList found = new ArrayList();
-      byte[] buffer = new byte[1 << 20];
-      Iterator batches = (Iterator) input;
-      while (batches.hasNext()) {
-        StringBuilder lines = new StringBuilder();
-        String[] paths = ((String) batches.next()).split("\n");
-        for (int i = 0; i < paths.length; i++) {
-          String[] names = paths[i].split("\t");
-          lines.append(names[0]).append('\t')
-              .append(this.read(names[0], names[1], buffer)).append('\n');
-        }
-        found.add(RowFactory.create(new Object[] {lines.toString()}));
-      }
-      return found.iterator();
-    }
-
-    String read(String path, String copy, byte[] buffer) throws Exception {
-      Configuration conf = this.hadoop.value();
-      Path at = new Path(this.from + "/" + path);
-      CRC32 crc = new CRC32();
-      long size = 0;
-      OutputStream target = null;
-      try {
-        InputStream stream = at.getFileSystem(conf).open(at);
-        try {
-          if (this.to != null) target = this.create(new Path(this.to + "/" + copy), conf);
-          for (int n = stream.read(buffer); n >= 0; n = stream.read(buffer)) {
-            crc.update(buffer, 0, n);
-            if (target != null) target.write(buffer, 0, n);
-            size += n;
-          }
-        } finally {
-          stream.close();
-          if (target != null) target.close();
-        }
-      } catch (ChecksumException damaged) {
-        size = -1;
-      } catch (FileNotFoundException missing) {
-        size = -2;
-      }
-      return size + "\t" + crc.getValue();
-    }
-
-    OutputStream create(Path path, Configuration conf) throws Exception {
-      FileSystem files = path.getFileSystem(conf);
-      if (!this.sums && files instanceof ChecksumFileSystem) {
-        files = ((ChecksumFileSystem) files).getRawFileSystem();
-      }
-      return files.create(path, true);
     }
   }
 }

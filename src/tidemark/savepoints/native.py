@@ -33,9 +33,9 @@ from tidemark.savepoints.operator_state import PARTITIONS, StateLayout, is_keyed
 from tidemark.savepoints.record import NOT_KNOWN, ColumnFamily, Operator, Savepoint, Store
 from tidemark.savepoints.state_rows import StateClasses
 
-BATCH_BYTES = 64_000_000
-"""A task is given files of so many bytes, or one larger file."""
-BATCH_FILES = 500
+LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
+"""A task is given files of so many bytes at least, if there are, and at most, or one larger file:
+to begin one takes as long as to copy some 20 MB."""
 DAMAGED, MISSING = -1, -2
 """In the place of the bytes of a file: the file system found it altered, or did not find it."""
 
@@ -165,6 +165,9 @@ def read_files(
     )
     task = StateClasses.of(spark).new("Files", directory, to, sums, hadoop)
 
+    at_once = at_once or max(1, context.defaultParallelism)
+    limit = min(max(sum(sizes.values()) // at_once, LEAST_BYTES), MOST_BYTES)
+
     def run(paths: Sequence[str]) -> str:
         lines = jvm.java.util.ArrayList()
         lines.add("\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths))
@@ -173,8 +176,8 @@ def read_files(
 
     found = {}
     try:
-        with ThreadPoolExecutor(at_once or max(1, context.defaultParallelism)) as pool:
-            for text in pool.map(inheritable_thread_target(spark)(run), _batches(sizes)):
+        with ThreadPoolExecutor(at_once) as pool:
+            for text in pool.map(inheritable_thread_target(spark)(run), _batches(sizes, limit)):
                 for line in text.splitlines():
                     path, size, crc = line.split("\t")
                     found[path] = int(size), int(crc)
@@ -186,14 +189,15 @@ def read_files(
     return found
 
 
-def _batches(sizes: Mapping[str, int]) -> Iterator[list[str]]:
-    """Yield the paths in batches for one task each, the largest files first."""
+def _batches(sizes: Mapping[str, int], limit: int) -> Iterator[list[str]]:
+    """Yield the paths in batches of at most `limit` bytes, for one task each, the largest files
+    first."""
     batch: list[str] = []
-    left = BATCH_BYTES
+    left = limit
     for path in sorted(sizes, key=lambda path: -sizes[path]):
-        if batch and (left < sizes[path] or len(batch) == BATCH_FILES):
+        if batch and left < sizes[path]:
             yield batch
-            batch, left = [], BATCH_BYTES
+            batch, left = [], limit
         batch.append(path)
         left -= sizes[path]
     if batch:

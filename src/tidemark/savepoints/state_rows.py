@@ -1,7 +1,8 @@
 """Reads and writes the rows of state stores in Spark's tasks.
 
-What runs in the tasks is `RowFile.java` and `StateRows.java`. Spark's compiler of generated code,
-Janino, compiles them in the driver, once for a Spark context, and the executors get them as a jar.
+What runs in the tasks is `StateRows.java`, and the Java files beside it. Spark's compiler of
+generated code, Janino, compiles them in the driver, once for a Spark context, and the executors get
+them as a jar.
 
 Spark's own ``statestore`` source is not used: what gives all column families with their raw rows
 (``_readAllColumnFamilies``) refuses the hashmap backend, and its writer too; and what does not
@@ -32,7 +33,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-_SOURCES = ("RowFile.java", "StateRows.java")
+_SOURCES = ("RowFile.java", "StateRows.java", "StateFiles.java")
 """Each may use what stands before it."""
 
 ROW = StructType(
