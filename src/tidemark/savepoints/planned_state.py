@@ -3,8 +3,9 @@
 Spark writes and checks the metadata and the schemas of the state while it plans a query's first
 epoch. So a program's query is planned, and not run, in scratch checkpoint locations on this
 machine: once as if all its operators were new (`PlannedState`), and once over the state's metadata
-that is to be restored (`PlannedState.refusals`). `restore_plan.py` asks, and `restoring.py` takes
-the metadata of operators that are new from here.
+that is to be restored (`PlannedState.refusals`). The restore plan asks (`savepoint_planning.py`,
+`checkpoint_planning.py`), and `restoring.py` takes the metadata of operators that are new from
+here.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from tidemark.savepoints.record import ColumnFamily, Store
 from tidemark.savepoints.state_rows import StateClasses
 
 PLAN_TRIES = 3
+_UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 _OPERATOR_FILE = re.compile(r"state/(\d+)(/.*)")
 _SCHEMA_PATH = re.compile(r"^.*?/state/\d+/_stateSchema/(.*)$")
 _METADATA_VERSION = re.compile(r"/_metadata/v2/(\d+)$")
@@ -186,6 +188,8 @@ class PlannedState:
 
     def _refuse_unsupported(self) -> None:
         """Raise what Spark raises at a query's start for a query that cannot be streamed so."""
+        if self._spark.conf.get(_UNSUPPORTED_CHECK) != "true":
+            return
         jvm: Any = self._spark._jvm
         checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
         checker.checkForStreaming(analysed(self._program.stream), self._output_mode())
