@@ -53,6 +53,8 @@ ROWS_PER_EPOCH = 2_000
 INTERVAL_S = 1.0
 WARM_UP = 3
 PATIENCE_S = 600.0
+RESTORES = 2
+"""Of a savepoint; of a large one a single one, which takes long enough."""
 TYPES = ("canonical", "native")
 BACKENDS = ("hashmap", "rocksdb")
 
@@ -74,9 +76,10 @@ class Cell:
     during_ms: list[int] = field(default_factory=list)
     """Durations of the epochs without and during a take."""
 
-    def rate(self, took_s: Sequence[float]) -> float:
-        """State bytes a second of the median."""
-        return self.state_bytes / max(statistics.median(took_s), 1e-6)
+    def rate(self, took_s: Sequence[float]) -> str:
+        """Return MB of state a second of the median, if that is not lost in what else was done."""
+        median_s = statistics.median(took_s)
+        return f"{self.state_bytes / 1e6 / median_s:.0f}" if median_s > 0.01 else "?"
 
 
 class Feeder:
@@ -237,7 +240,7 @@ def measure(spark: SparkSession, size_bytes: int, backend: str, epochs: int) -> 
             cell.disk_bytes = size_of(last[type_])
             record = tm.Savepoint(last["canonical"]).record
             cell.state_bytes = sum(operator.bytes for operator in record.operators)
-            for number in range(2):
+            for number in range(RESTORES if size_bytes <= 200_000_000 else 1):
                 cell.restore_s.append(restore(scratch, f"{type_}-{number}", backend, last[type_]))
     return list(cells.values())
 
@@ -303,8 +306,8 @@ def table(cells: Sequence[Cell]) -> Table:
             cell.type,
             shown_size(cell.disk_bytes),
             f"{write_s:.2f}",
-            f"{cell.rate(cell.write_s) / 1e6:.0f}",
-            f"{cell.rate(cell.cpu_s) / 1e6:.0f}",
+            cell.rate(cell.write_s),
+            cell.rate(cell.cpu_s),
             f"{write_s / copy_s:.2f}",
             f"{statistics.median(cell.restore_s):.2f}",
             f"{alone_ms:.0f}",

@@ -50,6 +50,7 @@ public class RowFile {
   final long[] rows;
   final long[] bytes;
   final StateRow row = new StateRow();
+  final TaskContext task = TaskContext.get();  // null in a thread of the driver
   ParquetWriter writer;
   Output output;
   boolean ended;
@@ -78,7 +79,7 @@ public class RowFile {
     this.writer.write(this.row);
     this.rows[family]++;
     this.bytes[family] += key.length() + value.length();
-    if ((this.rows[family] & 1023) == 0) TaskContext.get().killTaskIfInterrupted();
+    if (this.task != null && (this.rows[family] & 1023) == 0) this.task.killTaskIfInterrupted();
   }
 
   void open() throws IOException {

@@ -184,16 +184,20 @@ public class StateRows {
     }
 
     public Iterator call(Object numbers) throws Exception {
+      return this.files((Iterator) numbers).iterator();
+    }
+
+    public ArrayList files(Iterator numbers) throws Exception {
       ArrayList files = new ArrayList();
-      for (Iterator all = (Iterator) numbers; all.hasNext(); ) {
-        int partition = ((Number) all.next()).intValue();
+      while (numbers.hasNext()) {
+        int partition = ((Number) numbers.next()).intValue();
         int source = 0;
         while (partition >= ((Source) this.sources.get(source)).partitions) {
           partition -= ((Source) this.sources.get(source++)).partitions;
         }
         this.export(source, partition, files);
       }
-      return files.iterator();
+      return files;
     }
 
     void export(int number, int partition, ArrayList files) throws Exception {

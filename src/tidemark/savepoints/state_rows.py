@@ -17,6 +17,7 @@ import tempfile
 import threading
 import zipfile
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -32,6 +33,8 @@ from pyspark.sql.types import (
     StructField,
     StructType,
 )
+
+from tidemark.runtime.session import is_local
 
 _SOURCES = ("RowFile.java", "StateRows.java", "StateFiles.java")
 """Each may use what stands before it."""
@@ -122,27 +125,35 @@ class RowFile:
 
 
 def export_rows(spark: SparkSession, versions: Sequence[StateVersion]) -> list[list[RowFile]]:
-    """Write the rows of every store into files, in one Spark job; return the files of each.
+    """Write the rows of every store into files; return the files of each. Only a quarter of the
+    cores does it: the stream goes on meanwhile.
 
-    Of a task that is tried again there may be other files, which are not the savepoint's.
+    On a cluster that is one Spark job. In the driver's own JVM (a local master) it takes threads
+    beside Spark's: a task would hold one of the stream's cores to its end, and make each of its
+    epochs wait for another turn. Of a task that is tried again there may be other files, which are
+    not the savepoint's.
     """
     jvm: Any = spark._jvm
     classes = StateClasses.of(spark)
-    sources = jvm.java.util.ArrayList()
+    sources = []
     for v in versions:
         ids = None if v.ids is None else _java_list(jvm, v.ids)
-        sources.add(
-            classes.new(
-                "Source", v.store, v.partitions, jvm.java.lang.Long(v.version), ids, v.directory
-            )
-        )
+        version = jvm.java.lang.Long(v.version)
+        sources.append(classes.new("Source", v.store, v.partitions, version, ids, v.directory))
+    export = classes.new("Export", _java_list(jvm, sources))
     count = sum(v.partitions for v in versions)
-    if not count:
-        return []
     context = spark.sparkContext
-    tasks = max(1, min(count, context.defaultParallelism // 2))
-    numbers = context._jsc.parallelize(_java_list(jvm, range(count)), tasks)
-    return _row_files(numbers.mapPartitions(classes.new("Export", sources)), len(versions))
+    tasks = max(1, min(count, context.defaultParallelism // 4))
+    rows: list[Any]
+    if is_local(context.master):
+        shares = [_java_list(jvm, range(number, count, tasks)) for number in range(tasks)]
+        with ThreadPoolExecutor(tasks) as pool:
+            parts = pool.map(lambda share: list(export.files(share.iterator())), shares)
+            rows = [row for part in parts for row in part]
+    else:
+        numbers = context._jsc.parallelize(_java_list(jvm, range(count)), tasks)
+        rows = numbers.mapPartitions(export).collect()
+    return _row_files(rows, len(versions))
 
 
 def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> list[RowFile]:
@@ -152,12 +163,13 @@ def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> lis
     write = StateClasses.of(spark).new(
         "WriteFile", directory, _java_list(spark._jvm, families), _hadoop(spark)
     )
-    return _row_files(rows._jdf.queryExecution().toRdd().toJavaRDD().mapPartitions(write), 1)[0]
+    input_ = rows._jdf.queryExecution().toRdd().toJavaRDD()
+    return _row_files(input_.mapPartitions(write).collect(), 1)[0]
 
 
-def _row_files(done: Any, stores: int) -> list[list[RowFile]]:
+def _row_files(rows: Iterable[Any], stores: int) -> list[list[RowFile]]:
     found: list[list[RowFile]] = [[] for _ in range(stores)]
-    for row in done.collect():
+    for row in rows:
         found[row.getInt(0)].append(
             RowFile(
                 row.getString(1),
