@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 import tidemark as tm
 from tests.chaos.driver import wait_until
-from tidemark.model.errors import RestoreError, SavepointError
+from tidemark.model.errors import ConfigurationError, RestoreError, SavepointError
 
 
 class Numbers:
@@ -180,6 +180,10 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
     first.wait_for_epochs(2)  # it goes on
     first.end()
 
+    # Under its old name Spark would go by the operators' numbers.
+    exchanged = declare(tmp_path, "first", numbers, swapped=True)
+    with pytest.raises(ConfigurationError, match="operator 0 of the checkpoint is 'digits', and"):
+        exchanged.run()
     job = tm.Job("other", tm.CheckpointConfig(storage=str(tmp_path / "store")), "update")
     source = tm.FileSource(str(numbers.directory), format="json", schema="number BIGINT")
     rows = job.source(source, uid="numbers")

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
 from tidemark.contracts.checkpoint_files import CheckpointFiles
-from tidemark.model.checkpoint_statistics import CheckpointStatistics
+from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from tidemark.model.checkpointing_statistics import (
     CheckpointCounts,
     CheckpointingStatistics,
@@ -111,6 +111,17 @@ class StatisticsStore:
             for keys in (self.keys(), self.keys(savepoints=True))
         )
         return last_written([record for record in found if record is not None])
+
+    def uids(self, kind: str, epoch: int | None = None) -> list[str]:
+        """Return the uids that the job's operators, or sources, had in the newest completed
+        checkpoint, or the newest up to `epoch`, by Spark's number; [] if none can be read."""
+        for key in reversed(self.keys()):
+            if epoch is not None and key.epoch > epoch:
+                continue
+            record = self._read(key)
+            if record is not None and record.checkpoint.status is CheckpointStatus.COMPLETED:
+                return [task.uid for task in record.checkpoint.tasks if task.kind == kind]
+        return []
 
     def records(self) -> list[StatisticsRecord]:
         """Return every record that can be read: the checkpoints, oldest first, then the

@@ -72,6 +72,15 @@ def find_uids(
     )
 
 
+def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[str]:
+    """Yield which operators, or sources, of a checkpoint have another uid in the program, by
+    Spark's number; one that had no uid may have got one."""
+    for number, uid in enumerate(before):
+        if uid != f"{kind}-{number}" and now.get(number, uid) != uid:
+            here = now[number]
+            yield f"{kind} {number} of the checkpoint is {uid!r}, and {here!r} in the program"
+
+
 def is_stateful(stream: DataFrame) -> bool:
     """Whether the query keeps state."""
     return any(True for _ in _stateful(analysed(stream)))

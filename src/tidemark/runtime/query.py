@@ -32,10 +32,12 @@ from tidemark.checkpoint.inspection import require_sound
 from tidemark.checkpoint.manifest import ManifestWriter
 from tidemark.checkpoint.source_offsets import SourceOffsets
 from tidemark.checkpoint.spark_files import read_log
+from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity
 from tidemark.checkpoint.task_reports import TaskReport
 from tidemark.contracts.source import CommitsOffsets
 from tidemark.model.errors import (
+    ConfigurationError,
     DrainedError,
     QueryHangsError,
     RecordNotStoredError,
@@ -52,7 +54,7 @@ from tidemark.runtime.epoch_figures import SparkFigures
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.hadoop_settings import hadoop_settings
-from tidemark.runtime.operator_uids import find_uids, is_stateful
+from tidemark.runtime.operator_uids import find_uids, is_stateful, moved
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
 from tidemark.runtime.session import (
     RETAINED,
@@ -204,13 +206,15 @@ class StreamRun:
         return query
 
     def _look_before(self) -> None:
-        """Find what is damaged, or of another state backend, before anything is written."""
+        """Find what is damaged, of another state backend, or in another place, before anything is
+        written."""
         try:
             require_sound(self._store, self.coordinator.find_damaged_rows)
             if (provider := self._spark_settings.get(PROVIDER)) is not None:
                 check_backend(
                     self._name, self._spark_files, provider, stateful=is_stateful(self._stream)
                 )
+            self._require_places()
         except TidemarkError:
             raise
         except OSError as error:
@@ -218,6 +222,18 @@ class StreamRun:
                 f"checkpoint storage {self._store.uri} cannot be read: {error}. Nothing is lost; "
                 "check the address, and that its server runs and can be reached from here"
             ) from error
+
+    def _require_places(self) -> None:
+        """Raise ConfigurationError if an operator or source stands where another one stood: Spark
+        goes by their numbers, and would give it the other's state or offsets, unsaid."""
+        statistics = StatisticsStore(self._store.files)
+        for kind, now in (("operator", self.uids.operators), ("source", self.uids.sources)):
+            if found := list(moved(kind, statistics.uids(kind), now) if now else ()):
+                raise ConfigurationError(
+                    f"job {self._name}: {'; '.join(found)}. Spark would give each what belongs to "
+                    "the other. Put them back as they were; or let the job as it was end with a "
+                    "savepoint (stop -p), and restore that, by uid, into a job of another name"
+                )
 
     def _look_for_drain(self) -> None:
         """Raise DrainedError if the job was drained; forget a drain that was cut off before it was

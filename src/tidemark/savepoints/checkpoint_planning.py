@@ -21,6 +21,7 @@ from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.model.errors import CorruptRecordError, DamagedCheckpointError, RestoreError
 from tidemark.protocol.states import Seal
+from tidemark.runtime.operator_uids import moved
 from tidemark.runtime.restore import find_checkpoint
 from tidemark.runtime.state_backend import PROVIDER, backend_of
 from tidemark.savepoints.operator_state import (
@@ -102,7 +103,7 @@ class _Planning:
         backend = backend_of(self._settings.get(PROVIDER, ""))
         self._problems += self._settings_problems(backend)
         operators = tuple(self._operators())
-        self._problems += _moved("source", dict(enumerate(self._uids("source"))), uids.sources)
+        self._problems += self._moved("source", uids.sources)
         if len(self._offsets) != len(uids.source_lines):
             self._problems.append(
                 f"the checkpoint has offsets of {len(self._offsets)} sources, the program reads "
@@ -193,7 +194,7 @@ class _Planning:
             old_metadata = StateMetadata.of(self._source.spark_files, self._epoch)
             refusals = wanted.refusals(old_metadata, {index: index for index in placed})
         named = self._uids("operator")
-        self._problems += _moved("operator", dict(enumerate(named)), uids.operators)
+        self._problems += self._moved("operator", uids.operators)
         stores = {index: self._stores(self._old[index]) for index in placed}
         for index, old in self._old.items():
             was = named[index] if index < len(named) else f"operator-{index}"
@@ -226,18 +227,15 @@ class _Planning:
         described = (layout.store(operator, info) for info in operator.stores)
         return tuple(Store(store.info.name, "", store.families) for store in described)
 
+    def _moved(self, kind: str, wanted: Mapping[int, str]) -> Iterator[str]:
+        for found in moved(kind, self._uids(kind), wanted):
+            yield (
+                f"{found}; a retained checkpoint is restored by Spark's numbers: take a savepoint "
+                "of that job, which is restored by uid"
+            )
+
     def _uids(self, kind: str) -> list[str]:
-        """Return the uids that the first job's operators or sources had, by Spark's number; [] if
-        its statistics do not go back so far."""
-        try:
-            history = StatisticsStore(self._source.files).read().history
-        except CorruptRecordError:
-            return []
-        before = [c for c in history if c.id <= self._epoch and not c.is_savepoint]
-        for checkpoint in sorted(before, key=lambda c: c.id, reverse=True):
-            if uids := [task.uid for task in checkpoint.tasks if task.kind == kind]:
-                return uids
-        return []
+        return StatisticsStore(self._source.files).uids(kind, self._epoch)
 
     def _sources(self) -> Iterator[SourcePlan]:
         uids = self._job.program.uids
@@ -274,18 +272,6 @@ class _Planning:
             yield (
                 f"the first job has decided epochs {self._epoch + 1} to {latest} after this one: "
                 "their rows, which the sinks hold already, are written again by the restored job"
-            )
-
-
-def _moved(kind: str, old: Mapping[int, str], new: Mapping[int, str]) -> Iterator[str]:
-    """Yield which of the first job's parts have another uid now; one that had none may have got
-    one."""
-    for number, uid in old.items():
-        if uid != f"{kind}-{number}" and new.get(number, uid) != uid:
-            yield (
-                f"{kind} {number} of the checkpoint is {uid!r}, and {new[number]!r} in the "
-                "program; a retained checkpoint is restored by Spark's numbers: take a savepoint "
-                "of that job, which is restored by uid"
             )
 
 
