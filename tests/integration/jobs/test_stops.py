@@ -12,6 +12,8 @@ import statistics
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.driver import wait_until
 from tests.chaos.scenario import PassthroughScenario
 from tidemark.dev.kafka import LocalKafka
@@ -22,6 +24,7 @@ LATENCY_BOUND_MS = 250
 """The aim is 100 ms on a quiet machine; this machine may be busy with other tests."""
 
 
+@pytest.mark.chaos
 def test_stopped_at_random_moments(kafka: LocalKafka, tmp_path: Path) -> None:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")

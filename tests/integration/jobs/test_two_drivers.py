@@ -12,6 +12,8 @@ import shutil
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import PassthroughScenario
 from tidemark.dev.kafka import LocalKafka
@@ -73,6 +75,7 @@ def test_old_drivers_that_wake_up(kafka: LocalKafka, tmp_path: Path) -> None:
         assert scenario.open_transactions() == []
 
 
+@pytest.mark.chaos
 def test_old_driver_that_wakes_up_in_its_tasks(kafka: LocalKafka, tmp_path: Path) -> None:
     """The old driver's tasks still write when it wakes up: new transactions, which nobody stores.
     They must not become visible, and must not hold up readers."""
