@@ -112,16 +112,22 @@ class StatisticsStore:
         )
         return last_written([record for record in found if record is not None])
 
-    def uids(self, kind: str, epoch: int | None = None) -> list[str]:
-        """Return the uids that the job's operators, or sources, had in the newest completed
-        checkpoint, or the newest up to `epoch`, by Spark's number; [] if none can be read."""
+    def uids(self, epoch: int | None = None) -> dict[str, list[str]]:
+        """Return the uids of a job's parts by kind, sources and operators in the order of Spark's
+        numbers, as its newest completed checkpoint has them, or the newest up to `epoch`; {} if
+        none that can be read names its sources."""
         for key in reversed(self.keys()):
             if epoch is not None and key.epoch > epoch:
                 continue
             record = self._read(key)
-            if record is not None and record.checkpoint.status is CheckpointStatus.COMPLETED:
-                return [task.uid for task in record.checkpoint.tasks if task.kind == kind]
-        return []
+            if record is None or record.checkpoint.status is not CheckpointStatus.COMPLETED:
+                continue
+            found: dict[str, list[str]] = {}
+            for task in record.checkpoint.tasks:
+                found.setdefault(task.kind, []).append(task.uid)
+            if "source" in found:  # else Spark's figures of it were not to be had
+                return found
+        return {}
 
     def records(self) -> list[StatisticsRecord]:
         """Return every record that can be read: the checkpoints, oldest first, then the

@@ -226,9 +226,10 @@ class StreamRun:
     def _require_places(self) -> None:
         """Raise ConfigurationError if an operator or source stands where another one stood: Spark
         goes by their numbers, and would give it the other's state or offsets, unsaid."""
-        statistics = StatisticsStore(self._store.files)
-        for kind, now in (("operator", self.uids.operators), ("source", self.uids.sources)):
-            if found := list(moved(kind, statistics.uids(kind), now) if now else ()):
+        places = {"operator": self.uids.operators, "source": self.uids.sources}
+        before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
+        for kind, now in places.items():
+            if found := list(moved(kind, before.get(kind, ()), now)):
                 raise ConfigurationError(
                     f"job {self._name}: {'; '.join(found)}. Spark would give each what belongs to "
                     "the other. Put them back as they were; or let the job as it was end with a "

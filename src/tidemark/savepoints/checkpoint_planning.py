@@ -95,6 +95,7 @@ class _Planning:
         commit = read_log(files, f"commits/{self._epoch}")[0]
         self._watermark_ms = int(commit.get("nextBatchWatermarkMs", 0))
         self._old = {o.index: o for o in read_operators(files, self._epoch)}
+        self._uids = StatisticsStore(source.files).uids(self._epoch)
         self._problems: list[str] = []
 
     def prepared(self) -> Prepared:
@@ -193,7 +194,7 @@ class _Planning:
         else:
             old_metadata = StateMetadata.of(self._source.spark_files, self._epoch)
             refusals = wanted.refusals(old_metadata, {index: index for index in placed})
-        named = self._uids("operator")
+        named = self._uids.get("operator", [])
         self._problems += self._moved("operator", uids.operators)
         stores = {index: self._stores(self._old[index]) for index in placed}
         for index, old in self._old.items():
@@ -228,14 +229,11 @@ class _Planning:
         return tuple(Store(store.info.name, "", store.families) for store in described)
 
     def _moved(self, kind: str, wanted: Mapping[int, str]) -> Iterator[str]:
-        for found in moved(kind, self._uids(kind), wanted):
+        for found in moved(kind, self._uids.get(kind, ()), wanted):
             yield (
                 f"{found}; a retained checkpoint is restored by Spark's numbers: take a savepoint "
                 "of that job, which is restored by uid"
             )
-
-    def _uids(self, kind: str) -> list[str]:
-        return StatisticsStore(self._source.files).uids(kind, self._epoch)
 
     def _sources(self) -> Iterator[SourcePlan]:
         uids = self._job.program.uids

@@ -76,11 +76,8 @@ def _last_epoch(files: CheckpointFiles) -> int:
 def _uids(files: CheckpointFiles, lines: list[object]) -> OperatorUids:
     """Return the uids by number; `lines` are the sources' of the offset log."""
     # The figures of the very last epochs may never have been stored; uids do not change.
-    history = StatisticsStore(files).read().history
-    known = next((c for c in history if not c.is_savepoint and c.tasks), None)
-    tasks = known.tasks if known else ()
-    sources = [task.uid for task in tasks if task.kind == "source"]
-    operators = [task.uid for task in tasks if task.kind == "operator"]
+    known = StatisticsStore(files).uids()
+    sources, operators = known.get("source", []), known.get("operator", [])
     numbers = list(range(len(lines)))
     if len(sources) < len(lines):  # one that stands in the plan twice has the same line twice
         distinct = [line for n, line in enumerate(lines) if line not in lines[:n]]

@@ -69,9 +69,9 @@ def prepare(
         except RestoreError as error:
             problems.append(str(error))
     with scratch() as directory:
-        if open_files(spark, path, make=False).exists(SAVEPOINT):
-            savepoint = read_savepoint(open_files(spark, path, make=False))
-            prepared = of_savepoint(spark, savepoint, job, begun, directory)
+        files = open_files(spark, path, make=False)
+        if files.exists(SAVEPOINT):
+            prepared = of_savepoint(spark, read_savepoint(files), job, begun, directory)
         else:
             prepared = of_checkpoint(spark, path, job, begun, directory)
         plan = prepared.plan
