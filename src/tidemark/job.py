@@ -9,7 +9,7 @@ import os
 import re
 import signal
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
@@ -60,6 +60,7 @@ from tidemark.rest.views import JobView
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
+from tidemark.runtime.log_redaction import RedactedLog
 from tidemark.runtime.plan_graph import job_graph
 from tidemark.runtime.query import StreamRun
 from tidemark.runtime.session import (
@@ -295,6 +296,7 @@ class Job:
             directory=self._directory,
             rest_url=rest.start(),
             graph=graph,
+            redactor=view.redactor,
             pages=lambda: kept_pages(view),
             on_begun=rest.allow_changes,
         )
@@ -480,12 +482,9 @@ class Job:
         )
 
     def _redactor(self, spark: SparkSession) -> Redactor:
-        """Hides what this job, its Spark and its environment hold of secrets."""
         declared = self.declaration
-        sinks = {uid: declared_sink.sink for uid, declared_sink in declared.sinks.items()}
-        settings = dict(spark.sparkContext.getConf().getAll())
         public = (declared.name, *declared.sources, *declared.operators, *declared.sinks)
-        return Redactor(self._secrets | secrets_in([sinks, settings, dict(os.environ)]), public)
+        return _redactor(spark, declared.sinks.values(), self._secrets, public)
 
     def _running(self) -> Supervisor:
         if self._supervisor is None or self._supervisor.end is not None:
@@ -525,6 +524,7 @@ class Job:
                 s.uid: commits for s in declared.sources.values() if (commits := s.commits_offsets)
             },
             on_committed=ClaimDisposal(spark),
+            redactor=self._redactor(spark),
         )
         return self._run
 
@@ -581,10 +581,12 @@ def write_stream(
     location = storage_uri(checkpoint_location, "write_stream: checkpoint_location")
     spark = spark_session(query_name)
     trigger = dict(trigger or {"processingTime": "0 seconds"})
+    sinks = _declare_sinks(dataframe, sink, query_name, on_bad_row, dead_letters)
+    redactor = _redactor(spark, sinks, (), (query_name,))
     run = StreamRun(
         spark,
         query_name,
-        _declare_sinks(dataframe, sink, query_name, on_bad_row, dead_letters),
+        sinks,
         records_uri=f"{location}/tidemark",
         spark_location=location,
         output_mode=output_mode,
@@ -592,8 +594,22 @@ def write_stream(
         checkpoint=CheckpointConfig(
             storage=location, interval=_interval_s(trigger), timeout=timedelta.max
         ),
+        redactor=redactor,
     )
-    return run.start()
+    with RedactedLog(redactor):  # then the run has a thread of its own, which sees to it
+        return run.start()
+
+
+def _redactor(
+    spark: SparkSession,
+    sinks: Iterable[DeclaredSink],
+    more_secrets: Iterable[str],
+    public: Iterable[str],
+) -> Redactor:
+    """Hides what sinks, Spark's settings and the environment hold of secrets, and more."""
+    settings = dict(spark.sparkContext.getConf().getAll())
+    found = secrets_in([[declared.sink for declared in sinks], settings, dict(os.environ)])
+    return Redactor(found.union(more_secrets), public)
 
 
 def _interval_s(trigger: Mapping[str, Any]) -> float:

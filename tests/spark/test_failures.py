@@ -27,6 +27,7 @@ import tidemark as tm
 from tidemark.model.errors import PreflightError, TooManyFailedCheckpointsError
 from tidemark.model.failed_checkpoint import CheckpointFailureReason
 
+SECRET = "s3cr3t-of-the-sink"
 ATTEMPTS = 4
 """How often Spark tries a task before the epoch fails."""
 
@@ -74,6 +75,7 @@ class RefusingSink(tm.SQLiteSink):
         super().__init__(path, table=table)
         self.log = log
         self.refused = refused
+        self.password = SECRET
 
     def create_writer(self, context: Any) -> Any:
         return RefusingWriter(super().create_writer(context), self.log, self.refused)
@@ -92,7 +94,7 @@ class RefusingWriter:
                 if before.count(str(id_)) < self._refused[id_]:
                     with self._log.open("a") as log:
                         log.write(f"{id_}\n")
-                    raise OSError(f"no room for row {id_}")
+                    raise OSError(f"no room for row {id_}, {SECRET} says")
         self._writer.write(batch)
 
     def __getattr__(self, name: str) -> Any:
@@ -145,7 +147,8 @@ def test_one_failure_more_than_tolerable_fails_the_job_and_failure_rate_gives_up
         job.run()
     message = str(raised.value)
     assert "2 checkpoints failed one after another" in message
-    assert message.count("epoch 1, PRE_COMMIT: sink 'out': OSError: no room for row 5") == 2
+    assert message.count("epoch 1, PRE_COMMIT: sink 'out': OSError: no room for row 5, *** says") == 2
+    assert SECRET not in f"{raised.value.__cause__}", "Spark, and its log, got to know the secret"
     assert supervisor(job).restarts == 1
     assert len(supervisor(job).failed_checkpoints) == 4, "a restarted job tolerates anew"
     assert count(tmp_path) == (5, 5), "the epoch before the failing one stays committed"

@@ -37,8 +37,11 @@ MESSAGE = (
     "s3a-secret-of-the-sink, s3a-secret-of-spark and aws+Secret/0123456789"
 )
 PROGRAM = f"""
+import logging
 from pathlib import Path
 import tidemark as tm
+
+logging.getLogger("tidemark").addHandler(logging.FileHandler("tidemark.log"))
 
 def look(batches):
     for batch in batches:
@@ -255,6 +258,11 @@ def check_secrets(home: Path, url: str, jid: str) -> None:
     stored = next(home.glob("store/clicks/executions/1/started.json")).read_text()
     assert "s3a://***@bucket/savepoints" in stored  # what outlives the driver
     texts["started.json"] = stored
+    texts["tidemark.log"] = (home / "tidemark.log").read_text()
+    for kind in ("executions/1/failure.*.json", "statistics/*.json"):
+        texts[kind] = "".join(path.read_text() for path in home.glob(f"store/clicks/{kind}"))
+    for text in ("tidemark.log", "executions/1/failure.*.json", "statistics/*.json"):
+        assert "connect postgresql://***@db/x" in texts[text], text
     token = read_token(jid)
     for page, text in texts.items():
         for where, secret in {**SECRETS, "the token": token or "?"}.items():

@@ -49,6 +49,7 @@ from tidemark.model.errors import (
     StoppedError,
     TidemarkError,
 )
+from tidemark.model.redaction import redact
 from tidemark.model.schema import Schema
 from tidemark.protocol import procedures
 from tidemark.protocol.points import Point
@@ -93,6 +94,7 @@ class Coordinator:
         open_files: Callable[[str], CheckpointFiles] | None = None,
         on_committed: Callable[[int], None] = lambda epoch: None,
         flow: FlowFigures | None = None,
+        hide: Callable[[str], str] = redact,
     ) -> None:
         self._name = name
         self._declared = sinks
@@ -143,6 +145,7 @@ class Coordinator:
             {uid: sink.describe() for uid, sink in sinks.items()},
             measure,
             self._flow.add,
+            hide,
         )
 
     # --- before Spark's query

@@ -35,6 +35,7 @@ from tidemark.model.checkpointing_statistics import (
     CheckpointingStatistics,
     RestoredCheckpointStatistics,
 )
+from tidemark.model.redaction import redact
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +64,8 @@ class _Ended:
 
 
 class StatisticsRecorder:
-    """The checkpoint history of one running job, as `job.checkpoints()` shows it."""
+    """The checkpoint history of one running job, as `job.checkpoints()` shows it. Every text in it,
+    the reasons of failures above all, has been through `hide`."""
 
     def __init__(
         self,
@@ -71,11 +73,13 @@ class StatisticsRecorder:
         sinks: Mapping[str, str],
         measure: Measure = lambda epochs: {},
         on_ended: OnEnded = lambda checkpoint: None,
+        hide: Callable[[str], str] = redact,
     ) -> None:
         self._store = store
-        self._sinks = sinks
+        self._sinks = {uid: hide(description) for uid, description in sinks.items()}
         self._measure = measure
         self._on_ended = on_ended
+        self._hide = hide
         self._identity: JobIdentity | None = None
         self._generation = 0
         self._lock = threading.Condition()
@@ -134,6 +138,7 @@ class StatisticsRecorder:
         self._end(epoch, CheckpointStatus.FAILED, reason or "unknown")
 
     def _end(self, epoch: int, status: CheckpointStatus, reason: str = "") -> None:
+        reason = self._hide(reason)
         with self._lock:
             progress = self._open.pop(epoch, None)
             if progress is None:
@@ -171,6 +176,7 @@ class StatisticsRecorder:
 
     def savepoint_ended(self, key: Key, end: SavepointEnd) -> None:
         """Note that a savepoint is whole, or why it failed, and write that down. Never raises."""
+        end = replace(end, failure=self._hide(end.failure))
         with self._files:
             with self._lock:
                 begun = self._savepoints.pop(key)

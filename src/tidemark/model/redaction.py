@@ -120,6 +120,7 @@ def secrets_in(value: Any, name: str = "", depth: int = 6) -> set[str]:
         return set()
     if is_dataclass(value) and not isinstance(value, type):
         parts = [(field.name, getattr(value, field.name, None)) for field in fields(value)]
+        parts += getattr(value, "__dict__", {}).items()  # a subclass may keep more
     elif isinstance(value, Mapping):
         parts = [(str(key), part) for key, part in value.items()]
     elif isinstance(value, list | tuple | set | frozenset):

@@ -26,6 +26,7 @@ from tidemark.contracts.dead_letters import RefusedRow, SelectiveSink
 from tidemark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
 from tidemark.file_systems import HadoopSettings
 from tidemark.model.errors import PreCommitError, WriteRefusedError
+from tidemark.model.redaction import Redactor, secrets_in
 from tidemark.runtime.branches import Layout
 from tidemark.runtime.dead_letters import dead_letters as dead_letters_of
 from tidemark.runtime.dead_letters import for_sink
@@ -99,7 +100,8 @@ def pre_commit(
         except BaseException as error:
             attempt.abort()
             if attempt.busy and isinstance(error, Exception):
-                raise PreCommitError(attempt.failure(error)) from error
+                hide = Redactor(secrets_in(dict(sinks)))
+                raise PreCommitError(hide(attempt.failure(error))) from _told(error, hide)
             raise
         report = TaskReport(
             task.partitionId(),
@@ -113,6 +115,17 @@ def pre_commit(
         yield result
 
     return run
+
+
+def _told(error: Exception, hide: Callable[[str], str]) -> Exception | None:
+    """Return `error`, with its traceback for Spark's log; None if its text, or that of one which it
+    comes from, holds a secret."""
+    link: BaseException | None = error
+    while link is not None:
+        if hide(str(link)) != str(link):
+            return None
+        link = link.__cause__ or (None if link.__suppress_context__ else link.__context__)
+    return error
 
 
 def _result(report: bytes) -> pa.RecordBatch:

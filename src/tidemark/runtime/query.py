@@ -46,6 +46,7 @@ from tidemark.model.errors import (
     TidemarkError,
     UserError,
 )
+from tidemark.model.redaction import Redactor
 from tidemark.runtime.batch_limit import BatchLimit
 from tidemark.runtime.branches import unite
 from tidemark.runtime.checkpoint_trigger import CheckpointTrigger
@@ -54,6 +55,7 @@ from tidemark.runtime.epoch_figures import SparkFigures
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.hadoop_settings import hadoop_settings
+from tidemark.runtime.log_redaction import RedactedLog
 from tidemark.runtime.operator_uids import find_uids, is_stateful, moved
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
 from tidemark.runtime.session import (
@@ -86,6 +88,7 @@ class StreamRun:
     DataFrames that uids were given for. `flow` adds up what flows.
     `commit_offsets` are the sources, by uid, whose systems are told of completed checkpoints.
     `on_committed` is called with each of those, and who the job is; it must not take long.
+    `redactor` knows the job's secrets: they are in no record and no line of Tidemark's log.
     """
 
     def __init__(
@@ -105,6 +108,7 @@ class StreamRun:
         flow: FlowFigures | None = None,
         commit_offsets: Mapping[str, CommitsOffsets] = MappingProxyType({}),
         on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
+        redactor: Redactor,
     ) -> None:
         prefer_renaming_file_manager(spark, spark_location)
         accept_leftovers(spark)
@@ -157,12 +161,14 @@ class StreamRun:
             measure=figures.measure,
             on_committed=self._on_committed,
             flow=flow,
+            hide=redactor,
             open_files=lambda uri: open_files(spark, uri, make=False),
         )
         self.query: StreamingQuery | None = None
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again; a
         # speculative attempt's loser is told to nobody. In local mode there is neither.
         self._hidden_attempts = not is_local(spark.sparkContext.master)
+        self._redactor = redactor
         self._settled = threading.Event()
         self._stopping = False
         self._error: BaseException | None = None
@@ -201,7 +207,7 @@ class StreamRun:
             raise
         self._checkpoint_trigger.attach(query)
         self._source_offsets.completed(self.coordinator.last_committed)
-        threading.Thread(target=self._settle_at_end, name="tidemark-run").start()
+        threading.Thread(target=self._live, name="tidemark-run").start()
         watch_stream(query, self.coordinator, self._timeout_s, self._settled)
         return query
 
@@ -386,9 +392,14 @@ class StreamRun:
 
     # --- the end
 
+    def _live(self) -> None:
+        """The run's own thread. Not a daemon: the interpreter waits for it, so the last epoch of a
+        bounded query is committed even if the program just ends."""
+        with RedactedLog(self._redactor):
+            self._settle_at_end()
+
     def _settle_at_end(self) -> None:
-        """Wait for the query's end, then settle. Not a daemon: the interpreter waits for it, so the
-        last epoch of a bounded query is committed even if the program just ends."""
+        """Wait for the query's end, then settle."""
         query = self.query
         assert query is not None
         try:

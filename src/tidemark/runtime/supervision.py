@@ -36,9 +36,11 @@ from tidemark.model.errors import TidemarkError, TooManyFailedCheckpointsError, 
 from tidemark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
 from tidemark.model.job_graph import NO_GRAPH, JobGraph
 from tidemark.model.job_state import JobState
+from tidemark.model.redaction import Redactor
 from tidemark.runtime.announcement import announce
 from tidemark.runtime.failures import Verdict, judge, reason_of
 from tidemark.runtime.hadoop_files import open_files
+from tidemark.runtime.log_redaction import RedactedLog
 from tidemark.runtime.query import StreamRun
 
 log = logging.getLogger(__name__)
@@ -54,8 +56,9 @@ class Supervisor:
 
     `new_run` makes the next run; `bounded` is whether the job's sources end; `directory` is the
     job's, as a URI; `rest_url` is where this driver answers; `graph` and what `pages` returns are
-    kept with the execution. `on_begun` is called with the job's id as soon as the job has begun to
-    run, before the execution is recorded.
+    kept with the execution. What `redactor` knows as secret is neither recorded nor logged.
+    `on_begun` is called with the job's id as soon as the job has begun to run, before the execution
+    is recorded.
     """
 
     def __init__(
@@ -69,6 +72,7 @@ class Supervisor:
         directory: str,
         rest_url: str = "",
         graph: JobGraph = NO_GRAPH,
+        redactor: Redactor,
         pages: Callable[[], Mapping[str, Any]] = dict,
         on_begun: Callable[[str], None] = lambda job_id: None,
     ) -> None:
@@ -80,6 +84,7 @@ class Supervisor:
         self._directory = directory
         self._rest_url = rest_url
         self._graph = graph
+        self._redactor = redactor
         self._pages = pages
         self._on_begun = on_begun
         self._backoff = checkpoint.restart_strategy.backoff()
@@ -105,6 +110,10 @@ class Supervisor:
     def run(self) -> None:
         """Return when the job has ended or was told to, with everything settled; raise what ended
         it otherwise."""
+        with RedactedLog(self._redactor):
+            self._run_to_end()
+
+    def _run_to_end(self) -> None:
         try:
             self._keep_running()
         except BaseException as error:
@@ -120,7 +129,7 @@ class Supervisor:
     def _end(
         self, state: JobState, error: BaseException | None = None, *, recorded: bool = True
     ) -> None:
-        end = ExecutionEnd(state, time.time(), reason_of(error) if error is not None else "")
+        end = ExecutionEnd(state, time.time(), self._reason(error) if error is not None else "")
         if recorded:
             self.execution.end(end)
         self.end = end
@@ -241,7 +250,7 @@ class Supervisor:
             pid=os.getpid(),
             started_at=self.started_at,
             rest_url=self._rest_url,
-            graph=self._graph.to_record(),
+            graph=self._redactor.everywhere(self._graph.to_record()),
             pages=self._pages(),
         )
         self.execution.begin(open_files(self._spark, self._directory), start)
@@ -286,8 +295,11 @@ class Supervisor:
     def _add_failure(self, run: StreamRun, error: Exception, *, restarted: bool) -> None:
         kind, epoch = type(error).__name__, run.coordinator.failing_epoch
         self.execution.add_failure(
-            ExecutionFailure(time.time(), epoch, kind, reason_of(error), restarted)
+            ExecutionFailure(time.time(), epoch, kind, self._reason(error), restarted)
         )
+
+    def _reason(self, error: BaseException) -> str:
+        return self._redactor(reason_of(error))
 
     def _delay_s(self, run: StreamRun, error: Exception) -> float:
         verdict = judge(error, first_start=not self._started)
@@ -321,7 +333,7 @@ class Supervisor:
         if run.coordinator.has_completed_epoch:
             self._consecutive.clear()
         failed = FailedCheckpoint(
-            run.coordinator.failing_epoch, time.time(), reason, reason_of(error)
+            run.coordinator.failing_epoch, time.time(), reason, self._reason(error)
         )
         self._consecutive.append(failed)
         self.failed_checkpoints.append(failed)

@@ -72,13 +72,18 @@ def test_each_row_has_a_topic_and_a_partition_that_exist(
     headers_type = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     many = [{"key": "h", "value": b"v" * 600}] * 4
     batch = rows(
-        [b"0", b"1" * 5_000, b"2" * 5_000, b"3", b"4", b"5", b"6", b"7", b"8"],
-        topic=[small, small, other, None, "no-such-topic", "no such name", other, other, small],
-        partition=pa.array([0, 0, 1, 0, 0, 0, 2, -1, None], pa.int32()),
-        headers=pa.array([[], None, many, None, None, None, None, None, many], headers_type),
-    )
+        [b"0", b"1" * 5_000, b"2" * 5_000, b"3", b"4", b"5", b"6", b"7", b"8", b"9", b"a", b"b"],
+        topic=[small, small, other, None, "no-such-topic", "no such name", other, other, small,
+               small, small, ""],
+        partition=pa.array([0, 0, 1, 0, 0, 0, 2, -1, None, None, None, None], pa.int32()),
+        headers=pa.array(
+            [[], None, many, None, None, None, None, None, many,
+             [{"key": "h", "value": None}, {"key": None, "value": b"v"}], [None], None],
+            headers_type,
+        ),
+    )  # fmt: skip
     reasons = {row.index: row.reason for row in writer.write_accepted(batch)}
-    assert list(reasons) == [1, 3, 4, 5, 6, 7, 8]
+    assert list(reasons) == [1, 3, 4, 5, 6, 7, 8, 9, 10, 11]
     assert "have 5001 bytes" in reasons[1]
     assert "no topic" in reasons[3]
     assert "no-such-topic" in reasons[4]
@@ -86,6 +91,8 @@ def test_each_row_has_a_topic_and_a_partition_that_exist(
     assert reasons[6] == "the column `partition` is 2, and the topic has 2"
     assert reasons[7] == "the column `partition` is -1"
     assert "have 2446 bytes" in reasons[8]
+    assert reasons[9] == reasons[10] == "a header is null, or its key is; give each a key"
+    assert reasons[11] == "the row has no topic: the column `topic` is empty"
     commit(sink, job, writer)
     assert values(kafka, small) == [b"0"]
     assert values(kafka, other) == [b"2" * 5_000]

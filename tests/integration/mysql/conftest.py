@@ -1,7 +1,8 @@
 """One real server of each kind for the session, and an empty database of its own for each test.
 
 The conformance suite runs on MariaDB and on MySQL 8; the other tests on MariaDB, or on MySQL with
-``TIDEMARK_TEST_MYSQL=mysql``. A test that kills or pauses the server starts another (`own_server`).
+``TIDEMARK_TEST_MYSQL=mysql`` (or ``newest``, and then the suite's part for MariaDB too). A test that
+kills or pauses the server starts another (`own_server`).
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import pytest
 
 from tests.integration.mysql.sink_kit import all_prepared
 from tests.servers.mariadb import MariaDBServer
-from tests.servers.mysql import MySQLServer
+from tests.servers.mysql import MySQLServer, NewestMySQLServer
 from tests.servers.server_process import NotToBeHadError
 
-KINDS = {"mariadb": MariaDBServer, "mysql": MySQLServer}
+KINDS = {"mariadb": MariaDBServer, "mysql": MySQLServer, "newest": NewestMySQLServer}
 _numbers = itertools.count(1)
 
 

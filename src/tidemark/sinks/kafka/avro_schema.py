@@ -64,7 +64,12 @@ def check_text(text: object, sink: str) -> None:
         schema = json.loads(text) if isinstance(text, str) else None
     except ValueError:
         schema = None
-    if not isinstance(schema, dict) or schema.get("type") != "record":
+    fields = schema.get("fields") if isinstance(schema, dict) else None
+    if (
+        not isinstance(fields, list)
+        or schema.get("type") != "record"  # type: ignore[union-attr]
+        or not all(isinstance(field, dict) and "name" in field for field in fields)
+    ):
         raise ConfigurationError(
             f"{sink}: value_schema is {text!r}, which is not the JSON text of an Avro record; give "
             '\'{"type": "record", "name": ..., "fields": [...]}\''

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+HEADER_WITHOUT_KEY = "a header is null, or its key is; give each a key"
+
+
 class RowProducer:
     """See `producer.Producer`. Takes the columns key, value and any of topic, partition, headers,
     by name."""
@@ -74,10 +77,11 @@ class RowProducer:
         """See `producer.Producer`."""
         for row in batch.to_pylist():
             topic = self._config.topic or row.get("topic")
-            if topic is None:
+            if not topic:
                 raise WriteRefusedError(
-                    f"{self._config.sink}: a row has no topic: the column `topic` is null; give "
-                    "each row a topic, or the sink a topic="
+                    f"{self._config.sink}: a row has no topic: the column `topic` is "
+                    f"{'null' if topic is None else 'empty'}; give each row a topic, or the sink a "
+                    "topic="
                 )
             arguments = {"key": row["key"], "value": row["value"]}
             if row.get("partition") is not None:
@@ -89,6 +93,8 @@ class RowProducer:
                     )  # fmt: skip
                 arguments["partition"] = row["partition"]
             if row.get("headers"):
+                if any(h is None or h["key"] is None for h in row["headers"]):
+                    raise refused(self._config, topic, 1, HEADER_WITHOUT_KEY)
                 arguments["headers"] = [(h["key"], h["value"]) for h in row["headers"]]
             self._produce(topic, arguments)
         self.serve(0)

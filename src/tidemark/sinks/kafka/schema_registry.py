@@ -36,10 +36,10 @@ def checked(settings: object, sink: str) -> dict[str, Any]:
             f"beside the url what else Confluent's client is to be told; found {type(url).__name__}"
             " for the url"
         )
-    if any(urlsplit(one).password for one in url.split(",")):
+    if any("@" in urlsplit(one).netloc for one in url.split(",")):
         raise ConfigurationError(
-            f"{sink}: the url of schema_registry holds a password, which logs could show; give it "
-            'as {"basic.auth.user.info": "user:password"} beside the url'
+            f"{sink}: the url of schema_registry holds a user or a password, which logs could "
+            'show; give them as {"basic.auth.user.info": "user:password"} beside the url'
         )
     return dict(settings)
 

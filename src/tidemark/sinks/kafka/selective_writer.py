@@ -18,6 +18,7 @@ from tidemark.model.errors import WriteRefusedError
 from tidemark.sinks.internal.sifting import without
 from tidemark.sinks.kafka import schema_registry
 from tidemark.sinks.kafka.producer import ProducerConfig
+from tidemark.sinks.kafka.row_producer import HEADER_WITHOUT_KEY
 from tidemark.sinks.kafka.writer import KafkaWriter
 
 if TYPE_CHECKING:
@@ -69,13 +70,16 @@ class SelectiveKafkaWriter(KafkaWriter):
         sizes = _sizes(batch)
         if self._schema_id is not None:
             sizes += schema_registry.FRAME_BYTES
+        if "headers" in batch.schema.names:
+            refuse(_with_keyless_headers(batch), lambda _: HEADER_WITHOUT_KEY)
         partitions = None
         if "partition" in batch.schema.names:
             partitions = batch.column("partition").fill_null(0).to_numpy(zero_copy_only=False)
             refuse(partitions < 0, lambda i: f"the column `partition` is {partitions[i]}")
         for topic, of_topic in self._topics(batch):
-            if topic is None:
-                refuse(of_topic, lambda i: "the row has no topic: the column `topic` is null")
+            if not topic:
+                why = f"the row has no topic: the column `topic` is {'empty' if topic == '' else 'null'}"
+                refuse(of_topic, lambda _, why=why: why)  # type: ignore[misc]
                 continue
             limits = limits_of(self._config, topic)
             if limits.refusal:
@@ -132,6 +136,18 @@ def _sizes(batch: pa.RecordBatch) -> Any:
             lengths += pc.fill_null(part, 0).to_numpy(zero_copy_only=False)
         np.add.at(sizes, rows, lengths)
     return sizes
+
+
+def _with_keyless_headers(batch: pa.RecordBatch) -> Any:
+    """Return a mask of the rows that have a header which is null, or whose key is."""
+    import pyarrow.compute as pc
+
+    headers = batch.column("headers")
+    keys = pc.struct_field(pc.list_flatten(headers), "key")  # null where the struct is
+    keyless = pc.filter(pc.list_parent_indices(headers), keys.is_null())
+    found = np.zeros(batch.num_rows, bool)
+    found[keyless.to_numpy(zero_copy_only=False)] = True
+    return found
 
 
 def _row_limit(config: ProducerConfig, limits: TopicLimits) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import base64
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
+from tidemark.api.checks import yes_or_no
 from tidemark.contracts.dead_letters import dead_letters_as_json
 from tidemark.contracts.write_ahead import EpochToken
 from tidemark.model.durations import Duration, seconds
@@ -27,6 +30,8 @@ CONTENT_TYPES = {"json": "application/x-ndjson", "arrow": "application/vnd.apach
 PASSING = (408, 425, 429, 500, 502, 503, 504)
 """Answers that may be otherwise the next time; so is any other of 5xx."""
 _TRIES = 3
+_HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
 _SHOWN_ANSWER = 300
 
 
@@ -40,10 +45,10 @@ class HttpSink(WriteAheadSink):
     idempotent: bool = False
     timeout: Duration = "30s"
     rows_per_request: int = 100_000
+    send_timeout: Duration = "10min"
 
     def __post_init__(self) -> None:
-        parts = urlsplit(self.url) if isinstance(self.url, str) else None
-        if parts is None or parts.scheme not in ("http", "https") or not parts.hostname:
+        if not _is_url(self.url):
             raise ConfigurationError(
                 "WriteAheadSink.http: url is no 'http://host/path' or 'https://host/path'"
             )
@@ -59,8 +64,16 @@ class HttpSink(WriteAheadSink):
                 f"{self.describe()}: headers is a {type(self.headers).__name__}; give a dict of "
                 "texts by name"
             )
+        for name, text in self.headers.items():
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
+                raise ConfigurationError(
+                    f"{self.describe()}: header {name!r} cannot be sent: its name or value has a "
+                    "line end, or another character that HTTP does not take (a value that was read "
+                    "from a file may end with a line end: strip it)"
+                )
         # A copy: what the caller does to its dictionary later changes nothing here.
         object.__setattr__(self, "headers", dict(self.headers))
+        yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
         seconds(self.timeout, f"{self.describe()}: timeout", least_s=0.001)
         if not isinstance(self.rows_per_request, int) or self.rows_per_request < 1:
             raise ConfigurationError(
@@ -107,7 +120,7 @@ class HttpSink(WriteAheadSink):
         """Ask the server for anything at all; whatever it answers, it is there."""
         pool, url = self._pool()
         try:
-            pool.request("HEAD", url, headers=self.headers, redirect=False, retries=False)
+            pool.request("HEAD", url, headers=self._headers(), redirect=False, retries=False)
         except _urllib3().exceptions.HTTPError as error:
             raise PreflightError(
                 f"{self.describe()}: no server answers ({self._said(error)}); start it, or change "
@@ -123,7 +136,7 @@ class HttpSink(WriteAheadSink):
 
     def _post(self, pool: Any, url: str, key: str, body: bytes) -> None:
         headers = {
-            **self.headers,
+            **self._headers(),
             "Content-Type": CONTENT_TYPES[self.format],
             "Idempotency-Key": key,
         }
@@ -135,7 +148,7 @@ class HttpSink(WriteAheadSink):
         if 200 <= answer.status < 300:
             return
         said = f"it answers {answer.status}: {answer.data[:_SHOWN_ANSWER].decode(errors='replace')}"
-        if answer.status in PASSING or answer.status >= 500:
+        if answer.status in self._passing or answer.status >= 500:
             raise ConnectionError(said)
         raise SendRefusedError(said)
 
@@ -146,22 +159,42 @@ class HttpSink(WriteAheadSink):
             total=_TRIES,
             redirect=False,
             allowed_methods=None,
-            status_forcelist=PASSING,
+            status_forcelist=self._passing,
             raise_on_status=False,
             backoff_factor=0.2,
         )
         timeout = urllib3.Timeout(seconds(self.timeout, "timeout"))
-        headers = {}
-        if parts.username is not None:
-            headers = urllib3.make_headers(basic_auth=f"{parts.username}:{parts.password or ''}")
         host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
         url = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else str(host)).geturl()
-        return urllib3.PoolManager(timeout=timeout, retries=retries, headers=headers), url
+        return urllib3.PoolManager(timeout=timeout, retries=retries), url
+
+    def _headers(self) -> dict[str, str]:
+        """Return what each request is sent with: a pool's own headers would be dropped."""
+        parts = urlsplit(self.url)
+        if parts.username is None:
+            return dict(self.headers)
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        basic = base64.b64encode(login.encode()).decode()
+        return {"Authorization": f"Basic {basic}", **self.headers}
+
+    @property
+    def _passing(self) -> tuple[int, ...]:
+        # Who keeps keys answers 409 while the first request with this one is still being worked on.
+        return (*PASSING, 409) if self.idempotent else PASSING
 
     def _said(self, error: Exception) -> str:
         """Return what went wrong, without the URL that urllib3 puts into its errors."""
         reason = getattr(error, "reason", None) or error
         return type(reason).__name__
+
+
+def _is_url(text: object) -> bool:
+    try:
+        parts = urlsplit(text) if isinstance(text, str) else None
+        _ = parts and parts.port  # raises if it is no number of a port
+    except ValueError:
+        return False
+    return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _in_parts(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:

@@ -76,13 +76,15 @@ class WriteAheadSink(TwoPhaseCommitSink[BufferedRows], Sender):
         headers: sent along, for example ``{"Authorization": …}``; their values are never shown.
         idempotent: whether the endpoint keeps the ``Idempotency-Key`` of what it has taken, in one
             step with the rows, and answers its repetition with 2xx and no effect.
-        timeout: how long the server may take to take the connection, and then to answer.
+        timeout: how long the server may take to take the connection, and then to answer. All
+            requests of an epoch together may take ten minutes.
         rows_per_request: a larger epoch is sent in several requests.
 
         Each request has the header ``Idempotency-Key: <token>``; the second request of an epoch
         has ``<token>.1``, and so on, and a key stands for the same rows for ever. Answers: 2xx is
         taken; 408, 425, 429, 5xx and no answer are tried again, after ``Retry-After`` where that is
-        given; anything else is a refusal, which stops the job. Redirects are not followed.
+        given, and so is 409 if the endpoint is `idempotent`: it is still working on that key;
+        anything else is a refusal, which stops the job. Redirects are not followed.
 
         Raises ConfigurationError. Needs ``pip install 'tidemark[http]'``.
         """

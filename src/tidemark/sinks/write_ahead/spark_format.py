@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tidemark.api.checks import yes_or_no
 from tidemark.contracts import row_files
 from tidemark.contracts.write_ahead import EpochToken
 from tidemark.file_systems import HadoopSettings, open_directory
@@ -56,6 +57,7 @@ class SparkFormatSink(WriteAheadSink):
             for name, value in self.options.items()
         }
         object.__setattr__(self, "options", texts)
+        yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
 
     def __repr__(self) -> str:
         options = dict.fromkeys(self.options, "***")

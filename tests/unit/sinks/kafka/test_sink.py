@@ -79,6 +79,8 @@ def sink(**changes: Any) -> KafkaSink:
             ['value_schema is \'{"type": "string"}\'', "record"],
         ),
         ({**AVRO, "value_schema": "no JSON"}, ["value_schema is 'no JSON'"]),
+        ({**AVRO, "value_schema": '{"type": "record"}'}, ["not the JSON text of an Avro record"]),
+        ({**AVRO, "value_schema": '{"type": "record", "fields": ["a"]}'}, ["Avro record"]),
         ({"schema_registry": {"url": "http://host"}}, ["schema_registry", "value_format is None"]),
         ({"value_format": "json", "value_schema": "{}"}, ["value_schema", "leave it out"]),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -44,6 +45,13 @@ def test_rows_arrive_with_key_and_headers(server: HttpEndpoint) -> None:
     assert headers["Content-Type"] == "application/vnd.apache.arrow.stream"
 
 
+def test_who_is_named_in_the_url_logs_in(server: HttpEndpoint) -> None:
+    url = server.url.replace("//", "//me:p%40ss@") + "/rows"
+    WriteAheadSink.http(url, format="arrow").send(batches([1]), TOKEN)
+    _, headers = server.ask("/requests")[-1]
+    assert base64.b64decode(headers["Authorization"].removeprefix("Basic ")) == b"me:p@ss"
+
+
 def test_a_large_epoch_goes_in_parts_that_are_the_same_each_time(server: HttpEndpoint) -> None:
     sink = WriteAheadSink.http(f"{server.url}/rows?keep", format="arrow", rows_per_request=2)
     token = EpochToken("c0ffee", "parts", 0)
@@ -63,6 +71,14 @@ def test_what_passes_is_asked_again(server: HttpEndpoint, step: Any) -> None:
     sink.send(batches([1]), EpochToken("c0ffee", f"again-{step}", 0))
     assert server.rows()[len(before) :] == [1]
     assert len(server.ask("/requests")) == asked + 2
+
+
+def test_a_key_that_is_being_worked_on_is_asked_again(server: HttpEndpoint) -> None:
+    sink = WriteAheadSink.http(f"{server.url}/rows?keep", format="arrow", idempotent=True)
+    before = server.rows()
+    server.ask("/script", [409, 409])
+    sink.send(batches([1]), EpochToken("c0ffee", "busy", 0))
+    assert server.rows()[len(before) :] == [1]
 
 
 def test_a_server_that_stays_unwilling_is_no_refusal(server: HttpEndpoint) -> None:
@@ -117,12 +133,18 @@ def test_nothing_secret_is_shown() -> None:
     [
         ({"url": "ftp://host/"}, "url is no 'http://host/path'"),
         ({"url": None}, "url is no 'http://host/path'"),
+        ({"url": "http://host:99999/"}, "url is no 'http://host/path'"),
+        ({"url": "http://[::1/"}, "url is no 'http://host/path'"),
         ({"format": "csv"}, "format is 'csv'; allowed are 'json', 'arrow'"),
         ({"headers": {"a": 1}}, "headers is a dict; give a dict of texts"),
+        ({"headers": {"X-Key": "s3cr3t\n"}}, "header 'X-Key' cannot be sent.*strip it"),
+        ({"headers": {"X Key": "a"}}, "header 'X Key' cannot be sent"),
+        ({"idempotent": "no"}, "idempotent"),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
         ({"rows_per_request": 0}, "rows_per_request is 0; give at least 1"),
     ],
 )
 def test_mistakes(arguments: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ConfigurationError, match=message) as found:
         WriteAheadSink.http(**{"url": "http://host/", **arguments})
+    assert "s3cr3t" not in str(found.value)

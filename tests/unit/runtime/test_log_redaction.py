@@ -1,0 +1,31 @@
+"""How: lines of Tidemark's loggers and of another one's, with and without a job that has secrets."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from tidemark.model.redaction import Redactor
+from tidemark.runtime.log_redaction import RedactedLog
+
+SECRET = "s3cr3t-of-the-job"
+
+
+def test_no_line_of_tidemarks_has_a_secret_while_the_job_runs(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ours, others = logging.getLogger("tidemark.sinks.orders"), logging.getLogger("tidemarks.app")
+
+    def lines() -> list[str]:
+        caplog.clear()
+        for log in (ours, others):
+            log.warning("no connection as %s: %s", "me", ValueError(f"{SECRET} is wrong"))
+        return [record.getMessage() for record in caplog.records]
+
+    raw = f"no connection as me: {SECRET} is wrong"
+    with RedactedLog(Redactor([SECRET])), RedactedLog(Redactor(["another-secret"])):
+        assert lines() == ["no connection as me: *** is wrong", raw]
+        ours.warning("sink %s is away", "orders")
+        assert caplog.records[-1].args == ("orders",), "a line without a secret lost its form"
+    assert lines() == [raw, raw]
