@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.csv
@@ -142,6 +143,22 @@ class TestLineToS3(LineConformance):
             return dataclasses.replace(made.sink, hadoop=settings)
 
         return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", s3.port, through))
+
+
+class TestLineToHdfs(LineConformance):
+    """The line to the NameNode: where a file is, and whether it is published, is its word."""
+
+    @pytest.fixture
+    def under(self, hdfs: LocalHdfs) -> SinkUnderTest:
+        made = under_test(hdfs)
+
+        def through(port: int) -> FileSink:
+            path = urlsplit(made.sink.path).path
+            return dataclasses.replace(made.sink, path=f"hdfs://127.0.0.1:{port}{path}")
+
+        namenode = urlsplit(hdfs.uri).port
+        assert namenode is not None
+        return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", namenode, through))
 
 
 class TestFilesElsewhere(SinkConformance, ExpiryConformance):

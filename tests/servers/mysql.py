@@ -16,6 +16,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -128,15 +129,15 @@ def _unpack_unstable(base: Path) -> None:
     kinds = ("recommends", "suggests", "conflicts", "breaks", "replaces", "enhances")
     needed = run("apt-cache", *options, "depends", "--recurse", *(f"--no-{kind}" for kind in kinds),
                  "mysql-server-core")  # fmt: skip
-    names = {line for line in needed.splitlines() if line[:1].isalnum()}
-    wanted = [n for n in sorted(names) if n.startswith(("lib", "mysql", "zlib")) and "perl" not in n]
-    run("apt-get", "-q", *options, "download", *wanted)
+    # The other lines are virtual packages, and Perl is for its scripts.
+    libraries = re.findall(r"^((?:lib|mysql|zlib)(?!perl)\S*)$", needed, re.MULTILINE)
+    run("apt-get", "-q", *options, "download", *sorted(set(libraries)))
     for package in packages.glob("*.deb"):
         run("dpkg-deb", "-x", package, scratch)
-    libraries = base / "unpacked/usr/lib/x86_64-linux-gnu"
+    beside = base / "unpacked/usr/lib/x86_64-linux-gnu"
     program = scratch / "usr/bin/mysqld"
     program.write_text(
-        f'#!/bin/sh\nexec {libraries}/ld-linux-x86-64.so.2 --library-path {libraries} '
+        f"#!/bin/sh\nexec {beside}/ld-linux-x86-64.so.2 --library-path {beside} "
         f'{base}/unpacked/usr/sbin/mysqld "$@"\n'
     )
     program.chmod(0o755)

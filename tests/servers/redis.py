@@ -91,7 +91,9 @@ def _program(*, tls: bool) -> list[str]:
 def _lacks_tls(program: str) -> bool:
     """Ask by a directory that is not there, so that it ends at once either way."""
     options = ["--port", "0", "--tls-port", "0", "--dir", "/nowhere"]
-    asked = subprocess.run([program, *options], capture_output=True, text=True, timeout=30, check=False)
+    asked = subprocess.run(
+        [program, *options], capture_output=True, text=True, timeout=30, check=False
+    )
     return "/nowhere" not in asked.stdout + asked.stderr or "directive" in asked.stdout
 
 

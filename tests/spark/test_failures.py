@@ -147,7 +147,8 @@ def test_one_failure_more_than_tolerable_fails_the_job_and_failure_rate_gives_up
         job.run()
     message = str(raised.value)
     assert "2 checkpoints failed one after another" in message
-    assert message.count("epoch 1, PRE_COMMIT: sink 'out': OSError: no room for row 5, *** says") == 2
+    told = "epoch 1, PRE_COMMIT: sink 'out': OSError: no room for row 5, *** says"
+    assert message.count(told) == 2
     assert SECRET not in f"{raised.value.__cause__}", "Spark, and its log, got to know the secret"
     assert supervisor(job).restarts == 1
     assert len(supervisor(job).failed_checkpoints) == 4, "a restarted job tolerates anew"

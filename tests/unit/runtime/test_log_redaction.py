@@ -1,4 +1,4 @@
-"""How: lines of Tidemark's loggers and of another one's, with and without a job that has secrets."""
+"""How: lines of Tidemark's loggers and of another one's, while a job runs and afterwards."""
 
 from __future__ import annotations
 

@@ -78,8 +78,9 @@ class SelectiveKafkaWriter(KafkaWriter):
             refuse(partitions < 0, lambda i: f"the column `partition` is {partitions[i]}")
         for topic, of_topic in self._topics(batch):
             if not topic:
-                why = f"the row has no topic: the column `topic` is {'empty' if topic == '' else 'null'}"
-                refuse(of_topic, lambda _, why=why: why)  # type: ignore[misc]
+                found = "null" if topic is None else "empty"
+                reason = f"the row has no topic: the column `topic` is {found}"
+                refuse(of_topic, lambda _, reason=reason: reason)  # type: ignore[misc]
                 continue
             limits = limits_of(self._config, topic)
             if limits.refusal:
