@@ -355,15 +355,15 @@ class Job:
         ``run(restore=to)`` begins with it. Touches neither sources nor sinks.
 
         `state`: by an operator's uid a DataFrame as `Savepoint.read_state` gives it, columns `key`
-        and `value`; of a `transformWithState` a dict of them by state variable. Operators that are
-        not named begin empty. `offsets`: by a source's uid where it goes on, of Kafka
-        ``{topic: {partition: offset}}``; sources that are not named begin where the program says.
+        and `value`; of a `transformWithState` a dict of them by state variable, of a join by side
+        (``left``, ``right``). Operators that are not named begin empty. `offsets`: by a source's
+        uid where it goes on, of Kafka ``{topic: {partition: offset}}``; sources that are not named
+        begin where the program says.
         `parallelism`: the number of state partitions, of which a restore may choose another.
 
         Raises SavepointError if a uid is not the program's, or a DataFrame does not have the
-        columns of its operator's state (the message has them), or that state has parts that must
-        agree with one another (a join's, a session window's); RestoreError if Spark cannot plan
-        the program.
+        columns of its operator's state (the message has them), or contradicts itself; RestoreError
+        if Spark cannot plan the program.
         """
         declared = self.declaration
         job = self._new_job(RestoreOptions(declared.name, parallelism=parallelism))

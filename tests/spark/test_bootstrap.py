@@ -109,12 +109,16 @@ def test_state_variables_of_a_transform_with_state_are_given_by_name(
     given = spark.createDataFrame(
         [Row(key=Row(key=0), value=Row(n=7))], "key struct<key:bigint>, value struct<n:bigint>"
     )
+    last = spark.createDataFrame(
+        [Row(key=Row(key=0), value=Row(number=n), sequence=n) for n in (4, 6, 5)],
+        "key struct<key:bigint>, value struct<number:bigint>, sequence bigint",
+    )
     path = tmp_path / "begin"
-    with pytest.raises(SavepointError, match="'last' has an index that must agree with it"):
-        job.new_savepoint(path, {"totals": {"last": given}})
-    job.new_savepoint(path, {"totals": {"count": given}})
+    with pytest.raises(SavepointError, match="it follows from the state that it is an index of"):
+        job.new_savepoint(path, {"totals": {"$rowCounter_last": given}})
+    job.new_savepoint(path, {"totals": {"count": given, "last": last}})
     numbers.add()
     job.run(str(path))
     lines = [line for file in (tmp_path / "out").glob("*.json") for line in file.open()]
     found = sorted((row["key"], row["count"], row["last"]) for row in map(json.loads, lines))
-    assert found == [(0, 8, "[0]"), (1, 1, "[1]")]
+    assert found == [(0, 8, "[5, 6, 0]"), (1, 1, "[1]")]

@@ -16,7 +16,8 @@ from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.dev.s3 import LocalS3
 from tidemark.model.errors import DamagedCheckpointError
 from tidemark.runtime.hadoop_files import HadoopFiles, open_files
-from tidemark.savepoints.offsets_copy import copier, write_copy
+from tidemark.savepoints.file_copies import copier
+from tidemark.savepoints.offsets_copy import write_copy
 from tidemark.savepoints.record import read_savepoint
 
 STORES = ["hdfs", "s3a"]

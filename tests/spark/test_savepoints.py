@@ -88,9 +88,8 @@ def declare(
     **config: Any,
 ) -> tm.Job:
     """Count numbers by their last digit and by their tens, and write each count as it grows."""
-    job = tm.Job(
-        name, tm.CheckpointConfig(storage=str(home / "store"), interval="100ms", **config), "update"
-    )
+    config.setdefault("storage", str(home / "store"))
+    job = tm.Job(name, tm.CheckpointConfig(interval="100ms", **config), "update")
     source = tm.FileSource(
         str(numbers.directory), format="json", schema="number BIGINT",
         options={"maxFilesPerTrigger": "1"},

@@ -34,7 +34,7 @@ from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.checkpoint.task_reports import TaskReport, sink_epochs
 from tidemark.contracts.checkpoint_files import CheckpointFiles
-from tidemark.contracts.row_files import KeepsRows
+from tidemark.contracts.row_files import KeepsRows, sink_directory
 from tidemark.contracts.sink import SinkContext, TwoPhaseCommitSink
 from tidemark.file_systems import HadoopSettings
 from tidemark.model import failpoints
@@ -408,6 +408,23 @@ class Coordinator:
             if self.last_committed >= epoch:
                 return {}
         return self._store.read_prepared(epoch, self.generation)
+
+    def unsent_rows(self, uid: str, part: SinkEpoch) -> tuple[SinkEpoch, Mapping[str, str]]:
+        """Return what of a sink's part of an epoch is not known to be at its target; and where the
+        rows of it lie, if that sink keeps them in this job's directory: by their path below it, the
+        path that they have at this moment, while a commit may be under way."""
+        sink = self._declared[uid]
+        if not isinstance(sink, KeepsRows):
+            return part, {}
+        found = {data: sink.load(data) for data in part.committables}
+        context = self._context(uid, self.generation)
+        unsent = sink.find_unsent(list(found.values()), context)
+        left = [data for data, committable in found.items() if committable.handle in unsent]
+        at = sink_directory(uid)
+        return (
+            SinkEpoch(part.rows, tuple(left)),
+            {f"{at}/{handle}": f"{at}/{path}" for handle, path in unsent.items()},
+        )
 
     def in_progress(self) -> list[EpochProgress]:
         """Return the epochs that have begun and are not committed, oldest first."""

@@ -12,7 +12,7 @@ import re
 import socket
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
@@ -55,6 +55,14 @@ class KeepsRows(Protocol):
         damaged, beginning with its path. Called in the driver before the job starts, for an epoch
         that is decided and has no committed record; changes nothing. Raises OSError when the
         storage does not answer."""
+        ...
+
+    def find_unsent(self, committables: Sequence[Any], context: SinkContext) -> Mapping[str, str]:
+        """Return, by its handle, which is a path below the sink's directory of row files, where
+        each file of these committables, of one epoch, is at this moment (a path below the same
+        directory), but for those whose rows are known to be at the target. Called for a savepoint,
+        while a commit of that epoch is under way; changes nothing. Raises OSError when the storage
+        does not answer."""
         ...
 
 

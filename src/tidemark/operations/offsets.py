@@ -27,6 +27,7 @@ from tidemark.savepoints.checkpoint_sources import (
     sources_of_job,
     watermark_of_job,
 )
+from tidemark.savepoints.file_copies import copier
 from tidemark.savepoints.offsets import (
     Change,
     Move,
@@ -39,7 +40,7 @@ from tidemark.savepoints.offsets import (
     partitions_of,
     problems,
 )
-from tidemark.savepoints.offsets_copy import copier, write_copy
+from tidemark.savepoints.offsets_copy import write_copy
 from tidemark.savepoints.record import SAVEPOINT, Savepoint, Source
 from tidemark.sources.kafka_log import KafkaLog
 

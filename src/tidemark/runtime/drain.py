@@ -3,8 +3,9 @@ every window that is open closes.
 
 Spark has no call for it. Its `MicroBatchExecution` plans each batch under a lock, from a map of its
 sources: under that lock each source is wrapped into one that never moves on, and later, while no
-batch runs, the watermark is raised. A batch with the raised watermark therefore reads no row; one
-that it read would be late, and lost. `savepoints/taking.py` says in which order.
+batch is planned and not committed, the watermark is raised. A batch with the raised watermark
+therefore reads no row; one that it read would be late, and lost. `savepoints/taking.py` says in
+which order.
 """
 
 from __future__ import annotations
@@ -21,21 +22,41 @@ from tidemark.model.errors import UserError
 _DRAIN = """
 import java.lang.reflect.Field;
 import java.util.HashMap;
+import java.util.concurrent.TimeUnit;
 import org.apache.spark.sql.connector.read.streaming.Offset;
 import org.apache.spark.sql.connector.read.streaming.ReadLimit;
 import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
 import org.apache.spark.sql.execution.streaming.runtime.AvailableNowDataStreamWrapper;
 import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecutionContext;
+import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset;
 import org.apache.spark.sql.execution.streaming.runtime.WatermarkPropagator;
 
 public final class TidemarkDrain {
   public static final class Held extends AvailableNowDataStreamWrapper {
-    public Held(SparkDataStream source) { super(source); }
-    public Offset latestOffset(Offset start, ReadLimit limit) { return start; }
+    private final TidemarkDrain drain;
+
+    public Held(SparkDataStream source, TidemarkDrain drain) {
+      super(source);
+      this.drain = drain;
+    }
+
+    public Offset latestOffset(Offset start, ReadLimit limit) {
+      if (start == null || !this.drain.another) return start;
+      String json = start.json().trim();
+      if (!isText(json)) return start;
+      this.drain.another = false;
+      return new SerializedOffset(json + " ");  // the same place, and Spark takes it for another
+    }
+
     public Offset reportLatestOffset() { return null; }
   }
 
+  /** Whether an offset may have a blank at its end; a bare number may not. */
+  static boolean isText(String json) { return json.startsWith("{") || json.startsWith("["); }
+
   private MicroBatchExecution stream;
+  private boolean another;
   private scala.collection.immutable.Map sources;
 
   /** From now on no batch is planned that reads a row. */
@@ -48,7 +69,7 @@ public final class TidemarkDrain {
       scala.collection.Iterator each = this.sources.iterator();
       while (each.hasNext()) {
         scala.Tuple2 one = (scala.Tuple2) each.next();
-        held.put(new Held((SparkDataStream) one._1()), one._2());
+        held.put(new Held((SparkDataStream) one._1(), this), one._2());
       }
       this.stream.uniqueSources_$eq((scala.collection.immutable.Map)
           scala.collection.immutable.Map$.MODULE$.from(
@@ -70,18 +91,31 @@ public final class TidemarkDrain {
 
   public long watermark() { return this.stream.watermarkTracker().currentWatermark(); }
 
-  /** Raise the watermark of the batches to come, unless a trigger is active: the batch that it runs
-   *  would be committed with this watermark. */
-  public boolean raiseTo(long watermark) throws Exception {
+  /** Raise the watermark of the batches to come; but not while a batch is planned that is not
+   *  committed: it would be committed with this watermark. Then wait for its end, a moment. */
+  public String raiseTo(long watermark) throws Exception {
     this.stream.awaitProgressLock().lock();
     try {
-      if (this.stream.status().isTriggerActive()) return false;
+      if (!this.stream.offsetLog().getLatestBatchId().equals(
+          this.stream.commitLog().getLatestBatchId())) {
+        this.stream.awaitProgressLockCondition().await(100L, TimeUnit.MILLISECONDS);
+        return "busy";
+      }
+      // Spark asks the plan of the batch before whether there is work without rows. A query that
+      // has run none since its start has no plan to ask.
+      MicroBatchExecutionContext last =
+          (MicroBatchExecutionContext) this.stream.getLatestExecutionContext();
+      this.another = last.executionPlan() == null && last.previousContext().isEmpty();
+      scala.collection.Iterator offsets = last.startOffsets().valuesIterator();
+      boolean can = !this.another || !offsets.hasNext();
+      while (offsets.hasNext()) can |= isText(((Offset) offsets.next()).json().trim());
+      if (!can) return "no plan";
       Field known = MicroBatchExecution.class.getDeclaredField("watermarkPropagator");
       known.setAccessible(true);
       // It has worked out the next batch's watermark already, to see whether there is work for it.
       ((WatermarkPropagator) known.get(this.stream)).purge(Long.MAX_VALUE);
       this.stream.watermarkTracker().setWatermark(watermark);
-      return true;
+      return "raised";
     } finally {
       this.stream.awaitProgressLock().unlock();
     }
@@ -96,6 +130,7 @@ class Drain:
 
     def __init__(self, jvm: Any, query: StreamingQuery) -> None:
         self._stream = query._jsq.streamingQuery()
+        self._name = query.name
         try:
             self._java = _drain_class(jvm).newInstance()
         except (Py4JError, TypeError) as error:
@@ -113,9 +148,17 @@ class Drain:
         self._java.release()
 
     def raise_watermark(self) -> bool:
-        """Raise the watermark for the epochs to come; False if a trigger is active at this moment,
-        and nothing is done. The sources must be held, and what they gave be in ended epochs."""
-        return bool(self._java.raiseTo(raised(int(self._java.watermark()))))
+        """Raise the watermark for the epochs to come; False if an epoch is under way, and nothing
+        is done. The sources must be held, and what they gave be in ended epochs. Raises UserError
+        if Spark would close nothing: no epoch has run since the start, and none can be made."""
+        said = str(self._java.raiseTo(raised(int(self._java.watermark()))))
+        if said == "no plan":
+            raise UserError(
+                f"job {self._name}: it cannot be drained yet: it has run no epoch since its start, "
+                "and Spark closes windows only after one. Drain it when it has read a row, or stop "
+                "it without --drain"
+            )
+        return said == "raised"
 
 
 @functools.lru_cache(maxsize=1)

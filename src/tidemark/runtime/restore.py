@@ -79,14 +79,15 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
     failpoints.reached("restore-begun")
     log.info("restoring epoch %d of %s into %s", epoch, source.uri, target.uri)
     _copy(spark, source, target, checkpoint, plan)
-    if checkpoint.uncommitted is None:
+    if not plan["waiting"]:
         ManifestWriter(target.files, target.spark_files).write(epoch)
-    elif not target.files.exists(f"epochs/{epoch}/prepared.{RESTORED_GENERATION}.json"):
+    for waiting, generation in plan["waiting"]:
         # Decided, and the first job died before it had recorded the commit: the new job's recovery
         # commits it, like an epoch of its own. Both may do it: commits are idempotent.
-        sinks = source.read_prepared(epoch, checkpoint.uncommitted)
-        target.stage_prepared(epoch, RESTORED_GENERATION, sinks)
-        target.write_prepared(epoch, RESTORED_GENERATION)
+        if not target.files.exists(f"epochs/{waiting}/prepared.{RESTORED_GENERATION}.json"):
+            sinks = source.read_prepared(waiting, generation)
+            target.stage_prepared(waiting, RESTORED_GENERATION, sinks)
+            target.write_prepared(waiting, RESTORED_GENERATION)
     failpoints.reached("restore-copied")
     target.create_identity(
         JobIdentity(
@@ -203,17 +204,41 @@ def _inspect(source: CheckpointStore, epoch: int) -> Inspection:
         )
     if checkpoint.problems:
         raise damaged(source, epoch, checkpoint.problems)
-    if (generation := checkpoint.uncommitted) is not None:
-        sealed = source.epoch(epoch).seals.get(generation) is Seal.COMMIT
-        # A driver that takes over from now on reads the decision, and commits; one that has taken
-        # over already may have read before it was written, and may be about to abort.
-        if not sealed and max(source.generations(), default=generation) != generation:
-            raise RestoreError(
-                f"restore: epoch {epoch} of {source.uri} is decided, but another driver was taking "
-                f"the job over, so its transactions may be committed or aborted yet. Start that "
-                f"job once, or restore epoch {epoch - 1}"
-            )
+    _require_settled(source, checkpoint)
     return checkpoint
+
+
+def _require_settled(source: CheckpointStore, checkpoint: Inspection) -> None:
+    """Raise RestoreError unless the decision of an uncommitted epoch stands for good."""
+    epoch, generation = checkpoint.epoch, checkpoint.uncommitted
+    if generation is None or source.epoch(epoch).seals.get(generation) is Seal.COMMIT:
+        return
+    # A driver that takes over from now on reads the decision, and commits; one that has taken over
+    # already may have read before it was written, and may be about to abort.
+    if max(source.generations(), default=generation) != generation:
+        raise RestoreError(
+            f"restore: epoch {epoch} of {source.uri} is decided, but another driver was taking "
+            f"the job over, so its transactions may be committed or aborted yet. Start that "
+            f"job once, or restore epoch {epoch - 1}"
+        )
+
+
+def find_waiting(source: CheckpointStore, checkpoint: Inspection) -> list[tuple[int, int]]:
+    """Return the epochs up to that of a checkpoint which are decided and not committed to every
+    sink, each with the generation whose attempt is decided, oldest first. There may be several,
+    with `max_concurrent_checkpoints` above 1; they are committed in order."""
+    if checkpoint.uncommitted is None:
+        return []
+    found = [(checkpoint.epoch, checkpoint.uncommitted)]
+    for epoch in sorted((e for e in source.epochs() if e < checkpoint.epoch), reverse=True):
+        earlier = inspect_records(source, epoch)
+        if earlier.uncommitted is None:
+            break
+        if earlier.problems:
+            raise damaged(source, epoch, earlier.problems)
+        _require_settled(source, earlier)
+        found.insert(0, (epoch, earlier.uncommitted))
+    return found
 
 
 def _begin(
@@ -228,11 +253,13 @@ def _begin(
         source_job_id = source.read_identity().job_id
     except (FileNotFoundError, CorruptRecordError):  # its checkpoints may be whole all the same
         source_job_id = None
+    waiting = find_waiting(source, checkpoint)
     plan = {
         "path": path,
         "source_job_id": source_job_id,
         "epoch": epoch,
-        "first_epoch": epoch + (checkpoint.uncommitted is None),
+        "first_epoch": waiting[0][0] if waiting else epoch + 1,
+        "waiting": waiting,
         "job_id": uuid.uuid4().hex,
         "lineage_id": uuid.uuid4().hex,
         "query_id": str(uuid.uuid4()),

@@ -26,7 +26,7 @@ from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.state_backend import PROVIDER, provider_of
 from tidemark.savepoints.canonical import with_files
-from tidemark.savepoints.editing import conformed, encoded_rows, writable_family
+from tidemark.savepoints.editing import encoded_rows, written_frames
 from tidemark.savepoints.operator_state import PARTITIONS, is_keyed
 from tidemark.savepoints.plan_parts import NewJob, require_count
 from tidemark.savepoints.planned_state import PlannedState, scratch
@@ -41,7 +41,8 @@ from tidemark.savepoints.record import (
 from tidemark.savepoints.state_rows import RowFile, write_files
 
 State = Mapping[str, DataFrame | Mapping[str, DataFrame]]
-"""By an operator's uid its state, or of a transformWithState by the name of the state variable."""
+"""By an operator's uid its state; of a transformWithState by the name of the state variable, of a
+join by its side, ``left`` and ``right``."""
 
 
 def new_savepoint(
@@ -53,8 +54,8 @@ def new_savepoint(
     `state`: each frame as `editing.read_state` gives it; operators without one are empty.
     `offsets`: by a source's uid, as in Spark's offset log; sources without one begin where the
     program says. Raises SavepointError for a uid that the program does not have, state that is not
-    of its operator's columns or cannot be written (a join's, a session window's), and a target
-    that is not empty; RestoreError if Spark cannot plan the program.
+    of its operator's columns or contradicts itself, and a target that is not empty; RestoreError if
+    Spark cannot plan the program.
     """
     uids = job.program.uids
     _require_known(job.name, "operator", state, uids.operator_numbers())
@@ -153,11 +154,12 @@ def _checked(savepoint: Savepoint, state: State) -> dict[tuple[str, str], dict[s
     for uid, given in state.items():
         operator = savepoint.operator(uid)
         by_family = {None: given} if isinstance(given, DataFrame) else dict(given)
+        several = len(operator.stores) > 1  # a join's
         for name, frame in by_family.items():
-            store, family = writable_family(savepoint, operator, name)
-            frames.setdefault((uid, store.name), {})[family.name] = conformed(
-                savepoint, operator, family, frame
-            )
+            where = {"store": name} if several else {"family": name}
+            new = written_frames(savepoint, operator, frame, **where)
+            for (store, family), rows in new.items():
+                frames.setdefault((uid, store), {})[family] = rows
     return frames
 
 

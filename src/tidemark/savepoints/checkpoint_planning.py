@@ -22,7 +22,7 @@ from tidemark.checkpoint.store import CheckpointStore
 from tidemark.model.errors import CorruptRecordError, DamagedCheckpointError, RestoreError
 from tidemark.protocol.states import Seal
 from tidemark.runtime.operator_uids import moved
-from tidemark.runtime.restore import find_checkpoint
+from tidemark.runtime.restore import find_checkpoint, find_waiting
 from tidemark.runtime.state_backend import PROVIDER, backend_of
 from tidemark.savepoints.operator_state import (
     PARTITIONS,
@@ -88,7 +88,7 @@ class _Planning:
     ) -> None:
         self._spark, self._source, self._job = spark, source, job
         self._path, self._directory = path, directory
-        self._epoch, self._uncommitted = checkpoint.epoch, checkpoint.uncommitted
+        self._epoch, self._waiting = checkpoint.epoch, find_waiting(source, checkpoint)
         files = source.spark_files
         metadata, *self._offsets = read_log(files, f"offsets/{self._epoch}")
         self._settings: dict[str, str] = metadata["conf"]
@@ -252,8 +252,8 @@ class _Planning:
         """Return how many committables each sink has that are decided and not known to be
         committed, and how many that are not decided."""
         commit, abort = Counter[str](), Counter[str]()
-        if self._uncommitted is not None:
-            for uid, part in self._source.read_prepared(self._epoch, self._uncommitted).items():
+        for epoch, generation in self._waiting:
+            for uid, part in self._source.read_prepared(epoch, generation).items():
                 commit[uid] += len(part.committables)
         latest = self._source.latest_decision()
         for epoch in (e for e in self._source.epochs() if e > latest):

@@ -17,6 +17,14 @@ from pyspark.sql.types import LongType, StructField, StructType
 from tidemark.model.errors import SavepointError
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.savepoints.canonical import with_files
+from tidemark.savepoints.dependent_state import (
+    ROWS_OF_JOIN,
+    Frames,
+    why_not,
+    with_dependents,
+)
+from tidemark.savepoints.file_copies import copier
+from tidemark.savepoints.kept_rows import rows_of
 from tidemark.savepoints.operator_state import StateLayout, read_operators
 from tidemark.savepoints.record import (
     ColumnFamily,
@@ -34,9 +42,6 @@ from tidemark.savepoints.state_rows import (
     write_files,
 )
 
-EDITABLE = ("stateStoreSave", "dedupe", "dedupeWithinWatermark", "transformWithState")
-"""Operators (by how Spark's names of them begin) whose families do not depend on one another."""
-
 
 def read_state(
     spark: SparkSession,
@@ -50,7 +55,8 @@ def read_state(
     place of a value in a list state, else null.
 
     `family`: the state variable of a transformWithState; `store`: of an operator with several, as a
-    join. Neither is needed where there is one. Raises SavepointError naming those there are.
+    join, whose sides are `left` and `right` for short. Neither is needed where there is one. Raises
+    SavepointError naming those there are.
     """
     _require_rows(savepoint)
     operator = savepoint.operator(uid)
@@ -67,18 +73,18 @@ def with_state(
     target: str,
     *,
     family: str | None = None,
+    store: str | None = None,
 ) -> Savepoint:
     """Write a savepoint into the new directory `target` that has `state` for the operator's own,
     and is the same otherwise; return it.
 
     `state`: as `read_state` gives it, one row for each key (`sequence` may be left out where no
-    list is kept). Raises SavepointError if it has other columns, if a key is there twice, or if the
-    operator's state consists of several parts that must agree, as a join's does.
+    list is kept). What Spark keeps beside it, as counts and indexes, is made to agree. Raises
+    SavepointError if it has other columns, if a key is there twice, or if it contradicts itself.
     """
     _require_rows(savepoint)
     operator = savepoint.operator(uid)
-    chosen, of_family = writable_family(savepoint, operator, family)
-    state = conformed(savepoint, operator, of_family, state)
+    new = written_frames(savepoint, operator, state, family, store)
     source, files = open_files(spark, savepoint.uri, make=False), open_files(spark, target)
     if files.list(""):
         raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
@@ -88,14 +94,25 @@ def with_state(
             data = source.read(path)
             files.create(path, data)
             known[path] = len(data), zlib.crc32(data)
+    copy = copier(source, files, lambda: spark)
+    kept = {path: copy(path) for path in rows_of(savepoint, savepoint.committables)}
     operators = []
     for each in savepoint.operators:
         stores = []
         for each_store in each.stores:
             rows = read_rows(spark, savepoint.row_files(each_store))
-            if each is operator and each_store is chosen:
-                new = encoded_rows(spark, savepoint, operator, chosen, of_family, state)
-                rows = rows.where(rows.column_family != of_family.name).union(new)
+            given = {
+                f.name: new[each_store.name, f.name]
+                for f in each_store.families
+                if each is operator and (each_store.name, f.name) in new
+            }
+            rows = rows.where(~rows.column_family.isin(*given)) if given else rows
+            for of_family in each_store.families:
+                if of_family.name in given:
+                    frame = given[of_family.name]
+                    rows = rows.union(
+                        encoded_rows(spark, savepoint, operator, each_store, of_family, frame)
+                    )
             names = [f.name for f in each_store.families]
             written = write_files(rows, names, f"{target}/{each_store.path}")
             stores.append(with_files(each_store, written, known))
@@ -105,7 +122,7 @@ def with_state(
         uri=files.uri,
         created_at=time.time(),
         operators=tuple(operators),
-        files=known,
+        files={**known, **kept},
     )
     write_savepoint(files, edited)
     return edited
@@ -145,7 +162,7 @@ def _choose(
         (s, f)
         for s in operator.stores
         for f in s.families
-        if (s.name == store if store else True)
+        if (s.name in (store, f"{store}{ROWS_OF_JOIN}") if store else True)
         and (f.name == family if family else f.kind not in ("index", "timer"))
         # A transformWithState has a family that it keeps nothing in.
         and (f.kind != "rows" or operator.properties is None)
@@ -159,35 +176,24 @@ def _choose(
     )
 
 
-def writable_family(
-    savepoint: Savepoint, operator: Operator, family: str | None
-) -> tuple[Store, ColumnFamily]:
-    """Return the state that rows may be written for, `family` or the only one there is; raises
-    SavepointError if it consists of parts that must agree with one another."""
-    chosen = _choose(savepoint, operator, None, family)
-    _require_editable(savepoint, operator, *chosen)
-    return chosen
-
-
-def _require_editable(
-    savepoint: Savepoint, operator: Operator, store: Store, family: ColumnFamily
-) -> None:
-    why = None
-    if not operator.name.startswith(EDITABLE):
-        why = "its parts must agree with one another"
-    elif family.ttl:
-        why = f"{family.name!r} has a time to live, which Spark keeps an index of"
-    elif family.kind == "list" and any(
-        f.kind == "index" and f.name.endswith(f"_{family.name}") for f in store.families
-    ):
-        why = f"{family.name!r} has an index that must agree with it"
-    elif family.kind == "timer":
-        why = "timers have an index that must agree with them"
-    if why:
+def written_frames(
+    savepoint: Savepoint,
+    operator: Operator,
+    state: DataFrame,
+    family: str | None = None,
+    store: str | None = None,
+) -> Frames:
+    """Return what is to be written if `state` is to be the rows of `family` in `store`, or of the
+    only one there is: that, and what must agree with it. Raises SavepointError if rows cannot be
+    given for it, or `state` has not its columns, or contradicts itself."""
+    chosen, of_family = _choose(savepoint, operator, store, family)
+    if why := why_not(operator, chosen, of_family):
         raise SavepointError(
-            f"savepoint {savepoint.uri}: the state of operator {operator.uid!r} ({operator.name}) "
-            f"can be read, but not written: {why}"
+            f"savepoint {savepoint.uri}: state {chosen.name}/{of_family.name} of operator "
+            f"{operator.uid!r} ({operator.name}) can be read, but not written: {why}"
         )
+    state = conformed(savepoint, operator, of_family, state)
+    return with_dependents(savepoint.uri, operator, chosen, of_family, state)
 
 
 def _types(family: ColumnFamily) -> tuple[StructType, StructType]:

@@ -37,6 +37,10 @@ from tidemark.savepoints.record import (
 )
 from tidemark.savepoints.state_rows import StateClasses
 
+Uncommitted = tuple[Mapping[str, SinkEpoch], Mapping[str, tuple[int, int]]]
+"""Transactions by the sink's uid, and what files of theirs were put into the savepoint: bytes and
+CRC-32."""
+
 
 def export_savepoint(
     spark: SparkSession,
@@ -50,7 +54,7 @@ def export_savepoint(
     type_: SavepointType = SavepointType.CANONICAL,
     sinks: Mapping[str, str] = MappingProxyType({}),
     job_directory: str = "",
-    uncommitted: Callable[[], Mapping[str, SinkEpoch]] = dict,
+    uncommitted: Callable[[], Uncommitted] = lambda: ({}, {}),
     writing: Callable[[int], None] = lambda expected: None,
 ) -> Savepoint:
     """Write a savepoint of `epoch` into the new directory `target`, and return it.
@@ -58,7 +62,7 @@ def export_savepoint(
     `location`: Spark's checkpoint location (a URI), in which `epoch` is decided
     (``commits/<epoch>`` is there) and stays until this returns; `sinks`: the type of each by its
     uid; `uncommitted`: asked at the end for the transactions of this epoch that may not be
-    committed yet, by the sink's uid, of a job whose records are in `job_directory` (a URI);
+    committed yet, of a job whose records are in `job_directory` (a URI);
     `writing`: told the bytes of the epoch's state files before any is written. The savepoint is
     whole when this returns. If it fails or dies, `target` has no ``savepoint.json`` and is to be
     deleted.
@@ -98,7 +102,8 @@ def export_savepoint(
     else:
         operators = describe_operators(layout, source, epoch, metadata["conf"], uids)
         state = copy_state(spark, source, files, needed)
-    parts = {uid: part for uid, part in uncommitted().items() if part.committables}
+    waiting, kept = uncommitted()
+    parts = {uid: part for uid, part in waiting.items() if part.committables}
     savepoint = Savepoint(
         uri=files.uri,
         job_id=job_id,
@@ -117,7 +122,7 @@ def export_savepoint(
         source_lines=lines,
         operators=tuple(operators),
         committables={uid: part.committables for uid, part in parts.items()},
-        files=listed | state,
+        files={**listed, **state, **kept},
         type=type_,
         drained=is_raised(watermark_ms),
         sinks=tuple(

@@ -28,6 +28,7 @@ from tidemark.runtime.restore import open_job, require_same, write_plan
 from tidemark.runtime.restore import restore as restore_checkpoint
 from tidemark.savepoints import committables
 from tidemark.savepoints.claims import claim
+from tidemark.savepoints.kept_rows import put_back
 from tidemark.savepoints.plan_parts import NewJob, Prepared
 from tidemark.savepoints.planning import prepare
 from tidemark.savepoints.record import Savepoint
@@ -92,6 +93,7 @@ def _restore(
         for uid, sink in decided.get("commits", {}).items()
     }
     if commits:
+        put_back(spark, savepoint, target, commits)
         committables.take_over(target, savepoint.epoch, commits)
     else:
         ManifestWriter(target.files, target.spark_files).write(savepoint.epoch)

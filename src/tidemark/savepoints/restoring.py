@@ -168,7 +168,7 @@ def find_damage(spark: SparkSession, savepoint: Savepoint) -> list[str]:
     """Return a line for each file that is missing or altered, beginning with its path. Reads every
     file through."""
     files = open_files(spark, savepoint.uri, make=False)
-    rows = {path for path in savepoint.files if path.startswith("state/")}
+    rows = {path for path in savepoint.files if path.startswith(("state/", "wal/"))}
     found = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})
     found = {path: of_file for path, of_file in found.items() if of_file[0] != MISSING}
     for path in savepoint.files.keys() - rows:

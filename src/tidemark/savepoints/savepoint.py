@@ -39,22 +39,30 @@ class Savepoint:
         the place of a value in a list state (else null).
 
         `family`: the state variable of a `transformWithState`; `store`: of a join, which has
-        several. Raises SavepointError naming those there are.
+        several: ``left`` and ``right`` are the rows of its sides. Raises SavepointError naming
+        those there are.
         """
         return editing.read_state(self._spark, self.record, uid, family=family, store=store)
 
     def with_state(
-        self, uid: str, state: DataFrame, *, to: str | Path, family: str | None = None
+        self,
+        uid: str,
+        state: DataFrame,
+        *,
+        to: str | Path,
+        family: str | None = None,
+        store: str | None = None,
     ) -> Savepoint:
         """Write a savepoint into the new directory `to` in which the operator has `state` instead
         of its own, with everything else as it is here, and return it.
 
-        `state` is as `read_state` gives it, one row for each key. Raises SavepointError if it is
-        not, or if the operator's state has parts that must agree with one another (a join's, a
-        session window's, what has a time to live): those can only be read.
+        `state` is as `read_state` gives it, with the same `family` and `store`, one row for each
+        key. What Spark keeps beside it (a join's counts, a list's, the index of what expires or of
+        timers) is made to agree. Raises SavepointError if `state` has other columns or contradicts
+        itself, as sessions of one key that overlap.
         """
         target = storage_uri(to, "savepoint")
-        editing.with_state(self._spark, self.record, uid, state, target, family=family)
+        editing.with_state(self._spark, self.record, uid, state, target, family=family, store=store)
         return Savepoint(target)
 
     def diff(self, other: Savepoint) -> list[Difference]:

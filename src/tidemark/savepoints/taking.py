@@ -14,29 +14,27 @@ import math
 import threading
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.savepoint_statistics import SavepointEnd
-from tidemark.checkpoint.spool import has_spool
-from tidemark.checkpoint.store import SinkEpoch
 from tidemark.contracts.checkpoint_files import CheckpointFiles
-from tidemark.contracts.row_files import KeepsRows
 from tidemark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
 from tidemark.model.errors import SavepointError, UserError
-from tidemark.runtime.checkpoint_trigger import SINK_PATIENCE_S
 from tidemark.runtime.drain import Drain
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.query import StreamRun
 from tidemark.savepoints.exporting import export_savepoint
+from tidemark.savepoints.kept_rows import save_rows
 from tidemark.savepoints.record import Savepoint, SavepointType, write_taking
 
 POLL_S = 0.2
 PROGRESS_S = 1.0
+CLOSING_EPOCHS = 3
 
 log = logging.getLogger(__name__)
 
@@ -167,14 +165,17 @@ class _Taking:
             self._run.trigger_checkpoint().result()
             while not drain.raise_watermark():
                 self._run.coordinator.check()
-                time.sleep(POLL_S / 10)
         except BaseException:
             drain.release_sources()
             raise
         self._drained = True
-        before, epoch = -1, self._run.trigger_checkpoint().result()
-        while epoch != before:  # until Spark finds nothing more to close
+        epoch = self._run.trigger_checkpoint().result()
+        # Until Spark finds nothing more to close: one epoch does it. Where an operator goes by the
+        # clock Spark runs one at each trigger, for ever.
+        for _ in range(CLOSING_EPOCHS):
             before, epoch = epoch, self._run.trigger_checkpoint().result()
+            if epoch == before:
+                break
 
     def _failed(self, error: BaseException) -> None:
         """Tell it. A job that is drained cannot go on: all that comes now would be late."""
@@ -215,33 +216,13 @@ class _Taking:
                 type_=self._type,
                 sinks={uid: type(sink).__name__ for uid, sink in run.sinks.items()},
                 job_directory=run.uri,
-                uncommitted=lambda: self._uncommitted(epoch),
+                uncommitted=lambda: save_rows(self._spark, run, epoch, files),
                 writing=lambda expected: self._answer.writing(expected, lambda: _written(files)),
             )
         except BaseException:
             with contextlib.suppress(Exception):
                 open_files(self._spark, self._directory, make=False).delete(name)
             raise
-
-    def _uncommitted(self, epoch: int) -> Mapping[str, SinkEpoch]:
-        """Return the transactions of the epoch that some sink may not have committed yet. Rows that
-        a sink keeps in the job's directory are not in the savepoint: their commit is waited for."""
-        coordinator = self._run.coordinator
-        while parts := coordinator.uncommitted_of(epoch, SINK_PATIENCE_S):
-            keep = [uid for uid, part in parts.items() if part.committables and self._keeps(uid)]
-            if not keep:
-                break
-            if coordinator.failure is not None:
-                raise SavepointError(
-                    f"savepoint of epoch {epoch}: sink {keep[0]!r} keeps rows in the job's "
-                    "directory, and they were not committed before the job failed"
-                ) from coordinator.failure
-            time.sleep(POLL_S)
-        return parts
-
-    def _keeps(self, uid: str) -> bool:
-        sink = self._run.sinks[uid]
-        return isinstance(sink, KeepsRows) or has_spool(sink)
 
 
 def _written(files: CheckpointFiles) -> int:

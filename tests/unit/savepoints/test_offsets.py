@@ -17,6 +17,7 @@ from tests.unit.savepoints.test_record import a_savepoint
 from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.model.errors import DamagedCheckpointError, SavepointError, UserError
 from tidemark.operations.offsets import parse_moment, parse_partitions, parse_topics, read_options
+from tidemark.savepoints.file_copies import copier
 from tidemark.savepoints.offsets import (
     Change,
     Move,
@@ -27,7 +28,7 @@ from tidemark.savepoints.offsets import (
     offset_after,
     problems,
 )
-from tidemark.savepoints.offsets_copy import copier, write_copy
+from tidemark.savepoints.offsets_copy import write_copy
 from tidemark.savepoints.record import Savepoint, Source, read_savepoint, write_savepoint
 from tidemark.savepoints.source_topics import topic_changes
 

@@ -12,7 +12,9 @@ needs one before it comes here, keep a commit and an abort apart.
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -31,6 +33,7 @@ log = logging.getLogger(__name__)
 
 CLAIMED = ".claimed"
 SENT = ".sent"
+_COMMITTED = re.compile(r"epochs/(\d+)/committed\.json")
 
 
 @dataclass(frozen=True)
@@ -42,19 +45,28 @@ class EpochBuffers:
     hadoop: HadoopSettings
     epoch: int
     files: frozenset[str]
+    settled: bool = False
+    """Whether the job that wrote the buffers says that the epoch is committed."""
 
     @classmethod
     def find(
         cls, buffers: Sequence[BufferedRows], own_uri: str, hadoop: HadoopSettings
     ) -> EpochBuffers:
-        """Look where the buffers of one attempt were written; then, as the whole checkpoint may
-        have been moved since, in the running job's own directory."""
-        epoch = buffers[0].epoch
-        places = [
-            cls.listed(uri, hadoop, epoch)
-            for uri in dict.fromkeys((buffers[0].directory, own_uri or buffers[0].directory))
-        ]
-        return next((place for place in places if place.files), places[0])
+        """Look where the buffers of one attempt were written; then in the running job's own
+        directory: the whole checkpoint may have been moved since, or they have come with a
+        savepoint, and that job's directory may be gone, or out of reach."""
+        written, epoch = buffers[0].directory, buffers[0].epoch
+        own = cls.listed(own_uri, hadoop, epoch) if own_uri and own_uri != written else None
+        try:
+            first = cls.listed(written, hadoop, epoch)
+            if first.files or own is None or not own.files:
+                return first
+            return replace(own, settled=_is_committed(buffers[0], hadoop))
+        except OSError as error:
+            if own is None or not own.files:
+                raise
+            log.info("%s cannot be looked into: %s", written, error)
+            return own
 
     @classmethod
     def listed(cls, uri: str, hadoop: HadoopSettings, epoch: int) -> EpochBuffers:
@@ -66,9 +78,14 @@ class EpochBuffers:
         """Return the handles that were sent, by the records."""
         return read_sent(self.directory, self.files)
 
+    def unsent(self, buffers: Sequence[BufferedRows]) -> list[BufferedRows]:
+        """Return those whose rows are not known to be at the target."""
+        sent = self.sent()
+        return [] if self.settled else [b for b in buffers if b.handle not in sent]
+
     def problem(self, buffer: BufferedRows) -> str:
         """Return a line that says what is wrong with a buffer, "" if nothing is; reads it."""
-        file = replace(buffer.file, path=self._path(buffer.handle))
+        file = replace(buffer.file, path=self.path(buffer.handle))
         found = row_files.problem(self.directory, file)
         return f"{self.directory.uri}/{file.path}: {found}" if found else ""
 
@@ -93,7 +110,8 @@ class EpochBuffers:
         with self.directory.create(f"{self.epoch}/{uuid.uuid4().hex}{SENT}") as file:
             file.write(dump_committable(sent))
 
-    def _path(self, handle: str) -> str:
+    def path(self, handle: str) -> str:
+        """Return the name that a buffer has now."""
         return handle + CLAIMED if handle + CLAIMED in self.files else handle
 
 
@@ -128,3 +146,17 @@ def read_sent(directory: Directory, paths: frozenset[str]) -> set[str]:
         except CorruptRecordError as error:  # a driver died while it wrote it
             log.warning("%s/%s says nothing: %s", directory.uri, path, error)
     return handles
+
+
+def _is_committed(buffer: BufferedRows, hadoop: HadoopSettings) -> bool:
+    """Whether the job that wrote a buffer has committed its epoch to all sinks, by its records:
+    then it has deleted its buffers. False if nothing is there, or a job of another id."""
+    job = open_directory(buffer.directory.rpartition(f"/{row_files.ROWS}/")[0], hadoop)
+    try:
+        with job.open("job.json") as file:
+            if json.load(file)["body"]["job_id"] != buffer.job_id:
+                return False
+    except (FileNotFoundError, ValueError, LookupError, TypeError):
+        return False
+    committed = (_COMMITTED.fullmatch(path) for path in job.list("epochs"))
+    return any(found is not None and int(found[1]) >= buffer.epoch for found in committed)

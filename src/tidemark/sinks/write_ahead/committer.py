@@ -102,11 +102,10 @@ class WriteAheadCommitter:
 
     def _commit_attempt(self, attempt: list[BufferedRows]) -> dict[str, CommitOutcome]:
         epoch = EpochBuffers.find(attempt, self._context.buffer_uri, self._context.hadoop)
-        sent = epoch.sent()
+        waiting = epoch.unsent(attempt)
         outcomes = dict.fromkeys(
-            (b.handle for b in attempt if b.handle in sent), CommitOutcome.ALREADY_COMMITTED
+            (b.handle for b in attempt if b not in waiting), CommitOutcome.ALREADY_COMMITTED
         )
-        waiting = [b for b in attempt if b.handle not in sent]
         if not waiting:
             return outcomes
         handles = [b.handle for b in waiting]

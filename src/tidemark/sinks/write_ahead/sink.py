@@ -159,9 +159,16 @@ class WriteAheadSink(TwoPhaseCommitSink[BufferedRows], Sender):
         if not committables:
             return []
         epoch = EpochBuffers.find(committables, context.buffer_uri, context.hadoop)
-        sent = epoch.sent()
-        unsent = [buffer for buffer in committables if buffer.handle not in sent]
-        return [found for buffer in unsent if (found := epoch.problem(buffer))]
+        return [found for b in epoch.unsent(committables) if (found := epoch.problem(b))]
+
+    def find_unsent(
+        self, committables: Sequence[BufferedRows], context: SinkContext
+    ) -> Mapping[str, str]:
+        """See `contracts.row_files.KeepsRows`."""
+        if not committables:
+            return {}
+        epoch = EpochBuffers.find(committables, context.buffer_uri, context.hadoop)
+        return {b.handle: epoch.path(b.handle) for b in epoch.unsent(committables)}
 
     def dump(self, committable: BufferedRows) -> bytes:
         """Serialise, with a version and a checksum."""

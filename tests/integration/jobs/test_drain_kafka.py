@@ -1,0 +1,85 @@
+"""A job that reads Kafka is drained while records arrive, and again when it has read nothing since
+its start.
+
+How: numbers a second apart are counted in windows of ten seconds, into JSON files. The savepoint's
+offsets say what was read; the windows of all jobs together must have counted exactly that.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pyspark.sql import functions as F
+
+import tidemark as tm
+from tests.integration.jobs.test_offsets import fill
+from tests.spark.test_savepoints import Started
+from tidemark.dev.kafka import LocalKafka
+
+
+def declare(home: Path, name: str, servers: str, topic: str) -> tm.Job:
+    job = tm.Job(name, tm.CheckpointConfig(storage=str(home / "store"), interval="100ms"))
+    rows = job.source(tm.KafkaSource(servers, topics=topic, group_id=name), uid="numbers")
+    seen = rows.withWatermark("timestamp", "2 seconds")
+    counted = seen.groupBy(F.window("timestamp", "10 seconds")).count()
+    shown = job.uid(counted, "counts").select(F.unix_timestamp("window.start"), "count")
+    job.sink(shown, tm.FileSink(str(home / name), format="json"), uid="out")
+    return job
+
+
+def total(home: Path, *names: str) -> int:
+    files = [file for name in names for file in (home / name).glob("*.json")]
+    return sum(json.loads(line)["count"] for file in files for line in file.open())
+
+
+def read(path: str) -> int:
+    (source,) = tm.Savepoint(path).record.sources
+    return sum(offset for topic in source.offset.values() for offset in topic.values())
+
+
+@pytest.mark.chaos
+def test_what_was_read_is_counted(
+    kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path
+) -> None:
+    name, servers = topic(2), kafka.bootstrap_servers
+    fill(servers, name, range(50))
+    ended = threading.Event()
+
+    def arrive() -> None:
+        begin = 50
+        while not ended.wait(0.05):
+            fill(servers, name, range(begin, begin + 10))
+            begin += 10
+
+    arriving = threading.Thread(target=arrive)
+    first = Started(declare(tmp_path, "first", servers, name))
+    first.wait_for_epochs(1)
+    arriving.start()
+    first.wait_for_epochs(4)
+    asked = first.job.stop_with_savepoint(str(tmp_path / "savepoints"), drain=True)
+    path = asked.result(240)
+    first.join()
+    ended.set()
+    arriving.join()
+    assert tm.Savepoint(path).record.drained
+    counted = read(path)
+    assert counted > 50
+    assert total(tmp_path, "first") == counted
+
+    # The next job reads the rest, ends, begins again, and is drained with nothing more to read.
+    second = Started(declare(tmp_path, "second", servers, name), restore=path)
+    second.wait_for_epochs(1)
+    second.job.trigger_checkpoint().result(120)
+    second.end()
+    open_ = total(tmp_path, "first", "second")
+    again = Started(declare(tmp_path, "second", servers, name))
+    again.wait_for_epochs(1)
+    last = again.job.stop_with_savepoint(str(tmp_path / "savepoints"), drain=True).result(240)
+    again.join()
+    assert tm.Savepoint(last).record.drained
+    assert read(last) > counted
+    assert open_ < total(tmp_path, "first", "second") == read(last)

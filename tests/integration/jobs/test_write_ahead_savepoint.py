@@ -1,0 +1,177 @@
+"""A savepoint of a job whose write-ahead targets are away has their rows, and what is restored from
+it sends them: with the first job's directory gone, beside it, and after it.
+
+How: jobs in this process over two HTTP endpoints. One keeps the tokens that it is sent; the
+other one answers 503 while the savepoint is taken. What each has is counted row by row.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import tidemark as tm
+from tests.chaos.driver import wait_until
+from tests.servers.http_endpoint import HttpEndpoint, http_endpoint
+from tests.spark.test_savepoints import Started
+from tidemark.model.errors import DamagedCheckpointError, TidemarkError
+from tidemark.runtime import checkpoint_trigger
+from tidemark.runtime.session import spark_session
+from tidemark.savepoints import kept_rows
+
+AWAY = [503] * 10_000
+
+
+@pytest.fixture(scope="module")
+def spark() -> SparkSession:
+    return spark_session("tests")
+
+
+@pytest.fixture
+def endpoints(tmp_path: Path) -> Iterator[dict[str, HttpEndpoint]]:
+    for name in ("kept", "plain"):
+        (tmp_path / name).mkdir()
+    with http_endpoint(tmp_path / "kept") as kept, http_endpoint(tmp_path / "plain") as plain:
+        yield {"kept": kept, "plain": plain}
+
+
+class Files:
+    """Input files of five numbers, each an epoch."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir()
+        self._numbers = itertools.count()
+
+    def add(self) -> list[int]:
+        number = next(self._numbers)
+        numbers = list(range(5 * number, 5 * number + 5))
+        hidden = self.directory / f".{number}"
+        hidden.write_text("\n".join(json.dumps({"number": n}) for n in numbers))
+        hidden.rename(self.directory / f"{number}.json")
+        return numbers
+
+
+def declare(home: Path, name: str, endpoints: dict[str, HttpEndpoint], **config: Any) -> tm.Job:
+    storage = str(home / "store")
+    job = tm.Job(name, tm.CheckpointConfig(storage=storage, interval="100ms", **config))
+    source = tm.FileSource(
+        str(home / "in"), format="json", schema="number BIGINT",
+        options={"maxFilesPerTrigger": "1"},
+    )  # fmt: skip
+    rows = job.source(source, "in")
+    for uid, endpoint in endpoints.items():
+        url = f"{endpoint.url}/rows" + ("?keep" if uid == "kept" else "")
+        job.sink(rows, tm.WriteAheadSink.http(url, idempotent=uid == "kept"), uid)
+    return job
+
+
+def buffers(job: Path) -> list[Path]:
+    return [path for path in (job / "wal").rglob("*") if path.is_file()]
+
+
+def keys(endpoint: HttpEndpoint) -> list[str]:
+    return [headers["Idempotency-Key"] for _, headers in endpoint.ask("/requests")]
+
+
+@pytest.mark.timeout(300)
+def test_rows_that_were_not_sent_go_along(
+    tmp_path: Path,
+    endpoints: dict[str, HttpEndpoint],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for module in (checkpoint_trigger, kept_rows):
+        monkeypatch.setattr(module, "SINK_PATIENCE_S", 1.0)
+    kept, plain = endpoints["kept"], endpoints["plain"]
+    files = Files(tmp_path / "in")
+    seen = Counter(files.add())
+    first = Started(declare(tmp_path, "first", endpoints))
+    first.wait_for_epochs(1)
+    plain.ask("/script", AWAY)
+    waiting = files.add()
+    wait_until("the sink that is there has them", lambda: kept.rows() == [*seen, *waiting], 60)
+    path = Path(first.take("stop_with_savepoint", tmp_path / "savepoints").removeprefix("file:"))
+    with pytest.raises(TidemarkError):
+        first.join()  # it could not commit its last epoch
+    record = tm.Savepoint(path).record
+    assert set(record.committables) == {"plain"}, "what the other one has been sent stays out"
+    assert record.files.keys() >= {p.relative_to(path).as_posix() for p in buffers(path)}
+    assert [file.parent.relative_to(path / "wal").as_posix() for file in buffers(path)] == [
+        "plain/1"
+    ]
+
+    # Moved, damaged, and with the first job's directory gone.
+    moved, store = tmp_path / "moved", tmp_path / "store"
+    path.rename(moved)
+    (store / "first").rename(tmp_path / "gone")
+    (file,) = buffers(moved)
+    data = file.read_bytes()
+    file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(DamagedCheckpointError, match=file.name):
+        declare(tmp_path, "heir", endpoints).run(str(moved))
+    assert not (store / "heir").exists()
+    file.write_bytes(data)
+    plain.ask("/script", [])
+    asked = len(keys(plain))
+    heir = Started(declare(tmp_path, "heir", endpoints), restore=str(moved))
+    wait_until(
+        "the heir has sent them", lambda: Counter(plain.rows()) == seen + Counter(waiting), 90
+    )
+    assert keys(plain)[asked].startswith(record.job_id), "the token is the first job's"
+    own = Counter(files.add())
+    heir.wait_for_epochs(1)
+    heir.end()
+    everything = seen + Counter(waiting) + own
+    assert Counter(kept.rows()) == Counter(plain.rows()) == everything
+    assert buffers(store / "heir") == []
+
+    # The first job comes back, and sends its epoch itself, with the same token, for which it was
+    # never told that the rows are there; what it reads itself is its own.
+    (tmp_path / "gone").rename(store / "first")
+    again = Started(declare(tmp_path, "first", endpoints))
+    again.wait_for_epochs(3)
+    again.end()
+    assert Counter(plain.rows()) == everything + Counter(waiting) + own
+    assert Counter(kept.rows()) == everything + own
+    assert keys(plain)[-2] == keys(plain)[asked]
+    # Now its directory says that the rows are sent: nobody else sends them.
+    third = Started(declare(tmp_path, "third", endpoints), restore=str(moved))
+    third.wait_for_epochs(1)
+    third.end()
+    assert Counter(plain.rows()) == everything + Counter(waiting) + own + own
+
+
+def test_a_retained_checkpoint_of_two_epochs_that_wait(
+    tmp_path: Path, endpoints: dict[str, HttpEndpoint], spark: SparkSession
+) -> None:
+    """Both are decided, and the job that decided them never starts again."""
+    kept, plain = endpoints["kept"], endpoints["plain"]
+    files = Files(tmp_path / "in")
+    everything = Counter(files.add())
+    first = Started(declare(tmp_path, "first", endpoints, max_concurrent_checkpoints=2))
+    first.wait_for_epochs(1)
+    plain.ask("/script", AWAY)
+    commits = tmp_path / "store/first/spark/commits"
+    for epoch in (1, 2):
+        everything.update(files.add())
+        wait_until("it is decided", lambda epoch=epoch: (commits / str(epoch)).exists(), 60)
+    with pytest.raises(TidemarkError):
+        first.end()
+    assert not (tmp_path / "store/first/epochs/1/committed.json").exists()
+    plain.ask("/script", [])
+    heir = declare(tmp_path, "heir", endpoints)
+    checkpoint = str(tmp_path / "store/first")
+    plan = heir.restore_plan(checkpoint)
+    assert {sink.uid: sink.commit for sink in plan.sinks} == {"kept": 2, "plain": 2}
+    started = Started(heir, restore=checkpoint)
+    wait_until("both are sent", lambda: Counter(plain.rows()) == everything, 90)
+    started.end()
+    assert Counter(kept.rows()) == everything
