@@ -288,17 +288,32 @@ class Coordinator:
         seconds, pin that epoch as `pin` does, to `ahead` epochs after it, and return it: a sink
         that is away shall not keep savepoints from being taken. Else None.
 
-        With `ahead` 0 no later epoch may have been decided.
+        With `ahead` 0 it is the last one that can be decided; it may still have to be sealed.
         """
         with self._changed:
-            if not self.is_full or (not ahead and len(self._uncommitted) > 1):
+            if not self.is_full or not self._waits(since_s):
                 return None
-            waiting = self._uncommitted[0]
-            begun_s = waiting.commit_started_s
-            if not begun_s or time.monotonic() - begun_s < since_s:
-                return None
-            self._pins.append((waiting.epoch, waiting.epoch + ahead))
-            return waiting.epoch
+            epoch = self._uncommitted[0 if ahead else -1].epoch
+            self._pins.append((epoch, epoch + ahead))
+            return epoch
+
+    def seal_waiting(self, epoch: int, since_s: float) -> None:
+        """If a decided epoch waits for the commits of those before it, and some sink has not made
+        them for `since_s` seconds, seal it, and those: for a savepoint of it. Raises FencedError if
+        a newer driver has taken the job over."""
+        with self._changed:
+            waiting = [p.epoch for p in self._uncommitted if p.epoch <= epoch]
+            if epoch not in waiting or not self._waits(since_s):
+                return
+        if self._is_decided(epoch):
+            for each in waiting:
+                procedures.seal_decided(each, self.generation, self._store)
+            self.last_sealed = max(self.last_sealed, epoch)
+
+    def _waits(self, since_s: float) -> bool:
+        """Whether the oldest uncommitted epoch's commit has begun so long ago."""
+        begun_s = self._uncommitted[0].commit_started_s if self._uncommitted else 0.0
+        return bool(begun_s) and time.monotonic() - begun_s >= since_s
 
     def _is_held(self, epoch: int) -> bool:
         return any(epoch > last for _, last in self._pins)
@@ -394,20 +409,17 @@ class Coordinator:
             return self._current.epoch
         return self._uncommitted[-1].epoch if self._uncommitted else self.last_stored + 1
 
-    def uncommitted_of(self, epoch: int, patience_s: float) -> Mapping[str, SinkEpoch]:
-        """Return the transactions of a sealed epoch of this driver, by sink, that some sink has not
-        committed within `patience_s` of the first attempt; {} as soon as every one has."""
-
-        def is_given_up() -> bool:
-            begun = [p.commit_started_s for p in self._uncommitted if p.epoch == epoch]
-            return all(time.monotonic() - begun_s > patience_s for begun_s in begun)
-
+    def uncommitted_up_to(
+        self, epoch: int, patience_s: float
+    ) -> Mapping[int, Mapping[str, SinkEpoch]]:
+        """Return the transactions of a sealed epoch of this driver, and of those before it, by
+        epoch and sink, that some sink has not committed within `patience_s` of the first attempt;
+        {} as soon as every one has."""
         with self._changed:
-            while self.last_committed < epoch and self.failure is None and not is_given_up():
+            while self.last_committed < epoch and not self._over and not self._waits(patience_s):
                 self._changed.wait(LONGEST_POLL_S)
-            if self.last_committed >= epoch:
-                return {}
-        return self._store.read_prepared(epoch, self.generation)
+            first = self.last_committed + 1
+        return {e: self._store.read_prepared(e, self.generation) for e in range(first, epoch + 1)}
 
     def unsent_rows(self, uid: str, part: SinkEpoch) -> tuple[SinkEpoch, Mapping[str, str]]:
         """Return what of a sink's part of an epoch is not known to be at its target; and where the
@@ -513,7 +525,7 @@ class Coordinator:
                 if point is Point.SEALED:
                     progress.moved(AttemptEvent.SEAL)
                     progress.commit_started_s = before_s = time.monotonic()
-                    self.last_sealed = progress.epoch
+                    self.last_sealed = max(self.last_sealed, progress.epoch)
                 elif point is Point.SINK_COMMITTED:
                     now_s = time.monotonic()
                     progress.sink_commit_s[next(uids)] = now_s - before_s

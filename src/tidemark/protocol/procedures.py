@@ -69,11 +69,7 @@ def store_attempt(epoch: int, generation: int, records: Records) -> Steps:
 def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) -> Steps:
     """From the decision to the committed record. The caller has seen the decision."""
     yield Point.DECIDED
-    if records.seal(epoch, generation, Seal.COMMIT) is Seal.ABORT:
-        raise FencedError(
-            f"epoch {epoch} of generation {generation} was aborted by a newer driver before it was "
-            "committed; this driver stops, and the newer one runs the epoch again"
-        )
+    seal_decided(epoch, generation, records)
     yield Point.SEALED
     lost: LostTransactionError | None = None
     for uid in sinks.uids:
@@ -89,6 +85,17 @@ def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) 
         raise lost
     records.write_committed(epoch, generation)
     yield Point.COMMITTED
+
+
+def seal_decided(epoch: int, generation: int, records: Records) -> None:
+    """Seal an attempt whose decision the caller has seen, so that nothing takes it back. For a
+    savepoint that is done before the epochs before it are committed, oldest first; the commit then
+    finds the seal."""
+    if records.seal(epoch, generation, Seal.COMMIT) is Seal.ABORT:
+        raise FencedError(
+            f"epoch {epoch} of generation {generation} was aborted by a newer driver before it was "
+            "committed; this driver stops, and the newer one runs the epoch again"
+        )
 
 
 def _is_confirmed(epoch: int, records: Records) -> bool:

@@ -261,6 +261,8 @@ class CheckpointTrigger:
                 if request.epoch is not None:
                     self._coordinator.unpin(request.epoch, request.epoch + request.ahead)
                 request.epoch = waiting
+        if request.epoch is not None:
+            self._coordinator.seal_waiting(request.epoch, SINK_PATIENCE_S)
 
     def _nothing_new(self, request: _Request) -> None:
         with self._lock:

@@ -25,6 +25,7 @@ from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.state_backend import PROVIDER, backend_of
 from tidemark.savepoints.canonical import write_operators
+from tidemark.savepoints.committables import merged
 from tidemark.savepoints.native import copy_state, describe_operators, state_files
 from tidemark.savepoints.operator_state import PARTITIONS, StateLayout
 from tidemark.savepoints.record import (
@@ -37,9 +38,9 @@ from tidemark.savepoints.record import (
 )
 from tidemark.savepoints.state_rows import StateClasses
 
-Uncommitted = tuple[Mapping[str, SinkEpoch], Mapping[str, tuple[int, int]]]
-"""Transactions by the sink's uid, and what files of theirs were put into the savepoint: bytes and
-CRC-32."""
+Uncommitted = tuple[Mapping[int, Mapping[str, SinkEpoch]], Mapping[str, tuple[int, int]]]
+"""Transactions by epoch and the sink's uid, and what files of theirs were put into the savepoint:
+bytes and CRC-32."""
 
 
 def export_savepoint(
@@ -61,8 +62,8 @@ def export_savepoint(
 
     `location`: Spark's checkpoint location (a URI), in which `epoch` is decided
     (``commits/<epoch>`` is there) and stays until this returns; `sinks`: the type of each by its
-    uid; `uncommitted`: asked at the end for the transactions of this epoch that may not be
-    committed yet, of a job whose records are in `job_directory` (a URI);
+    uid; `uncommitted`: asked at the end for the transactions of this epoch, and of those before it,
+    that may not be committed yet, of a job whose records are in `job_directory` (a URI);
     `writing`: told the bytes of the epoch's state files before any is written. The savepoint is
     whole when this returns. If it fails or dies, `target` has no ``savepoint.json`` and is to be
     deleted.
@@ -103,7 +104,7 @@ def export_savepoint(
         operators = describe_operators(layout, source, epoch, metadata["conf"], uids)
         state = copy_state(spark, source, files, needed)
     waiting, kept = uncommitted()
-    parts = {uid: part for uid, part in waiting.items() if part.committables}
+    committables, rows, earlier = merged(waiting, epoch)
     savepoint = Savepoint(
         uri=files.uri,
         job_id=job_id,
@@ -121,14 +122,13 @@ def export_savepoint(
         ),
         source_lines=lines,
         operators=tuple(operators),
-        committables={uid: part.committables for uid, part in parts.items()},
+        committables=committables,
         files={**listed, **state, **kept},
         type=type_,
         drained=is_raised(watermark_ms),
-        sinks=tuple(
-            Sink(uid, sink, parts[uid].rows if uid in parts else 0) for uid, sink in sinks.items()
-        ),
-        job_directory=job_directory if parts else "",
+        sinks=tuple(Sink(uid, sink, rows.get(uid, 0)) for uid, sink in sinks.items()),
+        job_directory=job_directory if committables else "",
+        earlier=earlier,
     )
     failpoints.reached("savepoint-written")
     write_savepoint(files, savepoint)

@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from tidemark.api.config import storage_uri
 from tidemark.checkpoint.inspection import RESTORING
 from tidemark.checkpoint.manifest import ManifestWriter
-from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from tidemark.checkpoint.store import CheckpointStore, JobIdentity
 from tidemark.model import failpoints
 from tidemark.model.errors import RestoreError
 from tidemark.runtime.hadoop_files import open_files
@@ -88,13 +88,13 @@ def _restore(
         placement=prepared.placement,
         new_operators=prepared.new_operators,
     )
-    commits = {
-        uid: SinkEpoch(sink["rows"], savepoint.committables[uid])
-        for uid, sink in decided.get("commits", {}).items()
-    }
+    commits = {int(epoch): uids for epoch, uids in decided["commits"].items()}
     if commits:
-        put_back(spark, savepoint, target, commits)
-        committables.take_over(target, savepoint.epoch, commits)
+        put_back(spark, savepoint, target, {uid for uids in commits.values() for uid in uids})
+        found = committables.by_epoch(savepoint)
+        for epoch in range(min(commits), savepoint.epoch + 1):
+            parts = {uid: found[epoch][uid] for uid in commits.get(epoch, ())}
+            committables.take_over(target, epoch, parts)
     else:
         ManifestWriter(target.files, target.spark_files).write(savepoint.epoch)
     failpoints.reached("restore-copied")
@@ -111,7 +111,7 @@ def _restore(
             job_id=decided["job_id"],
             lineage_id=decided["lineage_id"],
             name=job.name,
-            first_epoch=savepoint.epoch if commits else savepoint.epoch + 1,
+            first_epoch=min(commits, default=savepoint.epoch + 1),
             created_at=decided["created_at"],
             restored_from=origin,
         )
@@ -120,14 +120,14 @@ def _restore(
     target.files.delete(RESTORING)
 
 
-def _commits(spark: SparkSession, job: NewJob, savepoint: Savepoint) -> dict[str, dict[str, int]]:
-    """Return the sinks whose transactions in the savepoint this job commits, with their rows."""
+def _commits(spark: SparkSession, job: NewJob, savepoint: Savepoint) -> dict[str, list[str]]:
+    """Return by epoch the sinks whose transactions in the savepoint this job commits."""
     dropped = committables.unfit(savepoint, job.sinks)
-    return {
-        uid: {"rows": part.rows}
-        for uid, part in committables.uncommitted(spark, savepoint).items()
-        if uid not in dropped
+    kept = {
+        str(epoch): [uid for uid in parts if uid not in dropped]
+        for epoch, parts in committables.uncommitted(spark, savepoint).items()
     }
+    return {epoch: uids for epoch, uids in kept.items() if uids}
 
 
 def _decide(

@@ -12,51 +12,61 @@ from collections.abc import Iterable, Mapping
 
 from pyspark.sql import SparkSession
 
-from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
+from tidemark.checkpoint.store import CheckpointStore
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.contracts.row_files import ROWS, sink_directory
 from tidemark.model.errors import DamagedCheckpointError, SavepointError
 from tidemark.runtime.checkpoint_trigger import SINK_PATIENCE_S
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.query import StreamRun
+from tidemark.savepoints.committables import ByEpoch
 from tidemark.savepoints.exporting import Uncommitted
 from tidemark.savepoints.file_copies import copier
 from tidemark.savepoints.record import Savepoint
 
 TRIES = 10
-"""So often a file of rows may be gone when it is copied: its sink was renaming or deleting it."""
+"""So often a sink may get further while its rows are copied."""
 
 
 def save_rows(
     spark: SparkSession, run: StreamRun, epoch: int, files: CheckpointFiles
 ) -> Uncommitted:
-    """Return the transactions of a sealed epoch of this run that some sink may not have committed
-    yet, by the sink's uid, after SINK_PATIENCE_S; and what was copied of their rows into the
+    """Return the transactions of a sealed epoch of this run, and of those before it, that some sink
+    may not have committed yet, after SINK_PATIENCE_S; and what was copied of their rows into the
     savepoint `files`. The rows of a spool stay where they are.
 
     Raises SavepointError if the rows cannot be copied.
     """
-    coordinator = run.coordinator
     job = open_files(spark, run.uri, make=False)
     copy = copier(job, files, lambda: spark)
+    waiting, rows = _look(run, epoch, SINK_PATIENCE_S)
     for _ in range(TRIES):
-        parts: dict[str, SinkEpoch] = {}
-        copied: dict[str, tuple[int, int]] = {}
         try:
-            for uid, part in coordinator.uncommitted_of(epoch, SINK_PATIENCE_S).items():
-                parts[uid], rows = coordinator.unsent_rows(uid, part)
-                copied |= {path: copy(now, path) for path, now in rows.items()}
+            copied = {path: copy(now, path) for path, now in rows.items()}
         except FileNotFoundError:
-            files.delete(ROWS)
-            continue
-        if copied and not coordinator.uncommitted_of(epoch, 0.0):  # committed meanwhile
-            files.delete(ROWS)
-            return {}, {}
-        return parts, copied
+            copied = {}
+        before = waiting
+        waiting, rows = _look(run, epoch, 0.0)
+        if waiting == before and copied.keys() == rows.keys():
+            return waiting, copied
+        files.delete(ROWS)  # some sink got further meanwhile
     raise SavepointError(
-        f"savepoint of epoch {epoch}: the rows that its sinks keep in {run.uri}/{ROWS} are "
-        "missing; see docs/operations/damaged-checkpoint.md"
+        f"savepoint of epoch {epoch}: the rows that its sinks keep in {run.uri}/{ROWS} cannot be "
+        "copied: they are missing. See docs/operations/damaged-checkpoint.md"
     )
+
+
+def _look(run: StreamRun, epoch: int, patience_s: float) -> tuple[ByEpoch, dict[str, str]]:
+    """Return what is not committed, and where the rows of it are that sinks keep, by the path that
+    their committable names."""
+    parts: ByEpoch = {}
+    rows: dict[str, str] = {}
+    for number, of_epoch in run.coordinator.uncommitted_up_to(epoch, patience_s).items():
+        parts[number] = {}
+        for uid, part in of_epoch.items():
+            parts[number][uid], kept = run.coordinator.unsent_rows(uid, part)
+            rows |= kept
+    return parts, rows
 
 
 def put_back(

@@ -134,6 +134,10 @@ class Savepoint:
     before."""
     job_directory: str = ""
     """With `committables`: the job's directory, which says whether they were committed since."""
+    earlier: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    """The epochs before this one that were decided, and that some sink had not committed, in
+    decimal, ascending: by the sink's uid how many of its committables are that epoch's, and their
+    rows. In `committables` they go before those of this epoch, epoch by epoch."""
 
     def operator(self, uid: str) -> Operator:
         """Return the operator of this uid; raises SavepointError."""
@@ -199,6 +203,10 @@ def read_savepoint(files: CheckpointFiles) -> Savepoint:
         body["sources"] = tuple(Source(**s) for s in body["sources"])
         body["source_lines"] = tuple(body["source_lines"])
         body["operators"] = tuple(_operator(o) for o in body["operators"])
+        body["earlier"] = {
+            epoch: {uid: (count, rows) for uid, (count, rows) in of_epoch.items()}
+            for epoch, of_epoch in body.get("earlier", {}).items()
+        }
         body["files"] = {path: (size, crc) for path, (size, crc) in body["files"].items()}
         body["committables"] = {
             uid: tuple(base64.b64decode(c) for c in given)

@@ -62,10 +62,7 @@ def of_savepoint(
     topics = topic_changes(savepoint.uri, savepoint.sources, job.reading)
     placement = _place(savepoint, uids, topics)
     partitions = job.partitions or savepoint.partitions
-    to_commit = {
-        uid: len(part.committables)
-        for uid, part in committables.uncommitted(spark, savepoint).items()
-    }
+    to_commit = committables.counted(committables.uncommitted(spark, savepoint))
     problems = [
         *_claim_problems(spark, savepoint, job, begun),
         *_left_problems(savepoint, job, to_commit),

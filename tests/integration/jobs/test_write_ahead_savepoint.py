@@ -175,3 +175,44 @@ def test_a_retained_checkpoint_of_two_epochs_that_wait(
     wait_until("both are sent", lambda: Counter(plain.rows()) == everything, 90)
     started.end()
     assert Counter(kept.rows()) == everything
+
+
+@pytest.mark.parametrize("concurrent", [2, pytest.param(4, marks=pytest.mark.chaos)])
+def test_a_job_ends_with_a_savepoint_while_two_epochs_wait(
+    tmp_path: Path,
+    endpoints: dict[str, HttpEndpoint],
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    concurrent: int,
+) -> None:
+    """Both go along; of the first the sink that is there has been sent its rows."""
+    for module in (checkpoint_trigger, kept_rows):
+        monkeypatch.setattr(module, "SINK_PATIENCE_S", 1.0)
+    kept, plain = endpoints["kept"], endpoints["plain"]
+    files = Files(tmp_path / "in")
+    everything = Counter(files.add())
+    first = Started(declare(tmp_path, "first", endpoints, max_concurrent_checkpoints=concurrent))
+    first.wait_for_epochs(1)
+    plain.ask("/script", AWAY)
+    commits = tmp_path / "store/first/spark/commits"
+    for epoch in (1, 2):
+        everything.update(files.add())
+        wait_until("it is decided", lambda epoch=epoch: (commits / str(epoch)).exists(), 60)
+    path = first.take("stop_with_savepoint", tmp_path / "savepoints")
+    with pytest.raises(TidemarkError):
+        first.join()
+    record = tm.Savepoint(path).record
+    assert (record.epoch, list(record.earlier)) == (2, ["1"])
+    epochs = sorted((f.parent.parent.name, f.parent.name) for f in buffers(Path(path[5:])))
+    assert sorted(set(epochs)) == [("kept", "2"), ("plain", "1"), ("plain", "2")]
+    (tmp_path / "store/first").rename(tmp_path / "gone")
+    plain.ask("/script", [])
+    heir = declare(tmp_path, "heir", endpoints)
+    assert {s.uid: s.commit for s in heir.restore_plan(path).sinks} == {"kept": 1, "plain": 2}
+    started = Started(heir, restore=path)
+    wait_until("both are sent", lambda: Counter(plain.rows()) == everything, 90)
+    everything.update(files.add())
+    started.wait_for_epochs(1)
+    started.end()
+    assert Counter(kept.rows()) == Counter(plain.rows()) == everything
+    assert [key.split("-")[-1] for key in keys(plain)[-3:]] == ["1", "2", "3"], "in order"
