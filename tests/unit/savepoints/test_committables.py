@@ -10,8 +10,16 @@ from tests.unit.savepoints.test_record import a_savepoint
 from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.protocol.states import Seal
-from tidemark.savepoints.committables import problems, take_over, uncommitted, unfit
-from tidemark.savepoints.record import Savepoint, Sink
+from tidemark.savepoints.committables import (
+    by_epoch,
+    counted,
+    merged,
+    problems,
+    take_over,
+    uncommitted,
+    unfit,
+)
+from tidemark.savepoints.record import Savepoint, Sink, read_savepoint, write_savepoint
 
 NO_SPARK: Any = None
 """Local directories need none."""
@@ -40,7 +48,7 @@ def test_what_the_first_job_has_committed_since_is_not_asked_for_again(tmp_path:
     store.stage_prepared(7, 1, PARTS)
     store.write_prepared(7, 1)
     store.seal(7, 1, Seal.COMMIT)
-    assert uncommitted(NO_SPARK, savepoint) == PARTS
+    assert uncommitted(NO_SPARK, savepoint) == {7: PARTS}
     store.write_committed(7, 1)
     assert uncommitted(NO_SPARK, savepoint) == {}
 
@@ -49,16 +57,46 @@ def test_what_is_deleted_was_committed(tmp_path: Path) -> None:
     store = a_job(tmp_path / "job")
     savepoint = a_savepoint_of(tmp_path / "job")
     store.spark_files.create("commits/7", b"v1\n{}")
-    assert uncommitted(NO_SPARK, savepoint) == PARTS
+    assert uncommitted(NO_SPARK, savepoint) == {7: PARTS}
     store.spark_files.create("commits/99", b"v1\n{}")
     assert uncommitted(NO_SPARK, savepoint) == {}
 
 
 def test_without_the_first_job_everything_is_committed_again(tmp_path: Path) -> None:
-    assert uncommitted(NO_SPARK, a_savepoint_of(tmp_path / "job")) == PARTS
+    assert uncommitted(NO_SPARK, a_savepoint_of(tmp_path / "job")) == {7: PARTS}
     another = a_job(tmp_path / "job", "b" * 32)  # that has the directory now
     another.spark_files.create("commits/99", b"v1\n{}")
-    assert uncommitted(NO_SPARK, a_savepoint_of(tmp_path / "job")) == PARTS
+    assert uncommitted(NO_SPARK, a_savepoint_of(tmp_path / "job")) == {7: PARTS}
+
+
+def test_epochs_that_wait_together_stay_apart(tmp_path: Path) -> None:
+    store = a_job(tmp_path / "job")
+    waiting = {
+        6: {"to-kafka": SinkEpoch(5, (b"six",)), "files": SinkEpoch(0, ())},
+        5: {"to-kafka": SinkEpoch(7, (b"five", b"too")), "files": SinkEpoch(9, (b"file",))},
+        7: PARTS,
+    }
+    committables, rows, earlier = merged(waiting, 7)
+    assert committables["to-kafka"] == (b"five", b"too", b"six", b"\x00one", b"two")
+    assert rows == {"to-kafka": 42, "files": 9}
+    sinks = (Sink("to-kafka", "KafkaSink", 42), Sink("files", "FileSink", 9))
+    savepoint = replace(
+        a_savepoint_of(tmp_path / "job"), committables=committables, earlier=earlier, sinks=sinks
+    )
+    files = LocalFiles(tmp_path / "written")
+    write_savepoint(files, savepoint)
+    read = read_savepoint(files)
+    expected = {
+        5: waiting[5], 6: {"to-kafka": waiting[6]["to-kafka"]}, 7: PARTS,
+    }  # fmt: skip
+    assert by_epoch(read) == uncommitted(NO_SPARK, read) == expected
+    for epoch in (5, 6):
+        store.stage_prepared(epoch, 1, waiting[epoch])
+        store.write_prepared(epoch, 1)
+    store.seal(5, 1, Seal.COMMIT)
+    store.write_committed(5, 1)
+    assert list(uncommitted(NO_SPARK, read)) == [6, 7]
+    assert counted(by_epoch(read)) == {"to-kafka": 5, "files": 1}
 
 
 def test_the_restored_job_holds_them_as_an_attempt_of_its_own(tmp_path: Path) -> None:
