@@ -56,14 +56,13 @@ def parts(savepoint: tm.Savepoint) -> Iterator[tuple[str, str, str]]:
 @pytest.mark.parametrize(
     ("program", "count"),
     [
-        ("join", 2),
         ("session_windows", 1),
-        ("transform_with_ttl", 5),
         *(
             pytest.param(program, count, marks=pytest.mark.chaos)
             for program, count in {
-                "transform_with_timers": 5, "aggregation": 1, "distinct": 1, "limited": 1,
-                "distinct_within_watermark": 1, "distinct_sums": 2, "pandas_state": 1, "total": 1,
+                "join": 2, "transform_with_ttl": 5, "transform_with_timers": 5, "aggregation": 1,
+                "distinct": 1, "limited": 1, "distinct_within_watermark": 1, "distinct_sums": 2,
+                "pandas_state": 1, "total": 1,
             }.items()
         ),
     ],
@@ -93,6 +92,7 @@ def diff(before: Counter[tuple[object, ...]], after: Counter[tuple[object, ...]]
     return f"missing {list(before - after)[:2]}, more {list(after - before)[:2]}"
 
 
+@pytest.mark.chaos
 def test_a_join_takes_rows_from_a_state_that_was_given(spark: SparkSession, tmp_path: Path) -> None:
     """Rows with gaps in their numbers, one more than there were: the join finds them all."""
     savepoint = taken(spark, tmp_path, "join", batches=1)

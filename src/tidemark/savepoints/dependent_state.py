@@ -33,6 +33,7 @@ _ALONE = (
 _JOIN, _SESSION, _TRANSFORM = "symmetricHashJoin", "sessionWindow", "transformWithState"
 ROWS_OF_JOIN, _COUNTS_OF_JOIN = "-keyWithIndexToValue", "-keyToNumValues"
 """What the names of a join's stores end with: of its rows, and of how many there are of a key."""
+_ROW_COUNTER = "$rowCounter"
 _TIMERS, _TIMER_INDEX = "_keyToTimestamp", "_timestampToKey"
 
 
@@ -138,7 +139,10 @@ def _indexes(store: Store, family: ColumnFamily) -> list[ColumnFamily]:
     return [
         f
         for f in store.families
-        if f.kind == "index" and f.name.partition("_")[2] == family.name and f is not family
+        if f.kind == "index"
+        and f.name.partition("_")[2] == family.name
+        # Spark declares this one for a list with TTL too, and keeps nothing in it.
+        and not (family.ttl and _index_of(f.name) == _ROW_COUNTER)
     ]
 
 
@@ -170,7 +174,7 @@ def _ttl_index(family: ColumnFamily, index: ColumnFamily, state: DataFrame) -> D
 
 
 _INDEXES: Mapping[str, Callable[[ColumnFamily, ColumnFamily, DataFrame], DataFrame]] = {
-    "$rowCounter": _count_index,
+    _ROW_COUNTER: _count_index,
     "$count": _count_index,
     "$min": _least_index,
     "$ttl": _ttl_index,
