@@ -76,7 +76,8 @@ def test_what_follows_from_a_state_is_as_spark_has_it(
     assert len(found) == count, found
     for number, (uid, store, family) in enumerate(found):
         state = savepoint.read_state(uid, store=store, family=family)
-        assert state.count() > 0, (store, family)
+        if family != "timers":  # where none has fired
+            assert state.count() > 0, (store, family)
         edited = savepoint.with_state(
             uid,
             state.orderBy(F.rand(7)),
