@@ -9,7 +9,6 @@ all messages after the first for which the queue had no room, so the rest is sen
 from __future__ import annotations
 
 import ctypes
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,8 @@ from tidemark.sinks.kafka.producer import (
     Progress,
     Rows,
     explained,
+    identity_in,
+    is_transactional,
     refused,
 )
 
@@ -52,6 +53,7 @@ class NativeProducer:
         self.rows: Rows = {}
         self._by_partition: dict[int, int] = {}
         self._failure: tuple[int, int] | None = None  # rows, first error code
+        self._transactional = is_transactional(config)
         self._identity: ProducerIdentity | None = None
         self._messages = np.zeros(0, c.MESSAGE)
         self._partitioner: Partitioner | None = None
@@ -74,10 +76,13 @@ class NativeProducer:
             raise TidemarkError(f"{self._config.sink}: {error.value.decode()}")
         return int(client)
 
-    def init_transactions(self, timeout_s: float) -> ProducerIdentity:
+    def init_transactions(self, timeout_s: float) -> None:
+        """See `producer.Producer`."""
+        self._check(self._library.init_transactions(self._client, int(timeout_s * 1000)))
+
+    def identity(self, timeout_s: float) -> ProducerIdentity:
         """See `producer.Producer`."""
         deadline = time.monotonic() + timeout_s
-        self._check(self._library.init_transactions(self._client, int(timeout_s * 1000)))
         while self._identity is None:
             self._serve(wait_ms=10)
             if time.monotonic() > deadline:
@@ -113,7 +118,7 @@ class NativeProducer:
         self.sent = self.acknowledged = 0
         self._by_partition = {}
         self.rows = {self._topic_name: self._by_partition}
-        if self._identity is not None:
+        if self._transactional:
             self._check(self._library.begin_transaction(self._client))
 
     @property
@@ -202,11 +207,7 @@ class NativeProducer:
                 case c.EVENT_DELIVERY:
                     self._count(event)
                 case c.EVENT_STATISTICS if self._identity is None:
-                    found = json.loads(library.event_stats(event)).get("eos", {})
-                    if found.get("producer_id", -1) >= 0:
-                        self._identity = ProducerIdentity(
-                            found["producer_id"], found["producer_epoch"]
-                        )
+                    self._identity = identity_in(library.event_stats(event))
             library.event_destroy(event)
             wait_ms = 0
 
@@ -229,7 +230,7 @@ class NativeProducer:
         if self._failure is not None:
             rows, code = self._failure
             why = self._text(code)
-            if code in PURGED and self._identity is not None:
+            if code in PURGED and self._transactional:
                 code, why = self._transaction_error() or (code, why)
             if self._library.fatal_error(self._client, fatal, len(fatal)):
                 why += f" ({fatal.value.decode()})"
@@ -252,7 +253,7 @@ class NativeProducer:
         """See `producer.Producer`."""
         deadline = time.monotonic() + timeout_s
         self._library.purge(self._client, c.PURGE_QUEUE | c.PURGE_IN_FLIGHT)
-        if self._identity is None:
+        if not self._transactional:
             return
         # abort_transaction waits for reports that it does not serve itself: take them in first.
         while self._library.outq_len(self._client) and time.monotonic() < deadline:

@@ -39,6 +39,8 @@ DEFAULTS: Mapping[str, str] = {
     "partitioner": "murmur2_random",
     "message.timeout.ms": "120000",
     "allow.auto.create.topics": "false",
+    # Half of it is how long a client that has just learned of a broker waits before it connects.
+    "reconnect.backoff.ms": "22",
     # Without this, closing a producer waits for a last push of client metrics.
     "enable.metrics.push": "false",
     # Errors reach the caller as exceptions; a connection that is tried again is no news.

@@ -9,6 +9,7 @@ Invariants of a producer, between `begin` and `close`:
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -55,8 +56,13 @@ class Producer(Protocol):
         """Find the brokers and the topic's partitions; raises WriteRefusedError if none answers."""
         ...
 
-    def init_transactions(self, timeout_s: float) -> ProducerIdentity:
-        """Fence what had this transactional id, and return the identity given by the broker."""
+    def init_transactions(self, timeout_s: float) -> None:
+        """Fence what had this transactional id, and have the broker give an identity."""
+        ...
+
+    def identity(self, timeout_s: float) -> ProducerIdentity:
+        """Return what `init_transactions` was given. librdkafka tells it in its statistics alone,
+        a moment later, so it is asked for when it is needed. Raises WriteRefusedError."""
         ...
 
     def begin(self) -> None:
@@ -80,6 +86,19 @@ class Producer(Protocol):
     def close(self) -> None:
         """Free everything. Does not end an open transaction. May take a while; raises nothing."""
         ...
+
+
+def is_transactional(config: ProducerConfig) -> bool:
+    """Return whether a producer of this configuration writes in transactions."""
+    return "transactional.id" in dict(config.settings)
+
+
+def identity_in(statistics: str | bytes) -> ProducerIdentity | None:
+    """Return who librdkafka's statistics say that the producer is; None if it does not know yet."""
+    found = json.loads(statistics).get("eos", {})
+    if found.get("producer_id", -1) < 0:
+        return None
+    return ProducerIdentity(found["producer_id"], found["producer_epoch"])
 
 
 class Progress:

@@ -1,7 +1,7 @@
 """Warm producers: the module-level pools of one Python worker process, which Spark reuses.
 
-``init_transactions`` costs 50 to 500 ms. A pool has the next producer made in a thread while the
-epoch is decided, so a task finds one ready.
+A producer that is connected and has its ``init_transactions`` behind it costs 20 to 500 ms. A pool
+has the next one made in a thread while the epoch is decided, so a task finds one ready.
 
 Invariants of a pool with transactions:
 - a transactional id is used by one producer at a time, for one transaction per
@@ -13,6 +13,7 @@ Invariants of a pool with transactions:
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import queue
@@ -22,7 +23,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tidemark.model.errors import TidemarkError
+from tidemark.model.errors import TidemarkError, WriteRefusedError
 from tidemark.sinks.kafka import native_library
 from tidemark.sinks.kafka.committable import LAST_EPOCH_TO_USE
 from tidemark.sinks.kafka.native_producer import NativeProducer
@@ -35,6 +36,8 @@ _log = logging.getLogger(__name__)
 INIT_TIMEOUT_S = 60.0
 _OLDEST_S = 300.0
 """Then a producer that waits is replaced: the topic may have got more partitions meanwhile."""
+_IDENTITY_TIMEOUT_S = 0.2
+"""Of one that was given up when it had just been made; a flushed one's is known already."""
 _IDLE_SERVE_S = 2.0
 """How often a waiting producer's statistics are taken in; they would pile up."""
 
@@ -60,11 +63,11 @@ class _Slot:
 
 @dataclass
 class Lease:
-    """A producer in the hands of one task attempt; `identity` is None without transactions."""
+    """A producer in the hands of one task attempt; `transactional_id` is empty without
+    transactions."""
 
     producer: Producer
     transactional_id: str = ""
-    identity: ProducerIdentity | None = None
     made_at: float = field(default_factory=time.monotonic)
     _slot: _Slot | None = None
 
@@ -101,8 +104,12 @@ class ProducerPool:
     def discard(self, lease: Lease, settled_epoch: int) -> None:
         """Take back a producer whose transaction was flushed or given up: it is closed, without
         ending the transaction, and the next one is made ready; both in the background."""
+        identity: ProducerIdentity | None = None
+        slot = lease._slot
+        if slot:
+            with contextlib.suppress(WriteRefusedError):
+                identity = lease.producer.identity(_IDENTITY_TIMEOUT_S)
         with self._changed:
-            identity, slot = lease.identity, lease._slot
             if identity and slot and identity.epoch < LAST_EPOCH_TO_USE:
                 self._free.append(slot)
             if self._key.prefix and not (self._ready or self._warming or self._closed):
@@ -153,11 +160,11 @@ class ProducerPool:
         producer = _producer(self._key, slot.transactional_id)
         try:
             producer.connect(INIT_TIMEOUT_S)
-            identity = producer.init_transactions(INIT_TIMEOUT_S)
+            producer.init_transactions(INIT_TIMEOUT_S)
         except BaseException:
             self._do(producer.close)
             raise
-        return Lease(producer, slot.transactional_id, identity, _slot=slot)
+        return Lease(producer, slot.transactional_id, _slot=slot)
 
     def _settled_slot(self, settled_epoch: int) -> _Slot:
         with self._changed:

@@ -4,7 +4,6 @@ of their own, and where librdkafka cannot be called directly. About twice the CP
 
 from __future__ import annotations
 
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,8 @@ from tidemark.sinks.kafka.producer import (
     Progress,
     Rows,
     explained,
+    identity_in,
+    is_transactional,
     refused,
 )
 
@@ -40,6 +41,7 @@ class RowProducer:
         self.rows: Rows = {}
         self._failure: tuple[int, Any, str | None] | None = None  # rows, first error, its topic
         self._fatal: Any = None
+        self._transactional = is_transactional(config)
         self._identity: ProducerIdentity | None = None
         settings: dict[str, Any] = dict(config.settings)
         settings["stats_cb"] = self._on_statistics
@@ -55,10 +57,13 @@ class RowProducer:
         for _ in range(2):
             self._call(self._client.list_topics, self._config.topic, timeout_s)
 
-    def init_transactions(self, timeout_s: float) -> ProducerIdentity:
+    def init_transactions(self, timeout_s: float) -> None:
+        """See `producer.Producer`."""
+        self._call(self._client.init_transactions, timeout_s)
+
+    def identity(self, timeout_s: float) -> ProducerIdentity:
         """See `producer.Producer`."""
         deadline = time.monotonic() + timeout_s
-        self._call(self._client.init_transactions, timeout_s)
         while self._identity is None:
             self._client.poll(0.01)
             if time.monotonic() > deadline:
@@ -70,7 +75,7 @@ class RowProducer:
         self.serve(0)
         self.sent = self.acknowledged = 0
         self.rows = {}
-        if self._identity is not None:
+        if self._transactional:
             self._call(self._client.begin_transaction)
 
     def produce(self, batch: pa.RecordBatch) -> None:
@@ -135,9 +140,7 @@ class RowProducer:
 
     def _on_statistics(self, text: str) -> None:
         if self._identity is None:
-            found = json.loads(text).get("eos", {})
-            if found.get("producer_id", -1) >= 0:
-                self._identity = ProducerIdentity(found["producer_id"], found["producer_epoch"])
+            self._identity = identity_in(text)
 
     def _on_error(self, error: Any) -> None:
         if error.fatal():
@@ -157,7 +160,7 @@ class RowProducer:
         """Return why the transaction has failed: librdkafka says it when one is begun on top."""
         import confluent_kafka
 
-        if self._identity is None:
+        if not self._transactional:
             return None
         try:
             self._client.begin_transaction()
@@ -175,7 +178,7 @@ class RowProducer:
 
         try:
             self._client.purge()
-            if self._identity is not None:
+            if self._transactional:
                 self._client.abort_transaction(timeout_s)
         except confluent_kafka.KafkaException:
             pass  # best effort: the driver aborts what is left

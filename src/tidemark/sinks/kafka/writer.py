@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _ABORT_TIMEOUT_S = 2.0
+_IDENTITY_TIMEOUT_S = 10.0
 
 
 class KafkaWriter:
@@ -64,18 +65,20 @@ class KafkaWriter:
             return []
         flush(lease.producer, self._config, self._acknowledged)
         rows = {topic: dict(counts) for topic, counts in lease.producer.rows.items() if counts}
-        self._lease = None
-        if lease.identity is None:
+        if not lease.transactional_id:
+            self._lease = None
             pool.give_back(lease)
             failpoints.reached("transaction-flushed")
             return []
+        identity = lease.producer.identity(_IDENTITY_TIMEOUT_S)
+        self._lease = None
         pool.discard(lease, self._context.settled_epoch)
         failpoints.reached("transaction-flushed")
         return [
             KafkaCommittable(
                 transactional_id=lease.transactional_id,
-                producer_id=lease.identity.producer_id,
-                producer_epoch=lease.identity.epoch,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
                 rows=rows,
             )
         ]
