@@ -96,10 +96,13 @@ def delta(frame: str = "rows") -> Kind:
     )
 
 
-def delta_on_s3(frame: str = "rows") -> Kind:
+def delta_on(store: str, frame: str = "rows") -> Kind:
     def output(directory: Path, servers: Servers) -> Output:
-        s3 = servers("s3")
-        return DeltaOutput(f"s3a://{s3.bucket}/{directory.name}", frame, s3.spark_settings())
+        server = servers(store)
+        if store == "hdfs":
+            return DeltaOutput(f"{server.uri}/{directory.name}", frame)
+        path = f"s3a://{server.bucket}/{directory.name}"
+        return DeltaOutput(path, frame, server.spark_settings())
 
     return Kind(output, delta().committer_points, delta().writer_points)
 
@@ -199,7 +202,8 @@ MATRIX = {
     "mysql-staged": row(mysql("staged")),
     "mysql-upsert": row(mysql("upsert", "counts")),
     "delta": row(delta()),
-    "delta-on-s3": row(delta_on_s3()),
+    "delta-on-hdfs": row(delta_on("hdfs")),
+    "delta-on-s3": row(delta_on("s3")),
     "delta+sqlite": row(delta("counts"), sqlite("counts")),
     "redis-upsert": row(redis("upsert", "strings"), redis("upsert", "hashes")),
     "redis-staged": row(redis("staged", "strings"), redis("staged", "hashes")),

@@ -145,6 +145,7 @@ class TestLineToS3(LineConformance):
         return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", s3.port, through))
 
 
+@pytest.mark.chaos  # minutes: the client tries again after each cut
 class TestLineToHdfs(LineConformance):
     """The line to the NameNode: where a file is, and whether it is published, is its word."""
 

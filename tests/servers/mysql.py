@@ -98,8 +98,19 @@ class NewestMySQLServer(MySQLServer):
     def _environment(self) -> dict[str, str]:
         return dict(os.environ)
 
+    def _own_options(self) -> list[str]:
+        # Debian's own directory for files is not there.
+        return [*super()._own_options(), "--secure-file-priv="]
+
     def _command(self) -> list[object]:
-        return ["--tls-version=" if part == "--skip-ssl" else part for part in super()._command()]
+        given = super()._command()
+        # Options that later versions have under other names.
+        return [
+            "--tls-version="
+            if part == "--skip-ssl"
+            else str(part).replace("--innodb-log-file-size=", "--innodb-redo-log-capacity=")
+            for part in given
+        ]
 
 
 def _unpack_unstable(base: Path) -> None:

@@ -32,6 +32,12 @@ _DEADLINES = {
 _PREFIXES = ("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.security.")
 
 
+def client_settings(settings: HadoopSettings) -> HadoopSettings:
+    """Return what hdfs-native is told: its part of Hadoop's settings, over deadlines of ours."""
+    given = {name: value for name, value in settings.items() if name.startswith(_PREFIXES)}
+    return HadoopSettings({**_DEADLINES, **given})
+
+
 class HdfsDirectory:
     """See `Directory` and `RenamingDirectory`."""
 
@@ -39,9 +45,8 @@ class HdfsDirectory:
         self._uri = uri.rstrip("/")
         host, _, path = self._uri.removeprefix("hdfs://").partition("/")
         self._root = f"/{path}"
-        config = {k: v for k, v in settings.items() if k.startswith(_PREFIXES)}
-        self._url = f"hdfs://{host}" if host else config.get("fs.defaultFS")
-        self._config = HadoopSettings({**_DEADLINES, **config})
+        self._config = client_settings(settings)
+        self._url = f"hdfs://{host}" if host else self._config.get("fs.defaultFS")
         _library()
 
     @property

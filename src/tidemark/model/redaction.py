@@ -122,7 +122,9 @@ def secrets_in(value: Any, name: str = "", depth: int = 6) -> set[str]:
         parts = [(field.name, getattr(value, field.name, None)) for field in fields(value)]
         parts += getattr(value, "__dict__", {}).items()  # a subclass may keep more
     elif isinstance(value, Mapping):
-        parts = [(str(key), part) for key, part in value.items()]
+        # Of HTTP's headers every value may be one, whatever its name is.
+        hidden = "secret-" if name.lower() == "headers" else ""
+        parts = [(f"{hidden}{key}", part) for key, part in value.items()]
     elif isinstance(value, list | tuple | set | frozenset):
         parts = [(name, part) for part in value]
     elif hasattr(value, "__dict__"):

@@ -6,6 +6,7 @@ for such writers is in `test_sink_conformance.py`.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -18,14 +19,14 @@ from tidemark.model.errors import CommitFailedError
 from tidemark.sinks.mysql import MySQLSink
 from tidemark.verify.conformance.steps import attempt
 
-KINDS = {  # a column's definition, a value that is refused, a word of the reason
+KINDS = {  # a column's definition, a value that is refused, a pattern of the reason
     "length": ("VARCHAR(3)", "four", "truncated"),
     "range": ("TINYINT UNSIGNED", "300", "Out of range"),
     "number": ("INT", "x", "Incorrect integer"),
-    "date": ("DATE", "2026-02-30", "truncated"),
+    "date": ("DATE", "2026-02-30", "truncated|Out of range"),
     "not null": ("VARCHAR(9) NOT NULL", None, "null"),
-    "check": ("VARCHAR(9) CHECK (value <> 'it''s bad')", "it's bad", "value` failed"),
-    "json": ("JSON", "{", "CONSTRAINT"),
+    "check": ("VARCHAR(9) CHECK (value <> 'it''s bad')", "it's bad", "value` failed|is violated"),
+    "json": ("JSON", "{", "CONSTRAINT|Invalid JSON"),
 }
 GOOD = {"range": "1", "number": "1", "date": "2026-02-01", "json": "{}"}
 
@@ -50,7 +51,10 @@ def sink_on(server: MariaDBServer, database: str, mode: str) -> kit.Target:
 def test_each_kind_of_value_is_set_aside(
     mariadb: MariaDBServer, database: str, mode: str, kind: str
 ) -> None:
-    definition, bad, word = KINDS[kind]
+    definition, bad, reason = KINDS[kind]
+    version = mariadb.execute("SELECT @@version")[0][0]
+    if (kind, mode) == ("check", "staged") and "mariadb" not in version.lower():
+        pytest.skip("on MySQL the CHECKs of staged rows stop the job, as docs/dead-letters.md says")
     target = sink_on(mariadb, database, mode)
     target.execute(f"CREATE TABLE orders (id BIGINT, value {definition})")
     writer = selective(target)
@@ -59,7 +63,7 @@ def test_each_kind_of_value_is_set_aside(
     batch = pa.record_batch({"id": range(30), "value": pa.array(values, pa.string())})
     (refused,) = writer.write_accepted(batch)
     assert refused.index == 17
-    assert word.lower() in refused.reason.lower()
+    assert re.search(reason, refused.reason, re.IGNORECASE)
     assert ready(target).commit(writer.prepare_commit()) == [CommitOutcome.COMMITTED]
     assert target.visible() == [i for i in range(30) if i != 17]
 

@@ -27,14 +27,14 @@ class DeltaSink:
     """Append rows to a Delta Lake table, each exactly once; all of an epoch's in one version.
 
     path: the table's directory: a local path or ``file:`` URI that the driver and all executors
-        share, or ``s3a://bucket/path`` (``s3:`` is the same).
+        share, ``hdfs://namenode/path``, or ``s3a://bucket/path`` (``s3:`` is the same).
     partition_by: the table's partition columns, in their order: string, integer, boolean or date.
         As everywhere in Delta, an empty string in one of them is read back as null.
     create_table: whether a missing table is made, with the DataFrame's columns.
     storage_options: Hadoop's settings for S3 (``fs.s3a.endpoint``, ``fs.s3a.access.key``, …, or
-        for one bucket, ``fs.s3a.bucket.<bucket>.…``), over those of the Spark session, which hold
-        without it. What neither says comes from the environment or the machine's role. Never shown
-        or stored.
+        for one bucket, ``fs.s3a.bucket.<bucket>.…``) or HDFS, over those of the Spark session,
+        which hold without it. What neither says comes from the environment or the machine's role.
+        Never shown or stored.
 
     An existing table's columns must have the DataFrame's types; it may have more that may be null.
     Other writers may append, compact, alter and vacuum the table at the same time; VACUUM must keep
@@ -53,10 +53,10 @@ class DeltaSink:
 
     def __post_init__(self) -> None:
         path = shared_uri(self.path, "DeltaSink: path")
-        if path.startswith("hdfs:"):
+        if path.startswith("hdfs:///"):
             raise ConfigurationError(
-                f"DeltaSink: path is {path!r}: Delta tables on HDFS are not supported in this "
-                "version; give a local path or 's3a://<bucket>/<path>'"
+                f"DeltaSink: path is {path!r}, which names no NameNode; write hdfs://<host>:<port>"
+                "/<path>, or hdfs://<name service>/<path>"
             )
         object.__setattr__(self, "path", path)
         columns = self.partition_by

@@ -1,8 +1,9 @@
-"""A table's directory, on local disks or S3: what delta-rs is told, and the calls that it lacks.
+"""A table's directory, on local disks, HDFS or S3: what delta-rs is told, and the calls that it
+lacks.
 
 delta-rs reads and commits the table itself. Data files as they grow, the ledger's log entries and
-the records of attempts go by `tidemark.file_systems`. Both reach S3 as Spark does, by its Hadoop
-settings.
+the records of attempts go by `tidemark.file_systems`. Both reach HDFS and S3 as Spark does, by its
+Hadoop settings.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tidemark.file_systems import Directory, HadoopSettings
+from tidemark.file_systems.hdfs import client_settings
 from tidemark.file_systems.local import sync_directory
 from tidemark.file_systems.s3_options import S3Options
 
-S3_SCHEMES = ("s3://", "s3a://")
 _DEADLINES = {
     "timeout": "20s",
     "connect_timeout": "5s",
@@ -28,8 +29,8 @@ _AT_ONCE = 16
 
 
 def is_local(uri: str) -> bool:
-    """Whether the table is on a local disk, else on S3."""
-    return not uri.startswith(S3_SCHEMES)
+    """Whether the table is on a local disk, else on HDFS or S3."""
+    return "://" not in uri
 
 
 def delta_options(uri: str, hadoop: HadoopSettings) -> dict[str, str] | None:
@@ -40,6 +41,8 @@ def delta_options(uri: str, hadoop: HadoopSettings) -> dict[str, str] | None:
     """
     if is_local(uri):
         return None
+    if uri.startswith("hdfs://"):
+        return dict(client_settings(hadoop))
     found = S3Options.of(uri.partition("://")[2].partition("/")[0], hadoop)
     options = {
         "aws_endpoint_url": found.endpoint,
@@ -89,7 +92,8 @@ def delete(files: Directory, paths: Sequence[str]) -> None:
 
 
 def sync(files: Directory, paths: Sequence[str]) -> None:
-    """Make files of another program, and their names, durable; on S3 they are."""
+    """Make files of another program, and their names, durable; on HDFS and S3 that is the store's
+    own doing."""
     if not is_local(files.uri):
         return
     for path in paths:

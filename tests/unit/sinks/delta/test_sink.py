@@ -23,14 +23,15 @@ from tidemark.sinks.delta.store import delta_options
         ("file:///data/a%20table", "/data/a table"),
         ("s3://bucket/orders/", "s3://bucket/orders"),
         ("s3a://bucket/a/b", "s3a://bucket/a/b"),
+        ("hdfs://name:8020/a/b/", "hdfs://name:8020/a/b"),
     ],
 )
-def test_a_path_is_local_or_on_s3(given: Any, path: str) -> None:
+def test_a_path_is_local_or_on_hdfs_or_s3(given: Any, path: str) -> None:
     assert DeltaSink(given).path == path
 
 
 @pytest.mark.parametrize(
-    "path", ["", "s3://bucket", "s3a://", "hdfs://name/orders", "gs://b/t", None]
+    "path", ["", "s3://bucket", "s3a://", "hdfs:///orders", "gs://b/t", None]
 )
 def test_other_paths_are_refused(path: Any) -> None:
     with pytest.raises(ConfigurationError, match="DeltaSink: path"):
