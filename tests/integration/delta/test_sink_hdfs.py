@@ -1,4 +1,4 @@
-"""``make chaos``: DeltaSink on a real HDFS under the conformance suite, with the NameNode killed."""
+"""``make chaos``: DeltaSink on a real HDFS under the suite, with the NameNode killed under it."""
 
 from __future__ import annotations
 
