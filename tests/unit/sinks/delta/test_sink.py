@@ -30,9 +30,7 @@ def test_a_path_is_local_or_on_hdfs_or_s3(given: Any, path: str) -> None:
     assert DeltaSink(given).path == path
 
 
-@pytest.mark.parametrize(
-    "path", ["", "s3://bucket", "s3a://", "hdfs:///orders", "gs://b/t", None]
-)
+@pytest.mark.parametrize("path", ["", "s3://bucket", "s3a://", "hdfs:///orders", "gs://b/t", None])
 def test_other_paths_are_refused(path: Any) -> None:
     with pytest.raises(ConfigurationError, match="DeltaSink: path"):
         DeltaSink(path)
