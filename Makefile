@@ -46,7 +46,8 @@ WORKERS ?= $(shell [ "$$(nproc 2>/dev/null || echo 2)" -ge 4 ] && echo 3 || echo
 
 ## test: all tests that CI runs, on a real broker
 test: setup $(CLASSES)
-	$(BIN)/python -m pytest -m 'not chaos' -n $(WORKERS) --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest -m 'not chaos' -n $(WORKERS) --dist loadfile \
+		--no-loadscope-reorder $(ARGS)
 
 ## chaos: the whole matrix of kills
 chaos: setup $(CLASSES)

@@ -1,4 +1,5 @@
-"""What every test needs: Spark's Python workers are this Python, and Spark stays on loopback.
+"""What every test needs: Spark's Python workers are this Python, Spark stays on loopback, and no
+driver outlives its test. Also the order of the files.
 
 The broker's fixtures are in `integration/conftest.py`.
 """
@@ -9,9 +10,11 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS
 from tests.storage_servers import serving
 from tidemark.dev.hdfs import LocalHdfs
@@ -24,6 +27,49 @@ os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
 # The tokens of jobs, which killed drivers leave behind, are no business of the user's own.
 os.environ.setdefault("TIDEMARK_HOME", tempfile.mkdtemp(prefix="tidemark-home-"))
+
+LONGEST = (
+    "integration/jobs/test_kafka_to_kafka.py",
+    "integration/storage/test_kills.py",
+    "integration/jobs/test_restarts.py",
+    "spark/test_operators_day.py",
+    "docs/test_examples.py",
+    "integration/jobs/test_two_sinks.py",
+    "integration/jobs/test_postgres.py",
+    "spark/test_savepoint_verbs.py",
+    "integration/jobs/test_redis.py",
+    "integration/jobs/test_mysql.py",
+    "spark/test_restore_plan.py",
+    "integration/jobs/test_two_drivers.py",
+    "spark/test_rest.py",
+    "integration/storage/test_hangs.py",
+    "integration/jobs/test_delta.py",
+    "integration/jobs/test_embedded.py",
+    "integration/jobs/test_files.py",
+    "spark/test_restore.py",
+    "integration/jobs/test_restore.py",
+    "integration/jobs/test_spark_submit.py",
+    "spark/test_failures.py",
+    "integration/cluster/test_cluster.py",
+)
+"""The files that take a minute and more. They come first: one that came last would be waited for by
+workers that have nothing left to do."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest files first; within a file, and among the others, nothing moves."""
+    places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+
+
+@pytest.fixture(autouse=True)
+def no_driver_is_left() -> Iterator[None]:
+    """A test that failed, or ran into its time-out, may have left drivers, which never end. Those
+    that were there before it belong to fixtures of several tests."""
+    before = set(Driver.living)
+    yield
+    for driver in Driver.living - before:
+        driver.kill_tree()
 
 
 @pytest.fixture(scope="session")

@@ -33,5 +33,7 @@ def spark_configuration(directory: Path, s3: LocalS3) -> dict[str, str]:
     """Return the environment in which a program's Spark session reaches `s3`."""
     directory.mkdir(parents=True, exist_ok=True)
     lines = [f"{key} {value}\n" for key, value in s3.spark_settings().items()]
-    (directory / "spark-defaults.conf").write_text("".join(lines))
-    return {"SPARK_CONF_DIR": str(directory)}
+    settings = directory / "spark-defaults.conf"
+    settings.write_text("".join(lines))
+    # SPARK_CONF_DIR would change the JVM's class path, which must be that of `class_archive`.
+    return {"PYSPARK_SUBMIT_ARGS": f"--properties-file {settings} pyspark-shell"}

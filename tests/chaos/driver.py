@@ -20,7 +20,7 @@ import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 
@@ -74,6 +74,9 @@ class Driver:
     spark-submit as `launcher` the driver's own process is the JVM, and Python is its child.
     """
 
+    living: ClassVar[set[Driver]] = set()
+    """All that were started here and have not got their `kill_tree`."""
+
     def __init__(
         self,
         program: Path,
@@ -111,6 +114,7 @@ class Driver:
                 cwd=log.parent,
                 start_new_session=True,
             )
+        self.living.add(self)
 
     @property
     def pid(self) -> int:
@@ -145,6 +149,7 @@ class Driver:
         kill_marked(self._mark)
         self._process.wait()
         shutil.rmtree(self._scratch, ignore_errors=True)
+        self.living.discard(self)
 
     def freeze(self) -> None:
         """SIGSTOP every process, the JVM first, which decides epochs."""
