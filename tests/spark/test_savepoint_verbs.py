@@ -58,14 +58,23 @@ def tidemark(home: Path, *arguments: str, code: int = 0) -> str:
 
 
 def start(home: Path, started: list[Driver], name: str, **environment: str) -> Driver:
+    def executions() -> list[Path]:
+        return list((home / "store" / name / "executions").glob("*/started.json"))
+
+    before = len(executions())
     driver = Driver(home / "app.py", {"name": name}, home / f"{name}.log", environment=environment)
     started.append(driver)
+
+    def begins() -> bool:
+        assert driver.returncode is None, driver.tail()
+        return len(executions()) > before
 
     def runs() -> bool:
         assert driver.returncode is None, driver.tail()
         jobs = json.loads(tidemark(home, "list", "--running", "--json"))
         return any(job["name"] == name and job["state"] == "RUNNING" for job in jobs)
 
+    wait_until("the job begins", begins, 240)  # until then each question would be a process more
     wait_until("the job runs", runs, 240)
     return driver
 
