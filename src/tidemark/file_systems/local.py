@@ -25,7 +25,13 @@ def local_path(value: object, setting: str) -> str:
     text = str(value)
     if "\0" in text:
         raise ConfigurationError(f"{setting} is {text!r}: a path cannot hold a NUL character")
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:  # brackets where a host would stand
+        raise ConfigurationError(
+            f"{setting} is neither a path nor a URI; write 'file:///…' with %5B and %5D for "
+            "brackets"
+        ) from None
     if len(parts.scheme) > 1 and text.startswith(f"{parts.scheme}:"):
         if parts.scheme != "file":
             raise ConfigurationError(

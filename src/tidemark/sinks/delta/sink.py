@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidemark.api.checks import yes_or_no
 from tidemark.contracts.committables import dump_committable
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.file_systems import HadoopSettings, shared_uri
@@ -16,7 +17,7 @@ from tidemark.sinks.delta import committable as committables
 from tidemark.sinks.delta import types
 from tidemark.sinks.delta.committable import DeltaCommittable
 from tidemark.sinks.delta.writer import DeltaWriter
-from tidemark.sinks.internal.columns import check_columns
+from tidemark.sinks.internal.columns import are_names, check_columns
 
 if TYPE_CHECKING:
     from tidemark.sinks.delta.committer import DeltaCommitter
@@ -60,7 +61,8 @@ class DeltaSink:
             )
         object.__setattr__(self, "path", path)
         columns = self.partition_by
-        if isinstance(columns, str) or not all(isinstance(c, str) and c for c in columns):
+        yes_or_no(self.create_table, f"DeltaSink {path}: create_table")
+        if not are_names(columns):
             raise ConfigurationError(
                 f"DeltaSink {path}: partition_by is {columns!r}; give a list of column names"
             )

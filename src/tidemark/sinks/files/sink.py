@@ -69,7 +69,7 @@ class FileSink:
         object.__setattr__(
             self, "hadoop", HadoopSettings.given(self.hadoop, f"FileSink {self.path}: hadoop")
         )
-        if self.format not in COMPRESSIONS:
+        if not isinstance(self.format, str) or self.format not in COMPRESSIONS:
             raise self._wrong("format", self.format, tuple(COMPRESSIONS))
         allowed = COMPRESSIONS[self.format]
         if self.compression is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 import pyarrow as pa
 
@@ -37,6 +38,15 @@ def check_columns(schema: Schema, sink: str) -> None:
         if found := _REFUSED.search(column.type):
             within = "" if found[1] == column.type else f" (within {column.type})"
             raise refused(sink, column, f"{found[1]}{within}")
+
+
+def are_names(value: object) -> bool:
+    """Whether a setting's value is a list, or another collection, of names."""
+    return (
+        isinstance(value, Collection)
+        and not isinstance(value, str | bytes)
+        and all(isinstance(name, str) and name for name in value)
+    )
 
 
 def refused(sink: str, column: Column, found: str) -> ConfigurationError:

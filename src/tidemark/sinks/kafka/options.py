@@ -73,6 +73,10 @@ _NOT_FOR_ADMIN = re.compile(
 def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
     """Return the options as text; raises ConfigurationError for one that the sink owns, or whose
     value is no text, number or bool. `sink` names the sink in the error."""
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(
+            f"{sink}: producer_options is a {type(options).__name__}; give a dict"
+        )
     texts: dict[str, str] = {}
     for name, value in options.items():
         if not isinstance(name, str) or not isinstance(value, str | int | float | bool):

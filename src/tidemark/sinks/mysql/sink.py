@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tidemark.api.checks import yes_or_no
 from tidemark.contracts.committables import dump_committable
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
 from tidemark.model.schema import Schema
-from tidemark.sinks.internal.columns import check_columns, text_expression
+from tidemark.sinks.internal.columns import are_names, check_columns, text_expression
 from tidemark.sinks.mysql import committable as committables
 from tidemark.sinks.mysql.committable import MySQLCommittable
 from tidemark.sinks.mysql.connection import Address, parse_url
@@ -83,7 +84,8 @@ class MySQLSink:
                 f"{name}: mode is {self.mode!r}; allowed are {', '.join(map(repr, _MODES))}"
             )
         keys = self.keys
-        if isinstance(keys, str) or not all(isinstance(key, str) and key for key in keys):
+        yes_or_no(self.create_table, f"{name}: create_table")
+        if not are_names(keys):
             raise ConfigurationError(f"{name}: keys is {keys!r}; give a list of column names")
         if len({key.lower() for key in keys}) < len(keys):
             raise ConfigurationError(f"{name}: keys is {keys!r}; a column is in it twice")
@@ -92,8 +94,7 @@ class MySQLSink:
                 f"{name}: mode is {self.mode!r} and keys is {keys!r}; mode='upsert' needs the "
                 "columns of the table's key in keys=, the other modes take none"
             )
-        if not isinstance(self.spool, bool):
-            raise ConfigurationError(f"{name}: spool is {self.spool!r}; give True or False")
+        yes_or_no(self.spool, f"{name}: spool")
         object.__setattr__(self, "keys", tuple(keys))
 
     @property

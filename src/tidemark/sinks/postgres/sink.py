@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from tidemark.api.checks import yes_or_no
 from tidemark.contracts.committables import dump_committable
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.guarantee import SinkWay
 from tidemark.model.schema import Schema, quoted
-from tidemark.sinks.internal.columns import check_columns, to_json
+from tidemark.sinks.internal.columns import are_names, check_columns, to_json
 from tidemark.sinks.postgres import committable as committables
 from tidemark.sinks.postgres import connection, types
 from tidemark.sinks.postgres.committable import PostgresCommittable
@@ -83,14 +84,12 @@ class PostgresSink:
                 f"PostgresSink {self.table!r}: mode is {self.mode!r}; "
                 f"give {' or '.join(map(repr, MODES))}"
             )
-        if isinstance(self.keys, str) or not all(isinstance(key, str) for key in self.keys):
+        if not are_names(self.keys):
             raise ConfigurationError(
                 f"PostgresSink {self.table!r}: keys is {self.keys!r}; give a list of column names"
             )
-        if not isinstance(self.spool, bool):
-            raise ConfigurationError(
-                f"PostgresSink {self.table!r}: spool is {self.spool!r}; give True or False"
-            )
+        yes_or_no(self.create_table, f"PostgresSink {self.table!r}: create_table")
+        yes_or_no(self.spool, f"PostgresSink {self.table!r}: spool")
         object.__setattr__(self, "keys", tuple(self.keys))
         if bool(self.keys) != (self.mode == "upsert") or len(set(self.keys)) < len(self.keys):
             raise ConfigurationError(

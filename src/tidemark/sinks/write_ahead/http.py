@@ -52,7 +52,7 @@ class HttpSink(WriteAheadSink):
             raise ConfigurationError(
                 "WriteAheadSink.http: url is no 'http://host/path' or 'https://host/path'"
             )
-        if self.format not in CONTENT_TYPES:
+        if not isinstance(self.format, str) or self.format not in CONTENT_TYPES:
             raise ConfigurationError(
                 f"{self.describe()}: format is {self.format!r}; "
                 f"allowed are {', '.join(map(repr, CONTENT_TYPES))}"

@@ -13,7 +13,7 @@ from tidemark.api.checks import yes_or_no
 from tidemark.contracts import row_files
 from tidemark.contracts.write_ahead import EpochToken
 from tidemark.file_systems import HadoopSettings, open_directory
-from tidemark.model.durations import Duration
+from tidemark.model.durations import Duration, seconds
 from tidemark.model.errors import ConfigurationError, PreflightError, SendRefusedError
 from tidemark.sinks.write_ahead.buffers import BufferedBatches
 from tidemark.sinks.write_ahead.sink import WriteAheadSink
@@ -58,6 +58,7 @@ class SparkFormatSink(WriteAheadSink):
         }
         object.__setattr__(self, "options", texts)
         yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
+        seconds(self.send_timeout, f"{self.describe()}: timeout")
 
     def __repr__(self) -> str:
         options = dict.fromkeys(self.options, "***")
