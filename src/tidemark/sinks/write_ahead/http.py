@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from tidemark.api.checks import yes_or_no
+from tidemark.api.checks import whole_number, yes_or_no
 from tidemark.contracts.dead_letters import dead_letters_as_json
 from tidemark.contracts.write_ahead import EpochToken
 from tidemark.model.durations import Duration, seconds
@@ -75,10 +75,7 @@ class HttpSink(WriteAheadSink):
         object.__setattr__(self, "headers", dict(self.headers))
         yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
         seconds(self.timeout, f"{self.describe()}: timeout", least_s=0.001)
-        if not isinstance(self.rows_per_request, int) or self.rows_per_request < 1:
-            raise ConfigurationError(
-                f"{self.describe()}: rows_per_request is {self.rows_per_request!r}; give at least 1"
-            )
+        whole_number(self.rows_per_request, f"{self.describe()}: rows_per_request", least=1)
 
     def __repr__(self) -> str:
         headers = dict.fromkeys(self.headers, "***")

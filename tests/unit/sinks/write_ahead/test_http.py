@@ -141,7 +141,8 @@ def test_nothing_secret_is_shown() -> None:
         ({"headers": {"X Key": "a"}}, "header 'X Key' cannot be sent"),
         ({"idempotent": "no"}, "idempotent"),
         ({"timeout": "soon"}, "timeout: 'soon' is not a duration"),
-        ({"rows_per_request": 0}, "rows_per_request is 0; give at least 1"),
+        ({"rows_per_request": 0}, "rows_per_request is 0; give a whole number of at least 1"),
+        ({"rows_per_request": True}, "rows_per_request is True"),
     ],
 )
 def test_mistakes(arguments: dict[str, Any], message: str) -> None:
