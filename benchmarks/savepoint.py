@@ -1,21 +1,29 @@
 """What a savepoint costs: taking and restoring one, and the running job's epochs meanwhile.
 
     python -m benchmarks.savepoint [--sizes 10MB,100MB,1GB] [--backends hashmap,rocksdb]
-                                   [--epochs 8] [--driver-memory 8g] [--plot docs/savepoint.svg]
+                                   [--takes 5] [--driver-memory 8g] [--plot docs/savepoint.svg]
 
 A job that keeps, for each key, a value of VALUE_BYTES is filled to each size, and then updates
-ROWS_PER_EPOCH keys every INTERVAL_S. After `--epochs` epochs savepoints of both types are taken in
-turns, for at least as many epochs; then come as many epochs again without one. Of each savepoint:
+ROWS_PER_EPOCH keys every INTERVAL_S. Savepoints of both types are taken in turns, `--takes` of
+each (three of more than 200 MB), with epochs that run alone in between. The first one of a size is
+shown apart: that of the program pays for what Java loads and compiles once. Of each savepoint:
 
-- *write*: from the end of its epoch to the whole savepoint; it does not include the wait for the
-  epoch, which is one of the job's own. "MB/s" is of the state's bytes (keys and values);
-- *a core*: of the CPU time of Spark's process meanwhile, without what the same time of the job
-  alone costs;
-- *÷ copy*: its time by that of copying the savepoint's files with `shutil.copytree`, right after;
+- *write*: from the decision of its epoch to the whole savepoint. It does not include the wait for
+  the epoch, which is one of the job's own. "MB/s" is of the state's bytes (keys and values);
+- *a core*: of the CPU time of Spark's process, garbage collection and compilation included, less
+  what as many epochs cost that ran alone just before and after; the mean;
+- *÷ copy*: its time by that of copying the savepoint's files with `shutil.copytree`, after each:
+  one thread, within the kernel, from warm page cache and to the same file system, as the take. The
+  take also compares each file with Spark's checksums, sums it up for the savepoint's record, and
+  syncs its small files to the disk; it has two threads of four cores. Neither syncs the large ones;
 - *restore*: from the call to the checkpoint that a new job begins with, before its first epoch.
 
-Figures are medians. An epoch is one *during* a take if they overlap. The first savepoint of a size
-is not counted. It needs `pip install 'tidemark[bench]'`.
+Figures are medians. An epoch is one *during* a take if it was under way at some time between the
+call and the whole savepoint (its own epoch is one, if there were new rows); one while it is
+*written* is a later one than the savepoint's own. An epoch that ran while a copy was made or
+deleted is not counted, nor is one before the first take that is.
+
+It needs `pip install 'tidemark[bench]'`.
 """
 
 from __future__ import annotations
@@ -24,25 +32,26 @@ import argparse
 import contextlib
 import itertools
 import logging
+import math
 import os
 import shutil
-import statistics
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import psutil
 from pyspark.sql import SparkSession
 from rich.console import Console
-from rich.table import Table
 
 import tidemark as tm
 import tidemark.job
-from benchmarks.checkpoint import UNITS, NothingSink, keyed_file, shown_size, state_of
+from benchmarks.checkpoint import UNITS, NothingSink, keyed_file, state_of
+from benchmarks.savepoint_figures import BACKENDS, CANONICAL, Cell, first_takes, plot, table
+from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from tidemark.runtime.session import spark_session
 from tidemark.savepoints import taking
@@ -53,33 +62,10 @@ ROWS_PER_EPOCH = 2_000
 INTERVAL_S = 1.0
 WARM_UP = 3
 PATIENCE_S = 600.0
-RESTORES = 2
-"""Of a savepoint; of a large one a single one, which takes long enough."""
-TYPES = ("canonical", "native")
-BACKENDS = ("hashmap", "rocksdb")
-
-
-@dataclass
-class Cell:
-    """One size, backend and type of savepoint; a figure for each savepoint that was taken."""
-
-    size_bytes: int
-    backend: str
-    type: str
-    state_bytes: int = 0
-    disk_bytes: int = 0
-    write_s: list[float] = field(default_factory=list)
-    cpu_s: list[float] = field(default_factory=list)
-    copy_s: list[float] = field(default_factory=list)
-    restore_s: list[float] = field(default_factory=list)
-    alone_ms: list[int] = field(default_factory=list)
-    during_ms: list[int] = field(default_factory=list)
-    """Durations of the epochs without and during a take."""
-
-    def rate(self, took_s: Sequence[float]) -> str:
-        """Return MB of state a second of the median, if that is not lost in what else was done."""
-        median_s = statistics.median(took_s)
-        return f"{self.state_bytes / 1e6 / median_s:.0f}" if median_s > 0.01 else "?"
+LARGE_BYTES = 200_000_000
+"""From here on fewer takes, which take long enough each, and a single restore."""
+TAKES_OF_LARGE, RESTORES = 3, 2
+TYPES = (CANONICAL, "native")
 
 
 class Feeder:
@@ -88,6 +74,7 @@ class Feeder:
     def __init__(self, directory: Path, keys: int) -> None:
         self._directory = directory
         self._keys = keys
+        self.rows = min(ROWS_PER_EPOCH, keys)
         self._files = itertools.count()
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run)
@@ -100,7 +87,7 @@ class Feeder:
         return -(-self._keys // FILL_ROWS_PER_EPOCH)
 
     def _run(self) -> None:
-        step = self._keys // min(ROWS_PER_EPOCH, self._keys)
+        step = self._keys // self.rows
         while not self._ended.wait(INTERVAL_S):
             number = next(self._files)
             keyed_file(self._directory, number, range(number % step, self._keys, step))
@@ -149,9 +136,16 @@ def timed(owner: Any, name: str) -> Iterator[list[tuple[float, float]]]:
 
 
 class Running:
-    """The job, in a thread."""
+    """The job, in a thread. One at a time."""
+
+    decided_s: ClassVar[dict[int, float]] = {}
+    """When each epoch's decision was seen."""
+    last: ClassVar[int] = -1
+    """The last committed epoch."""
 
     def __init__(self, job: tm.Job, **how: Any) -> None:
+        Running.decided_s.clear()
+        Running.last = -1
         self.job = job
         self._error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, kwargs=how)
@@ -163,27 +157,36 @@ class Running:
         except BaseException as error:
             self._error = error
 
-    def epochs(self) -> list[CheckpointStatistics]:
-        """Return the epochs that are complete, oldest first."""
-        if self._error is not None:
-            raise self._error
-        try:
-            history = self.job.checkpoints().history
-        except tm.TidemarkError:  # it has no directory yet
-            return []
-        done = (c for c in history if c.status is CheckpointStatus.COMPLETED and not c.is_savepoint)
-        return sorted(done, key=lambda c: c.id)
+    @staticmethod
+    def watch() -> None:
+        """See each commit as it happens: to ask for the job's history would cost its epochs time,
+        those without a take above all."""
+        commit = Coordinator._commit
 
-    def wait(self, is_enough: Callable[[list[CheckpointStatistics]], bool]) -> None:
+        def watched(self: Coordinator, progress: Any) -> None:
+            Running.decided_s[progress.epoch] = time.time()
+            commit(self, progress)
+            Running.last = progress.epoch
+
+        Coordinator._commit = watched  # type: ignore[method-assign]
+
+    def wait_until(self, epoch: int) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
-        while not is_enough(self.epochs()):
+        while self.last < epoch:
+            if self._error is not None:
+                raise self._error
             if time.monotonic() > deadline_s:
-                raise TimeoutError(f"{len(self.epochs())} epochs in {PATIENCE_S:g} s")
-            time.sleep(0.2)
+                raise TimeoutError(f"epoch {epoch} is not committed after {PATIENCE_S:g} s")
+            time.sleep(0.02)
 
     def wait_for_more(self, count: int) -> None:
-        now = max((c.id for c in self.epochs()), default=-1)
-        self.wait(lambda done: bool(done) and done[-1].id >= now + count)
+        self.wait_until(self.last + count)
+
+    def epochs(self) -> list[CheckpointStatistics]:
+        """Return the epochs that are complete, oldest first."""
+        history = self.job.checkpoints().history
+        done = (c for c in history if c.status is CheckpointStatus.COMPLETED and not c.is_savepoint)
+        return sorted(done, key=lambda c: c.id)
 
     def end(self) -> None:
         self.job.stop()
@@ -192,173 +195,159 @@ class Running:
             raise self._error
 
 
-def measure(spark: SparkSession, size_bytes: int, backend: str, epochs: int) -> list[Cell]:
-    jvm = psutil.Process(int(spark._jvm.java.lang.ProcessHandle.current().pid()))  # type: ignore[union-attr]
+@dataclass(frozen=True)
+class Span:
+    """A time in which epochs did not run alone: a savepoint of this type and epoch was taken, or,
+    without one, files were copied and deleted."""
 
-    def cpu_s() -> float:
-        times = jvm.cpu_times()
+    begin_s: float
+    end_s: float
+    type: str = ""
+    epoch: int = -1
+
+    def meets(self, begin_s: float, end_s: float) -> bool:
+        return begin_s < self.end_s and self.begin_s < end_s
+
+
+class Benched:
+    """A running job of one size and backend, and what is taken from it."""
+
+    def __init__(self, spark: SparkSession, scratch: Path, size_bytes: int, backend: str) -> None:
+        self._jvm = psutil.Process(int(spark._jvm.java.lang.ProcessHandle.current().pid()))  # type: ignore[union-attr]
+        self._scratch = scratch
+        (scratch / "in").mkdir()
+        self.cells = {type_: Cell(size_bytes, backend, type_) for type_ in TYPES}
+        self.feeder = Feeder(scratch / "in", size_bytes // VALUE_BYTES)
+        fills = self.feeder.fill()
+        self.running = Running(declare(scratch, "bench", backend))
+        self.running.wait_until(fills - 1)
+        self._spans: list[Span] = []
+        self._counted_from_s = math.inf
+        self._alone: list[tuple[float, int]] = []
+        """CPU time, and how many epochs that were, before each take and after the last one."""
+
+    def _cpu_s(self) -> float:
+        times = self._jvm.cpu_times()
         return float(times.user + times.system)
 
-    cells = {type_: Cell(size_bytes, backend, type_) for type_ in TYPES}
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
-        scratch = Path(directory)
-        (scratch / "in").mkdir()
-        feeder = Feeder(scratch / "in", size_bytes // VALUE_BYTES)
-        fills = feeder.fill()
-        running = Running(declare(scratch, "bench", backend))
-        running.wait(lambda done: bool(done) and done[-1].id >= fills - 1)
-        takes: list[tuple[str, float, float]] = []
-        with feeder, timed(taking, "export_savepoint") as exports:
-            running.wait_for_more(WARM_UP)
-            for type_ in TYPES:  # not counted
-                shutil.rmtree(take(running.job, type_, scratch))
-            running.wait_for_more(WARM_UP)
-            begin_s, begin_cpu_s = time.time(), cpu_s()
-            running.wait_for_more(epochs)
-            alone_cpus = (cpu_s() - begin_cpu_s) / (time.time() - begin_s)
-            last = {}
-            for type_, cell in cells.items():
-                seen = len(running.epochs())
-                while len(cell.write_s) < 3 or len(running.epochs()) - seen < epochs:
-                    if type_ in last:
-                        shutil.rmtree(last[type_])
-                    exports.clear()
-                    begin_s, begin_cpu_s = time.time(), cpu_s()
-                    last[type_] = take(running.job, type_, scratch)
-                    used_s = cpu_s() - begin_cpu_s - alone_cpus * (time.time() - begin_s)
-                    takes.append((type_, begin_s, time.time()))
-                    ((export_begin_s, export_end_s),) = exports
-                    cell.write_s.append(export_end_s - export_begin_s)
-                    cell.cpu_s.append(used_s)
-                    cell.copy_s.append(copy(last[type_], scratch / "copy"))
-                running.wait_for_more(2)
-            running.wait_for_more(epochs)
-        counted = [c for c in running.epochs() if c.rows == min(ROWS_PER_EPOCH, feeder._keys)]
-        running.end()
-        spread(counted[WARM_UP:], takes, cells)
-        for type_, cell in cells.items():
+    def alone(self, epochs: int) -> None:
+        """Let epochs run."""
+        cpu_s, epoch = self._cpu_s(), self.running.last
+        self.running.wait_for_more(epochs)
+        self._alone.append((self._cpu_s() - cpu_s, self.running.last - epoch))
+
+    def take(self, type_: str) -> tuple[Path, float, tuple[float, int]]:
+        """Take a savepoint. Called just after an epoch, returns just after one. Return where it is,
+        how long it was written, and how much CPU time and how many epochs went by."""
+        cpu_s, epoch = self._cpu_s(), self.running.last
+        time.sleep(0.6 * INTERVAL_S)  # now there are new rows, more often than not
+        with timed(taking, "export_savepoint") as exports:
+            asked_s = time.time()
+            directory = str(self._scratch / "savepoints")
+            uri = self.running.job.savepoint(directory, type=type_).result(PATIENCE_S)
+            whole_s = time.time()
+        self.running.wait_for_more(1)
+        used = self._cpu_s() - cpu_s, self.running.last - epoch
+        own = tm.Savepoint(uri).record.epoch
+        decided_s = self.running.decided_s[own]
+        if decided_s < asked_s:  # there were no new rows: it is of the epoch before
+            ((decided_s, _),) = exports
+        self._spans.append(Span(asked_s, whole_s, type_, own))
+        return Path(uri.removeprefix("file://")), whole_s - decided_s, used
+
+    def copy(self, savepoint: Path, *, keep: bool) -> float:
+        """Return how long a copy of the files takes, in seconds. Deletes it, and unless it is to be
+        kept, the savepoint."""
+        target, begin_s = self._scratch / "copy", time.time()
+        shutil.copytree(savepoint, target)
+        took_s = time.time() - begin_s
+        shutil.rmtree(target)
+        if not keep:
+            shutil.rmtree(savepoint)
+        self._spans.append(Span(begin_s, time.time()))
+        return took_s
+
+    def take_all(self, takes: int) -> dict[str, Path]:
+        """Take savepoints of both types in turns; return the last one of each."""
+        used: list[tuple[float, int]] = []
+        last = {}
+        with self.feeder:
+            self.running.wait_for_more(WARM_UP)
+            for turn in range(takes + 1):
+                if turn == 1:
+                    self._counted_from_s = time.time()
+                for type_, cell in self.cells.items():
+                    self.alone(2)
+                    path, write_s, cost = self.take(type_)
+                    copy_s = self.copy(path, keep=turn == takes)
+                    used.append(cost)
+                    last[type_] = path
+                    if turn == 0:
+                        cell.first_write_s = write_s
+                    else:
+                        cell.write_s.append(write_s)
+                        cell.copy_s.append(copy_s)
+            self.alone(2)
+        self.running.end()
+        costs = []
+        for (cpu_s, epochs), before, after in zip(used, self._alone, self._alone[1:], strict=False):
+            alone_s = (before[0] + after[0]) / (before[1] + after[1])
+            costs.append(cpu_s - epochs * alone_s)  # what an epoch costs still falls, as Java warms
+        for number, (type_, cell) in enumerate(self.cells.items()):
+            cell.first_cpu_s, *cell.cpu_s = costs[number :: len(TYPES)]
             cell.disk_bytes = size_of(last[type_])
-            record = tm.Savepoint(last["canonical"]).record
+        record = tm.Savepoint(last[CANONICAL]).record
+        for cell in self.cells.values():
             cell.state_bytes = sum(operator.bytes for operator in record.operators)
-            for number in range(RESTORES if size_bytes <= 200_000_000 else 1):
-                cell.restore_s.append(restore(scratch, f"{type_}-{number}", backend, last[type_]))
-    return list(cells.values())
+        self._spread()
+        return last
 
-
-def take(job: tm.Job, type_: str, scratch: Path) -> Path:
-    path = job.savepoint(str(scratch / "savepoints"), type=type_).result(PATIENCE_S)
-    return Path(path.removeprefix("file://"))
-
-
-def copy(savepoint: Path, target: Path) -> float:
-    begin_s = time.time()
-    shutil.copytree(savepoint, target)
-    took_s = time.time() - begin_s
-    shutil.rmtree(target)
-    return took_s
+    def _spread(self) -> None:
+        """Say of each epoch of updates whether it ran alone."""
+        for epoch in self.running.epochs():
+            duration_ms = epoch.end_to_end_duration
+            begin_s = epoch.trigger_timestamp / 1e3
+            if begin_s < self._counted_from_s or epoch.rows != self.feeder.rows:
+                continue
+            end_s = begin_s + duration_ms / 1e3
+            met = [span for span in self._spans if span.meets(begin_s, end_s)]
+            if any(not span.type for span in met):
+                continue
+            for type_, cell in self.cells.items():
+                mine = [span for span in met if span.type == type_]
+                if not met:
+                    cell.alone_ms.append(duration_ms)
+                elif mine:
+                    cell.during_ms.append(duration_ms)
+                    if any(epoch.id > span.epoch for span in mine):
+                        cell.written_ms.append(duration_ms)
 
 
 def size_of(directory: Path) -> int:
     return sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
 
 
-def spread(
-    epochs: Sequence[CheckpointStatistics],
-    takes: Sequence[tuple[str, float, float]],
-    cells: dict[str, Cell],
-) -> None:
-    """Say of each epoch whether it was during a take."""
-    for epoch in epochs:
-        begin_s = epoch.trigger_timestamp / 1e3
-        end_s = begin_s + epoch.end_to_end_duration / 1e3
-        during = {type_ for type_, start_s, stop_s in takes if begin_s < stop_s and start_s < end_s}
-        for type_, cell in cells.items():
-            if not during:
-                cell.alone_ms.append(epoch.end_to_end_duration)
-            elif type_ in during:
-                cell.during_ms.append(epoch.end_to_end_duration)
-
-
 def restore(scratch: Path, name: str, backend: str, savepoint: Path) -> float:
     """Begin a new job with the savepoint; return how long its restore takes, in seconds."""
     with timed(tidemark.job, "restore_job") as restores:
         running = Running(declare(scratch, name, backend), restore=str(savepoint))
-        running.wait(bool)  # it can be stopped then
+        running.wait_until(0)  # it can be stopped then
         running.end()
     shutil.rmtree(scratch / "store" / name)
     ((begin_s, end_s),) = restores
     return end_s - begin_s
 
 
-def table(cells: Sequence[Cell]) -> Table:
-    found = Table(title=f"state of rows of {VALUE_BYTES} bytes")
-    columns = ("state", "backend", "type", "on disk", "write s", "MB/s", "MB/s a core", "÷ copy",
-               "restore s", "epoch alone ms", "during", "÷ alone", "epochs")  # fmt: skip
-    for number, column in enumerate(columns):
-        found.add_column(column, justify="left" if number < 3 else "right")
-    for cell in cells:
-        write_s, copy_s = statistics.median(cell.write_s), statistics.median(cell.copy_s)
-        alone_ms = statistics.median(cell.alone_ms)
-        during_ms = statistics.median(cell.during_ms)
-        found.add_row(
-            shown_size(cell.size_bytes),
-            cell.backend,
-            cell.type,
-            shown_size(cell.disk_bytes),
-            f"{write_s:.2f}",
-            cell.rate(cell.write_s),
-            cell.rate(cell.cpu_s),
-            f"{write_s / copy_s:.2f}",
-            f"{statistics.median(cell.restore_s):.2f}",
-            f"{alone_ms:.0f}",
-            f"{during_ms:.0f}",
-            f"{during_ms / alone_ms:.2f}",
-            f"{len(cell.alone_ms)} + {len(cell.during_ms)}",
-        )
-    return found
-
-
-def plot(cells: Sequence[Cell], path: Path) -> None:
-    """Draw the seconds of takes and restores by size, and the epochs during a take."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot
-
-    figure, axes = pyplot.subplots(1, 3, figsize=(13, 4), layout="constrained")
-    sizes = sorted({c.size_bytes for c in cells})
-    lines = sorted({(c.backend, c.type) for c in cells})
-    panels: tuple[tuple[str, Callable[[Cell], float]], ...] = (
-        ("take: seconds to write", lambda c: statistics.median(c.write_s)),
-        ("restore: seconds", lambda c: statistics.median(c.restore_s)),
-        (
-            "epochs during a take ÷ without",
-            lambda c: statistics.median(c.during_ms) / statistics.median(c.alone_ms),
-        ),
-    )
-    for axis, (title, figure_of) in zip(axes, panels, strict=True):
-        for backend, type_ in lines:
-            own = [c for c in cells if (c.backend, c.type) == (backend, type_)]
-            axis.plot(
-                [c.size_bytes for c in own],
-                [figure_of(c) for c in own],
-                marker="o" if type_ == "canonical" else "s",
-                linestyle="-" if type_ == "canonical" else "--",
-                color="C0" if backend == BACKENDS[0] else "C1",
-                label=f"{backend}, {type_}",
-            )
-        axis.set_xscale("log")
-        axis.set_xticks(sizes, [shown_size(size) for size in sizes])
-        axis.set_xticks([], minor=True)
-        axis.set_xlabel("state")
-        axis.set_title(title, fontsize=10)
-        axis.grid(True, alpha=0.3)
-    for axis in axes[:2]:
-        axis.set_yscale("log")
-    axes[2].axhline(1.2, color="grey", linewidth=1, linestyle=":")
-    axes[2].set_ylim(bottom=0)
-    axes[0].legend(fontsize=8)
-    figure.savefig(path)
+def measure(spark: SparkSession, size_bytes: int, backend: str, takes: int) -> list[Cell]:
+    large = size_bytes > LARGE_BYTES
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
+        scratch = Path(directory)
+        benched = Benched(spark, scratch, size_bytes, backend)
+        last = benched.take_all(min(takes, TAKES_OF_LARGE) if large else takes)
+        for type_, cell in benched.cells.items():
+            for number in range(1 if large else RESTORES):
+                cell.restore_s.append(restore(scratch, f"{type_}-{number}", backend, last[type_]))
+    return list(benched.cells.values())
 
 
 def main() -> None:
@@ -367,21 +356,24 @@ def main() -> None:
     )
     parser.add_argument("--sizes", default="10MB,100MB,1GB")
     parser.add_argument("--backends", default=",".join(BACKENDS))
-    parser.add_argument("--epochs", type=int, default=8, help="before, during, and after the takes")
+    parser.add_argument("--takes", type=int, default=5, help="of each type, size and backend")
     parser.add_argument("--driver-memory", default="8g", help="1 GB in hashmap needs about 6g")
     parser.add_argument("--plot", type=Path, help="an .svg or .png file")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {arguments.driver_memory} pyspark-shell"
     console = Console(width=150)
+    title = f"state of rows of {VALUE_BYTES} bytes; epochs in ms (how many)"
+    Running.watch()
     spark = spark_session("benchmark")
     cells: list[Cell] = []
     for text in arguments.sizes.split(","):
         size = round(float(text[:-2]) * UNITS[text[-2:]])
         for backend in arguments.backends.split(","):
-            cells += measure(spark, size, backend, arguments.epochs)
-            console.print(table(cells[-len(TYPES) :]))
-    console.print(table(cells))
+            cells += measure(spark, size, backend, arguments.takes)
+            console.print(table(cells[-len(TYPES) :], title))
+    console.print(table(cells, title))
+    console.print(first_takes(cells))
     if arguments.plot:
         plot(cells, arguments.plot)
 

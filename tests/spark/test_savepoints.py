@@ -173,8 +173,18 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
     numbers.add()
     first = Started(declare(tmp_path, "first", numbers, savepoint_dir=str(tmp_path / "savepoints")))
     first.wait_for_epochs(1)
+    # Rows that the running query has in memory are not read from its files.
+    deltas = {p: p.read_bytes() for p in (tmp_path / "store/first/spark").rglob("*.delta")}
+    assert len(deltas) >= 2
+    for delta in deltas:
+        delta.write_bytes(b"altered")
     path = first.take("savepoint")
+    for delta, found in deltas.items():
+        delta.write_bytes(found)
     assert path.startswith(f"file://{tmp_path}/savepoints/savepoint-")
+    state = tm.Savepoint(path).read_state("tens").collect()
+    counts = {row["key"][0]: row["value"][0] for row in state}
+    assert counts == dict.fromkeys(range(100, 110), 10)
     numbers.add()
     first.wait_for_epochs(2)  # it goes on
     first.end()

@@ -28,6 +28,8 @@ from tidemark.runtime.stream_watch import spark_trigger
 log = logging.getLogger(__name__)
 
 POLL_S = 0.1
+DECIDED_POLL_S = 0.01
+"""Of the wait for an epoch that has begun, which asks the coordinator and not Spark."""
 SINK_PATIENCE_S = 10.0
 """A savepoint waits so long for a sink to commit an epoch: its own, or the one before it."""
 
@@ -107,12 +109,13 @@ public final class TidemarkTriggerClock implements org.apache.spark.util.Clock, 
 @dataclass
 class _Request:
     """`asked_in` is the start of Spark's trigger at which it was asked: only a later trigger reads
-    all that was there then. `epoch` is the one that answers it, once known; if it is to be pinned,
-    the stream may get `ahead` of it by so many epochs."""
+    all that was there then. `epoch` is the one that answers it, once it is `known`; if it is to be
+    pinned, the stream may get `ahead` of it by so many epochs."""
 
     asked_in: int
     ahead: int | None = None
     epoch: int | None = None
+    known: threading.Event = field(default_factory=threading.Event)
     answer: Future[int] = field(default_factory=Future)
 
 
@@ -210,6 +213,7 @@ class CheckpointTrigger:
         request.epoch = epoch
         if request.ahead is not None:
             self._coordinator.pin(epoch, epoch + request.ahead)
+        request.known.set()
 
     # --- the wait for one answer
 
@@ -219,7 +223,7 @@ class CheckpointTrigger:
             while not self._is_complete(request):
                 self._check(request)
                 self._take_last(request)
-                time.sleep(POLL_S)
+                time.sleep(DECIDED_POLL_S)
         except BaseException as error:
             if request.ahead is not None and request.epoch is not None:
                 self._coordinator.unpin(request.epoch, request.epoch + request.ahead)
@@ -243,7 +247,7 @@ class CheckpointTrigger:
             if seen != request.asked_in and (trigger.begun != seen or quiet > 1):
                 self._nothing_new(request)
             seen = trigger.begun
-            time.sleep(POLL_S)
+            request.known.wait(POLL_S)
 
     def _is_complete(self, request: _Request) -> bool:
         """Whether its epoch is committed to every sink; of a savepoint, whether it is decided."""

@@ -9,6 +9,7 @@
 package tidemark;
 
 import java.io.IOException;
+import java.lang.reflect.Method;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.HashMap;
@@ -164,6 +165,7 @@ public class StateRows {
     final long version;
     final ArrayList ids;
     final String directory;
+    transient HDFSBackedStateStoreMap[] inMemory;
 
     /** ids: the unique id of each partition's version in Spark's checkpoint format 2; else null. */
     public Source(Store store, int partitions, long version, ArrayList ids, String directory) {
@@ -172,6 +174,44 @@ public class StateRows {
       this.version = version;
       this.ids = ids;
       this.directory = directory;
+    }
+
+    /**
+     * Keeps the maps that a run of the query holds of this version in this JVM's memory, so that its
+     * files need not be read; returns how many. The hashmap backend has those of the last versions,
+     * and alters none that is committed.
+     *
+     * run: its id; what another run of the query has in memory may never have been decided.
+     */
+    public int keep(String run) throws Exception {
+      this.inMemory = new HDFSBackedStateStoreMap[this.partitions];
+      Class stores = Class.forName("org.apache.spark.sql.execution.streaming.state.StateStore$");
+      Method loaded = stores.getDeclaredMethod("loadedProviders", new Class[0]);
+      loaded.setAccessible(true);
+      Object providers = loaded.invoke(stores.getField("MODULE$").get(null), new Object[0]);
+      HDFSBackedStateStoreProvider[] found = new HDFSBackedStateStoreProvider[this.partitions];
+      synchronized (providers) {  // as Spark does
+        scala.collection.Iterator entries = ((scala.collection.Iterable) providers).iterator();
+        while (entries.hasNext()) {
+          scala.Tuple2 entry = (scala.Tuple2) entries.next();
+          StateStoreProviderId id = (StateStoreProviderId) entry._1();
+          if (entry._2() instanceof HDFSBackedStateStoreProvider
+              && id.queryRunId().toString().equals(run)
+              && id.storeId().operatorId() == this.store.operator
+              && id.storeId().storeName().equals(this.store.name)
+              && id.storeId().partitionId() < this.partitions) {
+            found[id.storeId().partitionId()] = (HDFSBackedStateStoreProvider) entry._2();
+          }
+        }
+      }
+      int kept = 0;
+      for (int i = 0; i < this.partitions; i++) {
+        if (found[i] == null) continue;
+        this.inMemory[i] =
+            (HDFSBackedStateStoreMap) found[i].getLoadedMaps().get(Long.valueOf(this.version));
+        if (this.inMemory[i] != null) kept++;
+      }
+      return kept;
     }
   }
 
@@ -202,31 +242,46 @@ public class StateRows {
 
     void export(int number, int partition, ArrayList files) throws Exception {
       Source source = (Source) this.sources.get(number);
+      RowFile file = new RowFile(source.directory, partition, source.store.names(),
+          source.store.hadoop.value());
+      try {
+        if (source.inMemory != null && source.inMemory[partition] != null) {
+          this.export(source.inMemory[partition].iterator(), null, source.store, 0, file);
+          source.inMemory[partition] = null;
+        } else {
+          this.exportStored(source, partition, file);
+        }
+        file.end(number, files);
+      } finally {
+        file.deleteUnlessEnded();
+      }
+    }
+
+    void exportStored(Source source, int partition, RowFile file) throws Exception {
       StateStoreProvider provider = source.store.provider(partition);
       try {
         Option id = source.ids == null ? Option.empty() : Option.apply(source.ids.get(partition));
         StateStore store = provider.getStore(source.version, id, false, false);
-        RowFile file = new RowFile(source.directory, partition, source.store.names(),
-            source.store.hadoop.value());
         try {
           source.store.register(store);
           for (int family = 0; family < source.store.families.size(); family++) {
-            this.export(store, source.store, family, file);
+            String name = ((Family) source.store.families.get(family)).name();
+            this.export((scala.collection.Iterator) store.iterator(name), store, source.store,
+                family, file);
           }
-          file.end(number, files);
         } finally {
           store.abort();
-          file.deleteUnlessEnded();
         }
       } finally {
         provider.close();
       }
     }
 
-    void export(StateStore store, Store of, int number, RowFile file) throws IOException {
+    /** store: asked for the values of a key, where it can have several. */
+    void export(scala.collection.Iterator rows, StateStore store, Store of, int number, RowFile file)
+        throws IOException {
       Family family = (Family) of.families.get(number);
       KeyHash hash = null;
-      scala.collection.Iterator rows = (scala.collection.Iterator) store.iterator(family.name());
       while (rows.hasNext()) {
         if (hash == null) hash = new KeyHash(of, family);
         UnsafeRowPair row = (UnsafeRowPair) rows.next();

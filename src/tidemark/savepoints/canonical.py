@@ -37,17 +37,17 @@ def write_operators(
     settings: Mapping[str, str],
     commit: Mapping[str, Any],
     uids: OperatorUids,
+    run_id: str,
 ) -> tuple[list[Operator], dict[str, tuple[int, int]]]:
     """Write the rows of every stateful operator of `source` as of `epoch` into the savepoint
     `files`; return the operators, and bytes and CRC-32 of each file of rows.
 
-    `settings`, `commit`: what the epoch's entries in Spark's offset and commit logs hold. Raises
-    CheckpointError if the state cannot be read.
+    `settings`, `commit`: what the epoch's entries in Spark's offset and commit logs hold; `run_id`:
+    as `export_savepoint`. Raises CheckpointError if the state cannot be read.
     """
+    operators = read_operators(source, epoch)
     try:
-        return _export(
-            spark, layout, read_operators(source, epoch), epoch, files.uri, settings, commit, uids
-        )
+        return _export(spark, layout, operators, epoch, files.uri, settings, commit, uids, run_id)
     except (Py4JJavaError, CapturedException) as error:
         raise CheckpointError(
             f"{source.uri}: the state of epoch {epoch} cannot be read: {root_cause(error)}"
@@ -63,6 +63,7 @@ def _export(
     settings: Mapping[str, str],
     commit: Mapping[str, Any],
     uids: OperatorUids,
+    run_id: str,
 ) -> tuple[list[Operator], dict[str, tuple[int, int]]]:
     """Write the rows of all stores; return the operators, and bytes and CRC-32 of each file."""
     found: list[Operator] = []
@@ -92,7 +93,7 @@ def _export(
             )
         )
     files: dict[str, tuple[int, int]] = {}
-    written = iter(export_rows(spark, versions))
+    written = iter(export_rows(spark, versions, run_id))
     for number, of in enumerate(found):
         counted = tuple(with_files(store, next(written), files) for store in of.stores)
         found[number] = replace(of, stores=counted)

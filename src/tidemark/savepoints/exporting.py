@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 import zlib
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 
 from pyspark.sql import SparkSession
@@ -55,6 +56,7 @@ def export_savepoint(
     type_: SavepointType = SavepointType.CANONICAL,
     sinks: Mapping[str, str] = MappingProxyType({}),
     job_directory: str = "",
+    run_id: str = "",
     uncommitted: Callable[[], Uncommitted] = lambda: ({}, {}),
     writing: Callable[[int], None] = lambda expected: None,
 ) -> Savepoint:
@@ -63,7 +65,8 @@ def export_savepoint(
     `location`: Spark's checkpoint location (a URI), in which `epoch` is decided
     (``commits/<epoch>`` is there) and stays until this returns; `sinks`: the type of each by its
     uid; `uncommitted`: asked at the end for the transactions of this epoch, and of those before it,
-    that may not be committed yet, of a job whose records are in `job_directory` (a URI);
+    that may not be committed yet, of a job whose records are in `job_directory` (a URI); `run_id`:
+    of Spark's query, if it runs in this driver: state that it has in memory need not be read again;
     `writing`: told the bytes of the epoch's state files before any is written. The savepoint is
     whole when this returns. If it fails or dies, `target` has no ``savepoint.json`` and is to be
     deleted.
@@ -85,24 +88,28 @@ def export_savepoint(
     commit = read_log(source, f"commits/{epoch}")[0]
     watermark_ms = int(commit.get("nextBatchWatermarkMs", 0))
     tree = StateTree.read(source)
-    listed = _copy_small_files(source, files, tree, epoch)
-    layout = StateLayout(
-        spark,
-        StateClasses.of(spark),
-        location,
-        location,
-        metadata["conf"],
-        log_version(source, f"commits/{epoch}"),
-    )
     needed = state_files(source, tree, epoch)
     writing(sum(needed.values()))
-    if type_ is SavepointType.CANONICAL:
-        operators, state = write_operators(
-            spark, layout, source, files, epoch, metadata["conf"], commit, uids
+    with ThreadPoolExecutor(2) as beside:  # each waits for the disk, or for Spark, most of its time
+        small = beside.submit(_copy_small_files, source, files, tree, epoch)
+        if type_ is SavepointType.NATIVE:
+            copied = beside.submit(copy_state, spark, source, files, needed)
+        layout = StateLayout(
+            spark,
+            StateClasses.of(spark),
+            location,
+            location,
+            metadata["conf"],
+            log_version(source, f"commits/{epoch}"),
         )
-    else:
-        operators = describe_operators(layout, source, epoch, metadata["conf"], uids)
-        state = copy_state(spark, source, files, needed)
+        if type_ is SavepointType.NATIVE:
+            operators = describe_operators(layout, source, epoch, metadata["conf"], uids)
+            state = copied.result()
+        else:
+            operators, state = write_operators(
+                spark, layout, source, files, epoch, metadata["conf"], commit, uids, run_id
+            )
+        listed = small.result()
     waiting, kept = uncommitted()
     committables, rows, earlier = merged(waiting, epoch)
     savepoint = Savepoint(

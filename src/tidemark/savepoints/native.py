@@ -1,9 +1,10 @@
 """The state of a native savepoint: the files that Spark's state stores need at one epoch, copied.
 
-They are read and written by Spark's tasks, so the bytes flow where the executors are. Each task of
-a running job's export is a Spark job of its own, and only half of the cores get one at a time: the
-stream's own tasks come in between. `exporting.py` calls `describe_operators` and `copy_state`,
-`restoring.py` calls `copy_back`.
+On a cluster they are read and written by Spark's tasks, so the bytes flow where the executors are:
+each task is a Spark job of its own, and only half of the cores get one at a time, so that the
+stream's own tasks come in between. With a local master threads of the driver's JVM do the same
+beside Spark's tasks, without the time that a Spark job takes to begin. `exporting.py` calls
+`describe_operators` and `copy_state`, `restoring.py` calls `copy_back`.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from tidemark.checkpoint.spark_files import (
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CheckpointError, DamagedCheckpointError
 from tidemark.runtime.operator_uids import OperatorUids
+from tidemark.runtime.session import is_local
 from tidemark.savepoints.canonical import root_cause
 from tidemark.savepoints.operator_state import PARTITIONS, StateLayout, is_keyed, read_operators
 from tidemark.savepoints.record import NOT_KNOWN, ColumnFamily, Operator, Savepoint, Store
@@ -36,6 +38,8 @@ from tidemark.savepoints.state_rows import StateClasses
 LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
 """A task is given files of so many bytes at least, if there are, and at most, or one larger file:
 to begin one takes as long as to copy some 20 MB."""
+LEAST_BYTES_OF_A_THREAD = 4_000_000
+"""The same for a call into the driver's own JVM, which begins at once."""
 DAMAGED, MISSING = -1, -2
 """In the place of the bytes of a file: the file system found it altered, or did not find it."""
 
@@ -165,12 +169,19 @@ def read_files(
     )
     task = StateClasses.of(spark).new("Files", directory, to, sums, hadoop)
 
+    local = is_local(context.master)
     at_once = at_once or max(1, context.defaultParallelism)
-    limit = min(max(sum(sizes.values()) // at_once, LEAST_BYTES), MOST_BYTES)
+    share = sum(sizes.values()) // at_once
+    if local:  # several calls for each thread, that they may end together
+        limit = max(share // 4, LEAST_BYTES_OF_A_THREAD)
+    else:
+        limit = min(max(share, LEAST_BYTES), MOST_BYTES)
 
     def run(paths: Sequence[str]) -> str:
         lines = jvm.java.util.ArrayList()
         lines.add("\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths))
+        if local:
+            return str(task.call(lines.iterator()).next().getString(0))
         (row,) = context._jsc.parallelize(lines, 1).mapPartitions(task).collect()
         return str(row.getString(0))
 

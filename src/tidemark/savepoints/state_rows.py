@@ -1,8 +1,7 @@
 """Reads and writes the rows of state stores in Spark's tasks.
 
-What runs in the tasks is `StateRows.java`, and the Java files beside it. Spark's compiler of
-generated code, Janino, compiles them in the driver, once for a Spark context, and the executors get
-them as a jar.
+What runs in the tasks is `StateRows.java`, and the Java files beside it, which the executors get as
+a jar (`compiled_classes.py`).
 
 Spark's own ``statestore`` source is not used: what gives all column families with their raw rows
 (``_readAllColumnFamilies``) refuses the hashmap backend, and its writer too; and what does not
@@ -11,18 +10,15 @@ leaves out the internal families (timers, TTL) and loses which partition a row b
 
 from __future__ import annotations
 
-import atexit
-import shutil
-import tempfile
+import logging
 import threading
 import zipfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.resources import files
-from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import (
@@ -35,9 +31,9 @@ from pyspark.sql.types import (
 )
 
 from tidemark.runtime.session import is_local
+from tidemark.savepoints.compiled_classes import classes_jar
 
-_SOURCES = ("RowFile.java", "StateRows.java", "StateFiles.java")
-"""Each may use what stands before it."""
+log = logging.getLogger(__name__)
 
 ROW = StructType(
     [
@@ -59,28 +55,19 @@ class StateClasses:
 
     def __init__(self, spark: SparkSession) -> None:
         jvm: Any = spark._jvm
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        directory = tempfile.mkdtemp(prefix="tidemark-")
-        file = Path(directory) / "tidemark-state-rows.jar"
-        self._names: dict[str, str] = {}
-        with zipfile.ZipFile(file, "w") as jar:
-            for source in _SOURCES:
-                compiler = jvm.org.codehaus.janino.SimpleCompiler()
-                compiler.setSourceVersion(8)
-                compiler.setTargetVersion(8)
-                compiler.setParentClassLoader(loader)
-                compiler.cook(files(__package__).joinpath(source).read_text())
-                for name, code in compiler.getBytecodes().items():
-                    jar.writestr(name.replace(".", "/") + ".class", bytes(code))
-                    self._names[name.rpartition("$")[2]] = name
-                loader = compiler.getClassLoader()
-        spark.sparkContext._jsc.addJar(str(file))  # the driver serves it to executors
-        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        jar = classes_jar(spark)
+        with zipfile.ZipFile(jar) as archive:
+            names = [n.removesuffix(".class").replace("/", ".") for n in archive.namelist()]
+        self._names = {name.rpartition("$")[2]: name for name in names}
+        spark.sparkContext._jsc.addJar(str(jar))  # the driver serves it to executors
         # With its streams Spark starts the endpoint that every RocksDB store reports to.
         _ = spark.streams.active
         self._jvm = jvm
         self._gateway: Any = spark.sparkContext._gateway
-        self._loader = loader
+        urls = self._gateway.new_array(jvm.java.net.URL, 1)
+        urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
+        parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        self._loader = jvm.java.net.URLClassLoader(urls, parent)
 
     @staticmethod
     def of(spark: SparkSession) -> StateClasses:
@@ -124,14 +111,17 @@ class RowFile:
     state_bytes: tuple[int, ...]
 
 
-def export_rows(spark: SparkSession, versions: Sequence[StateVersion]) -> list[list[RowFile]]:
+def export_rows(
+    spark: SparkSession, versions: Sequence[StateVersion], run_id: str = ""
+) -> list[list[RowFile]]:
     """Write the rows of every store into files; return the files of each. Only a quarter of the
     cores does it: the stream goes on meanwhile.
 
     On a cluster that is one Spark job. In the driver's own JVM (a local master) it takes threads
     beside Spark's: a task would hold one of the stream's cores to its end, and make each of its
-    epochs wait for another turn. Of a task that is tried again there may be other files, which are
-    not the savepoint's.
+    epochs wait for another turn. And what the run `run_id` of the query still has in memory of a
+    version is not read from its files again. Of a task that is tried again there may be other
+    files, which are not the savepoint's.
     """
     jvm: Any = spark._jvm
     classes = StateClasses.of(spark)
@@ -146,6 +136,8 @@ def export_rows(spark: SparkSession, versions: Sequence[StateVersion]) -> list[l
     tasks = max(1, min(count, context.defaultParallelism // 4))
     rows: list[Any]
     if is_local(context.master):
+        if run_id:
+            _keep_in_memory(sources, run_id)
         shares = [_java_list(jvm, range(number, count, tasks)) for number in range(tasks)]
         with ThreadPoolExecutor(tasks) as pool:
             parts = pool.map(lambda share: list(export.files(share.iterator())), shares)
@@ -154,6 +146,14 @@ def export_rows(spark: SparkSession, versions: Sequence[StateVersion]) -> list[l
         numbers = context._jsc.parallelize(_java_list(jvm, range(count)), tasks)
         rows = numbers.mapPartitions(export).collect()
     return _row_files(rows, len(versions))
+
+
+def _keep_in_memory(sources: Sequence[Any], run_id: str) -> None:
+    try:
+        kept = sum(source.keep(run_id) for source in sources)
+        log.debug("of %d state stores the rows are in memory", kept)
+    except Py4JError as error:  # where Spark's classes are others, the files are read
+        log.debug("the state stores in memory cannot be looked at: %s", error)
 
 
 def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> list[RowFile]:

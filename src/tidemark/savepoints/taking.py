@@ -217,6 +217,7 @@ class _Taking:
                 sinks={uid: type(sink).__name__ for uid, sink in run.sinks.items()},
                 job_directory=run.uri,
                 uncommitted=lambda: save_rows(self._spark, run, epoch, files),
+                run_id=str(run.query.runId) if run.query else "",
                 writing=lambda expected: self._answer.writing(expected, lambda: _written(files)),
             )
         except BaseException:

@@ -1,0 +1,35 @@
+"""The jar of our compiled Java files: kept, mended, and had even where none can be kept.
+
+How: with a cache directory of the test's own, in the real session's JVM.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tidemark.savepoints.compiled_classes import classes_jar
+
+
+def test_the_jar_is_kept_and_mended(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    jar = classes_jar(spark)
+    assert jar.parent == tmp_path / "tidemark" / "classes"
+    made = jar.stat().st_ino
+    assert classes_jar(spark) == jar and jar.stat().st_ino == made, "it was compiled again"
+
+    jar.write_bytes(jar.read_bytes()[:-100])  # as a full disk leaves it
+    assert classes_jar(spark) == jar
+    with zipfile.ZipFile(jar) as archive:
+        assert "tidemark/StateRows$Export.class" in archive.namelist()
+    assert list(jar.parent.iterdir()) == [jar]
+
+    (tmp_path / "file").write_text("not a directory")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    elsewhere = classes_jar(spark)
+    assert elsewhere.read_bytes() and tmp_path not in elsewhere.parents
