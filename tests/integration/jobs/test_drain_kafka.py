@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 import tidemark as tm
 from tests.integration.jobs.test_offsets import fill
+from tests.spark.test_drain_operators import drain
 from tests.spark.test_savepoints import Started
 from tidemark.dev.kafka import LocalKafka
 
@@ -24,7 +25,7 @@ from tidemark.dev.kafka import LocalKafka
 def declare(home: Path, name: str, servers: str, topic: str) -> tm.Job:
     job = tm.Job(name, tm.CheckpointConfig(storage=str(home / "store"), interval="100ms"))
     rows = job.source(tm.KafkaSource(servers, topics=topic, group_id=name), uid="numbers")
-    seen = rows.withWatermark("timestamp", "2 seconds")
+    seen = rows.withWatermark("timestamp", "1 minute")
     counted = seen.groupBy(F.window("timestamp", "10 seconds")).count()
     shown = job.uid(counted, "counts").select(F.unix_timestamp("window.start"), "count")
     job.sink(shown, tm.FileSink(str(home / name), format="json"), uid="out")
@@ -60,9 +61,7 @@ def test_what_was_read_is_counted(
     first.wait_for_epochs(1)
     arriving.start()
     first.wait_for_epochs(4)
-    asked = first.job.stop_with_savepoint(str(tmp_path / "savepoints"), drain=True)
-    path = asked.result(240)
-    first.join()
+    path = drain(first, tmp_path)
     ended.set()
     arriving.join()
     assert tm.Savepoint(path).record.drained
@@ -77,9 +76,7 @@ def test_what_was_read_is_counted(
     second.end()
     open_ = total(tmp_path, "first", "second")
     again = Started(declare(tmp_path, "second", servers, name))
-    again.wait_for_epochs(1)
-    last = again.job.stop_with_savepoint(str(tmp_path / "savepoints"), drain=True).result(240)
-    again.join()
+    last = drain(again, tmp_path)
     assert tm.Savepoint(last).record.drained
     assert read(last) > counted
     assert open_ < total(tmp_path, "first", "second") == read(last)
