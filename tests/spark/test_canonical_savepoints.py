@@ -325,3 +325,24 @@ def test_checkpoint_format_two(spark: SparkSession, tmp_path: Path, program: str
         require_same_rows(spark, tmp_path, program, places)
     finally:
         spark.conf.unset(FORMAT)
+
+
+@pytest.mark.chaos
+@pytest.mark.parametrize(
+    ("operator", "version", "program"),
+    [
+        ("join", "3", "join"),  # one store with column families: on RocksDB alone
+        ("flatMapGroupsWithState", "1", "pandas_state"),
+        ("aggregation", "1", "aggregation"),
+    ],
+)
+def test_other_state_formats(
+    spark: SparkSession, tmp_path: Path, operator: str, version: str, program: str
+) -> None:
+    name = f"spark.sql.streaming.{operator}.stateFormatVersion"
+    places = [Place(ROCKSDB, 3), Place(ROCKSDB, 2, changelog=True), Place(ROCKSDB, 4)]
+    spark.conf.set(name, version)
+    try:
+        require_same_rows(spark, tmp_path, program, places)
+    finally:
+        spark.conf.unset(name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import threading
 from collections.abc import Callable, Container, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from tidemark.model.errors import MissingDependencyError, PreflightError, UserEr
 from tidemark.runtime import jars, storage_jars
 
 log = logging.getLogger(__name__)
+_adding = threading.Lock()
 
 DEFAULT_MASTER = "local[*]"
 """What Spark takes when nobody says anything."""
@@ -132,6 +134,13 @@ def _require_class(
     """Add jars to a running Spark if it lacks a class: to the driver's class loader, and by Spark's
     own distribution to the executors'. `spark.jars` would do the same, but only for a JVM that is
     still to start, and under spark-submit it runs."""
+    with _adding:  # with half of its jars a class is found, and what it needs is not
+        _add_unless_there(spark, name, artifact, fetch)
+
+
+def _add_unless_there(
+    spark: SparkSession, name: str, artifact: str, fetch: Callable[[], Sequence[Path]]
+) -> None:
     loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
     try:
         loader.loadClass(name)
