@@ -43,6 +43,8 @@ Uncommitted = tuple[Mapping[int, Mapping[str, SinkEpoch]], Mapping[str, tuple[in
 """Transactions by epoch and the sink's uid, and what files of theirs were put into the savepoint:
 bytes and CRC-32."""
 
+_SYNCS_AT_ONCE = 4
+
 
 def export_savepoint(
     spark: SparkSession,
@@ -156,16 +158,18 @@ def _copy_small_files(
     source: CheckpointFiles, files: CheckpointFiles, tree: StateTree, epoch: int
 ) -> dict[str, tuple[int, int]]:
     """Copy Spark's logs and the state's metadata, as they are; return what `files` now holds."""
-    found = {}
-    for path in [*log_paths(source, epoch), *tree.metadata]:
-        number = path.rsplit("/", 1)[1] if "/_metadata/v2/" in path else ""
-        if (
-            path == "metadata"
-            or (number.isdigit() and int(number) > epoch)
-            or path.endswith(".crc")
-        ):
-            continue
+
+    def copy(path: str) -> tuple[str, tuple[int, int]]:
         data = source.read(path)
         files.create(f"spark/{path}", data)
-        found[f"spark/{path}"] = len(data), zlib.crc32(data)
-    return found
+        return f"spark/{path}", (len(data), zlib.crc32(data))
+
+    paths = [p for p in [*log_paths(source, epoch), *tree.metadata] if _is_needed(p, epoch)]
+    with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:  # the disk syncs several as fast as one
+        return dict(pool.map(copy, paths))
+
+
+def _is_needed(path: str, epoch: int) -> bool:
+    number = path.rsplit("/", 1)[1] if "/_metadata/v2/" in path else ""
+    later = number.isdigit() and int(number) > epoch
+    return path != "metadata" and not later and not path.endswith(".crc")
