@@ -96,6 +96,7 @@ public final class TidemarkDrain {
   public String raiseTo(long watermark) throws Exception {
     this.stream.awaitProgressLock().lock();
     try {
+      if (!this.stream.isActive()) return "ended";
       if (!this.stream.offsetLog().getLatestBatchId().equals(
           this.stream.commitLog().getLatestBatchId())) {
         this.stream.awaitProgressLockCondition().await(100L, TimeUnit.MILLISECONDS);
@@ -150,8 +151,11 @@ class Drain:
     def raise_watermark(self) -> bool:
         """Raise the watermark for the epochs to come; False if an epoch is under way, and nothing
         is done. The sources must be held, and what they gave be in ended epochs. Raises UserError
-        if Spark would close nothing: no epoch has run since the start, and none can be made."""
+        if the query has ended, or if Spark would close nothing: no epoch has run since the start,
+        and none can be made."""
         said = str(self._java.raiseTo(raised(int(self._java.watermark()))))
+        if said == "ended":
+            raise UserError(f"job {self._name} has ended before it was drained")
         if said == "no plan":
             raise UserError(
                 f"job {self._name}: it cannot be drained yet: it has run no epoch since its start, "
