@@ -8,7 +8,6 @@ for event time. Operators that go by the clock are in the same job.
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections import Counter
 from concurrent.futures import Future
@@ -110,11 +109,19 @@ def drain(started: Started, home: Path) -> str:
     taken: list[Future[str]] = []
 
     def ask() -> bool:
-        with contextlib.suppress(UserError):
+        if started.error is not None:
+            raise started.error
+        try:
             taken.append(started.job.stop_with_savepoint(str(home / "savepoints"), drain=True))
+        except UserError as error:
+            said.append(str(error))
         return bool(taken)
 
-    wait_until("the job runs", ask, 120, 0.2)
+    said: list[str] = []
+    try:
+        wait_until("the job runs", ask, 120, 0.2)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {said[-1:]}") from None
     path = taken[0].result(240)
     started.join()
     return path
