@@ -272,7 +272,7 @@ class Job:
             raise ConfigurationError(
                 f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
             )
-        spark = spark_session(declared.name)
+        spark = self._session()
         how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
         how = how.overridden(os.environ)
         path = os.environ.get(RESTORE_VARIABLE) or restore
@@ -338,8 +338,15 @@ class Job:
             into_directory=not running,
         )
 
-    def _new_job(self, how: RestoreOptions) -> NewJob:
+    def _session(self) -> SparkSession:
+        """Return the session that the program's DataFrames are of. What is active in this thread
+        may be another one, and settings that are made there would not reach the query."""
         spark = spark_session(self.declaration.name)
+        frames = (s.dataframe for s in self.declaration.sinks.values() if not s.dead_letters_of)
+        return next((frame.sparkSession for frame in frames), spark)
+
+    def _new_job(self, how: RestoreOptions) -> NewJob:
+        spark = self._session()
         return new_job(spark, self.declaration, self._directory, self._given(), how)
 
     def new_savepoint(
@@ -368,7 +375,7 @@ class Job:
         declared = self.declaration
         job = self._new_job(RestoreOptions(declared.name, parallelism=parallelism))
         target = storage_uri(to, "new_savepoint: to")
-        new_savepoint(spark_session(declared.name), job, state, offsets or {}, target)
+        new_savepoint(self._session(), job, state, offsets or {}, target)
         return Savepoint(target)
 
     def savepoint(
@@ -429,7 +436,7 @@ class Job:
             )
         uri = storage_uri(directory, "savepoint: directory")
         run = self._running().running()
-        spark = spark_session(declared.name)
+        spark = self._session()
         return take_savepoint(spark, run, uri, SavepointType(type_), then=then, drain=drain)
 
     def trigger_checkpoint(self) -> Future[int]:
