@@ -16,7 +16,7 @@ import pytest
 
 from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS
-from tests.storage_servers import serving
+from tests.storage_servers import TWO_CORES, serving
 from tidemark.dev.hdfs import LocalHdfs
 from tidemark.dev.s3 import LocalS3
 
@@ -25,6 +25,9 @@ os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
 os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
+# Where a test says nothing else. On four cores a driver that lives for seconds takes a fifth more
+# CPU: twice the Python workers, and twice the tasks of an epoch that has few rows.
+os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{TWO_CORES} pyspark-shell")
 # The tokens of jobs, which killed drivers leave behind, are no business of the user's own.
 os.environ.setdefault("TIDEMARK_HOME", tempfile.mkdtemp(prefix="tidemark-home-"))
 

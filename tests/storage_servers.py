@@ -18,6 +18,9 @@ from tidemark.model.errors import MissingDependencyError
 
 T = TypeVar("T")
 
+TWO_CORES = "--master local[2,4] --conf spark.sql.shuffle.partitions=2"
+"""Options of Spark: what a session has on a machine with two cores."""
+
 
 def serving(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
     """Yield a running server, or skip the test that asks for it."""
@@ -36,4 +39,4 @@ def spark_configuration(directory: Path, s3: LocalS3) -> dict[str, str]:
     settings = directory / "spark-defaults.conf"
     settings.write_text("".join(lines))
     # SPARK_CONF_DIR would change the JVM's class path, which must be that of `class_archive`.
-    return {"PYSPARK_SUBMIT_ARGS": f"--properties-file {settings} pyspark-shell"}
+    return {"PYSPARK_SUBMIT_ARGS": f"{TWO_CORES} --properties-file {settings} pyspark-shell"}

@@ -52,7 +52,7 @@ def test_counts_go_on_from_a_history_that_was_never_read(
         job.new_savepoint(to, {"digits": digits.union(digits)})
     assert not any(to.glob("*")), "nothing was written"
 
-    savepoint = job.new_savepoint(to, {"digits": digits}, parallelism=2)
+    savepoint = job.new_savepoint(to, {"digits": digits}, parallelism=4)
     assert [(o.uid, o.rows) for o in savepoint.record.operators] == [("digits", 10), ("tens", 0)]
     assert savepoint.read_state("digits").count() == 10
     with pytest.raises(SavepointError, match="not empty"):

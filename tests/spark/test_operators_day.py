@@ -152,7 +152,7 @@ class Operator(Protocol):
 
 
 def live_a_day(site: Site, operator: Operator) -> None:
-    operator.start("clicks", "-p", "2")
+    operator.start("clicks", "-p", "4")
     assert operator.state("clicks") == "RUNNING"
     assert operator.restored_from("clicks") is None
     operator.make_mistakes("clicks")
@@ -172,7 +172,7 @@ def live_a_day(site: Site, operator: Operator) -> None:
     assert operator.checkpoint("clicks") > first
     before = operator.completed("clicks")
     path = operator.stop_with_savepoint("clicks")
-    assert site.partitions("clicks") == "2"
+    assert site.partitions("clicks") == "4"
     assert site.counted() == len(site.rows())  # nothing is written after the savepoint's epoch
 
     operator.start("more", "-s", path, "-p", "3", "--master", "local[2]")  # through spark-submit

@@ -18,7 +18,7 @@ from tidemark.dev.kafka import LocalKafka
 
 def test_failed_and_killed_tasks(kafka: LocalKafka, tmp_path: Path) -> None:
     marker = tmp_path / "raised"
-    with PassthroughScenario(tmp_path, kafka.bootstrap_servers, rate=400.0) as scenario:
+    with PassthroughScenario(tmp_path, kafka.bootstrap_servers, rate=200.0) as scenario:
         # Slow rows, so that workers are nearly always in the middle of a task.
         driver = scenario.start(raise_once=str(marker), slow_s=0.004)
         driver.wait_for_epochs(4)
