@@ -3,8 +3,9 @@
 One scenario: a producer never stops and a read_committed reader never stops, while driver after
 driver is started with a failpoint and dies by its own SIGKILL there (its Spark JVM with it). The
 order is such that each point is really reached: a recovery only commits what a death after the
-decision has left. In the end a last driver drains the input, is stopped by SIGTERM, and both
-readers are judged: nothing lost, doubled, reordered within a key, or shown too early.
+decision has left. At two points drivers die twice in a row. In the end a last driver drains the
+input, is stopped by SIGTERM, and both readers are judged: nothing lost, doubled, reordered within a
+key, or shown too early.
 
 `decision-voided` and `plan-voided` need a driver that wakes up: see `test_two_drivers.py`.
 """
@@ -29,6 +30,7 @@ EPOCH_POINTS = [
     "decided:2",
     "recovery-committed:1",  # again: the death before it came at another step of the same commit
     "sealed:2",
+    "sealed:1",  # twice in a row at the same point: now in its recovery
     "sink-committed:1",
     "committed:3",
 ]
@@ -50,7 +52,7 @@ def test_killed_at_every_failpoint(kafka: LocalKafka, tmp_path: Path) -> None:
     with PassthroughScenario(tmp_path, kafka.bootstrap_servers) as scenario:
         # The last death but these leaves a stored, undecided attempt to each recovery.
         driver = scenario.die_at_each(
-            [*EPOCH_POINTS, "prepared:1", *RECOVERY_POINTS], then=WORKER_POINTS[0]
+            [*EPOCH_POINTS, "prepared:1", "prepared:1", *RECOVERY_POINTS], then=WORKER_POINTS[0]
         )
         for died in scenario.drivers[-1 - len(RECOVERY_POINTS) : -1]:
             assert "goes on after epoch" not in died.text(), f"{died} died after its recovery"

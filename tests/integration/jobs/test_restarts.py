@@ -1,4 +1,4 @@
-"""Starts after an end that was bad: the same death twice, a decision gone, a transaction gone.
+"""Starts after an end that was bad: a decision gone, a transaction gone.
 
 And after one that was good: a job over a bounded input, started again and again.
 """
@@ -11,14 +11,6 @@ from tests.chaos import checker, workload
 from tests.chaos.driver import wait_until
 from tests.chaos.scenario import PassthroughScenario
 from tidemark.dev.kafka import LocalKafka
-
-
-def test_killed_twice_in_a_row_at_the_same_point(kafka: LocalKafka, tmp_path: Path) -> None:
-    with PassthroughScenario(tmp_path, kafka.bootstrap_servers) as scenario:
-        # The second `sealed` is its recovery's.
-        last = scenario.die_at_each(["prepared:1", "prepared:1", "sealed:1", "sealed:1"])
-        last.wait_for_epochs(3)
-        scenario.finish(last)
 
 
 def test_decision_deleted_by_hand(kafka: LocalKafka, tmp_path: Path) -> None:
