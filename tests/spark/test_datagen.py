@@ -19,6 +19,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructType
 
+from tests.chaos.driver import wait_until
 from tidemark.runtime import datagen
 from tidemark.runtime.session import spark_session
 from tidemark.sources.datagen import DatagenSource
@@ -131,20 +132,20 @@ def test_an_unbounded_source_follows_the_clock_across_a_restart(
         rows_per_second=500, start_time="now", fields={"row": Sequence(), "at": EventTime()}
     )
 
-    def run(seconds: float) -> Batches:
+    def run() -> Batches:
         batches = Batches()
         query = (
             stream(spark, source).writeStream.foreachBatch(batches.take)
             .option("checkpointLocation", str(tmp_path)).trigger(processingTime="200 milliseconds")
             .start()
         )  # fmt: skip
-        time.sleep(seconds)
+        wait_until("some epochs", lambda: len(batches.found) >= 3, 60)
         query.stop()
         return batches
 
-    first = run(5)
+    first = run()
     time.sleep(2)  # rows become due while nothing runs
-    second = run(5)
+    second = run()
 
     last = max(int(p.name) for p in (tmp_path / "offsets").iterdir() if p.name.isdecimal())
     offset = json.loads((tmp_path / "offsets" / str(last)).read_text().splitlines()[-1])
