@@ -7,6 +7,7 @@ The broker's fixtures are in `integration/conftest.py`.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -30,6 +31,9 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{TWO_CORES} pyspark-shell")
 # The tokens of jobs, which killed drivers leave behind, are no business of the user's own.
 os.environ.setdefault("TIDEMARK_HOME", tempfile.mkdtemp(prefix="tidemark-home-"))
+# A shell has what it runs in the background ignore Ctrl-C, and all that tests start would too.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST = (
     "integration/jobs/test_kafka_to_kafka.py",

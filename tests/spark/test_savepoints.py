@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 import tidemark as tm
 from tests.chaos.driver import wait_until
 from tidemark.model.errors import ConfigurationError, RestoreError, SavepointError
+from tidemark.savepoints.state_rows import read_rows, writing_session
 
 
 class Numbers:
@@ -206,3 +207,11 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
     with pytest.raises((RestoreError, SavepointError)):
         job.run(path)
     assert not (tmp_path / "store/other").exists()
+
+
+def test_a_restore_of_no_rows_leaves_the_active_session_alone(spark: SparkSession) -> None:
+    """A job that is made afterwards would be of the restore's own session, without the user's
+    settings."""
+    before = SparkSession.getActiveSession()
+    assert read_rows(writing_session(spark), []).collect() == []
+    assert SparkSession.getActiveSession() is before

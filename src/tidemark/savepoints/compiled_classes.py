@@ -21,7 +21,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-_SOURCES = ("RowFile.java", "StateRows.java", "StateFiles.java")
+_SOURCES = ("RowFile.java", "StateRows.java", "StateFiles.java", "Aside.java")
 """Each may use what stands before it."""
 
 

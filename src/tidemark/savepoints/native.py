@@ -89,8 +89,7 @@ def copy_state(
 
     Raises DamagedCheckpointError naming each file that is missing or damaged.
     """
-    at_once = max(1, spark.sparkContext.defaultParallelism // 2)
-    found = read_files(spark, source.uri, needed, to=files.uri, at_once=at_once)
+    found = read_files(spark, source.uri, needed, to=files.uri, aside=True)
     problems = problems_of(source.uri, found)
     if problems:
         raise DamagedCheckpointError(
@@ -152,14 +151,14 @@ def read_files(
     to: str | None = None,
     copies: Mapping[str, str] | None = None,
     sums: bool = False,
-    at_once: int | None = None,
+    aside: bool = False,
 ) -> dict[str, tuple[int, int]]:
     """Read files below `directory` (a URI) through, and copy them to below `to`, if that is given;
     return bytes and CRC-32 of each. `problems_of` says what is wrong with them.
 
     `sizes`: the files, with about how many bytes they have; `copies`: the path of each copy, its
     own if it is not named; `sums`: whether local copies get Hadoop's checksum files, with which
-    Spark would find damage; `at_once`: so many tasks run at a time, all cores' if not said. Raises
+    Spark would find damage; `aside`: leave room for the tasks of a running stream. Raises
     CheckpointError if files cannot be read or written.
     """
     jvm: Any = spark._jvm
@@ -167,10 +166,11 @@ def read_files(
     hadoop = jvm.org.apache.spark.util.SerializableConfiguration(
         spark._jsparkSession.sessionState().newHadoopConf()
     )
-    task = StateClasses.of(spark).new("Files", directory, to, sums, hadoop)
+    classes = StateClasses.of(spark)
+    task = classes.new("Files", directory, to, sums, hadoop)
 
     local = is_local(context.master)
-    at_once = at_once or max(1, context.defaultParallelism)
+    at_once = max(1, context.defaultParallelism // (2 if aside and not local else 1))
     share = sum(sizes.values()) // at_once
     if local:  # several calls for each thread, that they may end together
         limit = max(share // 4, LEAST_BYTES_OF_A_THREAD)
@@ -180,6 +180,8 @@ def read_files(
     def run(paths: Sequence[str]) -> str:
         lines = jvm.java.util.ArrayList()
         lines.add("\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths))
+        if local and aside:
+            return str(classes.call_aside(task, lines.iterator())[0].getString(0))
         if local:
             return str(task.call(lines.iterator()).next().getString(0))
         (row,) = context._jsc.parallelize(lines, 1).mapPartitions(task).collect()

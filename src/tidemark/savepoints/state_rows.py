@@ -10,7 +10,9 @@ leaves out the internal families (timers, TTL) and loses which partition a row b
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import threading
 import zipfile
 from collections.abc import Iterable, Sequence
@@ -45,6 +47,10 @@ ROW = StructType(
     ]
 )
 """A state row in a savepoint."""
+
+NICENESS = 5
+"""Of what goes on beside a stream. With a much lower priority all of the JVM's threads would wait
+long for such a one to get to a safepoint."""
 
 _lock = threading.Lock()
 _known: dict[str, StateClasses] = {}
@@ -85,6 +91,17 @@ class StateClasses:
         for index, value in enumerate(arguments):
             values[index] = value
         return constructor.newInstance(values)
+
+    def call_aside(self, function: Any, items: Any) -> list[Any]:
+        """Call a function that Spark's tasks can run on a thread of the driver's JVM, where the
+        tasks of a running stream come before it; return its rows. `items` is a Java iterator. For a
+        local master; what the function throws is raised as Py4JJavaError."""
+        thread = self.new("tidemark.Aside", function, items)
+        thread.start()
+        if number := thread.number():
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, number, NICENESS)
+        return list(thread.rows())
 
 
 @dataclass(frozen=True)
@@ -140,7 +157,7 @@ def export_rows(
             _keep_in_memory(sources, run_id)
         shares = [_java_list(jvm, range(number, count, tasks)) for number in range(tasks)]
         with ThreadPoolExecutor(tasks) as pool:
-            parts = pool.map(lambda share: list(export.files(share.iterator())), shares)
+            parts = pool.map(lambda share: classes.call_aside(export, share.iterator()), shares)
             rows = [row for part in parts for row in part]
     else:
         numbers = context._jsc.parallelize(_java_list(jvm, range(count)), tasks)
@@ -184,7 +201,10 @@ def _row_files(rows: Iterable[Any], stores: int) -> list[list[RowFile]]:
 
 def read_rows(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
     """Return the rows (`ROW`) of files, by their URIs."""
-    return spark.read.schema(ROW).parquet(*paths) if paths else spark.createDataFrame([], ROW)
+    if paths:
+        return spark.read.schema(ROW).parquet(*paths)
+    # `createDataFrame` would make this session the active one, and it may be a clone.
+    return _state_rows(spark, spark.sparkContext._jsc.emptyRDD())
 
 
 def _hadoop(spark: SparkSession) -> Any:
