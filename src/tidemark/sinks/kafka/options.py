@@ -31,7 +31,7 @@ _SECRET = re.compile(r"password|secret|\.pem$|\.jaas\.|token|credential|oauthbea
 # Throughput over latency: a flush does not wait for linger.ms. The queue is kept small on purpose:
 # it is memory of each Python worker, and a larger one was no faster.
 DEFAULTS: Mapping[str, str] = {
-    "linger.ms": "20",
+    "linger.ms": "5",
     "batch.size": "500000",
     "queue.buffering.max.messages": "200000",
     "queue.buffering.max.kbytes": "262144",
