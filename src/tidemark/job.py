@@ -339,11 +339,9 @@ class Job:
         )
 
     def _session(self) -> SparkSession:
-        """Return the session that the program's DataFrames are of. What is active in this thread
-        may be another one, and settings that are made there would not reach the query."""
-        spark = spark_session(self.declaration.name)
+        """Return the session that the program's DataFrames are of."""
         frames = (s.dataframe for s in self.declaration.sinks.values() if not s.dead_letters_of)
-        return next((frame.sparkSession for frame in frames), spark)
+        return spark_session(self.declaration.name, next(frames, None))
 
     def _new_job(self, how: RestoreOptions) -> NewJob:
         spark = self._session()
@@ -586,8 +584,9 @@ def write_stream(
     `dead_letters`: as for `Job.sink`.
     """
     location = storage_uri(checkpoint_location, "write_stream: checkpoint_location")
-    spark = spark_session(query_name)
     trigger = dict(trigger or {"processingTime": "0 seconds"})
+    # What is no DataFrame is refused right after.
+    spark = spark_session(query_name, dataframe if isinstance(dataframe, DataFrame) else None)
     sinks = _declare_sinks(dataframe, sink, query_name, on_bad_row, dead_letters)
     redactor = _redactor(spark, sinks, (), (query_name,))
     run = StreamRun(

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 
 import tidemark as tm
 from tidemark.model.errors import CheckpointError, ConfigurationError
+from tidemark.runtime.session import spark_session
 
 
 def config(tmp_path: Path, **settings: Any) -> tm.CheckpointConfig:
@@ -262,3 +263,10 @@ def test_columns_may_have_odd_names(tmp_path: Path, spark: SparkSession, sinks: 
         rows = spark.read.parquet(str(tmp_path / f"out{number}"))
         assert rows.columns == ["a.b", "c`d e"]
         assert sorted(r[0] for r in rows.collect()) == [0, 1, 2, 3, 4]
+
+
+def test_the_session_is_that_of_the_dataframe(spark: SparkSession) -> None:
+    """Settings of a query that were made on another session would not reach it."""
+    other = spark.newSession()
+    assert spark_session("other", other.range(1)) is other
+    assert spark_session("tests", spark.range(1)) is spark

@@ -58,6 +58,13 @@ class Request:
     excludes: tuple[str, ...] = ()
 
 
+def cache_directory(of: str) -> Path:
+    """Return the directory in which things of this kind are kept for the user, from one program to
+    the next; it may have to be made."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "tidemark" / of
+
+
 def find_java() -> Path:
     """Return the `java` program that Spark would use: of JAVA_HOME if that is set, else of PATH.
 
@@ -170,7 +177,7 @@ def resolve(name: str, *requests: Request) -> list[Path]:
 
     Raises `MissingDependencyError` with Ivy's reason when no request can be had.
     """
-    target = _cache_root() / name
+    target = cache_directory("jars") / name
     jars = _complete(target)
     if jars is None:
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -269,11 +276,6 @@ def _complete(directory: Path) -> list[Path] | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         pass  # missing or damaged: fetching it anew mends it
     return None
-
-
-def _cache_root() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tidemark" / "jars"
 
 
 def _pyspark_directory() -> Path:

@@ -17,8 +17,9 @@ import logging
 import re
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -37,7 +38,7 @@ from tidemark.checkpoint.inspection import (
     inspect_records,
 )
 from tidemark.checkpoint.manifest import ManifestWriter
-from tidemark.checkpoint.store import CheckpointStore, JobIdentity
+from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.model import failpoints
 from tidemark.model.errors import CheckpointError, CorruptRecordError, RestoreError
 from tidemark.protocol.states import Seal
@@ -84,10 +85,7 @@ def restore(spark: SparkSession, path: str, directory: str, name: str) -> None:
     for waiting, generation in plan["waiting"]:
         # Decided, and the first job died before it had recorded the commit: the new job's recovery
         # commits it, like an epoch of its own. Both may do it: commits are idempotent.
-        if not target.files.exists(f"epochs/{waiting}/prepared.{RESTORED_GENERATION}.json"):
-            sinks = source.read_prepared(waiting, generation)
-            target.stage_prepared(waiting, RESTORED_GENERATION, sinks)
-            target.write_prepared(waiting, RESTORED_GENERATION)
+        take_over(target, waiting, partial(source.read_prepared, waiting, generation))
     failpoints.reached("restore-copied")
     target.create_identity(
         JobIdentity(
@@ -221,6 +219,16 @@ def _require_settled(source: CheckpointStore, checkpoint: Inspection) -> None:
             f"the job over, so its transactions may be committed or aborted yet. Start that "
             f"job once, or restore epoch {epoch - 1}"
         )
+
+
+def take_over(
+    target: CheckpointStore, epoch: int, read: Callable[[], Mapping[str, SinkEpoch]]
+) -> None:
+    """Store the transactions of another job's epoch, by the sink's uid, as those of the job in
+    `target`, which its recovery commits. It may be called again: then they are not read again."""
+    if not target.files.exists(f"epochs/{epoch}/prepared.{RESTORED_GENERATION}.json"):
+        target.stage_prepared(epoch, RESTORED_GENERATION, read())
+        target.write_prepared(epoch, RESTORED_GENERATION)
 
 
 def find_waiting(source: CheckpointStore, checkpoint: Inspection) -> list[tuple[int, int]]:

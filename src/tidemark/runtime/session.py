@@ -13,7 +13,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.version import __version__ as spark_version
 
 from tidemark.api.config import CheckpointConfig
@@ -43,9 +43,11 @@ _RENAMING_FILE_MANAGER = (
 _SILENT_FILE_MANAGER = ".AbortableStreamBasedCheckpointFileManager"
 
 
-def spark_session(name: str) -> SparkSession:
-    """Return the active session, or make one: local unless spark-submit says otherwise."""
-    spark = SparkSession.getActiveSession()
+def spark_session(name: str, frame: DataFrame | None = None) -> SparkSession:
+    """Return the session that `frame` is of; without one the active session, or make one: local
+    unless spark-submit says otherwise. Settings that are made on the active one, which may be
+    another one in this thread, would not reach the query of a DataFrame."""
+    spark = SparkSession.getActiveSession() if frame is None else frame.sparkSession
     if spark is None:
         spark = _make_session(name)
     if not hasattr(spark, "_jsparkSession"):

@@ -1,7 +1,7 @@
 /*
  * Runs what Spark's tasks run on a thread of the driver's own JVM, which a running stream's tasks are
  * to come before: Java has no priorities of threads on Linux, so it tells the thread's number there,
- * and aside.py lowers that thread's priority.
+ * and state_rows.py lowers that thread's priority.
  */
 package tidemark;
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.store import CheckpointStore, SinkEpoch
 from tidemark.model.errors import TidemarkError
-from tidemark.runtime.restore import RESTORED_GENERATION, open_job
+from tidemark.runtime.restore import open_job
 from tidemark.savepoints.record import Savepoint
 
 log = logging.getLogger(__name__)
@@ -95,14 +95,6 @@ def counted(waiting: ByEpoch) -> Counter[str]:
         for uid, part in parts.items():
             found[uid] += len(part.committables)
     return found
-
-
-def take_over(target: CheckpointStore, epoch: int, parts: Mapping[str, SinkEpoch]) -> None:
-    """Store transactions of a savepoint's epoch as those of the job in `target`, which its recovery
-    commits. It may be called again."""
-    if not target.files.exists(f"epochs/{epoch}/prepared.{RESTORED_GENERATION}.json"):
-        target.stage_prepared(epoch, RESTORED_GENERATION, parts)
-        target.write_prepared(epoch, RESTORED_GENERATION)
 
 
 def problems(savepoint: Savepoint, sinks: Mapping[str, str]) -> Iterator[str]:

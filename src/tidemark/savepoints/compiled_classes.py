@@ -21,6 +21,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from tidemark.runtime.jars import cache_directory
+
 _SOURCES = ("RowFile.java", "StateRows.java", "StateFiles.java", "Aside.java")
 """Each may use what stands before it."""
 
@@ -32,7 +34,7 @@ def classes_jar(spark: SparkSession) -> Path:
     sources = {name: files(__package__).joinpath(name).read_text() for name in _SOURCES}
     made_of = [spark.version, str(jvm.java.lang.System.getProperty("java.version"))]
     digest = hashlib.sha256("\0".join([*made_of, *sources.values()]).encode()).hexdigest()
-    kept = _cache_root() / f"state-{digest[:16]}.jar"
+    kept = cache_directory("classes") / f"state-{digest[:16]}.jar"
     if _is_whole(kept):
         return kept
     data = _compile(jvm, sources)
@@ -49,11 +51,6 @@ def classes_jar(spark: SparkSession) -> Path:
         jar = Path(directory) / kept.name
         jar.write_bytes(data)
         return jar
-
-
-def _cache_root() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "tidemark" / "classes"
 
 
 def _is_whole(jar: Path) -> bool:

@@ -13,6 +13,7 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -24,7 +25,7 @@ from tidemark.checkpoint.store import CheckpointStore, JobIdentity
 from tidemark.model import failpoints
 from tidemark.model.errors import RestoreError
 from tidemark.runtime.hadoop_files import open_files
-from tidemark.runtime.restore import open_job, require_same, write_plan
+from tidemark.runtime.restore import open_job, require_same, take_over, write_plan
 from tidemark.runtime.restore import restore as restore_checkpoint
 from tidemark.savepoints import committables
 from tidemark.savepoints.claims import claim
@@ -94,7 +95,7 @@ def _restore(
         found = committables.by_epoch(savepoint)
         for epoch in range(min(commits), savepoint.epoch + 1):
             parts = {uid: found[epoch][uid] for uid in commits.get(epoch, ())}
-            committables.take_over(target, epoch, parts)
+            take_over(target, epoch, partial(dict, parts))
     else:
         ManifestWriter(target.files, target.spark_files).write(savepoint.epoch)
     failpoints.reached("restore-copied")

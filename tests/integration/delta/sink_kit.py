@@ -10,10 +10,11 @@ import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder
 
 from tidemark.contracts.sink import SinkContext, WriterContext
-from tidemark.file_systems import HadoopSettings
+from tidemark.file_systems import HadoopSettings, open_directory
 from tidemark.model.schema import Schema
 from tidemark.sinks.delta import DeltaSink
 from tidemark.sinks.delta.store import delta_options
+from tidemark.verify.conformance import ServerUnderTest, SinkUnderTest
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("text", pa.string())])
 
@@ -74,3 +75,17 @@ def numbers(sink: DeltaSink) -> list[int]:
     found = rows(sink)
     assert found == [batch([row["id"]]).to_pylist()[0] for row in found]
     return [row["id"] for row in found]
+
+
+def under_suite(sink: DeltaSink, server: ServerUnderTest | None = None) -> SinkUnderTest:
+    """Return what the conformance suite is to know of a sink that `made` has made."""
+    files = open_directory(sink.path, HadoopSettings(sink.storage_options))
+    return SinkUnderTest(
+        sink=sink,
+        batch=batch,
+        visible=lambda: numbers(sink),
+        writer_failpoint="data-files-written",
+        commit_failpoints=("delta-committed",),
+        drop=lambda found: files.delete(found.data_files[0].path),
+        server=server,
+    )

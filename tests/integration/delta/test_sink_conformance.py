@@ -7,21 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.delta.sink_kit import batch, made, numbers
+from tests.integration.delta.sink_kit import made, under_suite
 from tidemark.verify.conformance import ExpiryConformance, SinkConformance, SinkUnderTest
 
 
 @pytest.fixture(params=["plain", "partitioned"])
 def under(request: pytest.FixtureRequest, tmp_path: Path) -> SinkUnderTest:
     sink = made(tmp_path / "a table", partition_by=["part"] if request.param != "plain" else [])
-    return SinkUnderTest(
-        sink=sink,
-        batch=batch,
-        visible=lambda: numbers(sink),
-        writer_failpoint="data-files-written",
-        commit_failpoints=("delta-committed",),
-        drop=lambda found: Path(sink.path, found.data_files[0].path).unlink(),
-    )
+    return under_suite(sink)
 
 
 class TestDelta(SinkConformance, ExpiryConformance):

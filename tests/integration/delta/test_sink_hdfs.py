@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from functools import partial
 
 import pytest
 
-from tests.integration.delta.sink_kit import batch, made, numbers
+from tests.integration.delta.sink_kit import made, under_suite
 from tidemark.dev.hdfs import LocalHdfs
-from tidemark.file_systems import HadoopSettings, open_directory
 from tidemark.verify.conformance import (
     ExpiryConformance,
     ServerConformance,
@@ -21,18 +21,8 @@ from tidemark.verify.conformance import (
 @pytest.fixture
 def under(hdfs: LocalHdfs) -> SinkUnderTest:
     sink = made(f"{hdfs.uri}/delta/{uuid.uuid4()}/orders", ["part"])
-    files = open_directory(sink.path, HadoopSettings())
-    return SinkUnderTest(
-        sink=sink,
-        batch=batch,
-        visible=lambda: numbers(sink),
-        writer_failpoint="data-files-written",
-        commit_failpoints=("delta-committed",),
-        drop=lambda found: files.delete(found.data_files[0].path),
-        server=ServerUnderTest(
-            kill=lambda: hdfs.kill("namenode"), restart=lambda: hdfs.restart("namenode")
-        ),
-    )
+    kill, restart = partial(hdfs.kill, "namenode"), partial(hdfs.restart, "namenode")
+    return under_suite(sink, ServerUnderTest(kill=kill, restart=restart))
 
 
 @pytest.mark.chaos

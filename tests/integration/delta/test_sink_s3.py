@@ -15,12 +15,12 @@ from tests.integration.delta.sink_kit import (
     driver,
     made,
     numbers,
+    under_suite,
 )
 from tests.storage_servers import serving
 from tests.weak_s3 import Weakness, WeakS3
 from tidemark.contracts.sink import CommitOutcome
 from tidemark.dev.s3 import LocalS3
-from tidemark.file_systems import HadoopSettings, open_directory
 from tidemark.model.errors import PreflightError
 from tidemark.sinks.delta import DeltaSink
 from tidemark.verify.conformance import (
@@ -44,16 +44,7 @@ def sink(s3: LocalS3) -> DeltaSink:
 
 @pytest.fixture
 def under(s3: LocalS3, sink: DeltaSink) -> SinkUnderTest:
-    files = open_directory(sink.path, HadoopSettings(sink.storage_options))
-    return SinkUnderTest(
-        sink=sink,
-        batch=batch,
-        visible=lambda: numbers(sink),
-        writer_failpoint="data-files-written",
-        commit_failpoints=("delta-committed",),
-        drop=lambda found: files.delete(found.data_files[0].path),
-        server=ServerUnderTest(kill=s3.kill, restart=s3.restart),
-    )
+    return under_suite(sink, ServerUnderTest(kill=s3.kill, restart=s3.restart))
 
 
 class TestWhatS3CouldBreak:

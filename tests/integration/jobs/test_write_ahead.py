@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from tests.chaos import app_write_ahead
 from tests.chaos.driver import Driver
-from tests.servers.http_endpoint import HttpEndpoint, http_endpoint
+from tests.servers.http_endpoint import HttpEndpoint
 from tidemark.model.errors import DamagedCheckpointError
 from tidemark.runtime.session import spark_session
 
@@ -33,14 +32,6 @@ PLAIN_IN_RECOVERY = "rows-sent:2"  # the first sink is sent its epoch again
 @pytest.fixture(scope="module")
 def spark() -> SparkSession:
     return spark_session("tests")
-
-
-@pytest.fixture
-def endpoints(tmp_path: Path) -> Iterator[dict[str, HttpEndpoint]]:
-    for name in ("kept", "plain"):
-        (tmp_path / name).mkdir()
-    with http_endpoint(tmp_path / "kept") as kept, http_endpoint(tmp_path / "plain") as plain:
-        yield {"kept": kept, "plain": plain}
 
 
 @pytest.fixture

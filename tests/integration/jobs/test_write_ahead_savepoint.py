@@ -10,7 +10,6 @@ from __future__ import annotations
 import itertools
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from pyspark.sql import SparkSession
 
 import tidemark as tm
 from tests.chaos.driver import wait_until
-from tests.servers.http_endpoint import HttpEndpoint, http_endpoint
+from tests.servers.http_endpoint import HttpEndpoint
 from tests.spark.test_savepoints import Started
 from tidemark.model.errors import DamagedCheckpointError, TidemarkError
 from tidemark.runtime import checkpoint_trigger
@@ -35,11 +34,10 @@ def spark() -> SparkSession:
 
 
 @pytest.fixture
-def endpoints(tmp_path: Path) -> Iterator[dict[str, HttpEndpoint]]:
-    for name in ("kept", "plain"):
-        (tmp_path / name).mkdir()
-    with http_endpoint(tmp_path / "kept") as kept, http_endpoint(tmp_path / "plain") as plain:
-        yield {"kept": kept, "plain": plain}
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A savepoint waits a second for the sinks' commits, instead of ten."""
+    for module in (checkpoint_trigger, kept_rows):
+        monkeypatch.setattr(module, "SINK_PATIENCE_S", 1.0)
 
 
 class Files:
@@ -81,17 +79,15 @@ def keys(endpoint: HttpEndpoint) -> list[str]:
     return [headers["Idempotency-Key"] for _, headers in endpoint.ask("/requests")]
 
 
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("forked", [False, pytest.param(True, marks=pytest.mark.chaos)])
 def test_rows_that_were_not_sent_go_along(
     tmp_path: Path,
     endpoints: dict[str, HttpEndpoint],
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
     *,
     forked: bool,
 ) -> None:
-    for module in (checkpoint_trigger, kept_rows):
-        monkeypatch.setattr(module, "SINK_PATIENCE_S", 1.0)
     kept, plain = endpoints["kept"], endpoints["plain"]
     files = Files(tmp_path / "in")
     seen = Counter(files.add())
@@ -183,17 +179,15 @@ def test_a_retained_checkpoint_of_two_epochs_that_wait(
 
 
 @pytest.mark.chaos
+@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("concurrent", [2, 4])
 def test_a_job_ends_with_a_savepoint_while_two_epochs_wait(
     tmp_path: Path,
     endpoints: dict[str, HttpEndpoint],
     spark: SparkSession,
-    monkeypatch: pytest.MonkeyPatch,
     concurrent: int,
 ) -> None:
     """Both go along; of the first the sink that is there has been sent its rows."""
-    for module in (checkpoint_trigger, kept_rows):
-        monkeypatch.setattr(module, "SINK_PATIENCE_S", 1.0)
     kept, plain = endpoints["kept"], endpoints["plain"]
     files = Files(tmp_path / "in")
     everything = Counter(files.add())

@@ -10,12 +10,12 @@ from tests.unit.savepoints.test_record import a_savepoint
 from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.protocol.states import Seal
+from tidemark.runtime.restore import take_over
 from tidemark.savepoints.committables import (
     by_epoch,
     counted,
     merged,
     problems,
-    take_over,
     uncommitted,
     unfit,
 )
@@ -102,7 +102,7 @@ def test_epochs_that_wait_together_stay_apart(tmp_path: Path) -> None:
 def test_the_restored_job_holds_them_as_an_attempt_of_its_own(tmp_path: Path) -> None:
     target = a_job(tmp_path / "second")
     for _ in range(2):  # as after a crash
-        take_over(target, 7, PARTS)
+        take_over(target, 7, lambda: PARTS)
     assert target.read_prepared(7, 0) == PARTS
     record = target.epoch(7)
     assert record.prepared == {0} and not record.seals and record.committed is None
