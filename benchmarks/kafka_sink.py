@@ -4,12 +4,12 @@
 
 Each variant copies the same topic (records of 100 bytes, 4 partitions) with `Trigger.AvailableNow`
 and `maxOffsetsPerTrigger` = rows an epoch. All read through the options of `tm.KafkaSource`: with
-Kafka's own defaults the reader waits half of its time, and hides what the sinks cost. A first round
-warms up and is not counted; of small epochs there are several such, since the driver's code, which
-runs once an epoch, is compiled only after hundreds. Small epochs copy fewer rows: at most
-EPOCHS_AT_MOST epochs. Time runs
-from the first trigger's start to the last row's being visible; CPU is that of the driver's whole
-process tree, without the broker.
+Kafka's own defaults the reader waits half of its time, and hides what the sinks cost. The first
+rounds warm up and are not counted: what the driver and the broker do once an epoch is compiled only
+after hundreds of epochs. Every round's rates are printed as it ends, so that one sees where they
+settle. Small epochs copy fewer rows: at most EPOCHS_AT_MOST epochs. Time runs from the first
+trigger's start to the last row's being visible; CPU is that of the driver's whole process tree,
+without the broker.
 
 "overhead" is the median epoch's duration less that of the same query into Spark's noop sink.
 """
@@ -41,8 +41,8 @@ from tidemark.dev.kafka import LocalKafka
 from tidemark.runtime.session import require_format, spark_session
 
 EPOCHS_AT_MOST = 40
-WARM_UP_EPOCHS = 150
-"""Of each variant before the first counted one, but a round at least, and four at most."""
+WARM_UP_EPOCHS, WARM_UP_ROWS = 480, 48_000_000
+"""Of each variant before its first counted round, the fewer of the two; a round at least."""
 PARTITIONS = 4
 TUNED = {"kafka.linger.ms": "20", "kafka.batch.size": "500000", "kafka.buffer.memory": "268435456"}
 
@@ -215,13 +215,16 @@ def main() -> None:
             fill(servers, f"in-{epoch}", rows)
             chosen = [n for n in variants(servers) if (arguments.only or "") in n]
             figures = {name: Figures() for name in chosen}
-            warm_up = max(1, min(4, WARM_UP_EPOCHS * epoch // rows))
+            warm_up = max(1, min(WARM_UP_EPOCHS * epoch, WARM_UP_ROWS) // rows)
             for round_ in range(-warm_up, arguments.rounds):
+                rates = []
                 for name, start in variants(servers).items():
                     if name not in figures:
                         continue
                     counted = figures[name] if round_ >= 0 else Figures()
                     measure(spark, servers, f"in-{epoch}", rows, epoch, start, counted)
+                    rates.append(f"{name} {counted.rows_per_s[-1]:,.0f}")
+                console.print(f"{'round' if round_ >= 0 else 'warm-up'}: rows/s {', '.join(rates)}")
             if arguments.only:
                 console.print(figures)
             else:

@@ -28,6 +28,7 @@ from tidemark.checkpoint.spark_files import (
 )
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CheckpointError, DamagedCheckpointError
+from tidemark.runtime.java_lists import java_list
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.session import is_local
 from tidemark.savepoints.canonical import root_cause
@@ -178,14 +179,14 @@ def read_files(
         limit = min(max(share, LEAST_BYTES), MOST_BYTES)
 
     def run(paths: Sequence[str]) -> str:
-        lines = jvm.java.util.ArrayList()
-        lines.add("\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths))
+        text = "\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths)
+        lines = java_list(jvm, [text])
         if local and aside:
             return str(classes.call_aside(task, lines.iterator())[0].getString(0))
         if local:
             return str(task.call(lines.iterator()).next().getString(0))
-        (row,) = context._jsc.parallelize(lines, 1).mapPartitions(task).collect()
-        return str(row.getString(0))
+        rows = context._jsc.parallelize(lines, 1).mapPartitions(task).collect()
+        return str(rows.get(0).getString(0))
 
     found = {}
     try:

@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from tidemark.checkpoint.spark_files import read_log
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CorruptRecordError
+from tidemark.runtime.java_lists import items_of, java_list
 from tidemark.savepoints.record import ColumnFamily
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -148,8 +149,7 @@ class StateLayout:
         jvm, some = self._jvm, self._jvm.scala.Option.apply
         variables = self._variables(operator)
         schemas = self._schemas(operator, info)
-        java_families = jvm.java.util.ArrayList()
-        families = []
+        java_families, families = [], []
         utilities = self._class(_OPERATORS + "transformwithstate.StateStoreColumnFamilySchemaUtils")
         readers = self._class(
             "org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderUtils"
@@ -163,16 +163,14 @@ class StateLayout:
             several = bool(
                 readers.isMultiValuedCF(some(name), some(None if internal else variable))
             )
-            java_families.add(
+            java_families.append(
                 self._classes.new("Family", schema, several, internal, some(variable))
             )
             families.append(_family(schema, variable, several, internal))
         provider = None
         if operator.is_transform_with_state:
             state = f"{self._described}/state"
-            paths = jvm.java.util.ArrayList()
-            for path in info.schema_paths:
-                paths.add(f"{self._described}/{path}")
+            paths = java_list(jvm, (f"{self._described}/{path}" for path in info.schema_paths))
             metadata = self._class(_STATE + "StateSchemaMetadata").createStateSchemaMetadata(
                 state, self._hadoop, self._list(paths)
             )
@@ -181,7 +179,7 @@ class StateLayout:
             operator.index if index is None else index,
             operator.name,
             info.name,
-            java_families,
+            java_list(jvm, java_families),
             some(provider),
             use_families=operator.is_transform_with_state or len(families) > 1,
             keyed=is_keyed(operator.name, families),
@@ -222,7 +220,7 @@ class StateLayout:
         parsed = self._class(
             _OPERATORS + "transformwithstate.TransformWithStateOperatorProperties"
         ).fromJson(operator.properties)
-        return list(
+        return items_of(
             self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(parsed.stateVariables())
         )
 
@@ -234,9 +232,8 @@ class StateLayout:
         """Return Spark's description of each column family, with its key's encoding."""
         jvm = self._jvm
         nothing = jvm.scala.Option.empty()
-        paths = jvm.java.util.ArrayList()
-        for path in info.schema_paths:
-            paths.add(jvm.org.apache.hadoop.fs.Path(f"{self._described}/{path}"))
+        path = jvm.org.apache.hadoop.fs.Path
+        paths = java_list(jvm, (path(f"{self._described}/{name}") for name in info.schema_paths))
         store = self._class(_STATE + "StateStoreId")(
             f"{self._described}/state", operator.index, 0, info.name
         )
@@ -247,7 +244,8 @@ class StateLayout:
             provider, self._hadoop, self._list(paths), nothing, False
         )
         found = []
-        for schema in jvm.scala.jdk.javaapi.CollectionConverters.asJava(checker.readSchemaFile()):
+        converters = jvm.scala.jdk.javaapi.CollectionConverters
+        for schema in items_of(converters.asJava(checker.readSchemaFile())):
             if not schema.keyStateEncoderSpec().isDefined():
                 key = schema.keySchema()
                 if info.prefix_columns:

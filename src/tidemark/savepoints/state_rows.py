@@ -32,6 +32,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from tidemark.runtime.java_lists import items_of, java_list
 from tidemark.runtime.session import is_local
 from tidemark.savepoints.compiled_classes import classes_jar
 
@@ -101,7 +102,7 @@ class StateClasses:
         if number := thread.number():
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, number, NICENESS)
-        return list(thread.rows())
+        return items_of(thread.rows())
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,10 @@ def export_rows(
     classes = StateClasses.of(spark)
     sources = []
     for v in versions:
-        ids = None if v.ids is None else _java_list(jvm, v.ids)
+        ids = None if v.ids is None else java_list(jvm, v.ids)
         version = jvm.java.lang.Long(v.version)
         sources.append(classes.new("Source", v.store, v.partitions, version, ids, v.directory))
-    export = classes.new("Export", _java_list(jvm, sources))
+    export = classes.new("Export", java_list(jvm, sources))
     count = sum(v.partitions for v in versions)
     context = spark.sparkContext
     tasks = max(1, min(count, context.defaultParallelism // 4))
@@ -155,13 +156,13 @@ def export_rows(
     if is_local(context.master):
         if run_id:
             _keep_in_memory(sources, run_id)
-        shares = [_java_list(jvm, range(number, count, tasks)) for number in range(tasks)]
+        shares = [java_list(jvm, range(number, count, tasks)) for number in range(tasks)]
         with ThreadPoolExecutor(tasks) as pool:
             parts = pool.map(lambda share: classes.call_aside(export, share.iterator()), shares)
             rows = [row for part in parts for row in part]
     else:
-        numbers = context._jsc.parallelize(_java_list(jvm, range(count)), tasks)
-        rows = numbers.mapPartitions(export).collect()
+        numbers = context._jsc.parallelize(java_list(jvm, range(count)), tasks)
+        rows = items_of(numbers.mapPartitions(export).collect())
     return _row_files(rows, len(versions))
 
 
@@ -178,10 +179,10 @@ def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> lis
     URI)."""
     spark = rows.sparkSession
     write = StateClasses.of(spark).new(
-        "WriteFile", directory, _java_list(spark._jvm, families), _hadoop(spark)
+        "WriteFile", directory, java_list(spark._jvm, families), _hadoop(spark)
     )
     input_ = rows._jdf.queryExecution().toRdd().toJavaRDD()
-    return _row_files(input_.mapPartitions(write).collect(), 1)[0]
+    return _row_files(items_of(input_.mapPartitions(write).collect()), 1)[0]
 
 
 def _row_files(rows: Iterable[Any], stores: int) -> list[list[RowFile]]:
@@ -192,8 +193,8 @@ def _row_files(rows: Iterable[Any], stores: int) -> list[list[RowFile]]:
                 row.getString(1),
                 row.getLong(2),
                 row.getLong(3),
-                tuple(row.getAs(4)),
-                tuple(row.getAs(5)),
+                tuple(items_of(row.getAs(4))),
+                tuple(items_of(row.getAs(5))),
             )
         )
     return found
@@ -211,13 +212,6 @@ def _hadoop(spark: SparkSession) -> Any:
     conf = spark._jsparkSession.sessionState().newHadoopConf()
     jvm: Any = spark._jvm
     return jvm.org.apache.spark.util.SerializableConfiguration(conf)
-
-
-def _java_list(jvm: Any, items: Iterable[Any]) -> Any:
-    found = jvm.java.util.ArrayList()
-    for item in items:
-        found.add(item)
-    return found
 
 
 def _state_rows(spark: SparkSession, rows: Any) -> DataFrame:
@@ -253,7 +247,7 @@ def write_rows(
             spread = spread.sortWithinPartitions("column_family", "sequence")
         input_ = spread._jdf.queryExecution().toRdd().toJavaRDD()
     write = StateClasses.of(spark).new("Write", store, jvm.java.lang.Long(version))
-    done = {row.getInt(0): row for row in input_.mapPartitions(write).collect()}
+    done = {row.getInt(0): row for row in items_of(input_.mapPartitions(write).collect())}
     return (
         sum(row.getLong(1) for row in done.values()),
         [done[partition].getString(2) or "" for partition in range(partitions)],

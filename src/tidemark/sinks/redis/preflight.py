@@ -30,10 +30,14 @@ def check(sink: RedisSink, context: SinkContext, keys: Keys, name: str) -> None:
                 _check_durability(link, found, name)
             link.call("EVAL", scripts.FENCE, 1, keys.named("guard"), context.generation)
     except server.driver().RedisError as error:
+        # A server that wants a certificate may hang up before its reason can be read.
+        tls = sink.address.tls
+        certificate = "; that ssl_certfile is in the URL if the server asks for one" if tls else ""
         raise PreflightError(
             f"{name}: the server cannot be used: {error}. See that {sink.address.shown} is right, "
             "that the server runs and can be reached from the driver and from every executor, and "
             f"that this user may run EVAL and INFO and write keys {sink.key_prefix}* and tidemark:*"
+            f"{certificate}"
         ) from error
 
 
