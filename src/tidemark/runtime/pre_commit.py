@@ -30,7 +30,7 @@ from tidemark.model.redaction import Redactor, secrets_in
 from tidemark.runtime.branches import Layout
 from tidemark.runtime.dead_letters import dead_letters as dead_letters_of
 from tidemark.runtime.dead_letters import for_sink
-from tidemark.runtime.java_lists import items_of
+from tidemark.runtime.java_calls import items_of
 
 RESULT_SCHEMA = "report binary"
 _EPOCH = "tidemark.epoch"

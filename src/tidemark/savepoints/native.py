@@ -28,7 +28,7 @@ from tidemark.checkpoint.spark_files import (
 )
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CheckpointError, DamagedCheckpointError
-from tidemark.runtime.java_lists import java_list
+from tidemark.runtime.java_calls import java_class, java_list
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.session import is_local
 from tidemark.savepoints.canonical import root_cause
@@ -164,7 +164,7 @@ def read_files(
     """
     jvm: Any = spark._jvm
     context = spark.sparkContext
-    hadoop = jvm.org.apache.spark.util.SerializableConfiguration(
+    hadoop = java_class(jvm, "org.apache.spark.util.SerializableConfiguration")(
         spark._jsparkSession.sessionState().newHadoopConf()
     )
     classes = StateClasses.of(spark)

@@ -13,13 +13,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.spark_files import read_log
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CorruptRecordError
-from tidemark.runtime.java_lists import items_of, java_list
+from tidemark.runtime.java_calls import items_of, java_class, java_list
 from tidemark.savepoints.record import ColumnFamily
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -27,6 +26,7 @@ JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE = "org.apache.spark.sql.execution.streaming.state."
 _OPERATORS = "org.apache.spark.sql.execution.streaming.operators.stateful."
+_CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
 _TRANSFORM_WITH_STATE = "transformWithState"
 _SCHEMA_PATH = re.compile(r"^.*?/(state/\d+/_stateSchema/.*)$")
 
@@ -126,7 +126,6 @@ class StateLayout:
         format_version: int,
     ) -> None:
         self._jvm: Any = spark._jvm
-        self._gateway_client = spark.sparkContext._gateway._gateway_client
         self._classes = classes
         self._described = described
         self._location = location
@@ -139,14 +138,13 @@ class StateLayout:
         self._conf = self._class(_STATE + "StateStoreConf").apply(conf)
 
     def _class(self, name: str) -> Any:
-        # Named part by part, Java would look for a class of each part's name on its whole path.
-        return JavaClass(name, self._gateway_client)
+        return java_class(self._jvm, name)
 
     def store(
         self, operator: OperatorInfo, info: StoreInfo, index: int | None = None
     ) -> StoreState:
         """Describe one store; `index`: the operator's number at `location`, if it is another."""
-        jvm, some = self._jvm, self._jvm.scala.Option.apply
+        jvm, some = self._jvm, self._class("scala.Option").apply
         variables = self._variables(operator)
         schemas = self._schemas(operator, info)
         java_families, families = [], []
@@ -197,15 +195,14 @@ class StateLayout:
         use_families: bool,
         keyed: bool = True,
     ) -> Any:
-        jvm = self._jvm
         join_format = int(self._settings.get(JOIN_FORMAT, "2"))
         return self._classes.new(
             "Store",
             f"{self._location}/state",
-            jvm.java.lang.Long(index),
+            self._class("java.lang.Long")(index),
             operator,
             name,
-            jvm.scala.Option.apply(jvm.java.lang.Integer(join_format)),
+            self._class("scala.Option").apply(self._class("java.lang.Integer")(join_format)),
             self._conf,
             self._class("org.apache.spark.util.SerializableConfiguration")(self._hadoop),
             schemas,
@@ -220,32 +217,29 @@ class StateLayout:
         parsed = self._class(
             _OPERATORS + "transformwithstate.TransformWithStateOperatorProperties"
         ).fromJson(operator.properties)
-        return items_of(
-            self._jvm.scala.jdk.javaapi.CollectionConverters.asJava(parsed.stateVariables())
-        )
+        return items_of(self._class(_CONVERTERS).asJava(parsed.stateVariables()))
 
     def _list(self, items: Any) -> Any:
         """Return a Java list as Scala's immutable one."""
-        return self._jvm.scala.jdk.javaapi.CollectionConverters.asScala(items).toList()
+        return self._class(_CONVERTERS).asScala(items).toList()
 
     def _schemas(self, operator: OperatorInfo, info: StoreInfo) -> list[Any]:
         """Return Spark's description of each column family, with its key's encoding."""
         jvm = self._jvm
-        nothing = jvm.scala.Option.empty()
-        path = jvm.org.apache.hadoop.fs.Path
+        option = self._class("scala.Option")
+        path = self._class("org.apache.hadoop.fs.Path")
         paths = java_list(jvm, (path(f"{self._described}/{name}") for name in info.schema_paths))
         store = self._class(_STATE + "StateStoreId")(
             f"{self._described}/state", operator.index, 0, info.name
         )
         provider = self._class(_STATE + "StateStoreProviderId")(
-            store, jvm.java.util.UUID.randomUUID()
+            store, self._class("java.util.UUID").randomUUID()
         )
         checker = self._class(_STATE + "StateSchemaCompatibilityChecker")(
-            provider, self._hadoop, self._list(paths), nothing, False
+            provider, self._hadoop, self._list(paths), option.empty(), False
         )
         found = []
-        converters = jvm.scala.jdk.javaapi.CollectionConverters
-        for schema in items_of(converters.asJava(checker.readSchemaFile())):
+        for schema in items_of(self._class(_CONVERTERS).asJava(checker.readSchemaFile())):
             if not schema.keyStateEncoderSpec().isDefined():
                 key = schema.keySchema()
                 if info.prefix_columns:
@@ -260,7 +254,7 @@ class StateLayout:
                     key,
                     schema.valueSchemaId(),
                     schema.valueSchema(),
-                    jvm.scala.Option.apply(spec),
+                    option.apply(spec),
                     schema.userKeyEncoderSchema(),
                 )
             found.append(schema)

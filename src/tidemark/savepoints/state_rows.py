@@ -32,7 +32,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tidemark.runtime.java_lists import items_of, java_list
+from tidemark.runtime.java_calls import items_of, java_class, java_list
 from tidemark.runtime.session import is_local
 from tidemark.savepoints.compiled_classes import classes_jar
 
@@ -69,7 +69,7 @@ class StateClasses:
         spark.sparkContext._jsc.addJar(str(jar))  # the driver serves it to executors
         # With its streams Spark starts the endpoint that every RocksDB store reports to.
         _ = spark.streams.active
-        self._jvm = jvm
+        self._object = java_class(jvm, "java.lang.Object")
         self._gateway: Any = spark.sparkContext._gateway
         urls = self._gateway.new_array(jvm.java.net.URL, 1)
         urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
@@ -88,7 +88,7 @@ class StateClasses:
     def new(self, name: str, *arguments: Any) -> Any:
         """Make an object of the nested class `name`."""
         constructor = self._loader.loadClass(self._names[name]).getConstructors()[0]
-        values = self._gateway.new_array(self._jvm.java.lang.Object, len(arguments))
+        values = self._gateway.new_array(self._object, len(arguments))
         for index, value in enumerate(arguments):
             values[index] = value
         return constructor.newInstance(values)
@@ -146,7 +146,7 @@ def export_rows(
     sources = []
     for v in versions:
         ids = None if v.ids is None else java_list(jvm, v.ids)
-        version = jvm.java.lang.Long(v.version)
+        version = java_class(jvm, "java.lang.Long")(v.version)
         sources.append(classes.new("Source", v.store, v.partitions, version, ids, v.directory))
     export = classes.new("Export", java_list(jvm, sources))
     count = sum(v.partitions for v in versions)
@@ -210,8 +210,7 @@ def read_rows(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
 
 def _hadoop(spark: SparkSession) -> Any:
     conf = spark._jsparkSession.sessionState().newHadoopConf()
-    jvm: Any = spark._jvm
-    return jvm.org.apache.spark.util.SerializableConfiguration(conf)
+    return java_class(spark._jvm, "org.apache.spark.util.SerializableConfiguration")(conf)
 
 
 def _state_rows(spark: SparkSession, rows: Any) -> DataFrame:
@@ -240,13 +239,13 @@ def write_rows(
     """
     jvm: Any = spark._jvm
     if rows is None:
-        input_ = spark.sparkContext._jsc.parallelize(jvm.java.util.ArrayList(), partitions)
+        input_ = spark.sparkContext._jsc.parallelize(java_list(jvm, ()), partitions)
     else:
         spread = rows.repartitionById(partitions, F.expr(f"pmod(key_hash, {partitions})"))
         if ordered:
             spread = spread.sortWithinPartitions("column_family", "sequence")
         input_ = spread._jdf.queryExecution().toRdd().toJavaRDD()
-    write = StateClasses.of(spark).new("Write", store, jvm.java.lang.Long(version))
+    write = StateClasses.of(spark).new("Write", store, java_class(jvm, "java.lang.Long")(version))
     done = {row.getInt(0): row for row in items_of(input_.mapPartitions(write).collect())}
     return (
         sum(row.getLong(1) for row in done.values()),

@@ -1,0 +1,28 @@
+"""Ways to ask Java for things in few messages: py4j's plain ones are slow where it matters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+
+
+def java_class(jvm: Any, name: str) -> Any:
+    """Return the class of this full name. Of ``jvm.java.util.ArrayList`` Java would look for a
+    class of each part's name on its whole path."""
+    return JavaClass(name, jvm._gateway_client)
+
+
+def java_list(jvm: Any, items: Iterable[Any]) -> Any:
+    """Return a new ``java.util.ArrayList`` of the items."""
+    found = java_class(jvm, "java.util.ArrayList")()
+    for item in items:
+        found.add(item)
+    return found
+
+
+def items_of(found: Any) -> list[Any]:
+    """Return what a ``java.util.List`` holds. py4j's own iteration ends with an exception, for
+    which PySpark asks Java so much that every loop takes 15 ms."""
+    return [found.get(number) for number in range(found.size())]
