@@ -16,8 +16,10 @@ from dataclasses import dataclass, field
 from tidemark.checkpoint.envelope import open_envelope
 from tidemark.checkpoint.manifest import Manifest, read_manifest
 from tidemark.checkpoint.spark_files import (
+    METADATA_VERSION,
     StateTree,
     log_paths,
+    metadata_at,
     read_log,
     store_directories,
     unique_ids,
@@ -257,7 +259,7 @@ def _later(store: CheckpointStore, latest: int) -> list[str]:
 
 def _logs(spark: CheckpointFiles, epoch: int, manifest: Manifest | None, found: Inspection) -> None:
     expected = dict(manifest.files) if manifest is not None else {}
-    paths = list(expected)
+    paths = [_held(spark, path, epoch) for path in expected]
     if not paths:
         try:
             paths = log_paths(spark, epoch)
@@ -271,6 +273,16 @@ def _logs(spark: CheckpointFiles, epoch: int, manifest: Manifest | None, found: 
     for log in ("offsets", "commits"):
         if f"{log}/{epoch}" in paths:
             _guard(found.problems, read_log, spark, f"{log}/{epoch}")
+
+
+def _held(spark: CheckpointFiles, path: str, epoch: int) -> str:
+    """Return the path; of an operator's metadata that Spark has deleted, what holds instead."""
+    version = METADATA_VERSION.fullmatch(path)
+    if version is None or spark.exists(path):
+        return path
+    names = spark.list(version[1].rstrip("/"))
+    others = metadata_at((version[1] + name for name in names if name.isdigit()), epoch)
+    return others[0] if others else path
 
 
 def _small_file(spark: CheckpointFiles, path: str, expected: tuple[int, int] | None) -> None:
@@ -297,9 +309,10 @@ def _state(
     groups = manifest.stores if manifest is not None else _earlier_stores(store, epoch)
     tree = StateTree.read(spark)
     if manifest is None:
-        found.files += tree.metadata
+        metadata = metadata_at(tree.metadata, epoch)
+        found.files += metadata
         groups = groups or tuple(tree.groups())
-        for path in tree.metadata:
+        for path in metadata:
             _guard(found.problems, _small_file, spark, path, None)
     if not groups:
         return

@@ -13,7 +13,7 @@ import zlib
 from dataclasses import dataclass
 
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
-from tidemark.checkpoint.spark_files import StateTree, StoreGroup, log_paths
+from tidemark.checkpoint.spark_files import StateTree, StoreGroup, log_paths, metadata_at
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CorruptRecordError
 
@@ -71,7 +71,7 @@ class ManifestWriter:
             self._state = tree.metadata, tree.groups()
         metadata, stores = self._state
         found = {}
-        for path in [*log_paths(self._spark, epoch), *metadata]:
+        for path in [*log_paths(self._spark, epoch), *metadata_at(metadata, epoch)]:
             if path not in self._known:
                 data = self._spark.read(path)
                 self._known[path] = len(data), zlib.crc32(data)

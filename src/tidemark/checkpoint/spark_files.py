@@ -39,6 +39,10 @@ StoreGroup = tuple[str, str, int]
 """(operator, store name or "", number of partitions): the state stores of one operator."""
 
 
+METADATA_VERSION = re.compile(r"(.*/_metadata/v2/)(\d+)")
+"""The path of an operator's metadata in format 2, and the epoch before which it was written."""
+
+
 @dataclass(frozen=True)
 class _Version:
     name: str
@@ -124,6 +128,24 @@ def store_directories(groups: Iterable[StoreGroup]) -> list[str]:
         for operator, name, partitions in groups
         for partition in range(partitions)
     ]
+
+
+def metadata_at(paths: Iterable[str], epoch: int) -> list[str]:
+    """Return those of the paths that hold at `epoch`. Spark writes an operator's metadata (format
+    2) anew at each start of the query, and deletes what is older than its oldest commit, even if
+    nothing newer was there at that commit: so of each operator's that is the newest file up to
+    then, or, if that is gone, the oldest of the later ones."""
+    found: list[str] = []
+    versions: dict[str, list[int]] = {}
+    for path in paths:
+        if match := METADATA_VERSION.fullmatch(path):
+            versions.setdefault(match[1], []).append(int(match[2]))
+        else:
+            found.append(path)
+    for directory, numbers in versions.items():
+        until = [number for number in numbers if number <= epoch]
+        found.append(f"{directory}{max(until) if until else min(numbers)}")
+    return found
 
 
 def log_paths(files: CheckpointFiles, epoch: int) -> list[str]:

@@ -38,6 +38,7 @@ from tidemark.checkpoint.inspection import (
     inspect_records,
 )
 from tidemark.checkpoint.manifest import ManifestWriter
+from tidemark.checkpoint.spark_files import METADATA_VERSION, metadata_at
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from tidemark.model import failpoints
 from tidemark.model.errors import CheckpointError, CorruptRecordError, RestoreError
@@ -294,9 +295,11 @@ def _copy(
         if name == "metadata":
             # With the same id in one session, Spark would stop the first job's query for this one.
             _create(target, name, json.dumps({"id": plan["query_id"]}).encode())
-        elif "/_metadata/v2/" in name:
+        elif version := METADATA_VERSION.fullmatch(name):
             data = source.spark_files.read(name)
-            _create(target, name, _rebased(data, target.spark_files.uri))
+            # Spark would delete it as of an epoch before the oldest one that is committed there.
+            held = f"{version[1]}{checkpoint.epoch}"
+            _create(target, held, _rebased(data, target.spark_files.uri))
         elif name.startswith(("offsets/", "commits/")):
             _create(target, name, undrained(source.spark_files.read(name)))
         else:
@@ -312,9 +315,10 @@ def _copy(
             )
         failpoints.reached("file-restored")
 
+    names = metadata_at(checkpoint.files, checkpoint.epoch)
     try:
         with ThreadPoolExecutor(COPIES_AT_ONCE) as pool:
-            list(pool.map(lambda name: call_within(COPY_S, lambda: copy(name)), checkpoint.files))
+            list(pool.map(lambda name: call_within(COPY_S, lambda: copy(name)), names))
     except CallHangsError:
         raise storage_hangs(f"{source.uri} into {target.uri}", "copy a file of", COPY_S) from None
     except (Py4JJavaError, FileNotFoundError) as error:

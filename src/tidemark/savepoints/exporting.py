@@ -17,7 +17,13 @@ from types import MappingProxyType
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.drained import before, is_raised
-from tidemark.checkpoint.spark_files import StateTree, log_paths, log_version, read_log
+from tidemark.checkpoint.spark_files import (
+    StateTree,
+    log_paths,
+    log_version,
+    metadata_at,
+    read_log,
+)
 from tidemark.checkpoint.store import SinkEpoch
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model import failpoints
@@ -164,12 +170,7 @@ def _copy_small_files(
         files.create(f"spark/{path}", data)
         return f"spark/{path}", (len(data), zlib.crc32(data))
 
-    paths = [p for p in [*log_paths(source, epoch), *tree.metadata] if _is_needed(p, epoch)]
+    found = [*log_paths(source, epoch), *metadata_at(tree.metadata, epoch)]
+    paths = [path for path in found if path != "metadata" and not path.endswith(".crc")]
     with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:  # the disk syncs several as fast as one
         return dict(pool.map(copy, paths))
-
-
-def _is_needed(path: str, epoch: int) -> bool:
-    number = path.rsplit("/", 1)[1] if "/_metadata/v2/" in path else ""
-    later = number.isdigit() and int(number) > epoch
-    return path != "metadata" and not later and not path.endswith(".crc")

@@ -15,7 +15,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tidemark.checkpoint.spark_files import read_log
+from tidemark.checkpoint.spark_files import metadata_at, read_log
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CorruptRecordError
 from tidemark.runtime.java_calls import items_of, java_class, java_list
@@ -70,8 +70,8 @@ def read_operators(files: CheckpointFiles, epoch: int) -> list[OperatorInfo]:
 
 def _read_operator(files: CheckpointFiles, index: int, epoch: int) -> OperatorInfo:
     at = f"state/{index}/_metadata"
-    versions = [int(n) for n in files.list(f"{at}/v2") if n.isdigit() and int(n) <= epoch]
-    path = f"{at}/v2/{max(versions)}" if versions else f"{at}/metadata"
+    versions = [f"{at}/v2/{name}" for name in files.list(f"{at}/v2") if name.isdigit()]
+    (path,) = metadata_at(versions, epoch) or [f"{at}/metadata"]
     try:
         body = read_log(files, path)[0]
         return OperatorInfo(

@@ -25,7 +25,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from tidemark.checkpoint.spark_files import StateTree
+from tidemark.checkpoint.spark_files import METADATA_VERSION, StateTree, metadata_at
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import RestoreError
 from tidemark.runtime.hadoop_files import open_files
@@ -39,7 +39,6 @@ PLAN_TRIES = 3
 _UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 _OPERATOR_FILE = re.compile(r"state/(\d+)(/.*)")
 _SCHEMA_PATH = re.compile(r"^.*?/state/\d+/_stateSchema/(.*)$")
-_METADATA_VERSION = re.compile(r"/_metadata/v2/(\d+)$")
 
 
 @dataclass(frozen=True)
@@ -64,24 +63,24 @@ class StateMetadata:
     def of(files: CheckpointFiles, epoch: int) -> StateMetadata:
         """Look for it in a checkpoint location, or in the ``spark`` directory of a savepoint."""
         found = (path for path in StateTree.read(files).metadata if not path.endswith(".crc"))
-        return StateMetadata(
-            files,
-            tuple(
-                path for path in found
-                if not (m := _METADATA_VERSION.search(path)) or int(m[1]) <= epoch
-            ),
-            epoch,
-        )  # fmt: skip
+        return StateMetadata(files, tuple(metadata_at(found, epoch)), epoch)
 
-    def moved(self, old: int, new: int, partitions: int, location: str) -> dict[str, bytes]:
+    def moved(
+        self, old: int, new: int, partitions: int, location: str, epoch: int | None = None
+    ) -> dict[str, bytes]:
         """Return the files of operator `old` as those of operator `new`, with that many state
-        partitions, in the checkpoint location with the URI `location`, by path below it."""
+        partitions, in the checkpoint location with the URI `location`, by path below it.
+
+        `epoch`: the oldest that is committed there. Metadata of an older one Spark would delete.
+        """
         moved = {}
-        for path in self.paths:
+        for path in metadata_at(self.paths, self.epoch):
             found = _OPERATOR_FILE.fullmatch(path)
             if found is None or int(found[1]) != old:
                 continue
-            data = self.files.read(path)
+            data, name = self.files.read(path), found[2]
+            if epoch is not None and METADATA_VERSION.fullmatch(path):
+                name = f"/_metadata/v2/{epoch}"
             if found[2] == "/_metadata/metadata" or found[2].startswith("/_metadata/v2/"):
                 version, text = data.decode().split("\n", 1)
                 body = json.loads(text)
@@ -94,7 +93,7 @@ class StateMetadata:
                             for schema in store["stateSchemaFilePaths"]
                         ]
                 data = f"{version}\n{json.dumps(body, separators=(',', ':'))}".encode()
-            moved[f"state/{new}{found[2]}"] = data
+            moved[f"state/{new}{name}"] = data
         return moved
 
 

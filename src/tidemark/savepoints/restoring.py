@@ -258,7 +258,7 @@ def restore_canonical(
         if operator.uid in placement.operators:
             index = placement.operators[operator.uid]
             count = partitions if operator.keyed else 1
-            _create_all(files, metadata.moved(operator.index, index, count, files.uri))
+            _create_all(files, metadata.moved(operator.index, index, count, files.uri, epoch))
             if native:
                 copy_back(spark, savepoint, operator, files.uri, index)
                 found_ids = saved_ids.get(str(operator.index), [])
@@ -356,7 +356,7 @@ def _write_empty(
     stores = [layout.store(operator, info) for info in operator.stores]
     keyed = is_keyed(operator.name, [family for store in stores for family in store.families])
     count = partitions if keyed else 1
-    _create_all(files, new.planned.metadata.moved(new.index, new.index, count, files.uri))
+    _create_all(files, new.planned.metadata.moved(new.index, new.index, count, files.uri, epoch))
     by_store = [
         write_rows(None, store.java, count, epoch + 1, spark=spark, ordered=False)[1]
         for store in stores

@@ -11,10 +11,12 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 import uuid
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -194,12 +196,15 @@ def test_a_name_node_that_is_silent_fails_a_call_in_time(
     monkeypatch.setattr("tidemark.file_systems.hdfs.CALL_DEADLINE_S", 1.0)
     directory = open_directory(f"{hdfs.uri}/tests/{uuid.uuid4().hex}")
     put(directory, "x", b"x")
-    os.kill(hdfs.pid("namenode"), signal.SIGSTOP)
+    name_node = psutil.Process(hdfs.pid("namenode"))
+    name_node.suspend()
     try:
+        while name_node.status() != psutil.STATUS_STOPPED:  # it may answer one more question
+            time.sleep(0.01)
         with pytest.raises(OSError, match="has not answered"):
             directory.size("x")
     finally:
-        os.kill(hdfs.pid("namenode"), signal.SIGCONT)
+        name_node.resume()
     monkeypatch.undo()
     assert directory.size("x") == 1
 

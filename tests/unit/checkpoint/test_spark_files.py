@@ -11,7 +11,7 @@ import pytest
 
 from tidemark.checkpoint import hadoop_checksum
 from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.spark_files import StateTree, log_paths, unique_ids
+from tidemark.checkpoint.spark_files import StateTree, log_paths, metadata_at, unique_ids
 from tidemark.model.errors import CorruptRecordError
 
 ID = "0b2a7e86-5d0e-4a4e-8a34-3f1f0a6f2f11"
@@ -124,3 +124,13 @@ def test_a_damaged_checksum_file_is_named(tmp_path: Path, stored: bytes) -> None
     sidecar.write_bytes(stored)
     with pytest.raises(CorruptRecordError, match=r"\.7\.delta\.crc: this checksum file is damaged"):
         hadoop_checksum.verify(file)
+
+
+def test_of_an_operators_metadata_one_file_holds_at_an_epoch() -> None:
+    v1, v2 = "state/0/_metadata/metadata", "state/1/_metadata/v2"
+    schema = "state/1/_stateSchema/default/0_a"
+    paths = [v1, f"{v2}/2", f"{v2}/10", f"{v2}/3", schema]
+    assert sorted(metadata_at(paths, 9)) == [v1, f"{v2}/3", schema]
+    assert sorted(metadata_at(paths, 10)) == [v1, f"{v2}/10", schema]
+    # Spark has deleted what was there at epoch 1.
+    assert sorted(metadata_at(paths, 1)) == [v1, f"{v2}/2", schema]
