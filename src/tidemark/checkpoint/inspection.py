@@ -276,13 +276,15 @@ def _logs(spark: CheckpointFiles, epoch: int, manifest: Manifest | None, found: 
 
 
 def _held(spark: CheckpointFiles, path: str, epoch: int) -> str:
-    """Return the path; of an operator's metadata that Spark has deleted, what holds instead."""
+    """Return the path; of an operator's metadata that Spark has deleted, what holds instead. Spark
+    deletes the oldest: where an older file is left, it was not Spark."""
     version = METADATA_VERSION.fullmatch(path)
     if version is None or spark.exists(path):
         return path
-    names = spark.list(version[1].rstrip("/"))
-    others = metadata_at((version[1] + name for name in names if name.isdigit()), epoch)
-    return others[0] if others else path
+    numbers = [int(name) for name in spark.list(version[1].rstrip("/")) if name.isdigit()]
+    if not numbers or min(numbers) < int(version[2]):
+        return path
+    return metadata_at((f"{version[1]}{number}" for number in numbers), epoch)[0]
 
 
 def _small_file(spark: CheckpointFiles, path: str, expected: tuple[int, int] | None) -> None:

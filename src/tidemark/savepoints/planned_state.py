@@ -74,7 +74,7 @@ class StateMetadata:
         `epoch`: the oldest that is committed there. Metadata of an older one Spark would delete.
         """
         moved = {}
-        for path in metadata_at(self.paths, self.epoch):
+        for path in self.paths:
             found = _OPERATOR_FILE.fullmatch(path)
             if found is None or int(found[1]) != old:
                 continue

@@ -21,7 +21,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.api.config import StateBackend
 from tidemark.checkpoint.drained import undrained
-from tidemark.checkpoint.spark_files import log_version, read_log
+from tidemark.checkpoint.spark_files import log_version, metadata_at, read_log
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model import failpoints
 from tidemark.model.errors import CheckpointError, DamagedCheckpointError, RestoreError
@@ -366,13 +366,12 @@ def _write_empty(
 
 def saved_metadata(spark: SparkSession, savepoint: Savepoint) -> StateMetadata:
     """Return the metadata of a savepoint's state."""
+    found = (
+        path.removeprefix("spark/") for path in savepoint.files if path.startswith("spark/state/")
+    )
     return StateMetadata(
         open_files(spark, f"{savepoint.uri}/spark", make=False),
-        tuple(
-            path.removeprefix("spark/")
-            for path in savepoint.files
-            if path.startswith("spark/state/")
-        ),
+        tuple(metadata_at(found, savepoint.epoch)),
         savepoint.epoch,
     )
 
