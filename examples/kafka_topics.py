@@ -26,9 +26,11 @@ def make_topics(servers: str, names: list[str], partitions: int) -> None:
 def produce_clicks(servers: str, topic: str, clicks: pa.RecordBatch, partitions: int) -> None:
     """Produce the clicks round robin, user as key, the click's time as Kafka's timestamp.
 
-    Kafka's timestamps have milliseconds: times are rounded down, which changes no window's count.
+    Each partition has them in order. Kafka's timestamps have milliseconds: times are rounded down,
+    which changes no window's count.
     """
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50})
+    # Else what is sent again comes behind what was sent after it, too late for its windows.
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 50, "enable.idempotence": True})
     failures: list[KafkaError] = []
     times_ms = clicks.column("timestamp").cast(pa.timestamp("ms", "UTC"), safe=False)
     columns = (times_ms.cast(pa.int64()), clicks.column("user"), clicks.column("page"))

@@ -222,7 +222,8 @@ def test_a_changed_program_goes_on_as_if_it_had_never_stopped(
 
 @pytest.mark.chaos
 @pytest.mark.timeout(4 * 3600)
-@settings(max_examples=60, deadline=None, suppress_health_check=_CHECKS)
-@given(lives((*QUICK, *IN_PYTHON), 3))
-def test_many_lives(spark: SparkSession, life: Life) -> None:
+@pytest.mark.parametrize("part", range(4))  # for workers side by side
+@settings(max_examples=15, deadline=None, suppress_health_check=_CHECKS)
+@given(life=lives((*QUICK, *IN_PYTHON), 3))
+def test_many_lives(spark: SparkSession, part: int, life: Life) -> None:
     live(spark, life)

@@ -55,6 +55,7 @@ from tidemark.runtime.epoch_figures import SparkFigures
 from tidemark.runtime.failures import reason_of
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.hadoop_settings import hadoop_settings
+from tidemark.runtime.kafka_topics import find_subscriptions, topics_left
 from tidemark.runtime.log_redaction import RedactedLog
 from tidemark.runtime.operator_uids import find_uids, is_stateful, moved
 from tidemark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
@@ -221,6 +222,7 @@ class StreamRun:
                     self._name, self._spark_files, provider, stateful=is_stateful(self._stream)
                 )
             self._require_places()
+            self._require_topics()
         except TidemarkError:
             raise
         except OSError as error:
@@ -241,6 +243,19 @@ class StreamRun:
                     "the other. Put them back as they were; or let the job as it was end with a "
                     "savepoint (stop -p), and restore that, by uid, into a job of another name"
                 )
+
+    def _require_topics(self) -> None:
+        """Raise ConfigurationError if a Kafka source does not read a topic that it has offsets of:
+        Spark would fail in the next epoch, and say that rows were lost."""
+        reading, decided = (
+            find_subscriptions(self._stream, self.uids),
+            self._store.latest_decision(),
+        )
+        if not reading or decided < 0:
+            return
+        offsets = read_log(self._spark_files, f"offsets/{decided}")[1:]
+        if found := topics_left(self._name, offsets, self.uids, reading):
+            raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
 
     def _look_for_drain(self) -> None:
         """Raise DrainedError if the job was drained; forget a drain that was cut off before it was

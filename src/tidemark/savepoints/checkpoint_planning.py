@@ -21,6 +21,7 @@ from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.model.errors import CorruptRecordError, DamagedCheckpointError, RestoreError
 from tidemark.protocol.states import Seal
+from tidemark.runtime.kafka_topics import topics_left
 from tidemark.runtime.operator_uids import moved
 from tidemark.runtime.restore import find_checkpoint, find_waiting
 from tidemark.runtime.state_backend import PROVIDER, backend_of
@@ -111,6 +112,8 @@ class _Planning:
                 f"{len(uids.source_lines)}; a retained checkpoint is restored into the same "
                 "sources: take a savepoint of that job to change them"
             )
+        name = self._source.uri.rpartition("/")[2]
+        self._problems += topics_left(name, self._offsets, uids, job.reading)
         commit, abort = self._transactions()
         for uid in commit.keys() - set(job.sinks):
             self._problems.append(
@@ -126,7 +129,7 @@ class _Planning:
             kind="checkpoint",
             format=None,
             source=JobState(
-                identity.name if identity else self._source.uri.rpartition("/")[2],
+                identity.name if identity else name,
                 backend,
                 partitions,
                 job_id=identity.job_id if identity else None,

@@ -13,7 +13,7 @@ from tidemark.api.config import StateBackend
 from tidemark.api.declarations import JobDeclaration
 from tidemark.api.settings import CLAIM_MODE_VARIABLE, DROP_STATE_VARIABLE, PARALLELISM_VARIABLE
 from tidemark.model.errors import ConfigurationError, RestoreError, TidemarkError
-from tidemark.runtime.kafka_topics import find_subscriptions
+from tidemark.runtime.kafka_topics import Subscription, find_subscriptions
 from tidemark.runtime.operator_uids import OperatorUids
 from tidemark.runtime.plan_graph import find_job_stream
 from tidemark.runtime.state_backend import PROVIDER, backend_of, backend_settings
@@ -28,7 +28,6 @@ from tidemark.savepoints.restore_plan import (
     SourcePlan,
 )
 from tidemark.savepoints.restoring import NewOperator, Placement
-from tidemark.savepoints.source_topics import Subscription
 
 
 @dataclass(frozen=True)

@@ -9,23 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
+from tidemark.runtime.kafka_topics import Subscription, not_read
 from tidemark.savepoints.offsets import is_kafka
 from tidemark.savepoints.record import Source
-
-
-class Subscription(Protocol):
-    """What a source of the program reads: `runtime/kafka_topics.py`."""
-
-    @property
-    def topics(self) -> Sequence[str]:
-        """The topics' names; none where a pattern says them."""
-        ...
-
-    def reads(self, topic: str) -> bool:
-        """Whether it reads a topic."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -58,12 +46,10 @@ def topic_changes(
         gone = [topic for topic in source.offset if topic not in kept]
         new = tuple(topic for topic in now.topics if topic not in source.offset)
         if gone:
-            names = ", ".join(map(repr, gone))
             problems.append(
-                f"source {source.uid!r} is at offsets of topic {names}, which the program does not "
-                f"read (it reads {now}). If it was renamed, say so in a copy: tidemark offsets set "
-                f"--topic {gone[0]}={new[0] if new else 'NEW'} {savepoint}; to leave the rest of "
-                "it unread: -n, allow_non_restored_state=True"
+                f"{not_read(source.uid, gone, now)}. If it was renamed, say so in a copy: tidemark "
+                f"offsets set --topic {gone[0]}={new[0] if new else 'NEW'} {savepoint}; to leave "
+                "the rest of it unread: -n, allow_non_restored_state=True"
             )
             offsets[source.uid] = kept
         if not kept and source.offset:

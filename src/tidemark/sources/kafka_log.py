@@ -5,15 +5,17 @@ confluent-kafka is imported when it is used; the options are librdkafka's.
 
 from __future__ import annotations
 
+import time
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from tidemark.model.errors import MissingDependencyError, OperationFailedError, UserError
 
-ASK_S = 20.0
-"""How long the brokers may take for one answer."""
+ASK_S, TRY_S = 20.0, 4.0
+"""How long the brokers may take for one answer; and how often it is looked meanwhile whether they
+have refused the login."""
 
 Partition = tuple[str, int]
 """A topic's name and the number of one of its partitions."""
@@ -33,7 +35,7 @@ class KafkaLog:
     ``security.protocol``; ``isolation.level`` is ``read_committed`` unless given.
 
     Raises UserError for options that librdkafka refuses, and in every method OperationFailedError
-    if no broker answers within 20 seconds.
+    if no broker answers within 20 seconds, or one refuses to.
     """
 
     def __init__(self, bootstrap_servers: str, options: Mapping[str, str] | None = None) -> None:
@@ -54,7 +56,9 @@ class KafkaLog:
             "enable.auto.commit": False,
             "allow.auto.create.topics": False,
             "log_level": 0,
+            "error_cb": self._note,
         }
+        self._refusal = ""
         try:
             self._consumer = confluent_kafka.Consumer(settings)
         except confluent_kafka.KafkaException as error:
@@ -62,11 +66,17 @@ class KafkaLog:
 
     def partitions(self, topic: str) -> list[int]:
         """Return the partitions that a topic has; none if there is no such topic."""
-        found = self._ask(lambda: self._consumer.list_topics(topic, timeout=ASK_S))
+        found = self._ask(self._consumer.list_topics, topic)
         described = found.topics.get(topic)
-        if described is None or described.error is not None:
+        if described is None:
             return []
-        return sorted(described.partitions)
+        if described.error is None:
+            return sorted(described.partitions)
+        if described.error.code() == self._kafka.KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return []
+        raise OperationFailedError(
+            f"Kafka at {self._servers}: topic {topic!r}: {described.error.str()}"
+        )
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, LogBounds]:
         """Return the bounds of those partitions that there are."""
@@ -76,9 +86,7 @@ class KafkaLog:
         for topic, partition in sorted(wanted):
             if partition in there[topic]:
                 at = self._kafka.TopicPartition(topic, partition)
-                low, high = self._ask(
-                    lambda at=at: self._consumer.get_watermark_offsets(at, timeout=ASK_S)
-                )
+                low, high = self._ask(self._consumer.get_watermark_offsets, at)
                 found[topic, partition] = LogBounds(low, max(high, low))
         return found
 
@@ -90,7 +98,7 @@ class KafkaLog:
         asked = [self._kafka.TopicPartition(t, p, time_ms) for t, p in partitions]
         if not asked:
             return {}
-        answers = self._ask(lambda: self._consumer.offsets_for_times(asked, timeout=ASK_S))
+        answers = self._ask(self._consumer.offsets_for_times, asked)
         found = {}
         for answer in answers:
             if answer.error is not None:
@@ -108,11 +116,22 @@ class KafkaLog:
         """Close the connection."""
         self._consumer.close()
 
-    def _ask(self, question: Any) -> Any:
-        try:
-            return question()
-        except self._kafka.KafkaException as error:
-            raise OperationFailedError(
-                f"Kafka at {self._servers} does not answer: {error.args[0].str()}; look at "
-                "--bootstrap-servers and --command-config"
-            ) from None
+    def _ask(self, question: Callable[..., Any], about: Any) -> Any:
+        deadline_s = time.monotonic() + ASK_S
+        while True:
+            try:
+                return question(about, timeout=TRY_S)
+            except self._kafka.KafkaException as error:
+                self._consumer.poll(0)  # calls `_note`
+                why = error.args[0]
+                silent = self._kafka.KafkaError._TIMED_OUT, self._kafka.KafkaError._TRANSPORT
+                if why.code() in silent and not self._refusal and time.monotonic() < deadline_s:
+                    continue
+                raise OperationFailedError(
+                    f"Kafka at {self._servers} does not answer: {self._refusal or why.str()}; look "
+                    "at --bootstrap-servers and --command-config"
+                ) from None
+
+    def _note(self, error: Any) -> None:
+        if error.code() in (self._kafka.KafkaError._AUTHENTICATION, self._kafka.KafkaError._SSL):
+            self._refusal = str(error.str())

@@ -23,7 +23,7 @@ import tidemark as tm
 from tests.spark.test_savepoints import Started
 from tidemark.cli.main import app
 from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import RestoreError
+from tidemark.model.errors import ConfigurationError, RestoreError
 from tidemark.runtime.session import spark_session
 
 T0_MS = int(time.time()) * 1000  # the broker deletes what is older than a week
@@ -31,7 +31,7 @@ T0_MS = int(time.time()) * 1000  # the broker deletes what is older than a week
 
 def fill(servers: str, topic: str, values: range) -> None:
     """Put numbers into both partitions, even ones into the first, each a second after the last."""
-    producer = Producer({"bootstrap.servers": servers})
+    producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True})  # in order
     for n in values:
         producer.produce(topic, str(n), partition=n % 2, timestamp=T0_MS + n * 1000)
     assert producer.flush(30) == 0
@@ -180,6 +180,13 @@ def test_a_renamed_topic_is_refused_until_the_offsets_are_of_the_new_one(
     renamed = declare(tmp_path, "second", servers, new)
     with pytest.raises(RestoreError, match=rf"'numbers' is at offsets of topic '{old}', which"):
         renamed.run(path)
+    assert not (tmp_path / "store/second").exists()
+    # Spark would find it out in the first epoch, and speak of lost rows.
+    first, remedy = tmp_path / "store/first", rf"'{old}', which .*offsets set --topic {old}={new}"
+    with pytest.raises(RestoreError, match=remedy):
+        renamed.run(str(first))
+    with pytest.raises(ConfigurationError, match=remedy):
+        declare(tmp_path, "first", servers, new).run()
     assert not (tmp_path / "store/second").exists()
 
     refused = offsets(

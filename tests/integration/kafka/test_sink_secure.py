@@ -15,11 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from typer.testing import CliRunner
 
 import tidemark as tm
 from tests.chaos.scenario import PassthroughScenario
 from tests.integration.kafka import sink_kit as kit
 from tests.servers.secure_kafka import PASSWORD, POOR_PASSWORD, POOR_USER, SecureKafka
+from tidemark.cli.main import app
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import PreflightError, WriteRefusedError
 from tidemark.sinks.kafka import KafkaSink, native_library
@@ -144,6 +147,42 @@ def test_a_job_killed_and_recovered_shows_its_password_nowhere(
     searched = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(searched) > 20
     assert [str(path) for path in searched if PASSWORD.encode() in path.read_bytes()] == []
+
+
+def test_offsets_are_moved_over_tls_with_a_password(secure: SecureKafka, tmp_path: Path) -> None:
+    name, storage = topic(secure), f"file://{tmp_path}/store"
+    producer = Producer({"bootstrap.servers": secure.cluster.bootstrap_servers})
+    for value in range(3):
+        producer.produce(name, str(value))
+    assert producer.flush(30) == 0
+    source = tm.KafkaSource(secure.servers, topics=name, ending="latest", options=secure.spark())
+    job = tm.Job("secure", tm.CheckpointConfig(storage=storage))
+    rows = job.source(source, "in").select("offset")
+    job.sink(rows, tm.FileSink(str(tmp_path / "out"), "json"), "out")
+    job.run()
+    settings = tmp_path / "client.properties"
+    asked = [
+        "offsets", "rewind", "secure", "--to-earliest", "--storage", storage, "--to",
+        str(tmp_path / "copies/copy"), "--bootstrap-servers", secure.servers,
+        "--command-config", str(settings),
+    ]  # fmt: skip
+
+    def rewound(**client: str) -> Any:
+        lines = [f"{key}={value}" for key, value in secure.client(**client).items()]
+        settings.write_text("# for librdkafka\n\n" + "\n".join(lines))
+        return CliRunner().invoke(app, asked)
+
+    wrong = rewound(password="wr0ng-" + PASSWORD)
+    assert wrong.exit_code == 4, wrong.output
+    assert "uthentication" in wrong.output and PASSWORD not in wrong.output
+    assert not (tmp_path / "copies").exists()
+    poor = rewound(user=POOR_USER, password=POOR_PASSWORD)
+    assert poor.exit_code == 4 and name in poor.output, poor.output
+    done = rewound()
+    assert done.exit_code == 0 and "Up to 3 rows are read again" in done.output, done.output
+    (moved,) = tm.Savepoint(str(tmp_path / "copies/copy")).record.sources
+    assert moved.offset == {name: {"0": 0, "1": 0}}
+    assert PASSWORD not in done.output
 
 
 def test_reprs_show_no_password(secure: SecureKafka) -> None:

@@ -17,6 +17,7 @@ from tests.unit.savepoints.test_record import a_savepoint
 from tidemark.checkpoint.local_files import LocalFiles
 from tidemark.model.errors import DamagedCheckpointError, SavepointError, UserError
 from tidemark.operations.offsets import parse_moment, parse_partitions, parse_topics, read_options
+from tidemark.runtime.kafka_topics import Subscription
 from tidemark.savepoints.file_copies import copier
 from tidemark.savepoints.offsets import (
     Change,
@@ -158,28 +159,21 @@ def test_a_file_of_options_is_read_and_never_shown(tmp_path: Path) -> None:
         read_options(file)
 
 
-class Reads:
-    def __init__(self, *topics: str) -> None:
-        self.topics = topics
-
-    def reads(self, topic: str) -> bool:
-        return topic in self.topics
-
-    def __str__(self) -> str:
-        return ", ".join(self.topics)
+def reads(*topics: str) -> Subscription:
+    return Subscription(topics)
 
 
 def test_topics_that_are_no_longer_read() -> None:
-    found = topic_changes("/s", [CLICKS, ORDERS, FILES], {"clicks": Reads("clicks", "more")})
+    found = topic_changes("/s", [CLICKS, ORDERS, FILES], {"clicks": reads("clicks", "more")})
     assert (found.problems, found.offsets, found.begun) == ((), {}, frozenset())
     assert found.added == {"clicks": ("more",)}
-    found = topic_changes("/s", [ORDERS], {"orders": Reads("returns", "bought")})
+    found = topic_changes("/s", [ORDERS], {"orders": reads("returns", "bought")})
     assert found.offsets == {"orders": {"returns": {"0": 7}}}
     assert found.begun == frozenset()
     (problem,) = found.problems
     assert "'orders' is at offsets of topic 'orders'" in problem
     assert "tidemark offsets set --topic orders=bought /s;" in problem
-    found = topic_changes("/s", [CLICKS], {"clicks": Reads("views")})
+    found = topic_changes("/s", [CLICKS], {"clicks": reads("views")})
     assert (found.begun, found.added) == (frozenset({"clicks"}), {})
 
 
