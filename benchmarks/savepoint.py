@@ -5,8 +5,8 @@
 
 A job that keeps, for each key, a value of VALUE_BYTES is filled to each size, and then updates
 ROWS_PER_EPOCH keys every INTERVAL_S. Savepoints of both types are taken in turns, `--takes` of
-each (three of more than 200 MB), with epochs that run alone in between. The first one of a size is
-shown apart: that of the program pays for what Java loads and compiles once. Of each savepoint:
+each, with epochs that run alone in between. The first one of a size is shown apart: that of the
+program pays for what Java loads and compiles once. Of each savepoint:
 
 - *write*: from the decision of its epoch to the whole savepoint. It does not include the wait for
   the epoch, which is one of the job's own. "MB/s" is of the state's bytes (keys and values);
@@ -64,9 +64,8 @@ ROWS_PER_EPOCH = 2_000
 INTERVAL_S = 1.0
 WARM_UP = 3
 PATIENCE_S = 600.0
-LARGE_BYTES = 200_000_000
-"""From here on fewer takes, which take long enough each, and a single restore."""
-TAKES_OF_LARGE, RESTORES = 3, 2
+RESTORES, LARGE_BYTES = 2, 200_000_000
+"""How often it is restored; from this size on once."""
 TYPES = (CANONICAL, "native")
 
 
@@ -351,13 +350,12 @@ def restore(scratch: Path, name: str, backend: str, savepoint: Path) -> float:
 
 
 def measure(spark: SparkSession, size_bytes: int, backend: str, takes: int) -> list[Cell]:
-    large = size_bytes > LARGE_BYTES
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         scratch = Path(directory)
         benched = Benched(spark, scratch, size_bytes, backend)
-        last = benched.take_all(min(takes, TAKES_OF_LARGE) if large else takes)
+        last = benched.take_all(takes)
         for type_, cell in benched.cells.items():
-            for number in range(1 if large else RESTORES):
+            for number in range(1 if size_bytes > LARGE_BYTES else RESTORES):
                 cell.restore_s.append(restore(scratch, f"{type_}-{number}", backend, last[type_]))
     return list(benched.cells.values())
 

@@ -72,7 +72,7 @@ public class RowFile {
 
   /** Writes a row of the family of this number; sequence: -1 for none. The bytes may be reused. */
   public void write(int family, int hash, long sequence, Binary key, Binary value)
-      throws IOException {
+      throws Exception {
     if (this.writer == null) this.open();
     this.row.family = this.names[family];
     this.row.hash = hash;
@@ -82,7 +82,10 @@ public class RowFile {
     this.writer.write(this.row);
     this.rows[family]++;
     this.bytes[family] += key.length() + value.length();
-    if (this.task != null && (this.rows[family] & 1023) == 0) this.task.killTaskIfInterrupted();
+    if ((this.rows[family] & 1023) == 0) {
+      if (this.task != null) this.task.killTaskIfInterrupted();
+      else Aside.giveWay();
+    }
   }
 
   void open() throws IOException {
@@ -265,7 +268,7 @@ public class RowFile {
       this.hadoop = hadoop;
     }
 
-    public Iterator call(Object input) throws IOException {
+    public Iterator call(Object input) throws Exception {
       ArrayList files = new ArrayList();
       int partition = TaskContext.getPartitionId();
       RowFile file = new RowFile(this.directory, partition, this.names, this.hadoop.value());
