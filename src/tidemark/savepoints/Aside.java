@@ -10,36 +10,25 @@ import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Iterator;
 
-import org.apache.spark.SparkExecutorInfo;
-import org.apache.spark.SparkStatusTracker;
 import org.apache.spark.api.java.function.FlatMapFunction;
 
 public class Aside extends Thread {
-  /** Between an epoch's stages no task runs for a moment. */
-  static final long GAP_NS = 50000000L;
-
   final FlatMapFunction function;
   final Iterator input;
-  final SparkStatusTracker spark;
   final ArrayList rows = new ArrayList();
-  long ranSince;
-  long credit;
-  long tasksSeen = Long.MIN_VALUE / 2;
   Exception failure;
   Error error;
   int number = -1;
 
-  public Aside(FlatMapFunction function, Iterator input, SparkStatusTracker spark) {
+  public Aside(FlatMapFunction function, Iterator input) {
     super("tidemark-aside");
     this.setDaemon(true);
     this.function = function;
     this.input = input;
-    this.spark = spark;
   }
 
   public void run() {
     this.tell();
-    this.ranSince = System.nanoTime();
     try {
       Iterator found = this.function.call(this.input);
       while (found.hasNext()) this.rows.add(found.next());
@@ -48,32 +37,6 @@ public class Aside extends Thread {
     } catch (Error e) {
       this.error = e;
     }
-  }
-
-  /** Waits, on such a thread, while Spark runs tasks, but in all no longer than the thread has run. */
-  static void giveWay() throws InterruptedException {
-    if (Thread.currentThread() instanceof Aside) ((Aside) Thread.currentThread()).rest();
-  }
-
-  void rest() throws InterruptedException {
-    long now = System.nanoTime();
-    this.credit += now - this.ranSince;
-    if (this.runningTasks() > 0) this.tasksSeen = now;
-    while (this.credit > 0 && now - this.tasksSeen < GAP_NS) {
-      Thread.sleep(5);
-      long later = System.nanoTime();
-      this.credit -= later - now;
-      now = later;
-      if (this.runningTasks() > 0) this.tasksSeen = now;
-    }
-    this.ranSince = now;
-  }
-
-  int runningTasks() {
-    int running = 0;
-    SparkExecutorInfo[] executors = this.spark.getExecutorInfos();
-    for (int i = 0; i < executors.length; i++) running += executors[i].numRunningTasks();
-    return running;
   }
 
   synchronized void tell() {

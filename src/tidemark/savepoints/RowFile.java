@@ -16,6 +16,7 @@ import java.util.zip.CRC32;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
+import org.apache.parquet.bytes.DirectByteBufferAllocator;
 import org.apache.parquet.hadoop.ParquetWriter;
 import org.apache.parquet.hadoop.api.WriteSupport;
 import org.apache.parquet.hadoop.metadata.CompressionCodecName;
@@ -72,7 +73,7 @@ public class RowFile {
 
   /** Writes a row of the family of this number; sequence: -1 for none. The bytes may be reused. */
   public void write(int family, int hash, long sequence, Binary key, Binary value)
-      throws Exception {
+      throws IOException {
     if (this.writer == null) this.open();
     this.row.family = this.names[family];
     this.row.hash = hash;
@@ -82,10 +83,7 @@ public class RowFile {
     this.writer.write(this.row);
     this.rows[family]++;
     this.bytes[family] += key.length() + value.length();
-    if ((this.rows[family] & 1023) == 0) {
-      if (this.task != null) this.task.killTaskIfInterrupted();
-      else Aside.giveWay();
-    }
+    if (this.task != null && (this.rows[family] & 1023) == 0) this.task.killTaskIfInterrupted();
   }
 
   void open() throws IOException {
@@ -94,6 +92,9 @@ public class RowFile {
     builder.withConf(this.conf);
     builder.withCompressionCodec(CompressionCodecName.SNAPPY);
     builder.withRowGroupSize(ROW_GROUP_BYTES);
+    // What is copied less in Java's heap, the stream's epochs need not wait for its collector.
+    builder.withAllocator(new DirectByteBufferAllocator());
+    builder.withPageWriteChecksumEnabled(false);  // the record has the whole file's
     builder.withDictionaryEncoding(false);  // keys and values hardly repeat
     builder.withDictionaryEncoding("column_family", true);
     builder.withStatisticsEnabled(false);  // nobody looks for a key in here
@@ -268,7 +269,7 @@ public class RowFile {
       this.hadoop = hadoop;
     }
 
-    public Iterator call(Object input) throws Exception {
+    public Iterator call(Object input) throws IOException {
       ArrayList files = new ArrayList();
       int partition = TaskContext.getPartitionId();
       RowFile file = new RowFile(this.directory, partition, this.names, this.hadoop.value());

@@ -279,7 +279,7 @@ public class StateRows {
 
     /** store: asked for the values of a key, where it can have several. */
     void export(scala.collection.Iterator rows, StateStore store, Store of, int number, RowFile file)
-        throws Exception {
+        throws IOException {
       Family family = (Family) of.families.get(number);
       KeyHash hash = null;
       while (rows.hasNext()) {

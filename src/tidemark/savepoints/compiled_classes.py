@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.runtime.jars import cache_directory
 
-_SOURCES = ("Aside.java", "RowFile.java", "StateRows.java", "StateFiles.java")
+_SOURCES = ("RowFile.java", "StateRows.java", "StateFiles.java", "Aside.java")
 """Each may use what stands before it."""
 
 

@@ -70,7 +70,6 @@ class StateClasses:
         # With its streams Spark starts the endpoint that every RocksDB store reports to.
         _ = spark.streams.active
         self._object = java_class(jvm, "java.lang.Object")
-        self._tracker = spark.sparkContext._jsc.sc().statusTracker()
         self._gateway: Any = spark.sparkContext._gateway
         urls = self._gateway.new_array(jvm.java.net.URL, 1)
         urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
@@ -98,7 +97,7 @@ class StateClasses:
         """Call a function that Spark's tasks can run on a thread of the driver's JVM, where the
         tasks of a running stream come before it; return its rows. `items` is a Java iterator. For a
         local master; what the function throws is raised as Py4JJavaError."""
-        thread = self.new("tidemark.Aside", function, items, self._tracker)
+        thread = self.new("tidemark.Aside", function, items)
         thread.start()
         if number := thread.number():
             with contextlib.suppress(OSError):
