@@ -9,7 +9,6 @@ that reads all files.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,51 +52,6 @@ def run(home: Path, name: str, failpoint: str | None = None, **asked: Any) -> No
         driver.kill_tree()
 
 
-def compare(
-    home: Path,
-    chain: Sequence[int],
-    killed: Mapping[int, str],
-    kinds: Sequence[str],
-    backends: Sequence[Mapping[str, Any]],
-) -> None:
-    """Run a driver for each number of partitions in `chain`, each from the savepoint of the one
-    before, and those in `killed` twice; compare what they write with what one driver writes."""
-    names = [f"step-{step}" for step in range(len(chain))]
-    restored = ""
-    for step, (name, partitions) in enumerate(zip(names, chain, strict=True)):
-        write_input(home / "in", step, overlap=True)
-        if step == len(chain) - 1:
-            write_input(home / "in", CLOSING)
-        environment = {"TIDEMARK_PARALLELISM": str(partitions)}
-        if step:
-            environment["TIDEMARK_RESTORE"] = restored
-        asked = {
-            "kinds": kinds,
-            "config": backends[step % len(backends)],
-            "files": 1 + (step == len(chain) - 1),
-            "savepoint": step < len(chain) - 1,
-            "environment": environment,
-        }
-        if step in killed:
-            run(home, name, killed[step], **asked)
-        run(home, name, **asked)
-        if asked["savepoint"]:
-            restored = (home / f"{name}.path").read_text()
-    files = len(chain) + 1
-    run(home, "still", kinds=kinds, config=backends[0], files=files, savepoint=False)
-    for kind in kinds:
-        expected = rows_of(home, ["still"], kind)
-        assert expected, f"{kind}: nothing to compare"
-        assert rows_of(home, names, kind) == expected, kind
-
-
-@pytest.mark.timeout(600)
-def test_a_restored_job_that_dies_in_its_first_epoch_goes_on(tmp_path: Path) -> None:
-    """At its first start Spark deletes what is older than its first commit of the metadata of a
-    transformWithState."""
-    compare(tmp_path, (1, 2), {1: "prepared"}, ["transform_with_ttl"], [ROCKSDB])
-
-
 @pytest.mark.chaos
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize(
@@ -111,4 +65,30 @@ def test_a_restored_job_that_dies_in_its_first_epoch_goes_on(tmp_path: Path) -> 
 def test_ten_drivers_write_what_one_writes(
     tmp_path: Path, kinds: tuple[str, ...], backends: list[dict[str, Any]]
 ) -> None:
-    compare(tmp_path, CHAIN, KILLED, kinds, backends)
+    names = [f"step-{step}" for step in range(len(CHAIN))]
+    restored = ""
+    for step, (name, partitions) in enumerate(zip(names, CHAIN, strict=True)):
+        write_input(tmp_path / "in", step, overlap=True)
+        if step == len(CHAIN) - 1:
+            write_input(tmp_path / "in", CLOSING)
+        environment = {"TIDEMARK_PARALLELISM": str(partitions)}
+        if step:
+            environment["TIDEMARK_RESTORE"] = restored
+        asked = {
+            "kinds": kinds,
+            "config": backends[step % len(backends)],
+            "files": 1 + (step == len(CHAIN) - 1),
+            "savepoint": step < len(CHAIN) - 1,
+            "environment": environment,
+        }
+        if step in KILLED:
+            run(tmp_path, name, KILLED[step], **asked)
+        run(tmp_path, name, **asked)
+        if asked["savepoint"]:
+            restored = (tmp_path / f"{name}.path").read_text()
+    files = len(CHAIN) + 1
+    run(tmp_path, "still", kinds=kinds, config=backends[0], files=files, savepoint=False)
+    for kind in kinds:
+        expected = rows_of(tmp_path, ["still"], kind)
+        assert expected, f"{kind}: nothing to compare"
+        assert rows_of(tmp_path, names, kind) == expected, kind

@@ -247,11 +247,9 @@ class StreamRun:
     def _require_topics(self) -> None:
         """Raise ConfigurationError if a Kafka source does not read a topic that it has offsets of:
         Spark would fail in the next epoch, and say that rows were lost."""
-        reading, decided = (
-            find_subscriptions(self._stream, self.uids),
-            self._store.latest_decision(),
-        )
-        if not reading or decided < 0:
+        reading = find_subscriptions(self._stream, self.uids)
+        decided = self._store.latest_decision() if reading else -1
+        if decided < 0:
             return
         offsets = read_log(self._spark_files, f"offsets/{decided}")[1:]
         if found := topics_left(self._name, offsets, self.uids, reading):
