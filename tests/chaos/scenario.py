@@ -63,14 +63,14 @@ class Scenario:
         self.drivers.append(driver)
         return driver
 
-    def die_at(self, failpoint: str, timeout_s: float = 90.0, **options: Any) -> Driver:
+    def die_at(self, failpoint: str, timeout_s: float = 240.0, **options: Any) -> Driver:
         """Start a driver that must die, by its own SIGKILL, at `failpoint`."""
         driver = self.start(failpoint, **options)
         driver.die(timeout_s)
         return driver
 
     def die_at_each(
-        self, failpoints: Sequence[str], then: str | None = None, timeout_s: float = 90.0
+        self, failpoints: Sequence[str], then: str | None = None, timeout_s: float = 240.0
     ) -> Driver:
         """Start a driver for each failpoint, which must die there; then start one for `then` and
         return it. Each comes up while the one before still lives, and is held before `job.run`."""
@@ -89,7 +89,7 @@ class Scenario:
         gate = self.directory / f"gate-{len(self.drivers)}"
         return self.start(failpoint, gate=str(gate), **options), gate
 
-    def drain(self, driver: Driver, timeout_s: float = 120.0) -> None:
+    def drain(self, driver: Driver, timeout_s: float = 240.0) -> None:
         """End the input and wait until `driver` has made everything of it visible."""
         self.feeder.close()
 
@@ -111,7 +111,7 @@ class Scenario:
             record = self.job_directory / "epochs" / str(epoch) / "committed.json"
             assert record.exists(), f"epoch {epoch} is decided and not committed"
 
-    def outlive(self, driver: Driver, timeout_s: float = 60.0) -> Driver:
+    def outlive(self, driver: Driver, timeout_s: float = 120.0) -> Driver:
         """After a sink's server was killed and is back: return the driver that works on, which is
         the next one where the job gave up."""
         before = len(driver.epochs())
@@ -126,7 +126,7 @@ class Scenario:
         driver.kill_tree()
         return self.start()
 
-    def finish(self, driver: Driver, timeout_s: float = 120.0) -> None:
+    def finish(self, driver: Driver, timeout_s: float = 240.0) -> None:
         """Drain, stop `driver` as an operator does, and judge everything."""
         self.drain(driver, timeout_s)
         driver.stop()
