@@ -190,7 +190,7 @@ class Driver:
             raise AssertionError(f"{self}: exit code {code} instead of SIGKILL\n{self.tail()}")
 
     def stop(
-        self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 60.0, code: int = 0
+        self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30.0, code: int = 0
     ) -> float:
         """Ask it to end, and return the seconds it took; AssertionError unless it ends with `code`
         (a JVM that a signal ends: 128 and the signal)."""

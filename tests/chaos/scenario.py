@@ -89,7 +89,7 @@ class Scenario:
         gate = self.directory / f"gate-{len(self.drivers)}"
         return self.start(failpoint, gate=str(gate), **options), gate
 
-    def drain(self, driver: Driver, timeout_s: float = 240.0) -> None:
+    def drain(self, driver: Driver, timeout_s: float = 120.0) -> None:
         """End the input and wait until `driver` has made everything of it visible."""
         self.feeder.close()
 
@@ -111,7 +111,7 @@ class Scenario:
             record = self.job_directory / "epochs" / str(epoch) / "committed.json"
             assert record.exists(), f"epoch {epoch} is decided and not committed"
 
-    def outlive(self, driver: Driver, timeout_s: float = 120.0) -> Driver:
+    def outlive(self, driver: Driver, timeout_s: float = 60.0) -> Driver:
         """After a sink's server was killed and is back: return the driver that works on, which is
         the next one where the job gave up."""
         before = len(driver.epochs())
@@ -126,7 +126,7 @@ class Scenario:
         driver.kill_tree()
         return self.start()
 
-    def finish(self, driver: Driver, timeout_s: float = 240.0) -> None:
+    def finish(self, driver: Driver, timeout_s: float = 120.0) -> None:
         """Drain, stop `driver` as an operator does, and judge everything."""
         self.drain(driver, timeout_s)
         driver.stop()

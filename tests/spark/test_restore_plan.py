@@ -215,7 +215,7 @@ def test_operators_are_removed_and_added_and_the_savepoint_is_claimed(
     how = {"allow_non_restored_state": True, "parallelism": 3, "claim_mode": "claim"}
     running = Started(heir, restore=path, **how)
     running.wait_for_epochs(1)
-    wait_until("disposed", lambda: not Path(path.removeprefix("file:")).exists(), 180)
+    wait_until("disposed", lambda: not Path(path.removeprefix("file:")).exists(), 60)
     assert heir.restore_plan(str(tmp_path / "store/first")).problems, "callable while it runs"
     running.end()
     # Of "tens" the second file's counts; of the transformWithState those of the second file alone.
@@ -228,7 +228,7 @@ def test_operators_are_removed_and_added_and_the_savepoint_is_claimed(
     numbers.add()
     again = declare(tmp_path, "heir", numbers, changed, state_backend="rocksdb")
     running = Started(again, restore=path, **how)
-    wait_until("counts", lambda: shown(tmp_path, "heir")[100] == [20, 30], 240)
+    wait_until("counts", lambda: shown(tmp_path, "heir")[100] == [20, 30], 120)
     running.end()
 
 

@@ -94,13 +94,13 @@ def counted(home: Path, name: str) -> bool:
 
 def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driver]) -> None:
     first = start(home, started, "first")
-    wait_until("counts", lambda: counted(home, "first"), 240)
+    wait_until("counts", lambda: counted(home, "first"), 120)
     taken = tidemark(home, "savepoint", "first", "savepoints").split("Path: ")[1].strip()
     shown: dict[str, Any] = json.loads(tidemark(home, "savepoint", "inspect", taken, "--json"))
     assert [(o["uid"], o["rows"]) for o in shown["operators"]] == [("digits", 10)]
     assert [s["uid"] for s in shown["sources"]] == ["rows"]
     last = tidemark(home, "stop", "first", "-p", "savepoints", "--drain").split("Path: ")[1].strip()
-    assert first.wait(180) == 0, first.tail()
+    assert first.wait(60) == 0, first.tail()
     saved = json.loads(tidemark(home, "savepoint", "inspect", last, "--json"))
     differences = json.loads(tidemark(home, "savepoint", "diff", taken, last, "--json"))
     assert {"epoch", "offset"} <= {one["what"] for one in differences}
@@ -131,9 +131,9 @@ def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driv
     assert "It cannot be restored so." in refused
     tidemark(home, "savepoint", "-d", last, code=2)
     second = start(home, started, "second", **restore)
-    wait_until("counts", lambda: counted(home, "second"), 240)
+    wait_until("counts", lambda: counted(home, "second"), 120)
     tidemark(home, "stop", "second")
-    assert second.wait(180) == 0, second.tail()
+    assert second.wait(60) == 0, second.tail()
     after = last_counts(home, "second")
     assert all(after[digit] > count for digit, count in before.items())
     epochs = home / "store/second/spark/offsets"
