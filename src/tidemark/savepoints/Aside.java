@@ -1,7 +1,9 @@
 /*
  * Runs what Spark's tasks run on a thread of the driver's own JVM, which a running stream's tasks are
  * to come before: Java has no priorities of threads on Linux, so it tells the thread's number there,
- * and state_rows.py lowers that thread's priority.
+ * and state_rows.py lowers that thread's priority. And it rests: cores share their caches, their
+ * memory and often their clock, so one more that is busy all the time slows down the others, whatever
+ * its priority.
  */
 package tidemark;
 
@@ -9,16 +11,21 @@ import java.nio.file.Files;
 import java.nio.file.Paths;
 import java.util.ArrayList;
 import java.util.Iterator;
+import java.util.concurrent.locks.LockSupport;
 
 import org.apache.spark.api.java.function.FlatMapFunction;
 
 public class Aside extends Thread {
+  /** How long it works before it rests, half as long as it has worked. */
+  static final long TURN_NS = 10000000L;
+
   final FlatMapFunction function;
   final Iterator input;
   final ArrayList rows = new ArrayList();
   Exception failure;
   Error error;
   int number = -1;
+  long turnSince = System.nanoTime();
 
   public Aside(FlatMapFunction function, Iterator input) {
     super("tidemark-aside");
@@ -37,6 +44,18 @@ public class Aside extends Thread {
     } catch (Error e) {
       this.error = e;
     }
+  }
+
+  /** Called by what runs on such a thread as often as it can, and on others to no effect. */
+  static void restIfDue() {
+    if (Thread.currentThread() instanceof Aside) ((Aside) Thread.currentThread()).rest();
+  }
+
+  void rest() {
+    long worked = System.nanoTime() - this.turnSince;
+    if (worked < TURN_NS) return;
+    LockSupport.parkNanos(worked / 2);
+    this.turnSince = System.nanoTime();
   }
 
   synchronized void tell() {

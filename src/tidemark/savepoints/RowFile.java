@@ -83,7 +83,8 @@ public class RowFile {
     this.writer.write(this.row);
     this.rows[family]++;
     this.bytes[family] += key.length() + value.length();
-    if (this.task != null && (this.rows[family] & 1023) == 0) this.task.killTaskIfInterrupted();
+    if (this.task == null) Aside.restIfDue();
+    else if ((this.rows[family] & 1023) == 0) this.task.killTaskIfInterrupted();
   }
 
   void open() throws IOException {

@@ -38,16 +38,19 @@ def write_operators(
     commit: Mapping[str, Any],
     uids: OperatorUids,
     run_id: str,
+    aside: bool,
 ) -> tuple[list[Operator], dict[str, tuple[int, int]]]:
     """Write the rows of every stateful operator of `source` as of `epoch` into the savepoint
     `files`; return the operators, and bytes and CRC-32 of each file of rows.
 
-    `settings`, `commit`: what the epoch's entries in Spark's offset and commit logs hold; `run_id`:
-    as `export_savepoint`. Raises CheckpointError if the state cannot be read.
+    `settings`, `commit`: what the epoch's entries in Spark's offset and commit logs hold; `run_id`,
+    `aside`: as `export_savepoint`. Raises CheckpointError if the state cannot be read.
     """
     operators = read_operators(source, epoch)
     try:
-        return _export(spark, layout, operators, epoch, files.uri, settings, commit, uids, run_id)
+        return _export(
+            spark, layout, operators, epoch, files.uri, settings, commit, uids, run_id, aside
+        )
     except (Py4JJavaError, CapturedException) as error:
         raise CheckpointError(
             f"{source.uri}: the state of epoch {epoch} cannot be read: {root_cause(error)}"
@@ -64,6 +67,7 @@ def _export(
     commit: Mapping[str, Any],
     uids: OperatorUids,
     run_id: str,
+    aside: bool,
 ) -> tuple[list[Operator], dict[str, tuple[int, int]]]:
     """Write the rows of all stores; return the operators, and bytes and CRC-32 of each file."""
     found: list[Operator] = []
@@ -93,7 +97,7 @@ def _export(
             )
         )
     files: dict[str, tuple[int, int]] = {}
-    written = iter(export_rows(spark, versions, run_id))
+    written = iter(export_rows(spark, versions, run_id, aside=aside))
     for number, of in enumerate(found):
         counted = tuple(with_files(store, next(written), files) for store in of.stores)
         found[number] = replace(of, stores=counted)

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from tidemark.runtime.jars import cache_directory
 
-_SOURCES = ("RowFile.java", "StateRows.java", "StateFiles.java", "Aside.java")
+_SOURCES = ("Aside.java", "RowFile.java", "StateRows.java", "StateFiles.java")
 """Each may use what stands before it."""
 
 

@@ -65,6 +65,7 @@ def export_savepoint(
     sinks: Mapping[str, str] = MappingProxyType({}),
     job_directory: str = "",
     run_id: str = "",
+    aside: bool = False,
     uncommitted: Callable[[], Uncommitted] = lambda: ({}, {}),
     writing: Callable[[int], None] = lambda expected: None,
 ) -> Savepoint:
@@ -75,9 +76,9 @@ def export_savepoint(
     uid; `uncommitted`: asked at the end for the transactions of this epoch, and of those before it,
     that may not be committed yet, of a job whose records are in `job_directory` (a URI); `run_id`:
     of Spark's query, if it runs in this driver: state that it has in memory need not be read again;
-    `writing`: told the bytes of the epoch's state files before any is written. The savepoint is
-    whole when this returns. If it fails or dies, `target` has no ``savepoint.json`` and is to be
-    deleted.
+    `aside`: most cores are left to a stream that goes on meanwhile; `writing`: told the bytes of
+    the epoch's state files before any is written. The savepoint is whole when this returns. If it
+    fails or dies, `target` has no ``savepoint.json`` and is to be deleted.
 
     Raises SavepointError if `target` has files already, CheckpointError if the epoch cannot be
     read.
@@ -101,7 +102,7 @@ def export_savepoint(
     with ThreadPoolExecutor(2) as beside:  # each waits for the disk, or for Spark, most of its time
         small = beside.submit(_copy_small_files, source, files, tree, epoch)
         if type_ is SavepointType.NATIVE:
-            copied = beside.submit(copy_state, spark, source, files, needed)
+            copied = beside.submit(copy_state, spark, source, files, needed, aside=aside)
         layout = StateLayout(
             spark,
             StateClasses.of(spark),
@@ -115,7 +116,7 @@ def export_savepoint(
             state = copied.result()
         else:
             operators, state = write_operators(
-                spark, layout, source, files, epoch, metadata["conf"], commit, uids, run_id
+                spark, layout, source, files, epoch, metadata["conf"], commit, uids, run_id, aside
             )
         listed = small.result()
     waiting, kept = uncommitted()

@@ -84,13 +84,15 @@ def copy_state(
     source: CheckpointFiles,
     files: CheckpointFiles,
     needed: Mapping[str, int],
+    *,
+    aside: bool,
 ) -> dict[str, tuple[int, int]]:
     """Copy the state's files that are `needed` (`state_files`) from a Spark checkpoint location
-    into the savepoint `files`; return bytes and CRC-32 of each.
+    into the savepoint `files`; return bytes and CRC-32 of each. `aside`: as `read_files`.
 
     Raises DamagedCheckpointError naming each file that is missing or damaged.
     """
-    found = read_files(spark, source.uri, needed, to=files.uri, aside=True)
+    found = read_files(spark, source.uri, needed, to=files.uri, aside=aside)
     problems = problems_of(source.uri, found)
     if problems:
         raise DamagedCheckpointError(

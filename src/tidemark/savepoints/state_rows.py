@@ -130,10 +130,10 @@ class RowFile:
 
 
 def export_rows(
-    spark: SparkSession, versions: Sequence[StateVersion], run_id: str = ""
+    spark: SparkSession, versions: Sequence[StateVersion], run_id: str = "", *, aside: bool = False
 ) -> list[list[RowFile]]:
-    """Write the rows of every store into files; return the files of each. Only a quarter of the
-    cores does it: the stream goes on meanwhile.
+    """Write the rows of every store into files; return the files of each. `aside`: a stream goes on
+    meanwhile, so only a quarter of the cores does it.
 
     On a cluster that is one Spark job. In the driver's own JVM (a local master) it takes threads
     beside Spark's: a task would hold one of the stream's cores to its end, and make each of its
@@ -151,15 +151,20 @@ def export_rows(
     export = classes.new("Export", java_list(jvm, sources))
     count = sum(v.partitions for v in versions)
     context = spark.sparkContext
-    tasks = max(1, min(count, context.defaultParallelism // 4))
+    tasks = max(1, min(count, context.defaultParallelism // (4 if aside else 1)))
     rows: list[Any]
     if is_local(context.master):
         if run_id:
             _keep_in_memory(sources, run_id)
         shares = [java_list(jvm, range(number, count, tasks)) for number in range(tasks)]
+
+        def write(share: Any) -> list[Any]:
+            if aside:
+                return classes.call_aside(export, share.iterator())
+            return items_of(export.files(share.iterator()))
+
         with ThreadPoolExecutor(tasks) as pool:
-            parts = pool.map(lambda share: classes.call_aside(export, share.iterator()), shares)
-            rows = [row for part in parts for row in part]
+            rows = [row for part in pool.map(write, shares) for row in part]
     else:
         numbers = context._jsc.parallelize(java_list(jvm, range(count)), tasks)
         rows = items_of(numbers.mapPartitions(export).collect())

@@ -218,6 +218,7 @@ class _Taking:
                 job_directory=run.uri,
                 uncommitted=lambda: save_rows(self._spark, run, epoch, files),
                 run_id=str(run.query.runId) if run.query else "",
+                aside=self._then is None,
                 writing=lambda expected: self._answer.writing(expected, lambda: _written(files)),
             )
         except BaseException:
