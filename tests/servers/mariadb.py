@@ -86,6 +86,8 @@ class MariaDBServer(ServerProcess):
             f"--socket={self._root / 'socket'}", f"--pid-file={self._root / 'pid'}",
             # Or 11.4 makes a certificate of its own, and a proxy can't read what passes.
             f"--port={self.port}", "--skip-ssl", *_as_root(), *self._own_options(),
+            # Where it starts, a server deletes the temporary tables that it finds: another's too.
+            f"--tmpdir={self._root}",
             *(f"--{name}={value}" for name, value in self._settings.items()),
         ]  # fmt: skip
 
@@ -114,7 +116,8 @@ class MariaDBServer(ServerProcess):
         )
         done = subprocess.run(
             [script, "--no-defaults", f"--basedir={base}", f"--datadir={self._data}",
-             "--auth-root-authentication-method=normal", "--skip-test-db", *_as_root()],
+             f"--tmpdir={self._root}", "--auth-root-authentication-method=normal",
+             "--skip-test-db", *_as_root()],
             capture_output=True, text=True, timeout=120, check=False, cwd=self._root,
         )  # fmt: skip
         if done.returncode:
