@@ -14,9 +14,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
+from tidemark.api.config import StateBackend
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import CheckpointError
 from tidemark.runtime.operator_uids import OperatorUids
+from tidemark.runtime.state_backend import PROVIDER, backend_of
 from tidemark.savepoints.operator_state import (
     PARTITIONS,
     OperatorInfo,
@@ -97,7 +99,9 @@ def _export(
             )
         )
     files: dict[str, tuple[int, int]] = {}
-    written = iter(export_rows(spark, versions, run_id, aside=aside))
+    # A partition of `hashmap` is loaded into the heap, where the stream has its own already.
+    few = aside or backend_of(settings.get(PROVIDER, "")) == StateBackend.HASHMAP.value
+    written = iter(export_rows(spark, versions, run_id, aside=aside, few=few))
     for number, of in enumerate(found):
         counted = tuple(with_files(store, next(written), files) for store in of.stores)
         found[number] = replace(of, stores=counted)

@@ -130,10 +130,15 @@ class RowFile:
 
 
 def export_rows(
-    spark: SparkSession, versions: Sequence[StateVersion], run_id: str = "", *, aside: bool = False
+    spark: SparkSession,
+    versions: Sequence[StateVersion],
+    run_id: str = "",
+    *,
+    aside: bool,
+    few: bool,
 ) -> list[list[RowFile]]:
     """Write the rows of every store into files; return the files of each. `aside`: a stream goes on
-    meanwhile, so only a quarter of the cores does it.
+    meanwhile; `few`: only a quarter of the cores does it.
 
     On a cluster that is one Spark job. In the driver's own JVM (a local master) it takes threads
     beside Spark's: a task would hold one of the stream's cores to its end, and make each of its
@@ -151,7 +156,7 @@ def export_rows(
     export = classes.new("Export", java_list(jvm, sources))
     count = sum(v.partitions for v in versions)
     context = spark.sparkContext
-    tasks = max(1, min(count, context.defaultParallelism // (4 if aside else 1)))
+    tasks = max(1, min(count, context.defaultParallelism // (4 if few else 1)))
     rows: list[Any]
     if is_local(context.master):
         if run_id:
