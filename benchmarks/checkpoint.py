@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import importlib.util
 import logging
 import os
 import statistics
@@ -165,6 +166,13 @@ def sizes_table(results: Sequence[Measured]) -> Table:
             shown_size(statistics.median(result.of("state_size"))),
         )
     return table
+
+
+def plot_file(text: str) -> Path:
+    """Return the path of a plot; what it needs is missed now, and not after all is measured."""
+    if importlib.util.find_spec("matplotlib") is None:
+        raise argparse.ArgumentTypeError("needs matplotlib: pip install 'tidemark[bench]'")
+    return Path(text)
 
 
 def plot(results: Sequence[Measured], path: Path) -> None:
@@ -399,7 +407,7 @@ def main() -> None:
     parser.add_argument("--epochs", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3, help="of the second part; 0 leaves it out")
     parser.add_argument("--driver-memory", default="8g", help="1 GB in hashmap needs about 6g")
-    parser.add_argument("--plot", type=Path, help="an .svg or .png file")
+    parser.add_argument("--plot", type=plot_file, help="an .svg or .png file")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {arguments.driver_memory} pyspark-shell"

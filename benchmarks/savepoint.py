@@ -51,7 +51,7 @@ from rich.console import Console
 
 import tidemark as tm
 import tidemark.job
-from benchmarks.checkpoint import UNITS, NothingSink, keyed_file, state_of
+from benchmarks.checkpoint import UNITS, NothingSink, keyed_file, plot_file, state_of
 from benchmarks.savepoint_figures import BACKENDS, CANONICAL, Cell, first_takes, plot, table
 from tidemark.checkpoint.coordinator import Coordinator
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
@@ -368,7 +368,7 @@ def main() -> None:
     parser.add_argument("--backends", default=",".join(BACKENDS))
     parser.add_argument("--takes", type=int, default=5, help="of each type, size and backend")
     parser.add_argument("--driver-memory", default="8g", help="1 GB in hashmap needs about 6g")
-    parser.add_argument("--plot", type=Path, help="an .svg or .png file")
+    parser.add_argument("--plot", type=plot_file, help="an .svg or .png file")
     arguments = parser.parse_args()
     logging.basicConfig(level=logging.WARNING)
     os.environ["PYSPARK_SUBMIT_ARGS"] = f"--driver-memory {arguments.driver_memory} pyspark-shell"
