@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import time
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tests.storage_servers import serving
@@ -114,6 +118,49 @@ def test_of_eight_that_create_one_file_exactly_one_wins(spark: SparkSession, bas
     assert sorted(files.list("lease")) == sorted(f"{turn}.json" for turn in range(turns))
     for turn, number in wins:
         assert files.read(f"lease/{turn}.json") == b"%d" % number * 5000
+
+
+class _CollectsGarbage:
+    """What py4j reads answers from; Python collects its garbage in the middle of each call."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def readline(self) -> bytes:
+        gc.collect()
+        return bytes(self._stream.readline())
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_the_end_of_unused_files_takes_no_answer_of_another_call(
+    spark: SparkSession, base: str
+) -> None:
+    """A thread has one connection to Java, and garbage is collected wherever a thread happens to
+    be: a call from there would read the answer of the call that it interrupts."""
+    jvm: Any = spark._jvm
+    gc.disable()
+    try:
+        files = HadoopFiles(spark, base)
+        files.create("a", b"")
+        system, path = files._files, files._path("a")
+        unused: list[Any] = [files]
+        unused.append(unused)
+        del files, unused
+        connection = jvm._gateway_client.get_thread_connection()
+        stream = connection.stream
+        connection.stream = _CollectsGarbage(stream)
+        try:
+            answers = [jvm.java.lang.Integer.parseInt(str(number)) for number in range(20)]
+        finally:
+            connection.stream = stream
+    finally:
+        gc.enable()
+    assert answers == list(range(20))
+    deadline_s = time.monotonic() + 30
+    with pytest.raises(Py4JJavaError, match=r"(?i)filesystem (is )?closed"):
+        while system.exists(path):
+            assert time.monotonic() < deadline_s, "it was not closed"
+            time.sleep(0.1)
 
 
 def test_a_write_whose_answer_was_lost_is_known_as_ones_own(spark: SparkSession) -> None:

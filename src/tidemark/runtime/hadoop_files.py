@@ -7,11 +7,14 @@ HDFS does that in one step in the NameNode. docs/operations/storage.md has the t
 
 from __future__ import annotations
 
+import functools
 import re
 import secrets
+import threading
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from queue import SimpleQueue
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -88,7 +91,7 @@ class HadoopFiles:
                 "this file system are on Spark's class path"
             ) from error
         self._conditional = self._files.getScheme() == "s3a"
-        weakref.finalize(self, _close, self._files).atexit = False
+        weakref.finalize(self, _unused().put, self._files).atexit = False
 
     @property
     def uri(self) -> str:
@@ -241,9 +244,19 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._uri}/{path}" if path else self._uri)
 
 
-def _close(files: Any) -> None:
-    with suppress(Exception):  # the JVM may be gone
-        files.close()
+@functools.cache
+def _unused() -> SimpleQueue[Any]:
+    """Return where file systems are put that are to be closed, by a thread of its own: a finalizer
+    may run in the middle of a py4j call of its thread, and would read the answer of that."""
+    systems: SimpleQueue[Any] = SimpleQueue()
+
+    def close() -> None:
+        while True:
+            with suppress(Exception):  # the JVM may be gone
+                systems.get().close()
+
+    threading.Thread(target=close, name="tidemark-close", daemon=True).start()
+    return systems
 
 
 _ERRORS: dict[str, type[OSError]] = {
