@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import threading
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
-from types import FrameType
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame, SparkSession
@@ -70,6 +67,7 @@ from tidemark.runtime.session import (
     spark_session,
 )
 from tidemark.runtime.state_backend import backend_settings
+from tidemark.runtime.stop_signals import stop_on_signals
 from tidemark.runtime.supervision import Supervisor
 from tidemark.savepoints.bootstrap import new_savepoint
 from tidemark.savepoints.claim_disposal import ClaimDisposal
@@ -305,7 +303,7 @@ class Job:
             supervisor.stop(program_ends=True)
 
         try:
-            with _StopSignals(stop), stop_before_jvm(spark, stop):
+            with stop_on_signals(stop), stop_before_jvm(spark, stop):
                 supervisor.run()
         finally:
             rest.stop()
@@ -540,26 +538,6 @@ class Job:
             for key, setting in self._settings.items()
             if setting.origin != DEFAULT
         }
-
-
-class _StopSignals:
-    """SIGINT and SIGTERM call `on_stop`, while a job runs in the main thread."""
-
-    def __init__(self, on_stop: Callable[[], None]) -> None:
-        self._on_stop = on_stop
-
-    def __enter__(self) -> None:
-        self._before: dict[signal.Signals, Any] = {}
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._before[number] = signal.signal(number, self._stop)
-
-    def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._on_stop()
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def write_stream(
