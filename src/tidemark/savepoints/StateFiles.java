@@ -15,8 +15,11 @@ import java.nio.channels.Channels;
 import java.nio.channels.FileChannel;
 import java.nio.channels.ReadableByteChannel;
 import java.nio.channels.WritableByteChannel;
-import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.Collections;
 import java.util.Iterator;
+import java.util.NoSuchElementException;
+import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.zip.CRC32;
 
 import org.apache.hadoop.conf.Configuration;
@@ -33,9 +36,9 @@ public class StateFiles {
   static final int BUFFER_BYTES = 1 << 18;
 
   /**
-   * Files below a directory in, as lines "path, tab, path of the copy" below another one; lines "path,
-   * tab, bytes, tab, CRC-32" out. One that is not there has -2 bytes, one that the file
-   * system itself finds damaged -1.
+   * Files below a directory in, as lines "path, tab, path of the copy" below another one, several to a
+   * string or one; one string of lines "path, tab, bytes, tab, CRC-32" out. One that is not there
+   * has -2 bytes, one that the file system itself finds damaged -1.
    */
   public static class Files implements FlatMapFunction {
     final String from;
@@ -52,20 +55,19 @@ public class StateFiles {
     }
 
     public Iterator call(Object input) throws Exception {
-      ArrayList found = new ArrayList();
+      StringBuilder found = new StringBuilder();
       ByteBuffer buffer = ByteBuffer.allocateDirect(BUFFER_BYTES);
       Iterator batches = (Iterator) input;
       while (batches.hasNext()) {
-        StringBuilder lines = new StringBuilder();
-        String[] paths = ((String) batches.next()).split("\n");
-        for (int i = 0; i < paths.length; i++) {
-          String[] names = paths[i].split("\t");
-          lines.append(names[0]).append('\t')
+        String[] lines = ((String) batches.next()).split("\n");
+        for (int i = 0; i < lines.length; i++) {
+          String[] names = lines[i].split("\t");
+          found.append(names[0]).append('\t')
               .append(this.read(names[0], names[1], buffer)).append('\n');
         }
-        found.add(RowFactory.create(new Object[] {lines.toString()}));
       }
-      return found.iterator();
+      Object row = RowFactory.create(new Object[] {found.toString()});
+      return Collections.singletonList(row).iterator();
     }
 
     String read(String path, String copy, ByteBuffer buffer) throws Exception {
@@ -112,6 +114,44 @@ public class StateFiles {
       File file = ((LocalFileSystem) files).pathToFile(path);
       file.getParentFile().mkdirs();
       return new FileOutputStream(file).getChannel();
+    }
+  }
+
+  /** Lines that several threads share: each has an iterator, and each line goes to one of them. */
+  public static class Lines implements Iterable {
+    final ConcurrentLinkedQueue left;
+
+    public Lines(String lines) {
+      this.left = new ConcurrentLinkedQueue(Arrays.asList(lines.split("\n")));
+    }
+
+    public Iterator iterator() {
+      return new Share(this.left);
+    }
+  }
+
+  static class Share implements Iterator {
+    final ConcurrentLinkedQueue left;
+    Object next;
+
+    Share(ConcurrentLinkedQueue left) {
+      this.left = left;
+    }
+
+    public boolean hasNext() {
+      if (this.next == null) this.next = this.left.poll();
+      return this.next != null;
+    }
+
+    public Object next() {
+      if (!this.hasNext()) throw new NoSuchElementException();
+      Object found = this.next;
+      this.next = null;
+      return found;
+    }
+
+    public void remove() {
+      throw new UnsupportedOperationException();
     }
   }
 

@@ -10,9 +10,10 @@ beside Spark's tasks, without the time that a Spark job takes to begin. `exporti
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -40,7 +41,7 @@ LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
 """A task is given files of so many bytes at least, if there are, and at most, or one larger file:
 to begin one takes as long as to copy some 20 MB."""
 LEAST_BYTES_OF_A_THREAD = 4_000_000
-"""The same for a call into the driver's own JVM, which begins at once."""
+"""For each thread of the driver's own JVM, which begins at once."""
 DAMAGED, MISSING = -1, -2
 """In the place of the bytes of a file: the file system found it altered, or did not find it."""
 
@@ -164,6 +165,8 @@ def read_files(
     Spark would find damage; `aside`: leave room for the tasks of a running stream. Raises
     CheckpointError if files cannot be read or written.
     """
+    if not sizes:
+        return {}
     jvm: Any = spark._jvm
     context = spark.sparkContext
     hadoop = java_class(jvm, "org.apache.spark.util.SerializableConfiguration")(
@@ -172,29 +175,33 @@ def read_files(
     classes = StateClasses.of(spark)
     task = classes.new("Files", directory, to, sums, hadoop)
 
-    local = is_local(context.master)
-    at_once = max(1, context.defaultParallelism // (2 if aside and not local else 1))
-    share = sum(sizes.values()) // at_once
-    if local:  # several calls for each thread, that they may end together
-        limit = max(share // 4, LEAST_BYTES_OF_A_THREAD)
+    def lines(paths: Iterable[str]) -> str:
+        return "\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths)
+
+    def in_thread(shared: Any) -> Any:
+        if aside:
+            return classes.call_aside(task, shared.iterator())[0]
+        return task.call(shared.iterator()).next()
+
+    def in_task(paths: Sequence[str]) -> Any:
+        given = java_list(jvm, [lines(paths)])
+        return context._jsc.parallelize(given, 1).mapPartitions(task).collect().get(0)
+
+    calls: list[Callable[[], Any]]
+    total, at_once = sum(sizes.values()), context.defaultParallelism
+    if is_local(context.master):
+        at_once = max(1, min(at_once, total // LEAST_BYTES_OF_A_THREAD))
+        shared = classes.new("Lines", lines(sorted(sizes, key=lambda path: -sizes[path])))
+        calls = [partial(in_thread, shared)] * at_once
     else:
-        limit = min(max(share, LEAST_BYTES), MOST_BYTES)
-
-    def run(paths: Sequence[str]) -> str:
-        text = "\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths)
-        lines = java_list(jvm, [text])
-        if local and aside:
-            return str(classes.call_aside(task, lines.iterator())[0].getString(0))
-        if local:
-            return str(task.call(lines.iterator()).next().getString(0))
-        rows = context._jsc.parallelize(lines, 1).mapPartitions(task).collect()
-        return str(rows.get(0).getString(0))
-
+        at_once = max(1, at_once // (2 if aside else 1))
+        limit = min(max(total // at_once, LEAST_BYTES), MOST_BYTES)
+        calls = [partial(in_task, batch) for batch in _batches(sizes, limit)]
     found = {}
     try:
         with ThreadPoolExecutor(at_once) as pool:
-            for text in pool.map(inheritable_thread_target(spark)(run), _batches(sizes, limit)):
-                for line in text.splitlines():
+            for row in pool.map(inheritable_thread_target(spark)(lambda call: call()), calls):
+                for line in row.getString(0).splitlines():
                     path, size, crc = line.split("\t")
                     found[path] = int(size), int(crc)
     except Py4JJavaError as error:

@@ -69,6 +69,7 @@ class StateClasses:
         spark.sparkContext._jsc.addJar(str(jar))  # the driver serves it to executors
         # With its streams Spark starts the endpoint that every RocksDB store reports to.
         _ = spark.streams.active
+        self._constructors: dict[str, Any] = {}
         self._object = java_class(jvm, "java.lang.Object")
         self._gateway: Any = spark.sparkContext._gateway
         urls = self._gateway.new_array(jvm.java.net.URL, 1)
@@ -87,7 +88,9 @@ class StateClasses:
 
     def new(self, name: str, *arguments: Any) -> Any:
         """Make an object of the nested class `name`."""
-        constructor = self._loader.loadClass(self._names[name]).getConstructors()[0]
+        if (constructor := self._constructors.get(name)) is None:
+            constructor = self._loader.loadClass(self._names[name]).getConstructors()[0]
+            self._constructors[name] = constructor
         values = self._gateway.new_array(self._object, len(arguments))
         for index, value in enumerate(arguments):
             values[index] = value
