@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from py4j.protocol import Py4JJavaError
@@ -183,24 +182,25 @@ def read_files(
             return classes.call_aside(task, shared.iterator())[0]
         return task.call(shared.iterator()).next()
 
-    def in_task(paths: Sequence[str]) -> Any:
-        given = java_list(jvm, [lines(paths)])
+    def in_task(batch: Sequence[str]) -> Any:
+        given = java_list(jvm, [lines(batch)])
         return context._jsc.parallelize(given, 1).mapPartitions(task).collect().get(0)
 
-    calls: list[Callable[[], Any]]
+    call: Callable[[Any], Any]
+    parts: Iterable[Any]
     total, at_once = sum(sizes.values()), context.defaultParallelism
     if is_local(context.master):
         at_once = max(1, min(at_once, total // LEAST_BYTES_OF_A_THREAD))
         shared = classes.new("Lines", lines(sorted(sizes, key=lambda path: -sizes[path])))
-        calls = [partial(in_thread, shared)] * at_once
+        call, parts = in_thread, [shared] * at_once
     else:
         at_once = max(1, at_once // (2 if aside else 1))
         limit = min(max(total // at_once, LEAST_BYTES), MOST_BYTES)
-        calls = [partial(in_task, batch) for batch in _batches(sizes, limit)]
+        call, parts = inheritable_thread_target(spark)(in_task), _batches(sizes, limit)
     found = {}
     try:
         with ThreadPoolExecutor(at_once) as pool:
-            for row in pool.map(inheritable_thread_target(spark)(lambda call: call()), calls):
+            for row in pool.map(call, parts):
                 for line in row.getString(0).splitlines():
                     path, size, crc = line.split("\t")
                     found[path] = int(size), int(crc)
