@@ -8,7 +8,7 @@ ROWS_PER_EPOCH keys every INTERVAL_S. Savepoints of both types are taken in turn
 each, with epochs that run alone in between. The first one of a size is shown apart: that of the
 program pays for what Java loads and compiles once. Of each savepoint:
 
-- *write*: from the decision of its epoch to the whole savepoint. It does not include the wait for
+- *write*: from when the epoch is known to the whole savepoint. It does not include the wait for
   the epoch, which is one of the job's own. "MB/s" is of the state's bytes (keys and values);
 - *a core*: of the CPU time of Spark's process, garbage collection and compilation included, less
   what as many epochs cost that ran alone just before and after; the mean;
@@ -139,13 +139,10 @@ def timed(owner: Any, name: str) -> Iterator[list[tuple[float, float]]]:
 class Running:
     """The job, in a thread. One at a time."""
 
-    decided_s: ClassVar[dict[int, float]] = {}
-    """When each epoch's decision was seen."""
     last: ClassVar[int] = -1
     """The last committed epoch."""
 
     def __init__(self, job: tm.Job, **how: Any) -> None:
-        Running.decided_s.clear()
         Running.last = -1
         self.job = job
         self._error: BaseException | None = None
@@ -165,7 +162,6 @@ class Running:
         commit = Coordinator._commit
 
         def watched(self: Coordinator, progress: Any) -> None:
-            Running.decided_s[progress.epoch] = time.time()
             commit(self, progress)
             Running.last = progress.epoch
 
@@ -242,8 +238,8 @@ class Benched:
         """Take a savepoint. Called just after an epoch, returns just after one. Return where it is,
         how long it was written, and how much CPU time and how many epochs went by."""
         cpu_s, epoch = self._cpu_s(), self.running.last
-        time.sleep(0.6 * INTERVAL_S)  # now there are new rows, more often than not
-        with timed(taking, "export_savepoint") as exports:
+        time.sleep(0.4 * INTERVAL_S)  # now there are new rows, more often than not
+        with timed(taking, "open_files") as opened:  # its first step, once the epoch is known
             asked_s = time.time()
             directory = str(self._scratch / "savepoints")
             uri = self.running.job.savepoint(directory, type=type_).result(PATIENCE_S)
@@ -251,11 +247,8 @@ class Benched:
         self.running.wait_for_more(1)
         used = self._cpu_s() - cpu_s, self.running.last - epoch
         own = tm.Savepoint(uri).record.epoch
-        decided_s = self.running.decided_s[own]
-        if decided_s < asked_s:  # there were no new rows: it is of the epoch before
-            ((decided_s, _),) = exports
         self._spans.append(Span(asked_s, whole_s, type_, own))
-        return Path(uri.removeprefix("file://")), whole_s - decided_s, used
+        return Path(uri.removeprefix("file://")), whole_s - opened[0][0], used
 
     def copy(self, savepoint: Path, *, keep: bool) -> tuple[float, float]:
         """Return how long the kernel's copy of the files takes, and Hadoop's, in seconds. Deletes

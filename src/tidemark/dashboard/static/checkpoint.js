@@ -88,9 +88,14 @@ const COLUMNS = [
   ["In-flight", (s) => s.alignment.persisted, bytes, (s) => s.alignment.persisted],
 ];
 
+function noSubtasks({ kind, num_subtasks }) {
+  if (kind === "source") return "A source has one entry in the offset log, and no figures of subtasks.";
+  return num_subtasks ? "There are no figures of its subtasks." : "No subtask had rows for it.";
+}
+
 function Subtasks({ uid, task }) {
   const subtasks = task.subtasks || [];
-  if (!subtasks.length) return html`<p class="none">A source has one entry in the offset log, and no figures of subtasks.</p>`;
+  if (!subtasks.length) return html`<p class="none">${noSubtasks(task)}</p>`;
   // Spark does not tell every time of every kind: a column without one figure is left out.
   const columns = COLUMNS.filter(([, value]) => subtasks.some((one) => known(value(one))));
   return html`<table class="list subtasks" aria-label=${`Subtasks of ${uid}`}>
