@@ -32,9 +32,11 @@ def hanging(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with contextlib.suppress(OSError):  # ENXIO: nobody waits
-            os.close(os.open(path, os.O_WRONLY | os.O_NONBLOCK))
+        # Both ways: that opens it whoever waits, or whose wait is just begun again.
+        writer = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         path.unlink()
+        time.sleep(0.05)
+        os.close(writer)
 
 
 @pytest.fixture(autouse=True)
