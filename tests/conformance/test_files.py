@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -166,3 +167,18 @@ class TestFilesElsewhere(SinkConformance, ExpiryConformance):
     @pytest.fixture
     def under(self, elsewhere: SinkUnderTest) -> SinkUnderTest:
         return elsewhere
+
+    def test_of_a_commit_and_an_abort_at_once_exactly_one_succeeds(
+        self, under: SinkUnderTest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """S3Proxy ends an upload in several steps, and hears other requests between them: it has
+        completed an upload after it had answered that it was aborted. The sink is exclusive where
+        the store is (docs/sinks/files.md), so here each request to S3 is one step."""
+        one_step, call = threading.Lock(), S3Directory._call
+
+        def alone(self: S3Directory, *operands: Any, **arguments: Any) -> Any:
+            with one_step:
+                return call(self, *operands, **arguments)
+
+        monkeypatch.setattr(S3Directory, "_call", alone)
+        super().test_of_a_commit_and_an_abort_at_once_exactly_one_succeeds(under)

@@ -2,8 +2,9 @@
 
 S3 has no rename. But the parts of an upload are durable, no listing and no reader sees them, and
 any process that has its id can complete it, in one request, however large the file is: nothing is
-copied. S3 ends an upload once, by completion or by abortion. So an upload that was aborted and
-whose object is not there can never appear, and an object that is there proves its completion.
+copied. An upload ends once, by completion or by abortion. So an upload that was aborted and whose
+object is not there can never appear, and an object that is there proves its completion. Some stores
+let a completion that is under way survive an abortion; the seal never asks for both.
 """
 
 from __future__ import annotations
