@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from tests.chaos.driver import Driver, wait_until
 from tests.dashboard.chromium import PATIENCE_MS, Visit
 from tests.dashboard.server import Dashboard
 from tests.dashboard.stored import write_job
+from tidemark.dashboard import shared_pages
+from tidemark.dashboard.jobs import Jobs
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -50,12 +53,13 @@ class Site:
     def __init__(self, root: Path) -> None:
         (root / "app.py").write_text(PROGRAM)
         home = {"TIDEMARK_HOME": f"{root}/home", "TIDEMARK_PARALLELISM": "2"}
-        write_job(root / "store", "long", 1000, failed=frozenset({300, 995}))
+        self.store = root / "store"
+        write_job(self.store, "long", 1000, failed=frozenset({300, 995}))
         self.drivers = {
             name: Driver(root / "app.py", {"name": name}, root / f"{name}.log", environment=home)
             for name in ("clicks", "orders")
         }
-        self.dashboard = Dashboard(root / "store", root / "home")
+        self.dashboard = Dashboard(self.store, root / "home")
         self.dashboard.start()
 
     def jid(self, name: str) -> str:
@@ -215,6 +219,30 @@ def test_it_is_used_without_a_mouse(site: Site, visit: Callable[..., Visit]) -> 
     keys.press("Enter")
     expect(page.locator(".history .details")).to_have_count(0)
     expect(newest).not_to_have_text(held)
+
+
+def test_a_checkpoint_that_is_shown_stays_from_its_trigger_on(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A row that goes and comes again loses what a user has focused in it."""
+    monkeypatch.setattr(shared_pages, "FRESH_S", 0.0)
+    monkeypatch.setattr(shared_pages, "REST", 0)
+    jobs, jid = Jobs(f"file://{site.store}"), site.jid("clicks")
+    known: dict[tuple[int, int], str] = {}
+    completed = 0
+    until_s = time.monotonic() + 10
+    while time.monotonic() < until_s:
+        page = json.loads(jobs.checkpoints(jid, "", 1000, None, None).body)
+        shown = {(c["id"], c["trigger_timestamp"]): c["status"] for c in page["history"]}
+        assert known.keys() - shown.keys() == set()
+        assert len(shown) == len(page["history"]) == page["counts"]["total"]
+        completed += sum(
+            status == "COMPLETED" and known.get(one) == "IN_PROGRESS"
+            for one, status in shown.items()
+        )
+        known.update(shown)
+        time.sleep(0.04)  # drivers answer 50 requests a second
+    assert completed > 0
 
 
 def test_an_empty_storage_names_the_next_command(

@@ -156,6 +156,13 @@ class StatisticsRecorder:
             name, job_id = self._identity.name, self._identity.job_id
             log_epoch(name, job_id, self._generation, progress, status, reason)
 
+    def unrecorded(self) -> list[EpochProgress]:
+        """Return the epochs that no file tells of yet, those that have ended included, oldest
+        first."""
+        with self._lock:
+            running = [progress for _, progress in sorted(self._open.items())]
+            return [*(ended.progress for ended in self._ended), *running]
+
     # --- savepoints; called by the thread that takes one
 
     def savepoint_begun(self, epoch: int, format_: str, asked_at: float) -> Key:
@@ -179,9 +186,11 @@ class StatisticsRecorder:
         end = replace(end, failure=self._hide(end.failure))
         with self._files:
             with self._lock:
-                begun = self._savepoints.pop(key)
-                self._changes += 1
+                begun = self._savepoints[key]
             self._store_record(key, end.of(begun))
+            with self._lock:
+                del self._savepoints[key]
+                self._changes += 1
 
     @property
     def restored(self) -> RestoredCheckpointStatistics | None:

@@ -7,7 +7,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from tidemark.model.checkpointing_statistics import CheckpointingStatistics, checkpoints
+from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.model.phases import phases
 from tidemark.model.stats_summary import UNKNOWN
 
@@ -37,18 +37,22 @@ def details_page(one: CheckpointStatistics) -> dict[str, Any]:
 def with_those_under_way(
     found: CheckpointingStatistics, epoch: Mapping[str, Any]
 ) -> CheckpointingStatistics:
-    """Return `found`, which has those that have ended, with the checkpoints and savepoints in
-    progress that a driver's ``/jobs/:id/epoch`` names: no more is known of them than that they
-    are."""
-    completed = {c.id for c in checkpoints(found.history) if c.status is CheckpointStatus.COMPLETED}
+    """Return `found`, what the storage has, with the checkpoints and savepoints besides it that a
+    driver's ``/jobs/:id/epoch`` names: no more is known of them than that they are.
+
+    None is missed in between if `found` was read after the driver answered.
+    """
+    recorded = {(c.id, c.trigger_timestamp, c.is_savepoint) for c in found.history}
+    older = [*epoch.get("unrecorded", ()), *epoch["uncommitted"]]
     under_way = [
         CheckpointStatistics(
             id=one["id"],
             status=CheckpointStatus.IN_PROGRESS,
-            trigger_timestamp=one.get("trigger-timestamp", UNKNOWN),
+            trigger_timestamp=triggered,
         )
-        for one in (epoch, *reversed(epoch["uncommitted"]))
-        if one["id"] != UNKNOWN and one["id"] not in completed
+        for one in (epoch, *reversed(older))
+        if (triggered := one.get("trigger-timestamp", UNKNOWN)) != UNKNOWN
+        and (one["id"], triggered, False) not in recorded
     ]
     savepoints = [
         CheckpointStatistics(
@@ -60,6 +64,7 @@ def with_those_under_way(
             savepoint_format=one["format"],
         )
         for one in epoch.get("savepoints", ())
+        if (one["id"], one["trigger-timestamp"], True) not in recorded
     ]
     return replace(
         found,

@@ -213,7 +213,7 @@ class Jobs:
         epoch = self.from_driver(jid, "epoch")
         if epoch.status != 200:
             return job.history()
-        return with_those_under_way(job.history(), json.loads(epoch.body))
+        return with_those_under_way(job.history(epoch.made_s), json.loads(epoch.body))
 
     # --- one job, from the storage
 

@@ -32,6 +32,7 @@ class Page:
     def __init__(self, body: bytes, status: int = 200) -> None:
         self.body = body
         self.status = status
+        self.made_s = time.monotonic()
 
     @staticmethod
     def of(value: Any, status: int = 200) -> Page:
@@ -63,6 +64,7 @@ class _Slot(Generic[T]):
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.made: list[T] = []
+        self.begun_s = 0.0
         self.until = 0.0
 
 
@@ -78,18 +80,20 @@ class Shared(Generic[T]):
         slot = self._slots.get(key)
         return slot.made[0] if slot is not None and time.monotonic() < slot.until else None
 
-    def get(self, key: str, make: Callable[[], T]) -> T:
-        """Return the value, made by `make` unless it is fresh. Whoever asks for it meanwhile waits
-        and gets the same. What `make` raises is raised, and `make` is called again next time."""
+    def get(self, key: str, make: Callable[[], T], since_s: float = 0.0) -> T:
+        """Return the value, made by `make` unless it is fresh, and not begun before `since_s`
+        (monotonic). Whoever asks for it meanwhile waits and gets the same. What `make` raises is
+        raised, and `make` is called again next time."""
         with self._lock:
             slot = self._slots.setdefault(key, _Slot())
             self._slots.move_to_end(key)
             while len(self._slots) > KEPT:
                 self._slots.popitem(last=False)
         with slot.lock:
-            if not slot.made or time.monotonic() >= slot.until:
-                begun = time.monotonic()
+            if not slot.made or time.monotonic() >= slot.until or slot.begun_s < since_s:
+                begun_s = time.monotonic()
                 slot.made = [make()]
-                took_s = time.monotonic() - begun
+                slot.begun_s = begun_s
+                took_s = time.monotonic() - begun_s
                 slot.until = time.monotonic() + min(max(FRESH_S, REST * took_s), STALE_S)
             return slot.made[0]

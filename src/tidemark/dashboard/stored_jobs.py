@@ -62,9 +62,10 @@ class StoredJob:
         self._over = {n: self._over[n] for n in numbers if n in self._over}
         return list(self._over.values())
 
-    def history(self) -> CheckpointingStatistics:
-        """Return the checkpoints that have ended, summed up."""
-        return self._history.get("", self._statistics.read)
+    def history(self, since_s: float = 0.0) -> CheckpointingStatistics:
+        """Return the checkpoints that have ended, summed up; read at `since_s` (monotonic) or
+        later."""
+        return self._history.get("", self._statistics.read, since_s)
 
     def details(self, execution: Execution) -> dict[str, Any]:
         """Return ``/jobs/:id`` of a job whose driver does not answer."""

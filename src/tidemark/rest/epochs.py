@@ -4,6 +4,7 @@ that they hold open. Tidemark's own pages; asked often, so nothing is read for t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 
 from pydantic import BaseModel
@@ -34,10 +35,16 @@ class Phase(str, Enum):
     """It is decided, and is being committed to the sinks."""
 
 
-class EpochUnderWay(Hyphenated):
-    """One epoch that is not committed."""
+class Epoch(Hyphenated):
+    """One epoch; `trigger_timestamp` is -1 before it is triggered."""
 
     id: int
+    trigger_timestamp: int = UNKNOWN
+
+
+class EpochUnderWay(Epoch):
+    """One epoch that is not committed."""
+
     phase: Phase
     phase_since: int
 
@@ -51,11 +58,12 @@ class SavepointUnderWay(Hyphenated):
 
 
 class EpochPage(EpochUnderWay):
-    """The newest epoch; `id` is -1 when none is under way. `uncommitted` are older ones."""
+    """The newest epoch; `id` is -1 when none is under way. `uncommitted` are older ones;
+    `unrecorded` are those that have ended, and are not in the checkpoint history yet."""
 
-    trigger_timestamp: int
     last_completed: int
     uncommitted: list[EpochUnderWay]
+    unrecorded: list[Epoch] = []
     savepoints: list[SavepointUnderWay] = []
 
 
@@ -95,6 +103,17 @@ def epoch_page(job: JobView) -> EpochPage:
 
 def _epochs(coordinator: Coordinator) -> EpochPage:
     epochs = [] if coordinator.failure is not None else coordinator.in_progress()
+    page = _epochs_under_way(coordinator, epochs)
+    # Asked after `in_progress`: an epoch that ends in between is here, or is recorded.
+    page.unrecorded = [
+        Epoch(id=one.epoch, trigger_timestamp=_triggered_ms(one))
+        for one in coordinator.statistics.unrecorded()
+        if not any(one is epoch for epoch in epochs)
+    ]
+    return page
+
+
+def _epochs_under_way(coordinator: Coordinator, epochs: Sequence[EpochProgress]) -> EpochPage:
     shown = [_under_way(epoch, coordinator) for epoch in epochs]
     if coordinator.holds_back and coordinator.failure is None:
         held = EpochUnderWay(
@@ -105,11 +124,7 @@ def _epochs(coordinator: Coordinator) -> EpochPage:
         last = coordinator.history[-1] if coordinator.history else None
         idle_since = UNKNOWN if last is None else _at_ms(last, last.committed_s)
         return _page([], last_completed=coordinator.last_committed, idle_since=idle_since)
-    return _page(
-        shown,
-        last_completed=coordinator.last_committed,
-        triggered=round(epochs[-1].triggered_at * 1000),
-    )
+    return _page(shown, last_completed=coordinator.last_committed)
 
 
 def open_transactions(job: JobView) -> OpenTransactions:
@@ -142,7 +157,6 @@ def _page(
     shown: list[EpochUnderWay],
     *,
     last_completed: int,
-    triggered: int = UNKNOWN,
     idle_since: int = UNKNOWN,
 ) -> EpochPage:
     newest = (
@@ -150,7 +164,6 @@ def _page(
     )
     return EpochPage(
         **dict(newest),
-        trigger_timestamp=triggered,
         last_completed=last_completed,
         uncommitted=shown[:-1],
     )
@@ -166,7 +179,16 @@ def _under_way(epoch: EpochProgress, coordinator: Coordinator) -> EpochUnderWay:
         phase, since_s = Phase.PRE_COMMIT, epoch.pre_committed_s
         if coordinator.is_full:
             phase = Phase.WAITING
-    return EpochUnderWay(id=epoch.epoch, phase=phase, phase_since=_at_ms(epoch, since_s))
+    return EpochUnderWay(
+        id=epoch.epoch,
+        trigger_timestamp=_triggered_ms(epoch),
+        phase=phase,
+        phase_since=_at_ms(epoch, since_s),
+    )
+
+
+def _triggered_ms(epoch: EpochProgress) -> int:
+    return round(epoch.triggered_at * 1000)
 
 
 def _at_ms(epoch: EpochProgress, moment_s: float) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tidemark.dashboard.checkpoint_pages import checkpoints_page, with_those_under_way
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from tidemark.model.checkpointing_statistics import CheckpointCounts, checkpointing_statistics
@@ -15,9 +17,14 @@ HISTORY = [
 FOUND = checkpointing_statistics(CheckpointCounts(completed=2, failed=1), None, HISTORY)
 
 
-def epoch(number: int, *uncommitted: int) -> dict[str, object]:
-    older = [{"id": n, "phase": "COMMIT", "phase-since": 1} for n in uncommitted]
-    return {"id": number, "trigger-timestamp": 6000, "uncommitted": older}
+def epoch(
+    number: int, *uncommitted: int, triggered: int = 6000, unrecorded: tuple[int, ...] = ()
+) -> dict[str, Any]:
+    older = [{"id": n, "trigger-timestamp": 1000 * n + 500} for n in uncommitted]
+    ended = [{"id": n, "trigger-timestamp": 1000 * n} for n in unrecorded]
+    return {
+        "id": number, "trigger-timestamp": triggered, "uncommitted": older, "unrecorded": ended
+    }  # fmt: skip
 
 
 def test_epochs_under_way_stand_before_those_that_have_ended() -> None:
@@ -32,9 +39,25 @@ def test_epochs_under_way_stand_before_those_that_have_ended() -> None:
     assert found.latest_completed is FOUND.latest_completed
 
 
-def test_what_the_storage_has_as_completed_is_no_longer_under_way() -> None:
-    assert with_those_under_way(FOUND, epoch(4)).history == FOUND.history
-    assert with_those_under_way(FOUND, epoch(-1)).history == FOUND.history
+def test_what_the_storage_has_is_no_longer_under_way() -> None:
+    for over in (epoch(4, triggered=4000), epoch(-1, triggered=-1), epoch(5, triggered=5000)):
+        assert with_those_under_way(FOUND, over).history == FOUND.history
+    assert with_those_under_way(FOUND, epoch(-1, triggered=-1, unrecorded=(4, 5))) == FOUND
+
+
+def test_what_has_ended_and_is_not_stored_yet_is_still_in_progress() -> None:
+    found = with_those_under_way(FOUND, epoch(8, 7, triggered=8000, unrecorded=(5, 6)))
+    assert [(c.id, c.trigger_timestamp, c.status.value) for c in found.history[:4]] == [
+        (8, 8000, "IN_PROGRESS"),
+        (7, 7500, "IN_PROGRESS"),
+        (6, 6000, "IN_PROGRESS"),
+        (5, 5000, "FAILED"),
+    ]
+    assert found.counts.total == FOUND.counts.total + 3
+
+
+def test_an_epoch_that_must_not_begin_yet_is_no_checkpoint() -> None:
+    assert with_those_under_way(FOUND, epoch(6, triggered=-1)).history == FOUND.history
 
 
 def test_a_page_says_how_many_match_and_how_many_are_older() -> None:

@@ -61,6 +61,15 @@ def test_what_was_slow_to_make_rests_longer(monkeypatch: pytest.MonkeyPatch) -> 
     assert pages.fresh("capped") is None
 
 
+def test_what_is_fresh_is_made_again_for_who_needs_it_newer() -> None:
+    pages: Shared[int] = Shared()
+    assert pages.get("n", lambda: 1) == 1
+    moment_s = time.monotonic()
+    assert pages.get("n", lambda: 2) == 1
+    assert pages.get("n", lambda: 3, moment_s) == 3
+    assert pages.get("n", lambda: 4, moment_s) == 3
+
+
 def test_only_so_many_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_pages, "KEPT", 2)
     pages: Shared[int] = Shared()

@@ -118,7 +118,7 @@ const keyOf = (jid, one) => `${jid}:${one.id}:${one.trigger_timestamp}`;
 function Row({ jid, one, longest, onToggle }) {
   const expanded = open.has(keyOf(jid, one));
   const failed = one.status === "FAILED";
-  const running = one.status === "IN_PROGRESS" && one.trigger_timestamp > 0;
+  const running = one.status === "IN_PROGRESS";
   return html`<tbody class=${expanded ? "expanded" : ""}>
     <tr>
       <td class="expander">

@@ -40,12 +40,10 @@ export function endDrawing() {
 // `every` (ms): how often it is asked for again; 0 is never, once it is there.
 export function page(path, every = POLL_MS) {
   asked.add(path);
-  let entry = entries.get(path);
-  if (!entry) {
-    entry = { data: undefined, etag: "", error: "", at: 0, tried: false, due: 0, loading: false };
-    entries.set(path, entry);
-    while (entries.size > 200) entries.delete(entries.keys().next().value);
-  }
+  const entry = entries.get(path) || { data: undefined, etag: "", error: "", at: 0, tried: false, due: 0, loading: false };
+  entries.delete(path); // the last asked for is the last to be forgotten
+  entries.set(path, entry);
+  while (entries.size > 200) entries.delete(entries.keys().next().value);
   entry.every = every;
   return entry;
 }
