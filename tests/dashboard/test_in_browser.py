@@ -408,7 +408,7 @@ def test_a_driver_that_was_killed_is_shown_as_such(site: Site, visit: Callable[.
     tab.open(f"jobs/{jid}/configuration")
     tab.wait_for("text=checkpoint.interval")
     site.drivers["clicks"].kill_tree()
-    expect(tab.page.locator("h1")).to_contain_text("unreachable", timeout=15_000)
+    expect(tab.page.locator("h1")).to_contain_text("unreachable")
     expect(tab.page.locator("main")).to_contain_text("The driver of this job does not answer.")
     expect(tab.page.get_by_role("button", name="Stop")).to_have_count(0)
     expect(tab.page.locator("main")).to_contain_text("The driver answered last")
