@@ -11,6 +11,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from tests.chaos.driver import wait_until
 from tidemark.dev.kafka import LocalKafka
 from tidemark.runtime.jars import find_java
 
@@ -87,21 +88,26 @@ class SecureKafka:
         TRANSACTIONAL_ID."""
         from confluent_kafka.admin import (
             AclBinding,
+            AclBindingFilter,
             AclOperation,
             AclPermissionType,
             ResourcePatternType,
             ResourceType,
         )
 
-        bindings = [
-            AclBinding(
+        for operation in operations:
+            asked = (
                 ResourceType[kind], name, ResourcePatternType.PREFIXED, f"User:{user}", "*",
                 AclOperation[operation], AclPermissionType.ALLOW,
+            )  # fmt: skip
+            binding = AclBinding(*asked)
+            self._admin.create_acls([binding])[binding].result(30)
+            # That is the controller's answer. The broker hears of it a little later.
+            wait_until(
+                f"the broker knows {binding}",
+                lambda asked=asked: self._admin.describe_acls(AclBindingFilter(*asked)).result(30),
+                30,
             )
-            for operation in operations
-        ]  # fmt: skip
-        for created in self._admin.create_acls(bindings).values():
-            created.result(30)
 
     def __enter__(self) -> SecureKafka:
         from confluent_kafka.admin import (
