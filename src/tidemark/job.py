@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
@@ -486,7 +487,12 @@ class Job:
 
     def _redactor(self, spark: SparkSession) -> Redactor:
         declared = self.declaration
-        public = (declared.name, *declared.sources, *declared.operators, *declared.sinks)
+        # An access key may be named as its bucket is; the paths of savepoints must be whole.
+        storage = urlsplit(storage_directory(declared.checkpoint.storage))
+        public = (
+            declared.name, *declared.sources, *declared.operators, *declared.sinks,
+            storage.hostname or "", storage.path,
+        )  # fmt: skip
         return _redactor(spark, declared.sinks.values(), self._secrets, public)
 
     def _running(self) -> Supervisor:

@@ -87,6 +87,7 @@ def start(home: Path, drivers: list[Driver], *settings_given: str) -> Driver:
     spark = f"--conf spark.hadoop.fs.s3a.secret.key={SECRETS[SPARK]}"
     environment = {
         "AWS_SECRET_ACCESS_KEY": SECRETS["in the environment"],
+        "BUCKET_ACCESS_KEY": home.name,  # a name in the storage's path, which stays whole
         "PYSPARK_SUBMIT_ARGS": f"{spark} pyspark-shell",
         "TIDEMARK_SETTINGS": json.dumps(settings_given),
     }
@@ -245,6 +246,8 @@ def check_secrets(home: Path, url: str, jid: str) -> None:
     )
     (home / "fail").unlink()
     wait_until("the restart", lambda: get(job)["state"] == "RUNNING" and get(job)["restarts"], 240)
+    last = get(f"{job}/checkpoints")["latest"]["completed"]
+    assert last["external_path"].startswith(f"file://{home}/store/clicks/epochs/")
     document = get(f"{url}/openapi.json")
     pages = [path for path, verbs in document["paths"].items() if "get" in verbs]
     texts = {}
