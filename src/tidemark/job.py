@@ -487,13 +487,9 @@ class Job:
 
     def _redactor(self, spark: SparkSession) -> Redactor:
         declared = self.declaration
-        # An access key may be named as its bucket is; the paths of savepoints must be whole.
-        storage = urlsplit(storage_directory(declared.checkpoint.storage))
-        public = (
-            declared.name, *declared.sources, *declared.operators, *declared.sinks,
-            storage.hostname or "", storage.path,
-        )  # fmt: skip
-        return _redactor(spark, declared.sinks.values(), self._secrets, public)
+        names = (declared.name, *declared.sources, *declared.operators, *declared.sinks)
+        storage = storage_directory(declared.checkpoint.storage)
+        return _redactor(spark, declared.sinks.values(), self._secrets, names, storage)
 
     def _running(self) -> Supervisor:
         if self._supervisor is None or self._supervisor.end is not None:
@@ -572,7 +568,7 @@ def write_stream(
     # What is no DataFrame is refused right after.
     spark = spark_session(query_name, dataframe if isinstance(dataframe, DataFrame) else None)
     sinks = _declare_sinks(dataframe, sink, query_name, on_bad_row, dead_letters)
-    redactor = _redactor(spark, sinks, (), (query_name,))
+    redactor = _redactor(spark, sinks, (), (query_name,), location)
     run = StreamRun(
         spark,
         query_name,
@@ -594,12 +590,16 @@ def _redactor(
     spark: SparkSession,
     sinks: Iterable[DeclaredSink],
     more_secrets: Iterable[str],
-    public: Iterable[str],
+    names: Iterable[str],
+    storage: str,
 ) -> Redactor:
-    """Hides what sinks, Spark's settings and the environment hold of secrets, and more."""
+    """Hides what sinks, Spark's settings and the environment hold of secrets, and more, but for
+    what is a part of `names` or of the URI `storage`: an access key may be named as its bucket is,
+    and paths must be whole."""
+    at = urlsplit(storage)
     settings = dict(spark.sparkContext.getConf().getAll())
     found = secrets_in([[declared.sink for declared in sinks], settings, dict(os.environ)])
-    return Redactor(found.union(more_secrets), public)
+    return Redactor(found.union(more_secrets), (*names, at.hostname or "", at.path))
 
 
 def _interval_s(trigger: Mapping[str, Any]) -> float:
