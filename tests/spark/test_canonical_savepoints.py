@@ -34,6 +34,7 @@ from tests.spark.stateful_programs import (
 from tidemark.api.config import StateBackend
 from tidemark.model.errors import DamagedCheckpointError, SavepointError
 from tidemark.runtime.operator_uids import OperatorUids, find_uids
+from tidemark.runtime.plans import analysed
 from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.operator_state import is_keyed
 from tidemark.savepoints.planned_state import PlannedState, Program, differing
@@ -131,7 +132,7 @@ def restore(
 def planned(spark: SparkSession, query: Query, saved: Savepoint, directory: Path) -> PlannedState:
     """Return what Spark plans of the query's state, where the savepoint is to be restored."""
     stream = query.stream()
-    program = Program(stream, query.output_mode, find_uids(stream, {}, {}))
+    program = Program(stream, query.output_mode, find_uids({"": analysed(stream)}, {}, {}))
     return PlannedState(spark, program, saved.settings, directory)
 
 

@@ -35,6 +35,7 @@ from tests.spark.stateful_programs import (
 )
 from tidemark.api.config import StateBackend
 from tidemark.runtime.operator_uids import find_uids
+from tidemark.runtime.plans import analysed
 from tidemark.savepoints.exporting import export_savepoint
 from tidemark.savepoints.job_restore import restore_job
 from tidemark.savepoints.plan_parts import NewJob
@@ -118,7 +119,7 @@ def declare(spark: SparkSession, inputs: Path, branches: tuple[Branch, ...]) -> 
         operators[branch.uid] = out
         parts.append(out.select(F.lit(branch.uid).alias("uid"), F.to_json(F.struct("*"))))
     stream = reduce(DataFrame.union, parts)
-    return Program(stream, "append", find_uids(stream, {"events": rows}, operators))
+    return Program(stream, "append", find_uids({"": analysed(stream)}, {"events": rows}, operators))
 
 
 Batches = dict[int, dict[str, Counter[str]]]

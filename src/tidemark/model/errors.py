@@ -151,6 +151,11 @@ class TooManyFailedCheckpointsError(TidemarkError):
     """More epochs failed one after another than the job tolerates; lists the reason of each."""
 
 
+class WatermarkLostError(TidemarkError):
+    """Spark's plan gives a stateful operator no watermark, though its stream has one: its rows
+    would never come. Found before an epoch's tasks run; nothing of it was written."""
+
+
 class QueryHangsError(TidemarkError):
     """Spark's query, or a thread of this driver, does not end: a file system or a function hangs.
     End the program; the next start settles what is open."""

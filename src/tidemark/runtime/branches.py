@@ -1,8 +1,8 @@
-"""One stream for several sinks: branches, tagged and united.
+"""One stream for several sinks: what a row of it holds, and for whom.
 
-Sinks that share a DataFrame share a branch, so that Spark computes it once. A lone branch of a lone
-sink travels as the sink's own columns; everything else as one struct column per sink, and with
-several branches a tag that says whose row it is.
+Sinks share what they have in common (`shared_stream.py`); streams that have nothing in common are
+united. A lone sink's stream has the sink's own columns, every other one a struct column per sink,
+which is null in the rows that do not go to it.
 """
 
 from __future__ import annotations
@@ -12,100 +12,66 @@ from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidemark.api.declarations import DeclaredSink
-
-TAG = "_tidemark_branch"
+from tidemark.runtime.shared_stream import Branch, branches_of
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of the united stream hold which sink's rows: by branch, the sinks' uids.
+    """Which columns of the united stream hold which sink's rows.
 
-    A sink's struct column has its position in the flattened order as name: ``s0``, ``s1``, …
-    A lone sink's own columns travel as ``c0``, ``c1``, …, since `mapInArrow` resolves names anew
-    and stumbles over dots and backticks; `columns` are what the sink calls them.
+    The struct column of sink number n is ``s<n>``. A lone sink's own columns travel as ``c0``,
+    ``c1``, …, since `mapInArrow` resolves names anew and stumbles over dots and backticks;
+    `columns` are what the sink calls them.
     """
 
-    branches: tuple[tuple[str, ...], ...]
+    uids: tuple[str, ...]
     columns: tuple[str, ...] = ()
 
     @property
     def plain(self) -> bool:
         """Whether the stream is a lone sink's own columns."""
-        return len(self.branches) == 1 and len(self.branches[0]) == 1
-
-    @property
-    def uids(self) -> tuple[str, ...]:
-        """All sinks, in the order of their struct columns."""
-        return tuple(uid for branch in self.branches for uid in branch)
+        return len(self.uids) == 1
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield (sink uid, its rows with its own columns) for one Arrow batch of the stream."""
         if self.plain:
-            yield self.branches[0][0], batch.rename_columns(list(self.columns))
+            yield self.uids[0], batch.rename_columns(list(self.columns))
             return
-        column = 0
-        tags = batch.column(TAG) if len(self.branches) > 1 and batch.num_rows else None
-        lone = None
-        if tags is not None:
-            # A batch comes from one partition, and a partition of a union from one branch.
-            bounds = pc.min_max(tags)
-            lone = bounds["min"].as_py() if bounds["min"] == bounds["max"] else None
-        for number, uids in enumerate(self.branches):
-            rows = batch
-            if tags is not None and lone is None:
-                rows = batch.filter(pc.equal(tags, number))
-            for uid in uids:
-                if (lone is None or lone == number) and rows.num_rows:
-                    yield uid, pa.RecordBatch.from_struct_array(rows.column(f"s{column}"))
-                column += 1
+        for uid, rows in zip(self.uids, batch.columns, strict=True):
+            if rows.null_count:
+                rows = rows.filter(rows.is_valid())
+            if len(rows):
+                yield uid, pa.RecordBatch.from_struct_array(rows)
 
 
-def branches_of(sinks: Sequence[DeclaredSink]) -> list[list[DeclaredSink]]:
-    """Return the sinks by the DataFrame that they share."""
-    branches: list[list[DeclaredSink]] = []
-    for sink in sinks:
-        for branch in branches:
-            if branch[0].dataframe is sink.dataframe:
-                branch.append(sink)
-                break
-        else:
-            branches.append([sink])
-    return branches
+@dataclass(frozen=True)
+class United:
+    """The one streaming DataFrame that feeds all sinks, its layout, and the branches that it is the
+    union of, from left to right."""
+
+    stream: DataFrame
+    layout: Layout
+    branches: tuple[Branch, ...]
 
 
-def unite(sinks: Sequence[DeclaredSink]) -> tuple[DataFrame, Layout]:
-    """Return the one streaming DataFrame that feeds all sinks, and its layout."""
-    branches = branches_of(sinks)
-    layout = Layout(tuple(tuple(s.uid for s in branch) for branch in branches))
-    if layout.plain:
+def unite(sinks: Sequence[DeclaredSink]) -> United:
+    """Return the one stream for `sinks`: of one branch, or a union of several."""
+    branches = tuple(branches_of(sinks))
+    uids = tuple(sink.uid for branch in branches for sink in branch.sinks)
+    if len(uids) == 1:
         frame = sinks[0].dataframe.selectExpr(*sinks[0].select_expressions)
         names = [f"c{number}" for number in range(len(frame.columns))]
-        return frame.toDF(*names), Layout(layout.branches, tuple(frame.columns))
-
-    structs: list[DataFrame] = []
-    column = 0
+        return United(frame.toDF(*names), Layout(uids, tuple(frame.columns)), branches)
+    types = [field.dataType for branch in branches for field in branch.stream.schema.fields]
+    streams, first = [], 0
     for branch in branches:
-        columns = []
-        for sink in branch:
-            columns.append(f"struct({', '.join(sink.select_expressions)}) AS s{column}")
-            column += 1
-        structs.append(branch[0].dataframe.selectExpr(*columns))
-    if len(structs) == 1:
-        return structs[0], layout
-    types = {f.name: f.dataType for frame in structs for f in frame.schema.fields}
-    tagged = [
-        frame.select(
-            F.lit(number).alias(TAG),
-            *(
-                F.col(name) if name in frame.columns else F.lit(None).cast(type_).alias(name)
-                for name, type_ in types.items()
-            ),
-        )
-        for number, frame in enumerate(structs)
-    ]
-    return reduce(DataFrame.union, tagged), layout
+        columns = [F.lit(None).cast(type_) for type_ in types]
+        columns[first : first + len(branch.sinks)] = map(F.col, branch.stream.columns)
+        first += len(branch.sinks)
+        named = [column.alias(f"s{number}") for number, column in enumerate(columns)]
+        streams.append(branch.stream.select(*named))
+    return United(reduce(DataFrame.union, streams), Layout(uids), branches)

@@ -35,6 +35,7 @@ from tidemark.model.errors import (
     RecordNotStoredError,
     SparkDiedError,
     UserError,
+    WatermarkLostError,
 )
 from tidemark.model.failed_checkpoint import CheckpointFailureReason
 
@@ -53,6 +54,7 @@ _FATAL = (
     CheckpointError,
     SparkDiedError,
     QueryHangsError,
+    WatermarkLostError,
     AnalysisException,
     KeyboardInterrupt,
     SystemExit,

@@ -12,7 +12,8 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from tidemark.runtime.operator_uids import OperatorUids, analysed, distinct_sources
+from tidemark.runtime.operator_uids import OperatorUids, distinct_sources
+from tidemark.runtime.plans import analysed, name_of
 
 _OPTIONS = ("subscribe", "subscribepattern", "assign")
 
@@ -41,8 +42,8 @@ class Subscription:
 def find_subscriptions(stream: DataFrame, uids: OperatorUids) -> Mapping[str, Subscription]:
     """Return what each Kafka source of a query reads, by uid."""
     found = {}
-    for number, leaf in enumerate(distinct_sources(analysed(stream))[0]):
-        if leaf.getClass().getSimpleName() != "StreamingRelationV2" or leaf.sourceName() != "kafka":
+    for number, leaf in enumerate(distinct_sources([analysed(stream)])[0]):
+        if name_of(leaf) != "StreamingRelationV2" or leaf.sourceName() != "kafka":
             continue
         options = {str(k).lower(): str(v) for k, v in dict(leaf.extraOptions()).items()}
         way = next((name for name in _OPTIONS if name in options), None)

@@ -9,11 +9,14 @@ of the whole query.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame
+
+from tidemark.runtime.plans import analysed, children, items, name_of, same
 
 _STATEFUL = frozenset(
     (
@@ -58,18 +61,23 @@ class OperatorUids:
 
 
 def find_uids(
-    stream: DataFrame, sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
+    plans: Mapping[str, Any], sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
 ) -> OperatorUids:
-    """Return the uids in the plan of `stream`, given the DataFrames that they were given for."""
-    plan = analysed(stream)
-    distinct, lines = distinct_sources(plan)
-    stateful = list(_stateful(plan))
-    return OperatorUids(
-        _matched(distinct, sources, _streaming_leaves),
-        _matched(stateful, operators, _stateful),
-        lines,
-        len(stateful),
-    )
+    """Return the uids in a query that is the union of `plans`, each by the name of its branch,
+    given the DataFrames that they were given for."""
+    leaves, lines = distinct_sources(plans.values())
+    named_leaves = {uid: next(_streaming_leaves(analysed(f)), None) for uid, f in sources.items()}
+    named_nodes = {uid: next(_stateful(analysed(f)), None) for uid, f in operators.items()}
+    nodes = [list(_stateful(plan)) for plan in plans.values()]
+    # Of operators that are alike in one branch only the first has the name, as ever.
+    found = [_matched(of_branch, named_nodes) for of_branch in nodes]
+    in_branches = Counter(uid for uids in found for uid in uids.values())
+    by_number, first = {}, 0
+    for branch, of_branch, uids in zip(plans, nodes, found, strict=True):
+        for index, uid in uids.items():
+            by_number[first + index] = f"{uid}@{branch}" if in_branches[uid] > 1 else uid
+        first += len(of_branch)
+    return OperatorUids(_matched(leaves, named_leaves), by_number, lines, first)
 
 
 def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[str]:
@@ -86,27 +94,22 @@ def is_stateful(stream: DataFrame) -> bool:
     return any(True for _ in _stateful(analysed(stream)))
 
 
-def _matched(nodes: Sequence[Any], declared: Mapping[str, DataFrame], parts: Any) -> dict[int, str]:
+def _matched(nodes: Sequence[Any], declared: Mapping[str, Any]) -> dict[int, str]:
     found: dict[int, str] = {}
-    for uid, frame in declared.items():
-        own = next(parts(analysed(frame)), None)
+    for uid, own in declared.items():
         for index, node in enumerate(nodes):
-            if own is not None and index not in found and node.sameResult(own):
+            if own is not None and index not in found and same(node, own):
                 found[index] = uid
                 break
     return found
 
 
-def analysed(frame: DataFrame) -> Any:
-    """Return the analysed plan, an object of Spark's."""
-    return frame._jdf.queryExecution().analyzed()
-
-
-def distinct_sources(plan: Any) -> tuple[list[Any], tuple[int, ...]]:
-    """Return the plan's streaming sources by Spark's numbers, and the number of each occurrence."""
+def distinct_sources(plans: Iterable[Any]) -> tuple[list[Any], tuple[int, ...]]:
+    """Return the streaming sources of a union of plans by Spark's numbers, and the number of each
+    occurrence."""
     distinct: list[Any] = []
     lines = []
-    for leaf in _streaming_leaves(plan):
+    for leaf in (leaf for plan in plans for leaf in _streaming_leaves(plan)):
         number = next((n for n, one in enumerate(distinct) if leaf.equals(one)), len(distinct))
         if number == len(distinct):
             distinct.append(leaf)
@@ -115,16 +118,12 @@ def distinct_sources(plan: Any) -> tuple[list[Any], tuple[int, ...]]:
 
 
 def _streaming_leaves(plan: Any) -> Iterator[Any]:
-    leaves = plan.collectLeaves().iterator()
-    while leaves.hasNext():
-        leaf = leaves.next()
-        if leaf.isStreaming():
-            yield leaf
+    return (leaf for leaf in items(plan.collectLeaves()) if leaf.isStreaming())
 
 
 def is_operator(node: Any) -> bool:
     """Whether a streaming node of an analysed plan keeps state."""
-    name = node.getClass().getSimpleName()
+    name = name_of(node)
     return name in _STATEFUL or (
         name == "Join" and node.left().isStreaming() and node.right().isStreaming()
     )
@@ -136,6 +135,5 @@ def _stateful(plan: Any) -> Iterator[Any]:
         return
     if is_operator(plan):
         yield plan
-    children = plan.children().iterator()
-    while children.hasNext():
-        yield from _stateful(children.next())
+    for child in children(plan):
+        yield from _stateful(child)

@@ -1,27 +1,29 @@
 """Finds in Spark's analysed plans which source and operator feeds which operator and sink.
 
-The query's plan is the union of its branches (`branches.py`), so the branches' own plans, from left
-to right, hold the operators in the order in which `operator_uids.py` numbers those of the query.
+The query's plan is the union of its branches (`branches.py`), so the plans that they share, from
+left to right, hold the operators in the order in which `operator_uids.py` numbers those of the
+query.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from tidemark.api.declarations import JobDeclaration
 from tidemark.model.job_graph import JobGraph, Vertex
-from tidemark.runtime.branches import branches_of, unite
+from tidemark.runtime.branches import unite
 from tidemark.runtime.operator_uids import (
     OperatorUids,
-    analysed,
     distinct_sources,
     find_uids,
     is_operator,
 )
+from tidemark.runtime.plans import children, name_of
+from tidemark.runtime.shared_stream import Branch, branches_of, shared_plans
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +42,17 @@ def job_graph(declared: JobDeclaration) -> JobGraph:
 def find_graph(declared: JobDeclaration) -> JobGraph:
     """Do as `job_graph` does; raises what Spark raises."""
     sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
-    stream, _ = unite(sinks)
-    uids = _find(declared, stream)
-    plan = _Plan(declared, uids, distinct_sources(analysed(stream))[0])
+    branches = branches_of(sinks)
+    plan = _Plan(
+        declared,
+        _find(declared, branches),
+        distinct_sources(branch.shared for branch in branches)[0],
+    )
     ends = [
         Vertex(sink.uid, "sink", sink.description, inputs)
-        for branch in branches_of(sinks)
-        for inputs in [plan.feeding(analysed(branch[0].dataframe))]
-        for sink in branch
+        for branch in branches
+        for inputs in [plan.feeding(branch.shared)]
+        for sink in branch.sinks
     ]
     letters = [
         Vertex(sink.uid, "sink", sink.description, (sink.dead_letters_of,))
@@ -60,13 +65,13 @@ def find_graph(declared: JobDeclaration) -> JobGraph:
 def find_job_stream(declared: JobDeclaration) -> tuple[DataFrame, OperatorUids]:
     """Return the one stream of the query that a declared job will be, with the uids by Spark's
     numbers in it."""
-    stream, _ = unite([sink for sink in declared.sinks.values() if not sink.dead_letters_of])
-    return stream, _find(declared, stream)
+    united = unite([sink for sink in declared.sinks.values() if not sink.dead_letters_of])
+    return united.stream, _find(declared, united.branches)
 
 
-def _find(declared: JobDeclaration, stream: DataFrame) -> OperatorUids:
+def _find(declared: JobDeclaration, branches: Sequence[Branch]) -> OperatorUids:
     return find_uids(
-        stream,
+        shared_plans(branches),
         {source.uid: source.dataframe for source in declared.sources.values()},
         {operator.uid: operator.dataframe for operator in declared.operators.values()},
     )
@@ -89,16 +94,15 @@ class _Plan:
         """Return the ids of the nearest parts whose rows come out of a node of the plan."""
         if not node.isStreaming():
             return ()
-        children = list(_children(node))
-        if not children:
+        below = list(children(node))
+        if not below:
             return self._source(node)
         number = next(self._numbers) if is_operator(node) else None
-        inputs = tuple(dict.fromkeys(id_ for child in children for id_ in self.feeding(child)))
+        inputs = tuple(dict.fromkeys(id_ for child in below for id_ in self.feeding(child)))
         if number is None:
             return inputs
         id_, has_uid = self._uids.of_operator(number), number in self._uids.operators
-        name = node.getClass().getSimpleName()
-        self.operators.append(Vertex(id_, "operator", name, inputs, has_uid))
+        self.operators.append(Vertex(id_, "operator", name_of(node), inputs, has_uid))
         return (id_,)
 
     def _source(self, leaf: Any) -> tuple[str, ...]:
@@ -114,9 +118,3 @@ class _Plan:
         name = known.description if known is not None else "Spark stream"
         self.sources.setdefault(id_, Vertex(id_, "source", name, (), has_uid))
         return (id_,)
-
-
-def _children(node: Any) -> Iterator[Any]:
-    children = node.children().iterator()
-    while children.hasNext():
-        yield children.next()

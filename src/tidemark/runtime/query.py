@@ -65,8 +65,10 @@ from tidemark.runtime.session import (
     is_local,
     prefer_renaming_file_manager,
 )
+from tidemark.runtime.shared_stream import shared_plans
 from tidemark.runtime.state_backend import PROVIDER, check_backend, session_settings
 from tidemark.runtime.stream_watch import watch_stream
+from tidemark.runtime.watermarks import NO_EXCHANGE_REUSE, require_watermarks
 
 log = logging.getLogger(__name__)
 
@@ -116,7 +118,8 @@ class StreamRun:
         self._name = name
         self.sinks = {s.uid: s.sink for s in sinks}
         self._tell_committed = on_committed
-        self._stream, self._layout = unite([s for s in sinks if not s.dead_letters_of])
+        united = unite([s for s in sinks if not s.dead_letters_of])
+        self._stream, self._layout = united.stream, united.layout
         self._dead_letters = {s.dead_letters_of: s.uid for s in sinks if s.dead_letters_of}
         self.uri = records_uri
         self.spark_location = spark_location
@@ -125,7 +128,8 @@ class StreamRun:
         self._spark = spark
         self._batch_limit = BatchLimit()
         self._hadoop = hadoop_settings(spark)
-        self._spark_settings = dict(spark_settings)
+        self._stateful = is_stateful(self._stream)
+        self._spark_settings = {**spark_settings, **(NO_EXCHANGE_REUSE if self._stateful else {})}
         self._timeout_s = checkpoint.timeout_s
         self._num_retained = checkpoint.num_retained
         self._at_most_once = checkpoint.mode is CheckpointMode.AT_MOST_ONCE
@@ -133,7 +137,7 @@ class StreamRun:
         self._spark_files = open_files(spark, spark_location)
         self._store = CheckpointStore(records, self._spark_files)
         self._manifests = ManifestWriter(records, self._spark_files)
-        uids = self.uids = find_uids(self._stream, sources, operators)
+        uids = self.uids = find_uids(shared_plans(united.branches), sources, operators)
         self._source_offsets = SourceOffsets(
             lambda epoch: read_log(self._spark_files, f"offsets/{epoch}")[1:],
             {
@@ -170,6 +174,7 @@ class StreamRun:
         # speculative attempt's loser is told to nobody. In local mode there is neither.
         self._hidden_attempts = not is_local(spark.sparkContext.master)
         self._redactor = redactor
+        self._plan_checked = False
         self._settled = threading.Event()
         self._stopping = False
         self._error: BaseException | None = None
@@ -218,9 +223,7 @@ class StreamRun:
         try:
             require_sound(self._store, self.coordinator.find_damaged_rows)
             if (provider := self._spark_settings.get(PROVIDER)) is not None:
-                check_backend(
-                    self._name, self._spark_files, provider, stateful=is_stateful(self._stream)
-                )
+                check_backend(self._name, self._spark_files, provider, stateful=self._stateful)
             self._require_places()
             self._require_topics()
         except TidemarkError:
@@ -232,8 +235,10 @@ class StreamRun:
             ) from error
 
     def _require_places(self) -> None:
-        """Raise ConfigurationError if an operator or source stands where another one stood: Spark
-        goes by their numbers, and would give it the other's state or offsets, unsaid."""
+        """Raise ConfigurationError if an operator or source stands where another one stood, or if
+        there are more or fewer: Spark goes by their numbers, and would give it the other's state or
+        offsets, unsaid."""
+        self._require_counts()
         places = {"operator": self.uids.operators, "source": self.uids.sources}
         before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
         for kind, now in places.items():
@@ -242,6 +247,26 @@ class StreamRun:
                     f"job {self._name}: {'; '.join(found)}. Spark would give each what belongs to "
                     "the other. Put them back as they were; or let the job as it was end with a "
                     "savepoint (stop -p), and restore that, by uid, into a job of another name"
+                )
+
+    def _require_counts(self) -> None:
+        decided = self._store.latest_decision()
+        if decided < 0:
+            return
+        lines = read_log(self._spark_files, f"offsets/{decided}")[1:]
+        states = [name for name in self._spark_files.list("state") if name.isdigit()]
+        for what, before, now in (
+            ("stateful operators", len(states), self.uids.operator_count),
+            ("readings of sources", len(lines), len(self.uids.source_lines)),
+        ):
+            if before != now:
+                raise ConfigurationError(
+                    f"job {self._name}: its checkpoint has {before} {what}, the program {now}. "
+                    "Spark goes by their numbers and cannot go on from it. Put the program back "
+                    "as it was; or let the job as it was end with a savepoint (stop -p), and "
+                    "restore that, by uid, into a job of another name (what two operators had "
+                    "that are one now is dropped with -n). A job of an earlier Tidemark computed "
+                    "what several sinks share once for each: docs/checkpoints.md#shared"
                 )
 
     def _require_topics(self) -> None:
@@ -374,6 +399,8 @@ class StreamRun:
         self._checkpoint_trigger.epoch_begun(epoch)
         try:
             settled = coordinator.begin_epoch(epoch)
+            if not self._plan_checked:
+                self._check_plan(frame)
         except StoppedError:  # no failure of the run: `stop` is ending the query
             raise
         except BaseException as error:
@@ -382,7 +409,7 @@ class StreamRun:
         tasks: list[TaskReport] = []
         if not self._at_most_once or coordinator.claim_epoch(epoch):
             tasks = run_tasks(frame, epoch, settled)
-        elif is_stateful(self._stream):  # the state that the next epoch starts from is made here
+        elif self._stateful:  # the state that the next epoch starts from is made here
             run_tasks(frame, epoch, settled, write=False)
         self._log_refused(epoch, tasks)
         try:
@@ -395,6 +422,15 @@ class StreamRun:
             coordinator.fail(error)
             raise
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
+
+    def _check_plan(self, frame: DataFrame) -> None:
+        """Look at the plan that Spark runs: every later epoch of this run has the same."""
+        if self._stateful:
+            # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
+            id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            query = self._spark._jsparkSession.streams().get(id_).streamingQuery()
+            require_watermarks(self._name, query.lastExecution().executedPlan())
+        self._plan_checked = True
 
     def _log_refused(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
         for uid, letters in self._dead_letters.items():

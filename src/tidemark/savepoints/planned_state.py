@@ -29,7 +29,8 @@ from tidemark.checkpoint.spark_files import METADATA_VERSION, StateTree, metadat
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import RestoreError
 from tidemark.runtime.hadoop_files import open_files
-from tidemark.runtime.operator_uids import OperatorUids, analysed
+from tidemark.runtime.operator_uids import OperatorUids
+from tidemark.runtime.plans import analysed
 from tidemark.savepoints.canonical import root_cause
 from tidemark.savepoints.operator_state import PARTITIONS, StateLayout, read_operators
 from tidemark.savepoints.record import ColumnFamily, Store
