@@ -57,6 +57,7 @@ from tidemark.rest.settings_pages import kept_pages
 from tidemark.rest.views import JobView
 from tidemark.runtime.checkpoint_history import jobs_in, read_history
 from tidemark.runtime.dead_letters import check_takes_dead_letters
+from tidemark.runtime.determinism import epoch_time_columns, varying_columns
 from tidemark.runtime.jvm_shutdown import stop_before_jvm
 from tidemark.runtime.log_redaction import RedactedLog
 from tidemark.runtime.plan_graph import job_graph
@@ -179,8 +180,9 @@ class Job:
         on_bad_row: Literal["fail", "dead_letter"] = "fail",
         dead_letters: TwoPhaseCommitSink[Any] | None = None,
     ) -> None:
-        """Add a sink for `dataframe`. Sinks that are given the same DataFrame object share its
-        computation. The columns that a sink takes are in its own documentation.
+        """Add a sink for `dataframe`. Sinks whose streams come from one stream share what they have
+        in common (docs/shared-streams.md); `explain` says what. The columns that a sink takes are
+        in its own documentation.
 
         on_bad_row: what a row does that the sink's system refuses (type, constraint, size):
             ``"fail"`` the epoch, or go to the sink `dead_letters` as a ``"dead_letter"``, in the
@@ -217,17 +219,22 @@ class Job:
         print(self.report())  # noqa: T201 - as DataFrame.explain does
 
     def report(self) -> GuaranteeReport:
-        """Return what `explain` prints."""
+        """Return what `explain` prints. Spark analyses the program's plans for it: a second."""
+        return self._report(job_graph(self.declaration) if self.declaration.sinks else JobGraph())
+
+    def _report(self, graph: JobGraph) -> GuaranteeReport:
         declared = self.declaration
         return analyse(
             [SourcePart(s.uid, s.description, s.replayable) for s in declared.sources.values()],
             [
-                OperatorPart(o.uid, "stateful operator", deterministic=True)
-                for o in declared.operators.values()
+                OperatorPart(part.id, f"stateful operator ({part.name})", named=part.has_uid)
+                for part in graph.vertices
+                if part.kind == "operator"
             ],
-            [SinkPart(s.uid, s.description, s.sink.way) for s in declared.sinks.values()],
+            [_sink_part(sink) for sink in declared.sinks.values()],
             CheckpointMode(declared.checkpoint.mode).value,
             durable=not isinstance(declared.checkpoint.storage, EphemeralStorage),
+            sharing=graph.sharing,
         )
 
     # --- run
@@ -282,9 +289,10 @@ class Job:
             restore_job(spark, path, self._new_job(how))
         self._parallelism = how.parallelism
         self._flow = FlowFigures(lambda: spark.sparkContext.defaultParallelism)
-        levels = {part.uid: part.guarantee for part in self.report().parts}
-        graph = job_graph(declared).with_guarantees(levels)
-        view = self._view(spark, graph)
+        graph = job_graph(declared)
+        guarantees = self._report(graph)
+        levels = {part.uid: part.guarantee for part in guarantees.parts}
+        view = self._view(spark, graph.with_guarantees(levels), guarantees)
         rest = RestServer(view, self._rest)
         supervisor = self._supervisor = Supervisor(
             spark,
@@ -294,7 +302,7 @@ class Job:
             bounded=declared.bounded,
             directory=self._directory,
             rest_url=rest.start(),
-            graph=graph,
+            graph=view.graph,
             redactor=view.redactor,
             pages=lambda: kept_pages(view),
             on_begun=rest.allow_changes,
@@ -464,7 +472,7 @@ class Job:
         not run."""
         self._running().cancel()
 
-    def _view(self, spark: SparkSession, graph: JobGraph) -> JobView:
+    def _view(self, spark: SparkSession, graph: JobGraph, guarantees: GuaranteeReport) -> JobView:
         """What the REST interface shows; it serves only while `run` has a supervisor."""
 
         def supervisor() -> Supervisor:
@@ -475,7 +483,7 @@ class Job:
             declaration=self.declaration,
             settings=self._settings,
             redactor=self._redactor(spark),
-            guarantees=self.report(),
+            guarantees=guarantees,
             graph=graph,
             flow=self._flow,
             checkpoints=self.checkpoints,
@@ -605,6 +613,15 @@ def _redactor(
 def _interval_s(trigger: Mapping[str, Any]) -> float:
     text = str(trigger.get("processingTime", "0 s"))
     return seconds(re.sub(r"^interval ", "", text), "write_stream: trigger processingTime")
+
+
+def _sink_part(sink: DeclaredSink) -> SinkPart:
+    varying: tuple[str, ...] = ()
+    epoch_time: tuple[str, ...] = ()
+    if sink.dataframe is not None:
+        rows = sink.dataframe.selectExpr(*sink.select_expressions)
+        varying, epoch_time = varying_columns(rows), epoch_time_columns(rows)
+    return SinkPart(sink.uid, sink.description, sink.sink.way, varying, epoch_time)
 
 
 def _declare_sinks(

@@ -54,7 +54,12 @@ def test_a_source_goes_to_a_sink_and_through_an_operator_to_two(
     }
     kinds = {vertex.id: (vertex.kind, vertex.name) for vertex in graph.vertices}
     assert kinds["per-minute"] == ("operator", "Aggregate")
-    assert kinds["clicks"] == ("source", job.declaration.sources["clicks"].description)
+    clicks_are = job.declaration.sources["clicks"].description
+    assert kinds["clicks"] == ("source", f"{clicks_are} (read 2 times)")
+    assert graph.sharing == (
+        "counts, counts-again share one stream: what they have in common is computed once",
+        "source clicks is read 2 times in each epoch",
+    )
     assert kinds["raw"] == ("sink", job.declaration.sinks["raw"].description)
 
 

@@ -65,20 +65,25 @@ class SourcePart:
 
 @dataclass(frozen=True)
 class OperatorPart:
-    """An operator: whether a replay over the same rows gives the same output."""
+    """A stateful operator. `named`: whether the program gives it its uid; Spark's number does
+    else."""
 
     uid: str
     description: str
-    deterministic: bool = True
+    named: bool = True
 
 
 @dataclass(frozen=True)
 class SinkPart:
-    """A sink, and how it takes part in the checkpoint."""
+    """A sink, and how it takes part in the checkpoint. `varying` are the columns of its rows to
+    which a replay may give other values, each with the function that makes it (``id: uuid()``);
+    `epoch_time` those with the time at which their epoch was planned."""
 
     uid: str
     description: str
     way: SinkWay
+    varying: tuple[str, ...] = ()
+    epoch_time: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -111,7 +116,8 @@ class SinkGuarantee:
 @dataclass(frozen=True)
 class GuaranteeReport:
     """The parts in the order of the data, the end-to-end level of each sink, and the job's: that of
-    its weakest sink, with the part that sets it and the remedy ("" where nothing lowers it)."""
+    its weakest sink, with the part that sets it and the remedy ("" where nothing lowers it).
+    `sharing` says, a line each, what sinks share and what is computed more than once."""
 
     mode: Guarantee
     parts: tuple[PartGuarantee, ...]
@@ -119,6 +125,7 @@ class GuaranteeReport:
     guarantee: Guarantee
     weakest: str
     remedy: str
+    sharing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         from tidemark.guarantees.text import render_text
@@ -143,11 +150,13 @@ def analyse(
     mode: Guarantee | str,
     *,
     durable: bool = True,
+    sharing: tuple[str, ...] = (),
 ) -> GuaranteeReport:
     """Return what the job guarantees. Pure.
 
     `mode` is the checkpoint mode, as a `Guarantee` or its value (``"exactly-once"``): a cap.
-    `durable`: whether checkpoints outlive the program; without them no guarantee does.
+    `durable`: whether checkpoints outlive the program; without them no guarantee does. `sharing`
+    is handed on.
     """
     cap = Guarantee(mode)
     parts = (
@@ -156,12 +165,14 @@ def analyse(
         *(_sink(sink) for sink in sinks),
         *(() if durable else (_EPHEMERAL,)),
     )
-    ends = tuple(_end_to_end(sources, operators, sink, cap, durable) for sink in sinks)
+    ends = tuple(_end_to_end(sources, sink, cap, durable) for sink in sinks)
     lowest = min(ends, key=lambda end: _RANK[end.guarantee], default=None)
     if lowest is None:  # not runnable, but it can be explained while it is being written
         level = weakest([cap, *(part.guarantee for part in parts)])
-        return GuaranteeReport(cap, parts, (), level, "", "")
-    return GuaranteeReport(cap, parts, ends, lowest.guarantee, lowest.weakest, lowest.remedy)
+        return GuaranteeReport(cap, parts, (), level, "", "", sharing)
+    return GuaranteeReport(
+        cap, parts, ends, lowest.guarantee, lowest.weakest, lowest.remedy, sharing
+    )
 
 
 def _source(part: SourcePart) -> PartGuarantee:
@@ -174,19 +185,25 @@ def _source(part: SourcePart) -> PartGuarantee:
 
 def _operator(part: OperatorPart) -> PartGuarantee:
     why = "state is committed with the epoch"
-    if not part.deterministic:
-        why += "; a replay may give other rows, which idempotent sinks then keep beside the first"
+    if not part.named:
+        why += "; it has no uid: name it with job.uid(dataframe, 'a-name'), or a restore into a "
+        why += "changed program cannot find its state"
     return PartGuarantee(part.uid, "operator", part.description, Guarantee.EXACTLY_ONCE, why)
 
 
 def _sink(part: SinkPart) -> PartGuarantee:
     why = f"{part.way.value}: {_SINK_WHY[part.way]}"
+    if part.way is SinkWay.IDEMPOTENT and part.varying:
+        why += f"; a replay may give other values ({', '.join(part.varying)}), which stand beside "
+        why += "the first where they make another key"
+    if part.epoch_time:
+        why += f"; the time in {', '.join(part.epoch_time)} is the epoch's own: a replay gives the "
+        why += "same"
     return PartGuarantee(part.uid, "sink", part.description, _SINK_LEVEL[part.way], why)
 
 
 def _end_to_end(
     sources: Sequence[SourcePart],
-    operators: Sequence[OperatorPart],
     sink: SinkPart,
     cap: Guarantee,
     durable: bool,
@@ -210,13 +227,12 @@ def _end_to_end(
         if sink.way is SinkWay.WRITE_AHEAD_LOG:
             remedy += ", or make its send idempotent by the token it is given"
         reasons.append((level, sink.uid, remedy))
-    for operator in operators:
-        if idempotent and not operator.deterministic:
-            remedy = (
-                f"make {operator.uid} deterministic, or give {sink.uid} a sink with two-phase "
-                "commit: an idempotent one holds only if a replay gives the same rows"
-            )
-            reasons.append((Guarantee.AT_LEAST_ONCE, operator.uid, remedy))
+    if idempotent and sink.varying:
+        remedy = (
+            f"make {', '.join(sink.varying)} deterministic, or give {sink.uid} a sink with "
+            "two-phase commit: an idempotent one holds only if a replay gives the same rows"
+        )
+        reasons.append((Guarantee.AT_LEAST_ONCE, sink.uid, remedy))
     if cap is not Guarantee.EXACTLY_ONCE:
         remedy = 'set CheckpointConfig mode to "exactly-once"'
         reasons.append((cap, "checkpoint mode", remedy))

@@ -21,7 +21,7 @@ def render_text(report: GuaranteeReport) -> str:
     lines.append(f"the job: {report.guarantee.value}")
     if report.weakest:
         lines.append(f"weakest link: {report.weakest}; to raise it, {report.remedy}")
-    return "\n".join(lines)
+    return "\n".join([*lines, *(f"plan: {line}" for line in report.sharing)])
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -31,9 +31,11 @@ class Vertex:
 
 @dataclass(frozen=True)
 class JobGraph:
-    """All parts of a job, each after those that feed it."""
+    """All parts of a job, each after those that feed it. `sharing` says, a line each, what sinks
+    share and what is computed more than once."""
 
     vertices: tuple[Vertex, ...] = ()
+    sharing: tuple[str, ...] = ()
 
     def with_guarantees(self, levels: Mapping[str, Guarantee]) -> JobGraph:
         """Return the graph with each part's level by uid. The state of an operator that has no uid
@@ -42,7 +44,8 @@ class JobGraph:
         def level(vertex: Vertex) -> str:
             return levels.get(vertex.id, Guarantee.EXACTLY_ONCE).value
 
-        return JobGraph(tuple(replace(v, guarantee=level(v)) for v in self.vertices))
+        graded = (replace(vertex, guarantee=level(vertex)) for vertex in self.vertices)
+        return JobGraph(tuple(graded), self.sharing)
 
     def to_record(self) -> list[dict[str, Any]]:
         """Return it as it is stored: every part with its fields by their names here."""

@@ -8,7 +8,8 @@ query.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pyspark.sql import DataFrame
@@ -43,11 +44,8 @@ def find_graph(declared: JobDeclaration) -> JobGraph:
     """Do as `job_graph` does; raises what Spark raises."""
     sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
     branches = branches_of(sinks)
-    plan = _Plan(
-        declared,
-        _find(declared, branches),
-        distinct_sources(branch.shared for branch in branches)[0],
-    )
+    uids = _find(declared, branches)
+    plan = _Plan(declared, uids, distinct_sources(shared_plans(branches).values())[0])
     ends = [
         Vertex(sink.uid, "sink", sink.description, inputs)
         for branch in branches
@@ -59,7 +57,23 @@ def find_graph(declared: JobDeclaration) -> JobGraph:
         for sink in declared.sinks.values()
         if sink.dead_letters_of
     ]
-    return JobGraph((*plan.sources.values(), *plan.operators, *ends, *letters))
+    vertices = (*plan.sources.values(), *plan.operators, *ends, *letters)
+    return JobGraph(vertices, tuple(_sharing(branches, uids)))
+
+
+def _sharing(branches: Sequence[Branch], uids: OperatorUids) -> Iterator[str]:
+    for branch in branches:
+        if len(branch.sinks) > 1:
+            names = ", ".join(sink.uid for sink in branch.sinks)
+            yield f"{names} share one stream: what they have in common is computed once"
+    for number, times in sorted(Counter(uids.source_lines).items()):
+        if times > 1:
+            yield f"source {uids.of_source(number)} is read {times} times in each epoch"
+    several = Counter(uid.partition("@")[0] for uid in uids.operators.values())
+    for uid, times in several.items():
+        if times > 1:
+            names = ", ".join(n for n in uids.operators.values() if n.startswith(f"{uid}@"))
+            yield f"operator {uid} is computed {times} times, each with state of its own: {names}"
 
 
 def find_job_stream(declared: JobDeclaration) -> tuple[DataFrame, OperatorUids]:
@@ -116,5 +130,7 @@ class _Plan:
         id_, has_uid = self._uids.of_source(number), number in self._uids.sources
         known = self._declared.sources.get(id_)
         name = known.description if known is not None else "Spark stream"
+        if (times := self._uids.source_lines.count(number)) > 1:
+            name = f"{name} (read {times} times)"
         self.sources.setdefault(id_, Vertex(id_, "source", name, (), has_uid))
         return (id_,)

@@ -37,11 +37,11 @@ TABLE = {
 }
 
 
-def job(way: SinkWay, *, replayable: bool = True, deterministic: bool = True, mode: object = EO):
+def job(way: SinkWay, *, replayable: bool = True, varying: tuple[str, ...] = (), mode: object = EO):
     return analyse(
         [SourcePart("in", "a source", replayable)],
-        [OperatorPart("count", "a count", deterministic)],
-        [SinkPart("out", "a sink", way)],
+        [OperatorPart("count", "a count")],
+        [SinkPart("out", "a sink", way, varying)],
         mode,
     )
 
@@ -71,11 +71,23 @@ def test_no_transient_note_where_the_level_is_lower() -> None:
     assert job(SinkWay.IDEMPOTENT, mode=ALO).sinks[0].note == ""
 
 
-def test_a_nondeterministic_operator_lowers_an_idempotent_sink_alone() -> None:
-    lowered = job(SinkWay.IDEMPOTENT, deterministic=False)
-    assert (lowered.guarantee, lowered.weakest) == (ALO, "count")
-    assert "make count deterministic" in lowered.remedy
-    assert job(SinkWay.TWO_PHASE_COMMIT, deterministic=False).guarantee is EO
+def test_a_column_that_a_replay_changes_lowers_an_idempotent_sink_alone() -> None:
+    lowered = job(SinkWay.IDEMPOTENT, varying=("id: uuid()",))
+    assert (lowered.guarantee, lowered.weakest) == (ALO, "out")
+    assert "make id: uuid() deterministic" in lowered.remedy
+    assert "id: uuid()" in lowered.parts[-1].why
+    assert job(SinkWay.TWO_PHASE_COMMIT, varying=("id: uuid()",)).guarantee is EO
+
+
+def test_what_has_no_uid_and_what_is_computed_twice_is_said() -> None:
+    sinks = [SinkPart("out", "a sink", SinkWay.TWO_PHASE_COMMIT, epoch_time=("t: now()",))]
+    report = analyse(
+        [], [OperatorPart("operator-0", "Aggregate", named=False)], sinks, EO, sharing=("twice",)
+    )
+    assert report.guarantee is EO
+    assert "job.uid(dataframe, 'a-name')" in str(report)
+    assert "the time in t: now() is the epoch's own" in str(report)
+    assert str(report).splitlines()[-1] == "plan: twice"
 
 
 @pytest.mark.parametrize(
@@ -130,7 +142,10 @@ def test_the_text_shows_parts_levels_and_remedy() -> None:
 uids = st.integers(0, 10**6).map(str)
 sources = st.lists(st.builds(SourcePart, uids, st.just(""), st.booleans()), max_size=4)
 operators = st.lists(st.builds(OperatorPart, uids, st.just(""), st.booleans()), max_size=4)
-sinks = st.lists(st.builds(SinkPart, uids, st.just(""), st.sampled_from(SinkWay)), max_size=4)
+columns = st.lists(st.just("id: uuid()"), max_size=1).map(tuple)
+sinks = st.lists(
+    st.builds(SinkPart, uids, st.just(""), st.sampled_from(SinkWay), columns), max_size=4
+)
 
 
 @given(sources, operators, sinks, st.sampled_from(MODES))
@@ -157,7 +172,7 @@ def test_what_lowers_is_a_part_or_the_mode_and_nothing_is_lowered_for_nothing(
         assert end.weakest in {*parts, "checkpoint mode", ""}
         levels = [mode, *(source_to_sink(s.replayable, sink.way) for s in sources)]
         levels.append(source_to_sink(True, sink.way))
-        if sink.way is SinkWay.IDEMPOTENT and not all(o.deterministic for o in operators):
+        if sink.way is SinkWay.IDEMPOTENT and sink.varying:
             levels.append(ALO)
         assert end.guarantee is weakest(levels)
 
