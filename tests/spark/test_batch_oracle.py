@@ -2,9 +2,10 @@
 
 How: Hypothesis draws a program as users write them: one or two sources, up to three stateful
 operators, one to four sinks, each with stateless steps of its own over any node. The job runs over
-the input in slices, ends after each, and is started again for the next. In the end every sink must
-hold, row for row, what the same query gives as a batch over the same input. The last two slices lie
-far in the future, so that the watermark holds nothing back; their own rows are left out.
+the input in slices; it ends at some of them and is started again. In the end every sink must hold,
+row for row, what the same query gives as a batch over the same input. Rows far in the future come
+last, so that the watermark holds nothing back; they are left out of the comparison. They come in
+the same run as other rows: a start would give an operator the watermark that it has missed.
 
 `make chaos` draws hundreds. A failure prints the program, and Hypothesis the seed.
 """
@@ -12,6 +13,7 @@ far in the future, so that the watermark holds nothing back; their own rows are 
 from __future__ import annotations
 
 import json
+import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -101,9 +103,10 @@ STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
 @dataclass(frozen=True)
 class Program:
     """`sinks`: of each its node, its steps, and whether its node is built anew for it, as another
-    Python object."""
+    Python object. `ends`: the slices after which the job ends and is started again."""
 
     sinks: tuple[tuple[str, tuple[str, ...], bool], ...]
+    ends: frozenset[int] = frozenset({0})
     seed: int = 0
 
     @property
@@ -136,6 +139,7 @@ programs = st.builds(
     )
     .map(tuple)
     .filter(lambda sinks: len({node for node, _, _ in sinks}) <= 3),
+    st.frozensets(st.integers(0, SLICES - 2)),
     st.integers(0, 1000),
 )
 
@@ -145,7 +149,7 @@ programs = st.builds(
 
 def write_slice(directory: Path, number: int, chance: random.Random) -> None:
     """Write one slice of a source's rows; event times overlap between slices by less than the
-    watermark's delay, so no row is late. The last two are the end."""
+    watermark's delay, so no row is late. The last one is the end."""
     directory.mkdir(exist_ok=True)
     rows = []
     if number < SLICES:
@@ -155,7 +159,9 @@ def write_slice(directory: Path, number: int, chance: random.Random) -> None:
             rows += [row] * chance.choice((1, 1, 2))
     else:
         rows = [{"at": _text(3600.0 * number), "k": END, "v": 0}]
-    (directory / f"{number}.json").write_text("\n".join(map(json.dumps, rows)))
+    path = directory / f"{number}.json"
+    path.write_text("\n".join(map(json.dumps, rows)))
+    os.utime(path, (1e9 + number, 1e9 + number))  # the order in which Spark reads them
 
 
 def _text(at_s: float) -> str:
@@ -175,16 +181,20 @@ def _key(row: dict[str, object]) -> str:
     return json.dumps({k: v for k, v in row.items() if v is not None}, sort_keys=True)
 
 
+def _files(directory: Path) -> tm.FileSource:
+    one_an_epoch = {"maxFilesPerTrigger": 1}
+    return tm.FileSource(str(directory), "json", SCHEMA, ending="latest", options=one_an_epoch)
+
+
 def run_as_stream(program: Program, root: Path) -> list[Counter[str]]:
     chance = random.Random(program.seed)
-    for number in range(SLICES + 2):
+    for number in range(SLICES + 1):
         for name in program.sources:
             write_slice(root / name, number, chance)
+        if number < SLICES and number not in program.ends:
+            continue
         job = tm.Job("program", tm.CheckpointConfig(storage=str(root / "store")))
-        sources = {
-            name: job.source(tm.FileSource(str(root / name), "json", SCHEMA, ending="latest"), name)
-            for name in program.sources
-        }
+        sources = {name: job.source(_files(root / name), name) for name in program.sources}
         for index, output in enumerate(program.outputs(sources)):
             job.sink(output, tm.FileSink(str(root / f"out-{index}"), format="json"), f"s{index}")
         job.run()
@@ -230,7 +240,7 @@ def test_the_batch_run_has_rows_of_every_kind(spark: SparkSession) -> None:
     """Else the comparison would be one of nothing with nothing."""
     every = Program(tuple((node, (), False) for node in NODES))
     with TemporaryDirectory() as directory:
-        for number in range(SLICES + 2):
+        for number in range(SLICES + 1):
             for name in every.sources:
                 write_slice(Path(directory) / name, number, random.Random(number))
         counts = [rows.total() for rows in run_as_batch(spark, every, Path(directory))]
@@ -249,7 +259,7 @@ _quiet = {
 }
 
 
-@settings(max_examples=3, derandomize=True, **_quiet)
+@settings(max_examples=4, derandomize=True, **_quiet)
 @example(Program((("join", ("filter",), False), ("join", ("explode",), True))))
 @given(program=programs)
 def test_random_programs_hold_what_a_batch_gives(spark: SparkSession, program: Program) -> None:
@@ -260,7 +270,5 @@ def test_random_programs_hold_what_a_batch_gives(spark: SparkSession, program: P
 @pytest.mark.timeout(4 * 3600)
 @settings(max_examples=200, **_quiet)
 @given(program=programs)
-def test_hundreds_of_random_programs_hold_what_a_batch_gives(
-    spark: SparkSession, program: Program
-) -> None:
+def test_hundreds_of_programs(spark: SparkSession, program: Program) -> None:
     check(spark, program)

@@ -266,7 +266,7 @@ class StreamRun:
                     "as it was; or let the job as it was end with a savepoint (stop -p), and "
                     "restore that, by uid, into a job of another name (what two operators had "
                     "that are one now is dropped with -n). A job of an earlier Tidemark computed "
-                    "what several sinks share once for each: docs/checkpoints.md#shared"
+                    "what several sinks share once for each: docs/shared-streams.md"
                 )
 
     def _require_topics(self) -> None:

@@ -13,8 +13,7 @@ stream with a struct for each sink:
 
 A Python function runs for every row that reaches it, whatever stands around it. So a sink whose
 Python function stands above its own filter or explode does not fit into the group: it becomes a
-branch of its own, and what lies below is computed once more for it (docs/checkpoints.md says what
-that costs).
+branch of its own, and what lies below is computed once more for it (docs/shared-streams.md).
 """
 
 from __future__ import annotations
