@@ -1,4 +1,4 @@
-"""The two-phase-commit sink contract (as Flink's `TwoPhaseCommittingSink`, FLIP-143).
+"""The two-phase-commit sink contract (as Flink's `SupportsCommitter`, after FLIP-143).
 
 Order within epoch n: pre-commit (writers, in executor tasks) -> committables stored in the
 checkpoint -> the decision -> commit (driver). At recovery: the decided epochs' committables are
