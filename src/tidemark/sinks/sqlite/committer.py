@@ -39,7 +39,8 @@ class SQLiteCommitter:
         self._deleting: threading.Thread | None = None
 
     def preflight(self) -> None:
-        """Make the database, the ledger and the staging area; raises PreflightError."""
+        """Check the table; make the database, the ledger and the staging area; raises
+        PreflightError."""
         errors = database.driver_errors()
         directory = Path(self._path).parent
         if not os.access(directory, os.W_OK | os.X_OK):
@@ -47,7 +48,10 @@ class SQLiteCommitter:
             raise PreflightError(
                 f"{self._name}: its directory {directory} {why}; make it, or change SQLiteSink path"
             )
+        columns = [column.name for column in self._context.schema]
         try:
+            if columns and (why := database.misfit(self._path, self._table, columns)):
+                raise PreflightError(f"sink {self._context.sink_uid!r}: {why}")
             database.prepare(self._path)
             make_directory(
                 staging_directory(self._root, self._context.job_id, self._context.sink_uid)

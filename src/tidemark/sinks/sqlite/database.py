@@ -92,14 +92,31 @@ def prepare(path: str) -> None:
             cursor.execute(_LEDGER_INDEX)
 
 
-def table_columns(path: str, table: str) -> list[str] | None:
-    """Return the names of the table's columns; None if there is no such table."""
+def misfit(path: str, table: str, names: Sequence[str]) -> str:
+    """Say why rows with these columns cannot be inserted into the table; "" if they can, or there
+    is no such table yet."""
     if not Path(path).exists():
-        return None
+        return ""
     with connect(path) as cursor:
         # Generated columns are hidden here, and cannot be inserted into.
-        cursor.execute("SELECT name FROM pragma_table_info(?)", (table,))
-        return [row[0] for row in cursor.fetchall()] or None
+        cursor.execute(
+            'SELECT name, "notnull" AND dflt_value IS NULL AND NOT pk FROM pragma_table_info(?)',
+            (table,),
+        )
+        columns = cursor.fetchall()
+    present, given = {name.lower() for name, _ in columns}, {name.lower() for name in names}
+    what = f"SQLite table {table} in {path}"
+    if columns and (missing := [name for name in names if name.lower() not in present]):
+        return (
+            f"{what} has no column {missing[0]!r} (it has {', '.join(n for n, _ in columns)}); add "
+            "it with ALTER TABLE, or drop it from the DataFrame"
+        )
+    if needed := [name for name, must in columns if must and name.lower() not in given]:
+        return (
+            f"{what}: column {needed[0]!r} is NOT NULL, has no default and is not in the "
+            "DataFrame; select it, or give it a default"
+        )
+    return ""
 
 
 def definition(path: str, table: str) -> list[str]:

@@ -6,6 +6,7 @@ How: writers and committers on a real database. Other programs are other process
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import random
@@ -190,6 +191,29 @@ def test_a_table_without_the_column_is_found_before_the_decision(
     with pytest.raises(WriteRefusedError, match=r"has no column 'b' \(it has a\).*ALTER TABLE"):
         stage(sink, {"a": [1], "b": ["x"]})
     assert list(committer.list_lingering()) == []
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("a INTEGER", r"has no column 'b' \(it has a\).*ALTER TABLE"),
+        ("a INTEGER, B TEXT, c TEXT NOT NULL", "column 'c' is NOT NULL, has no default"),
+        ("id INTEGER PRIMARY KEY NOT NULL, A INTEGER, b TEXT, c TEXT NOT NULL DEFAULT 'd'", ""),
+    ],
+)
+def test_preflight_finds_a_table_that_the_rows_do_not_fit(
+    sink: SQLiteSink, table: str, says: str
+) -> None:
+    elsewhere(sink, f"CREATE TABLE t ({table})")
+    schema = (Column("a", "bigint"), Column("b", "string"))
+    committer = sink.create_committer(dataclasses.replace(DRIVER, schema=schema))
+    if not says:
+        committer.preflight()
+        return
+    with pytest.raises(PreflightError, match=f"sink 'out': SQLite table t in .*{says}"):
+        committer.preflight()
+    # Nothing was written.
+    assert elsewhere(sink, "SELECT name FROM sqlite_master") == [["t"]]
 
 
 def test_rows_that_the_table_refuses_stop_the_job_and_none_is_visible(
