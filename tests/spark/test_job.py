@@ -238,6 +238,30 @@ def test_write_stream_refuses_by_name_what_spark_does_not_take(
     assert not (tmp_path / "checkpoint").exists()
 
 
+LATE = "transaction timeout 900s is not above checkpoint interval 0.1s . timeout %ds . restart"
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ({}, "no broker answers"),
+        ({"mode": "at-least-once", "timeout": "1h"}, "no broker answers"),  # committed at the flush
+        ({"timeout": "1h"}, LATE % 3600),
+        ({"restart_strategy": tm.RestartStrategy.fixed_delay(delay="5min")}, LATE % 600),
+    ],
+)
+def test_a_job_whose_kafka_transactions_would_not_outlive_an_epoch_is_refused(
+    tmp_path: Path, settings: dict[str, Any], refused: str
+) -> None:
+    """Before anything is asked of the broker; the default settings get as far as that."""
+    job = tm.Job("late", config(tmp_path, **settings))
+    rows = job.source(tm.DatagenSource(rows_per_second=10, number_of_rows=10), "in")
+    sink = tm.KafkaSink("localhost:1", topic="t", transactional_id_prefix="p", value_format="json")
+    job.sink(rows, sink, "orders")
+    with pytest.raises((ConfigurationError, tm.PreflightError), match=refused):
+        job.run()
+
+
 # --- overlap
 
 

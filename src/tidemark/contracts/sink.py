@@ -61,8 +61,10 @@ class AbortOutcome(Enum):
 class SinkContext:
     """Names one sink of one running driver.
 
-    `generation` counts the drivers of this job, from 1. `checkpoint_interval_s` is the longest a
-    transaction waits for its epoch's end in normal running; time-outs are checked against it.
+    `generation` counts the drivers of this job, from 1. A transaction may have to stay open for
+    `checkpoint_interval_s`, and after that for `checkpoint_timeout_s` until its epoch's decision
+    (inf: however long; 0: it is committed before), and for `restart_delay_s` until a job that has
+    failed is started again; a system's own time-outs are checked against their sum.
     `schema` is what `select_expressions` was shown; () if the caller knows none. `hadoop` is how
     Spark reaches HDFS and S3, for `tidemark.file_systems`. `buffer_uri` is a
     directory in the job's checkpoint that is this sink's own, for rows that it keeps there itself
@@ -78,6 +80,8 @@ class SinkContext:
     schema: Schema = ()
     hadoop: HadoopSettings = field(default=HadoopSettings())
     buffer_uri: str = ""
+    checkpoint_timeout_s: float = 0.0
+    restart_delay_s: float = 0.0
 
 
 @dataclass(frozen=True)

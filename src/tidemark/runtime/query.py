@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -159,7 +160,8 @@ class StreamRun:
             hadoop=self._hadoop,
             visible_before_decision=checkpoint.mode is not CheckpointMode.EXACTLY_ONCE,
             max_concurrent=checkpoint.max_concurrent_checkpoints,
-            timeout_s=checkpoint.timeout_s,
+            timeout_s=math.inf if checkpoint.timeout == timedelta.max else checkpoint.timeout_s,
+            restart_delay_s=checkpoint.restart_strategy.longest_delay_s,
             min_pause_s=checkpoint.min_pause_s,
             num_retained=checkpoint.num_retained,
             on_failure=self._stop_soon,
