@@ -40,7 +40,9 @@ C_co = TypeVar("C_co", bound=Committable, covariant=True)
 
 
 class CommitOutcome(Enum):
-    """What became of one transaction that the coordinator asked to commit."""
+    """What became of one transaction that the coordinator asked to commit. A record that is silent
+    proves LOST only if it would still have the commit; docs/sinks/outcomes.md has every sink's
+    answers."""
 
     COMMITTED = "committed"
     ALREADY_COMMITTED = "already-committed"  # only with proof tied to that very transaction

@@ -20,6 +20,7 @@ from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, Sink
 from tidemark.file_systems.local import make_directory
 from tidemark.model import failpoints
 from tidemark.model.errors import AbortFailedError, CommitFailedError, PreflightError
+from tidemark.sinks.internal.ledger import may_have_forgotten
 from tidemark.sinks.internal.staged_files import StagedFile, list_staged, staging_directory
 from tidemark.sinks.sqlite import database
 
@@ -65,8 +66,8 @@ class SQLiteCommitter:
     def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
         """Insert the staged rows, all or none of this call's; RETRY for all while it is locked.
 
-        LOST: the transaction was aborted, or its staged file is gone or torn. Raises
-        CommitFailedError when the table refuses the rows.
+        LOST: the transaction was aborted, or its staged file is gone or torn. UNKNOWN: the ledger
+        no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows.
         """
         if not committables:
             return []
@@ -146,6 +147,10 @@ class SQLiteCommitter:
                 return CommitOutcome.ALREADY_COMMITTED
             case "aborted":
                 return CommitOutcome.LOST
+        newest = database.newest_epoch(cursor, committable.job_id, committable.sink_uid)
+        if may_have_forgotten(committable.epoch, newest):
+            log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
+            return CommitOutcome.UNKNOWN
         staged = self._root / committable.handle
         try:
             with pa.memory_map(str(staged)) as file:

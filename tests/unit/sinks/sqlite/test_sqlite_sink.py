@@ -28,8 +28,9 @@ from tidemark.model.errors import (
     WriteRefusedError,
 )
 from tidemark.model.schema import Column
+from tidemark.sinks.internal.ledger import LEDGER_EPOCHS
 from tidemark.sinks.internal.staged_files import StagedFile
-from tidemark.sinks.sqlite import SQLiteSink, database
+from tidemark.sinks.sqlite import SQLiteSink
 from tidemark.sinks.sqlite.committer import SQLiteCommitter
 from tidemark.verify.conformance.steps import DONE
 
@@ -357,7 +358,7 @@ def test_the_ledger_forgets_epochs_that_are_long_settled(
 ) -> None:
     parts = [stage(sink, {"a": [epoch]}, epoch=epoch) for epoch in (0, 1, 500)]
     committer.commit(parts)
-    committer.commit([stage(sink, {"a": [9]}, epoch=database.LEDGER_EPOCHS + 1)])
+    committer.commit([stage(sink, {"a": [9]}, epoch=LEDGER_EPOCHS + 1)])
     ledger = elsewhere(sink, "SELECT epoch, rows, outcome FROM _tidemark_ledger ORDER BY epoch")
     assert ledger == [[1, 1, "committed"], [500, 1, "committed"], [1001, 1, "committed"]]
     assert committer.commit(parts[1:]) == [CommitOutcome.ALREADY_COMMITTED] * 2
