@@ -311,7 +311,8 @@ class StreamRun:
             read_log(self._spark_files, f"offsets/{epoch}")[1:] if epoch >= 0 else []
             for epoch in (decided, planned)
         )
-        lost = {self.uids.source_lines[place]: rows for place, rows in lost_lines(before, now)}
+        places = dict(enumerate(self.uids.source_lines))  # a source may stand at several
+        lost = {places.get(place, place): rows for place, rows in lost_lines(before, now)}
         for number, rows in lost.items():
             log.warning(
                 "job %s: epoch %d was planned by an earlier run, which did not decide it. The %d "
