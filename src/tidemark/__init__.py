@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from tidemark.model.errors import TidemarkError as TidemarkError
     from tidemark.model.errors import TooManyFailedCheckpointsError as TooManyFailedCheckpointsError
     from tidemark.model.errors import UserError as UserError
+    from tidemark.model.errors import WatermarkLostError as WatermarkLostError
     from tidemark.model.errors import WriteRefusedError as WriteRefusedError
     from tidemark.model.guarantee import SinkWay as SinkWay
     from tidemark.savepoints.savepoint import Savepoint as Savepoint
@@ -148,6 +149,7 @@ _HOMES = {
     "TooManyFailedCheckpointsError": "tidemark.model.errors",
     "TwoPhaseCommitSink": "tidemark.contracts.sink",
     "UserError": "tidemark.model.errors",
+    "WatermarkLostError": "tidemark.model.errors",
     "WriteAheadSink": "tidemark.sinks.write_ahead",
     "WriteRefusedError": "tidemark.model.errors",
     "WriterContext": "tidemark.contracts.sink",
