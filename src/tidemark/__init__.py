@@ -1,8 +1,9 @@
 """Tidemark: state consistency for PySpark Structured Streaming.
 
 `Job` declares and runs a job (`tidemark/job.py`); the other public names are its settings, sources
-and sinks, and what a sink of one's own is made of (docs/write-a-sink.md). They are loaded at first
-use, so that ``import tidemark`` needs no driver of any system.
+and sinks, what a sink of one's own is made of (docs/write-a-sink.md), and every error that Tidemark
+raises (`tidemark/model/errors.py`). They are loaded at first use, so that ``import tidemark`` needs
+no driver of any system.
 """
 
 from __future__ import annotations
@@ -41,12 +42,34 @@ if TYPE_CHECKING:
     from tidemark.job import Job as Job
     from tidemark.job import write_stream as write_stream
     from tidemark.model.errors import AbortFailedError as AbortFailedError
+    from tidemark.model.errors import CheckpointError as CheckpointError
+    from tidemark.model.errors import CheckpointExpiredError as CheckpointExpiredError
     from tidemark.model.errors import CommitFailedError as CommitFailedError
     from tidemark.model.errors import ConfigurationError as ConfigurationError
+    from tidemark.model.errors import CorruptRecordError as CorruptRecordError
+    from tidemark.model.errors import DamagedCheckpointError as DamagedCheckpointError
+    from tidemark.model.errors import DecisionMissingError as DecisionMissingError
+    from tidemark.model.errors import DecisionVoidError as DecisionVoidError
+    from tidemark.model.errors import DrainedError as DrainedError
+    from tidemark.model.errors import DriverUnreachableError as DriverUnreachableError
+    from tidemark.model.errors import FencedError as FencedError
+    from tidemark.model.errors import LostTransactionError as LostTransactionError
+    from tidemark.model.errors import MissingDependencyError as MissingDependencyError
+    from tidemark.model.errors import OperationFailedError as OperationFailedError
     from tidemark.model.errors import PreCommitError as PreCommitError
     from tidemark.model.errors import PreflightError as PreflightError
+    from tidemark.model.errors import QueryHangsError as QueryHangsError
+    from tidemark.model.errors import RecordNotStoredError as RecordNotStoredError
+    from tidemark.model.errors import RestoreError as RestoreError
+    from tidemark.model.errors import SavepointError as SavepointError
     from tidemark.model.errors import SendRefusedError as SendRefusedError
+    from tidemark.model.errors import SparkDiedError as SparkDiedError
+    from tidemark.model.errors import StoppedError as StoppedError
+    from tidemark.model.errors import StorageHangsError as StorageHangsError
     from tidemark.model.errors import TidemarkError as TidemarkError
+    from tidemark.model.errors import TooManyFailedCheckpointsError as TooManyFailedCheckpointsError
+    from tidemark.model.errors import UserError as UserError
+    from tidemark.model.errors import WatermarkLostError as WatermarkLostError
     from tidemark.model.errors import WriteRefusedError as WriteRefusedError
     from tidemark.model.guarantee import SinkWay as SinkWay
     from tidemark.savepoints.savepoint import Savepoint as Savepoint
@@ -67,6 +90,8 @@ _HOMES = {
     "AbortFailedError": "tidemark.model.errors",
     "AbortOutcome": "tidemark.contracts.sink",
     "CheckpointConfig": "tidemark.api.config",
+    "CheckpointError": "tidemark.model.errors",
+    "CheckpointExpiredError": "tidemark.model.errors",
     "CheckpointMode": "tidemark.api.config",
     "CommitFailedError": "tidemark.model.errors",
     "CommitOutcome": "tidemark.contracts.sink",
@@ -74,11 +99,18 @@ _HOMES = {
     "Committer": "tidemark.contracts.sink",
     "CommittingWriter": "tidemark.contracts.sink",
     "ConfigurationError": "tidemark.model.errors",
+    "CorruptRecordError": "tidemark.model.errors",
+    "DamagedCheckpointError": "tidemark.model.errors",
     "DatagenSource": "tidemark.sources.datagen",
+    "DecisionMissingError": "tidemark.model.errors",
+    "DecisionVoidError": "tidemark.model.errors",
     "DeltaSink": "tidemark.sinks.delta",
-    "EpochToken": "tidemark.contracts.write_ahead",
+    "DrainedError": "tidemark.model.errors",
+    "DriverUnreachableError": "tidemark.model.errors",
     "EphemeralStorage": "tidemark.api.ephemeral_storage",
+    "EpochToken": "tidemark.contracts.write_ahead",
     "ExternalizedCheckpointRetention": "tidemark.api.config",
+    "FencedError": "tidemark.model.errors",
     "FileSink": "tidemark.sinks.files",
     "FileSource": "tidemark.sources.files",
     "IdempotentSink": "tidemark.contracts.idempotent",
@@ -86,25 +118,38 @@ _HOMES = {
     "KafkaSink": "tidemark.sinks.kafka",
     "KafkaSource": "tidemark.sources.kafka",
     "Lingering": "tidemark.contracts.sink",
+    "LostTransactionError": "tidemark.model.errors",
+    "MissingDependencyError": "tidemark.model.errors",
     "MySQLSink": "tidemark.sinks.mysql",
+    "OperationFailedError": "tidemark.model.errors",
     "PostgresSink": "tidemark.sinks.postgres",
     "PreCommitError": "tidemark.model.errors",
     "PreflightError": "tidemark.model.errors",
+    "QueryHangsError": "tidemark.model.errors",
+    "RecordNotStoredError": "tidemark.model.errors",
     "RedisSink": "tidemark.sinks.redis",
     "RefusedRow": "tidemark.contracts.dead_letters",
     "RestConfig": "tidemark.api.rest_config",
     "RestartStrategy": "tidemark.api.restart_strategy",
+    "RestoreError": "tidemark.model.errors",
     "SQLiteSink": "tidemark.sinks.sqlite",
     "Savepoint": "tidemark.savepoints.savepoint",
+    "SavepointError": "tidemark.model.errors",
     "SelectiveWriter": "tidemark.contracts.dead_letters",
     "SendRefusedError": "tidemark.model.errors",
     "SinkContext": "tidemark.contracts.sink",
     "SinkWay": "tidemark.model.guarantee",
     "SocketSource": "tidemark.sources.socket",
     "Source": "tidemark.contracts.source",
+    "SparkDiedError": "tidemark.model.errors",
     "StateBackend": "tidemark.api.config",
+    "StoppedError": "tidemark.model.errors",
+    "StorageHangsError": "tidemark.model.errors",
     "TidemarkError": "tidemark.model.errors",
+    "TooManyFailedCheckpointsError": "tidemark.model.errors",
     "TwoPhaseCommitSink": "tidemark.contracts.sink",
+    "UserError": "tidemark.model.errors",
+    "WatermarkLostError": "tidemark.model.errors",
     "WriteAheadSink": "tidemark.sinks.write_ahead",
     "WriteRefusedError": "tidemark.model.errors",
     "WriterContext": "tidemark.contracts.sink",

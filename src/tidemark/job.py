@@ -6,7 +6,6 @@ The declaration itself is `api/declarations.py`; the run is `runtime/query.py`.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import urlsplit
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -47,7 +48,6 @@ from tidemark.guarantees.end_to_end import (
     analyse,
 )
 from tidemark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
-from tidemark.model.durations import seconds
 from tidemark.model.errors import ConfigurationError, UserError
 from tidemark.model.job_graph import JobGraph
 from tidemark.model.redaction import Redactor, secrets_in
@@ -586,7 +586,7 @@ def write_stream(
         output_mode=output_mode,
         trigger=trigger,
         checkpoint=CheckpointConfig(
-            storage=location, interval=_interval_s(trigger), timeout=timedelta.max
+            storage=location, interval=_interval_s(spark, trigger), timeout=timedelta.max
         ),
         redactor=redactor,
     )
@@ -610,9 +610,19 @@ def _redactor(
     return Redactor(found.union(more_secrets), (*names, at.hostname or "", at.path))
 
 
-def _interval_s(trigger: Mapping[str, Any]) -> float:
-    text = str(trigger.get("processingTime", "0 s"))
-    return seconds(re.sub(r"^interval ", "", text), "write_stream: trigger processingTime")
+def _interval_s(spark: SparkSession, trigger: Mapping[str, Any]) -> float:
+    """Return the time between two epochs, as Spark reads its own kind of interval."""
+    if "processingTime" not in trigger:
+        return 0.0
+    text = trigger["processingTime"]
+    try:
+        read = spark._jvm.org.apache.spark.sql.streaming.Trigger.ProcessingTime(str(text))
+        return float(read.intervalMs()) / 1000
+    except (PySparkException, Py4JJavaError):
+        raise ConfigurationError(
+            f"write_stream: trigger processingTime is {text!r}, which Spark cannot read as an "
+            'interval; give one such as "500 milliseconds" or "1 minute 30 seconds"'
+        ) from None
 
 
 def _sink_part(sink: DeclaredSink) -> SinkPart:

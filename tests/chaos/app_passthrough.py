@@ -34,7 +34,11 @@ logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 job = tm.Job(
     "passthrough",
-    checkpoint=tm.CheckpointConfig(storage=options["storage"], interval=options["interval"]),
+    checkpoint=tm.CheckpointConfig(
+        storage=options["storage"],
+        interval=options["interval"],
+        timeout=options["timeout"],
+    ),
 )
 rows = job.source(
     tm.KafkaSource(

@@ -19,7 +19,11 @@ logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 job = tm.Job(
     "windows",
-    checkpoint=tm.CheckpointConfig(storage=options["storage"], interval=options["interval"]),
+    checkpoint=tm.CheckpointConfig(
+        storage=options["storage"],
+        interval=options["interval"],
+        timeout=options["timeout"],
+    ),
 )
 source = tm.KafkaSource(
     options["servers"],

@@ -151,7 +151,7 @@ class KafkaOutput(Output):
         super().__init__(
             f"{frame}-to-kafka", frame, "KafkaSink",
             bootstrap_servers=servers, topic=self._name, transactional_id_prefix=self._name,
-            transaction_timeout="5min", spool=spool,
+            spool=spool,
         )  # fmt: skip
         self._reader = workload.LiveReader(servers, self._name)
         self._reader.start()

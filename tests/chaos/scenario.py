@@ -176,6 +176,7 @@ class KafkaScenario(Scenario):
                 "input": self.input,
                 "output": self.output,
                 "prefix": self.prefix,
+                "timeout": "4min",
                 "transaction_timeout": "5min",
                 **options,
             },

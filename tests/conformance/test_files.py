@@ -23,6 +23,7 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 
+from tidemark.contracts.sink import CommitOutcome
 from tidemark.dev.hdfs import LocalHdfs
 from tidemark.dev.s3 import LocalS3
 from tidemark.file_systems import open_directory
@@ -31,6 +32,7 @@ from tidemark.sinks.files import FileSink
 from tidemark.sinks.files.pending_file import PendingFile
 from tidemark.verify.conformance import (
     ExpiryConformance,
+    ForgettingConformance,
     LineConformance,
     LineUnderTest,
     SinkConformance,
@@ -80,11 +82,13 @@ def under(request: pytest.FixtureRequest, tmp_path: Path) -> SinkUnderTest:
         ),
         writer_failpoint="pending-written",
         commit_failpoints=RENAMES,
+        gone=CommitOutcome.UNKNOWN,
         drop=drop,
+        forget=lambda file: (tmp_path / "target" / file.handle).unlink(),
     )
 
 
-class TestFiles(SinkConformance, ExpiryConformance):
+class TestFiles(SinkConformance, ExpiryConformance, ForgettingConformance):
     pass
 
 
@@ -130,7 +134,9 @@ def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
         visible=visible,
         writer_failpoint="pending-written",
         commit_failpoints=RENAMES if store == "hdfs" else COMPLETIONS,
+        gone=CommitOutcome.UNKNOWN,
         drop=drop,
+        forget=lambda file: directory.delete(file.handle),
     )
 
 
@@ -163,7 +169,7 @@ class TestLineToHdfs(LineConformance):
         return dataclasses.replace(made, line=LineUnderTest("127.0.0.1", namenode, through))
 
 
-class TestFilesElsewhere(SinkConformance, ExpiryConformance):
+class TestFilesElsewhere(SinkConformance, ExpiryConformance, ForgettingConformance):
     @pytest.fixture
     def under(self, elsewhere: SinkUnderTest) -> SinkUnderTest:
         return elsewhere

@@ -12,6 +12,7 @@ from tidemark.sinks.sqlite import SQLiteSink, database
 from tidemark.verify.conformance import (
     DeadLetterConformance,
     ExpiryConformance,
+    ForgettingConformance,
     RefusalConformance,
     SinkConformance,
     SinkUnderTest,
@@ -44,7 +45,7 @@ def under(tmp_path: Path) -> SinkUnderTest:
     )
 
 
-class TestSQLite(SinkConformance, ExpiryConformance, RefusalConformance):
+class TestSQLite(SinkConformance, ExpiryConformance, ForgettingConformance, RefusalConformance):
     pass
 
 

@@ -206,6 +206,62 @@ def test_write_stream_returns_sparks_query_and_adopts_its_checkpoint(
     assert identity["body"]["first_epoch"] == 1
 
 
+@pytest.mark.parametrize(
+    "interval",
+    ["500 milliseconds", "1 minute 30 seconds", "interval 2 hours -1 minute", "1.5 SECONDS"],
+)
+def test_write_stream_takes_every_interval_that_spark_takes(
+    tmp_path: Path, rate: DataFrame, interval: str
+) -> None:
+    """As if with ``rate.writeStream.trigger(processingTime=interval)``."""
+    sink = tm.FileSink(str(tmp_path / "out"))
+    trigger = {"processingTime": interval}
+    location = str(tmp_path / "checkpoint")
+    query = tm.write_stream(rate, sink, checkpoint_location=location, trigger=trigger)
+    assert query.isActive
+    query.stop()
+
+
+@pytest.mark.parametrize("interval", ["5 parsecs", "5s", "1 month", "-1 second", ""])
+def test_write_stream_refuses_by_name_what_spark_does_not_take(
+    tmp_path: Path, rate: DataFrame, interval: str
+) -> None:
+    with pytest.raises(ConfigurationError, match="write_stream: trigger processingTime") as error:
+        tm.write_stream(
+            rate,
+            tm.FileSink(str(tmp_path / "out")),
+            checkpoint_location=str(tmp_path / "checkpoint"),
+            trigger={"processingTime": interval},
+        )
+    assert repr(interval) in str(error.value)
+    assert "500 milliseconds" in str(error.value)
+    assert not (tmp_path / "checkpoint").exists()
+
+
+LATE = "transaction timeout 900s is not above checkpoint interval 0.1s . timeout %ds . restart"
+
+
+@pytest.mark.parametrize(
+    ("settings", "refused"),
+    [
+        ({}, "no broker answers"),
+        ({"mode": "at-least-once", "timeout": "1h"}, "no broker answers"),  # committed at the flush
+        ({"timeout": "1h"}, LATE % 3600),
+        ({"restart_strategy": tm.RestartStrategy.fixed_delay(delay="5min")}, LATE % 600),
+    ],
+)
+def test_a_job_whose_kafka_transactions_would_not_outlive_an_epoch_is_refused(
+    tmp_path: Path, settings: dict[str, Any], refused: str
+) -> None:
+    """Before anything is asked of the broker; the default settings get as far as that."""
+    job = tm.Job("late", config(tmp_path, **settings))
+    rows = job.source(tm.DatagenSource(rows_per_second=10, number_of_rows=10), "in")
+    sink = tm.KafkaSink("localhost:1", topic="t", transactional_id_prefix="p", value_format="json")
+    job.sink(rows, sink, "orders")
+    with pytest.raises((ConfigurationError, tm.PreflightError), match=refused):
+        job.run()
+
+
 # --- overlap
 
 

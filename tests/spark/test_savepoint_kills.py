@@ -9,6 +9,7 @@ Another driver kills itself when all of a savepoint but its last file is written
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -87,6 +88,45 @@ def test_decided_transactions_travel_in_the_savepoint(
     written = in_database(home)
     assert written == list(range(len(written))), "a row is lost or doubled"
     assert in_files(home) == written
+
+
+@pytest.mark.chaos
+def test_of_a_savepoint_that_is_older_than_the_ledger_nobody_claims_that_rows_are_lost(
+    home: Path,  # noqa: F811
+    started: list[Driver],  # noqa: F811
+) -> None:
+    """The job has committed the savepoint's transactions, gone on for long, and is deleted."""
+    (home / "app.py").write_text(PROGRAM)
+    with sqlite3.connect(home / "rows.db") as database:
+        database.execute("CREATE TABLE rows (row INTEGER)")
+    first = start(home, started, "first")
+    wait_until("rows", lambda: in_files(home), 120)
+    locked = sqlite3.connect(home / "rows.db", isolation_level=None, timeout=60)
+    locked.execute("BEGIN EXCLUSIVE")
+    taken = tidemark(home, "savepoint", "first", "savepoints", "--type", "native")
+    path = taken.split("Path: ")[1].strip()
+    locked.execute("ROLLBACK")
+    locked.close()
+    tidemark(home, "stop", "first")
+    assert first.wait(60) == 0, first.tail()
+    with sqlite3.connect(home / "rows.db") as database:  # as 5,000 epochs later
+        database.execute(
+            "INSERT INTO _tidemark_ledger SELECT 'late', job_id, sink_uid, generation, "
+            "max(epoch) + 5000, 1, 'committed' FROM _tidemark_ledger"
+        )
+        database.execute("DELETE FROM _tidemark_ledger WHERE handle != 'late'")
+    shutil.rmtree(home / "store" / "first")
+    before = in_database(home)
+
+    second = Driver(
+        home / "app.py", {"name": "second"}, home / "second.log",
+        environment={"TIDEMARK_RESTORE": path},
+    )  # fmt: skip
+    started.append(second)
+    assert second.wait(240) != 0
+    assert "the system cannot tell any more what became of them" in second.text(), second.tail()
+    assert "Look for them in the sink first" in second.text()
+    assert in_database(home) == before == list(range(len(before)))
 
 
 @pytest.mark.chaos

@@ -39,6 +39,11 @@ class RestartStrategy(ABC):
 
     type: ClassVar[str]
 
+    @property
+    def longest_delay_s(self) -> float:
+        """The longest that a failed job waits for its restart."""
+        return 0.0
+
     @abstractmethod
     def backoff(self) -> RestartBackoff:
         """Return the decisions for a new run of the job, with no failure yet."""
@@ -124,6 +129,11 @@ class FixedDelay(RestartStrategy):
         whole_number(self.attempts, setting + "attempts", least=0)
         object.__setattr__(self, "delay_s", seconds(self.delay, setting + "delay"))
 
+    @property
+    def longest_delay_s(self) -> float:
+        """The one delay."""
+        return self.delay_s
+
     def backoff(self) -> RestartBackoff:
         """Return decisions with all attempts left."""
         return _CountedBackoff(self.attempts, self.delay_s)
@@ -168,6 +178,11 @@ class ExponentialDelay(RestartStrategy):
         number(self.jitter_factor, setting + "jitter_factor", least=0, most=1)
         if self.attempts is not None:
             whole_number(self.attempts, setting + "attempts", least=0, other="None for no limit")
+
+    @property
+    def longest_delay_s(self) -> float:
+        """`max_backoff`, which no jitter exceeds."""
+        return self.max_backoff_s
 
     def backoff(self, jitter: Callable[[], float] | None = None) -> RestartBackoff:
         """Return decisions that begin with `initial_backoff`. `jitter` gives numbers from -1 to 1;
@@ -220,6 +235,11 @@ class FailureRate(RestartStrategy):
         )
         object.__setattr__(self, "failure_rate_interval_s", interval_s)
         object.__setattr__(self, "delay_s", seconds(self.delay, setting + "delay"))
+
+    @property
+    def longest_delay_s(self) -> float:
+        """The one delay."""
+        return self.delay_s
 
     def backoff(self) -> RestartBackoff:
         """Return decisions with no failure in the interval."""

@@ -86,6 +86,7 @@ class Coordinator:
         visible_before_decision: bool = False,
         max_concurrent: int = 1,
         timeout_s: float = math.inf,
+        restart_delay_s: float = 0.0,
         min_pause_s: float = 0.0,
         num_retained: int = 100,
         commit_deadline_s: float = 600.0,
@@ -105,6 +106,7 @@ class Coordinator:
         self._early = visible_before_decision
         self._max_concurrent = max_concurrent
         self._timeout_s = timeout_s
+        self._restart_delay_s = restart_delay_s
         self._min_pause_s = min_pause_s
         self._num_retained = num_retained
         self._commit_deadline_s = commit_deadline_s
@@ -208,6 +210,8 @@ class Coordinator:
             schema=self._schemas.get(uid, ()),
             hadoop=self._hadoop,
             buffer_uri=self._store.buffer_uri(uid),
+            checkpoint_timeout_s=0.0 if self._early else self._timeout_s,
+            restart_delay_s=self._restart_delay_s,
         )
 
     def find_damaged_rows(self, epoch: int, generation: int) -> list[str]:

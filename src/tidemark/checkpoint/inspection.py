@@ -1,9 +1,9 @@
 """Is a checkpoint whole? Looks at every file that a start after one epoch needs, ours and Spark's,
 before anything is written.
 
-`require_sound` guards every start of a job; `inspect` serves it, and the restore and the listing of
-retained checkpoints (`retained.py`). What is found how, and what is not, is in
-docs/operations/damaged-checkpoint.md.
+`require_sound` guards every start of a job; `inspect` serves it, and whoever reads a retained
+checkpoint: `runtime/restore.py` and `savepoints/checkpoint_sources.py`. What is found how, and what
+is not, is in docs/operations/damaged-checkpoint.md.
 """
 
 from __future__ import annotations

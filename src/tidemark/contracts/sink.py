@@ -1,4 +1,4 @@
-"""The two-phase-commit sink contract (as Flink's `TwoPhaseCommittingSink`, FLIP-143).
+"""The two-phase-commit sink contract (as Flink's `SupportsCommitter`, after FLIP-143).
 
 Order within epoch n: pre-commit (writers, in executor tasks) -> committables stored in the
 checkpoint -> the decision -> commit (driver). At recovery: the decided epochs' committables are
@@ -40,7 +40,9 @@ C_co = TypeVar("C_co", bound=Committable, covariant=True)
 
 
 class CommitOutcome(Enum):
-    """What became of one transaction that the coordinator asked to commit."""
+    """What became of one transaction that the coordinator asked to commit. A record that is silent
+    proves LOST only if it would still have the commit; docs/sinks/outcomes.md has every sink's
+    answers."""
 
     COMMITTED = "committed"
     ALREADY_COMMITTED = "already-committed"  # only with proof tied to that very transaction
@@ -61,8 +63,10 @@ class AbortOutcome(Enum):
 class SinkContext:
     """Names one sink of one running driver.
 
-    `generation` counts the drivers of this job, from 1. `checkpoint_interval_s` is the longest a
-    transaction waits for its epoch's end in normal running; time-outs are checked against it.
+    `generation` counts the drivers of this job, from 1. A transaction may have to stay open for
+    `checkpoint_interval_s`, and after that for `checkpoint_timeout_s` until its epoch's decision
+    (inf: however long; 0: it is committed before), and for `restart_delay_s` until a job that has
+    failed is started again; a system's own time-outs are checked against their sum.
     `schema` is what `select_expressions` was shown; () if the caller knows none. `hadoop` is how
     Spark reaches HDFS and S3, for `tidemark.file_systems`. `buffer_uri` is a
     directory in the job's checkpoint that is this sink's own, for rows that it keeps there itself
@@ -78,6 +82,8 @@ class SinkContext:
     schema: Schema = ()
     hadoop: HadoopSettings = field(default=HadoopSettings())
     buffer_uri: str = ""
+    checkpoint_timeout_s: float = 0.0
+    restart_delay_s: float = 0.0
 
 
 @dataclass(frozen=True)

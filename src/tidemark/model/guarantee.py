@@ -19,7 +19,7 @@ class Guarantee(Enum):
 
 
 class SinkWay(Enum):
-    """How a sink takes part in a checkpoint (DESIGN: guarantees, end to end)."""
+    """How a sink takes part in a checkpoint; `guarantees/end_to_end.py` says what each is worth."""
 
     NONE = "none"
     WRITE_AHEAD_LOG = "write-ahead log"

@@ -58,7 +58,7 @@ def claim_epoch(epoch: int, generation: int, records: Records) -> bool:
 
 
 def store_attempt(epoch: int, generation: int, records: Records) -> Steps:
-    """From flushed transactions to the prepared record: DESIGN section 3, step 3."""
+    """From flushed transactions to the prepared record: step 4 of an epoch in ARCHITECTURE.md."""
     yield Point.PRE_COMMITTED
     check_fence(records, generation)
     yield Point.FENCE_CHECKED

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
+from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -66,6 +67,7 @@ from tidemark.runtime.session import (
     prefer_renaming_file_manager,
 )
 from tidemark.runtime.shared_stream import shared_plans
+from tidemark.runtime.socket_lines import lost_lines
 from tidemark.runtime.state_backend import PROVIDER, check_backend, session_settings
 from tidemark.runtime.stream_watch import watch_stream
 from tidemark.runtime.watermarks import NO_EXCHANGE_REUSE, require_watermarks
@@ -159,7 +161,8 @@ class StreamRun:
             hadoop=self._hadoop,
             visible_before_decision=checkpoint.mode is not CheckpointMode.EXACTLY_ONCE,
             max_concurrent=checkpoint.max_concurrent_checkpoints,
-            timeout_s=checkpoint.timeout_s,
+            timeout_s=math.inf if checkpoint.timeout == timedelta.max else checkpoint.timeout_s,
+            restart_delay_s=checkpoint.restart_strategy.longest_delay_s,
             min_pause_s=checkpoint.min_pause_s,
             num_retained=checkpoint.num_retained,
             on_failure=self._stop_soon,
@@ -192,6 +195,7 @@ class StreamRun:
         self.coordinator.start()
         self._write_manifest(self.coordinator.last_committed)
         self._look_for_drain()
+        self._tell_lost_lines()
         # What this run's first epoch adds to the state's metadata is not there yet.
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
         assert self.coordinator.identity is not None
@@ -297,6 +301,25 @@ class StreamRun:
             self._store.void_plan(planned)
             # At-most-once: the epoch was claimed, but it read nothing; its next plan may be done.
             self._store.files.delete(f"epochs/{planned}/started.json")
+
+    def _tell_lost_lines(self) -> None:
+        """Say how many lines of sockets an epoch has lost that is to run again."""
+        decided, planned = self.coordinator.last_committed, self._store.latest_plan()
+        if planned <= decided:
+            return
+        before, now = (
+            read_log(self._spark_files, f"offsets/{epoch}")[1:] if epoch >= 0 else []
+            for epoch in (decided, planned)
+        )
+        places = dict(enumerate(self.uids.source_lines))  # a source may stand at several
+        lost = {places.get(place, place): rows for place, rows in lost_lines(before, now)}
+        for number, rows in lost.items():
+            log.warning(
+                "job %s: epoch %d was planned by an earlier run, which did not decide it. The %d "
+                "lines that it had read of source %s are lost: a socket sends nothing twice. The "
+                "epoch runs again without them",
+                self._name, planned, rows, self.uids.of_source(number),
+            )  # fmt: skip
 
     def _start_query(self, task: Any) -> StreamingQuery:
         """Start Spark's query; Spark reads and writes its checkpoint location meanwhile."""

@@ -114,6 +114,10 @@ def require_format(spark: SparkSession, format_: str) -> None:
         from tidemark.runtime import datagen
 
         datagen.register(spark)
+    elif format_ == "tidemark-socket":
+        from tidemark.runtime import socket_lines
+
+        socket_lines.register(spark)
 
 
 def require_storage(spark: SparkSession, uri: str) -> None:

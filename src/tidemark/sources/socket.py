@@ -1,4 +1,7 @@
-"""`SocketSource`: lines of text from a TCP server, for trying things out."""
+"""`SocketSource`: lines of text from a TCP server, for trying things out.
+
+This is the configuration; `runtime/socket_lines.py` reads the lines.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,13 @@ from tidemark.model.errors import ConfigurationError
 class SocketSource:
     """Read lines of UTF-8 text from a TCP server, as the column ``value``.
 
-    host, port: where the server listens; Spark's driver connects to it.
+    host, port: where the server listens; the driver's machine connects to it. When the server
+        closes the connection the run fails, after the epoch with its last line: a restart strategy
+        connects again.
 
-    Not replayable: what was read and not committed when the driver fails is lost, so a job with
-    this source is at-most-once whatever its sinks. Raises ConfigurationError.
+    Not replayable: a job with this source is at-most-once whatever its sinks. The lines of an epoch
+    that was planned and not decided are lost with the run, and the log says how many; so are those
+    that had come and were in no epoch yet, which nobody counts. Raises ConfigurationError.
     """
 
     host: str
@@ -50,5 +56,5 @@ class SocketSource:
         return f"socket {self.host}:{self.port}"
 
     def reader(self) -> StreamReader:
-        """Return Spark's socket reader."""
-        return StreamReader("socket", {"host": self.host, "port": str(self.port)})
+        """Return the reader of the data source in `runtime/socket_lines.py`."""
+        return StreamReader("tidemark-socket", {"host": self.host, "port": str(self.port)})

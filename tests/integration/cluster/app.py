@@ -64,7 +64,11 @@ class HangingSink(tm.KafkaSink):
 
 job = tm.Job(
     "cluster",
-    checkpoint=tm.CheckpointConfig(storage=options["storage"], interval=options["interval"]),
+    checkpoint=tm.CheckpointConfig(
+        storage=options["storage"],
+        interval=options["interval"],
+        timeout=options["timeout"],
+    ),
 )
 source = tm.KafkaSource(options["servers"], topics=[options["input"]], starting_offsets="earliest")
 rows = job.source(source, uid="input").selectExpr(

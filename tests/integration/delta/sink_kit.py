@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
 from tidemark.contracts.sink import SinkContext, WriterContext
 from tidemark.file_systems import HadoopSettings, open_directory
@@ -80,6 +80,17 @@ def numbers(sink: DeltaSink) -> list[int]:
 def under_suite(sink: DeltaSink, server: ServerUnderTest | None = None) -> SinkUnderTest:
     """Return what the conformance suite is to know of a sink that `made` has made."""
     files = open_directory(sink.path, HadoopSettings(sink.storage_options))
+
+    def forget(_: object) -> None:
+        """The table's maintenance: files are made one, and old entries of the log cleaned up."""
+        more = pa.Table.from_batches([batch(range(500, 510))])
+        write_deltalake(sink.path, more, mode="append", storage_options=options_of(sink))
+        table = opened(sink)
+        table.optimize.compact()
+        table.create_checkpoint()
+        for version in range(table.version()):
+            files.delete(f"_delta_log/{version:020}.json")
+
     return SinkUnderTest(
         sink=sink,
         batch=batch,
@@ -87,5 +98,6 @@ def under_suite(sink: DeltaSink, server: ServerUnderTest | None = None) -> SinkU
         writer_failpoint="data-files-written",
         commit_failpoints=("delta-committed",),
         drop=lambda found: files.delete(found.data_files[0].path),
+        forget=forget,
         server=server,
     )

@@ -8,7 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.integration.delta.sink_kit import made, under_suite
-from tidemark.verify.conformance import ExpiryConformance, SinkConformance, SinkUnderTest
+from tidemark.verify.conformance import (
+    ExpiryConformance,
+    ForgettingConformance,
+    SinkConformance,
+    SinkUnderTest,
+)
 
 
 @pytest.fixture(params=["plain", "partitioned"])
@@ -17,5 +22,5 @@ def under(request: pytest.FixtureRequest, tmp_path: Path) -> SinkUnderTest:
     return under_suite(sink)
 
 
-class TestDelta(SinkConformance, ExpiryConformance):
+class TestDelta(SinkConformance, ExpiryConformance, ForgettingConformance):
     pass

@@ -46,7 +46,8 @@ class Running:
 
     def __init__(self, directory: Path, servers: str, topic: str, out: str) -> None:
         self.job = job = tm.Job(
-            "metrics", tm.CheckpointConfig(storage=str(directory / "store"), interval="200ms")
+            "metrics",
+            tm.CheckpointConfig(storage=str(directory / "store"), interval="200ms", timeout="4min"),
         )
         source = tm.KafkaSource(servers, topic, options={"maxOffsetsPerTrigger": ROWS // 6})
         clicks = job.source(source, "clicks").withWatermark("timestamp", "1 minute")

@@ -34,11 +34,11 @@ def test_decision_deleted_by_hand(kafka: LocalKafka, tmp_path: Path) -> None:
 def test_away_for_longer_than_the_transaction_timeout(kafka: LocalKafka, tmp_path: Path) -> None:
     """The broker aborts a decided epoch's transactions: every start must fail, and name them."""
     with PassthroughScenario(
-        tmp_path, kafka.bootstrap_servers, transaction_timeout="10s"
+        tmp_path, kafka.bootstrap_servers, timeout="25s", transaction_timeout="30s"
     ) as scenario:
         scenario.die_at("decided:3")
         wait_until(
-            "the broker's own abort", lambda: not scenario.open_transactions(), 60, pause_s=0.5
+            "the broker's own abort", lambda: not scenario.open_transactions(), 90, pause_s=0.5
         )
         epoch = max(scenario.epochs_in("spark/commits"))
         visible = len(workload.read_topic(kafka.bootstrap_servers, scenario.output))

@@ -17,6 +17,7 @@ from tests.servers.mariadb import MariaDBServer
 from tidemark.verify.conformance import (
     DeadLetterConformance,
     ExpiryConformance,
+    ForgettingConformance,
     LineConformance,
     RefusalConformance,
     SinkConformance,
@@ -25,7 +26,12 @@ from tidemark.verify.conformance import (
 
 
 class TestMariaDB(
-    SinkConformance, ExpiryConformance, RefusalConformance, DeadLetterConformance, LineConformance
+    SinkConformance,
+    ExpiryConformance,
+    ForgettingConformance,
+    RefusalConformance,
+    DeadLetterConformance,
+    LineConformance,
 ):
     @pytest.fixture(params=MODES)
     def under(
@@ -34,7 +40,13 @@ class TestMariaDB(
         return sink_under_test(mariadb, database, request.param)
 
 
-class TestMySQL8(SinkConformance, ExpiryConformance, RefusalConformance, DeadLetterConformance):
+class TestMySQL8(
+    SinkConformance,
+    ExpiryConformance,
+    ForgettingConformance,
+    RefusalConformance,
+    DeadLetterConformance,
+):
     @pytest.fixture(params=MODES)
     def under(
         self, request: pytest.FixtureRequest, mysql8: MariaDBServer

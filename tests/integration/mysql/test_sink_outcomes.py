@@ -17,6 +17,7 @@ from tests.integration.mysql.sink_kit import Target, all_prepared, batch, target
 from tests.servers.mariadb import MariaDBServer
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
 from tidemark.model.errors import PreCommitError, WriteRefusedError
+from tidemark.sinks.internal.ledger import LEDGER_EPOCHS
 from tidemark.sinks.mysql import ledger
 from tidemark.sinks.mysql.committable import MySQLCommittable
 from tidemark.sinks.mysql.table import version_of
@@ -253,7 +254,7 @@ def test_a_stage_that_somebody_dropped_or_changed_is_lost(
 
 def test_old_ledger_rows_are_forgotten(target: Target) -> None:
     committer = target.committer()
-    for epoch in (0, 1, ledger.LEDGER_EPOCHS + 1):
+    for epoch in (0, 1, LEDGER_EPOCHS + 1):
         until_proved(committer.commit, target.write([epoch], attempt(epoch=epoch)))
     epochs = [e for (e,) in target.execute("SELECT epoch FROM _tidemark_ledger ORDER BY epoch")]
-    assert epochs == [1, ledger.LEDGER_EPOCHS + 1]
+    assert epochs == [1, LEDGER_EPOCHS + 1]

@@ -14,6 +14,7 @@ from tests.servers.postgres import PostgresServer
 from tidemark.verify.conformance import (
     DeadLetterConformance,
     ExpiryConformance,
+    ForgettingConformance,
     LineConformance,
     RefusalConformance,
     SinkConformance,
@@ -31,3 +32,15 @@ class TestPostgres(
     SinkConformance, ExpiryConformance, RefusalConformance, DeadLetterConformance, LineConformance
 ):
     pass
+
+
+class TestPostgresLedger(ForgettingConformance):
+    """In `prepared` mode the server is asked for a transaction's id, which it remembers for many
+    millions of transactions: `test_sink_outcomes.py` asks for one that it has forgotten."""
+
+    @pytest.fixture(params=["staged", "upsert"])
+    def under(
+        self, request: pytest.FixtureRequest, postgres: PostgresServer
+    ) -> Iterator[SinkUnderTest]:
+        with kit.sink_under_test(postgres, request.param) as made:
+            yield made

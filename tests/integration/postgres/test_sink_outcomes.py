@@ -147,7 +147,7 @@ def test_an_unknown_transaction_is_judged_by_its_id(postgres: PostgresServer, sc
     assert list(committer.commit(gone(xid))) == [CommitOutcome.ALREADY_COMMITTED]
     # Before the first transaction that the server remembers, and after the last one: a server that
     # was set back to an older state.
-    assert list(committer.commit(gone(3))) == [CommitOutcome.RETRY]
+    assert list(committer.commit(gone(3))) == [CommitOutcome.UNKNOWN]
     assert list(committer.abort(gone(3))) == [AbortOutcome.RETRY]
     assert list(committer.commit(gone(xid + 10**6))) == [CommitOutcome.LOST]
     assert list(committer.abort(gone(xid + 10**6))) == [AbortOutcome.ABORTED]

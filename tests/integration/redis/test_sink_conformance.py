@@ -16,6 +16,7 @@ from tidemark.sinks.redis.committable import RedisCommittable
 from tidemark.verify.conformance import (
     DeadLetterConformance,
     ExpiryConformance,
+    ForgettingConformance,
     IdempotentConformance,
     KeyedServerConformance,
     KeyedSinkUnderTest,
@@ -28,7 +29,9 @@ from tidemark.verify.conformance import (
 )
 
 
-class TestStaged(SinkConformance, ExpiryConformance, ServerConformance, LineConformance):
+class TestStaged(
+    SinkConformance, ExpiryConformance, ForgettingConformance, ServerConformance, LineConformance
+):
     @pytest.fixture(params=kit.KINDS)
     def under(
         self,

@@ -75,6 +75,19 @@ def test_failure_rate_gives_up_when_more_failures_than_allowed_come_within_the_i
     assert decisions(strategy.backoff(), [0, 6, 12, 18, 24, 25]) == [1, 1, 1, 1, 1, None]
 
 
+@pytest.mark.parametrize(
+    ("strategy", "longest_s"),
+    [
+        (tm.RestartStrategy.none(), 0),
+        (tm.RestartStrategy.fixed_delay(delay="7s"), 7),
+        (tm.RestartStrategy.exponential_delay(max_backoff="2min"), 120),
+        (tm.RestartStrategy.failure_rate(delay="3s"), 3),
+    ],
+)
+def test_the_longest_delay_is_known(strategy: tm.RestartStrategy, longest_s: float) -> None:
+    assert strategy.longest_delay_s == longest_s
+
+
 def test_it_shows_as_it_is_written() -> None:
     shown = "RestartStrategy.fixed_delay(attempts=3, delay='1s')"
     assert repr(tm.RestartStrategy.fixed_delay(attempts=3)) == shown

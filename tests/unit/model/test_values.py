@@ -18,8 +18,8 @@ from tidemark.model.schema import quoted
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
-        ("500ms", 0.5), ("5s", 5), ("5 seconds", 5), (" 1.5 MIN ", 90), ("10min", 600),
-        ("2m", 120), ("1h", 3600), ("1d", 86400), (3, 3), (0, 0), (0.25, 0.25),
+        ("500ms", 0.5), ("500 milliseconds", 0.5), ("5s", 5), ("5 seconds", 5), (" 1.5 MIN ", 90),
+        ("10min", 600), ("2m", 120), ("1h", 3600), ("1d", 86400), (3, 3), (0, 0), (0.25, 0.25),
         (timedelta(minutes=1), 60), (timedelta(0), 0),
     ],
 )  # fmt: skip

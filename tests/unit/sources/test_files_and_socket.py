@@ -75,7 +75,7 @@ def test_a_mistake_in_a_file_source_is_named(settings: dict[str, Any], named: li
 
 def test_a_socket_is_not_replayable_and_never_ends() -> None:
     source = SocketSource("localhost", 9999)
-    assert source.reader().format == "socket"
+    assert source.reader().format == "tidemark-socket"
     assert source.reader().options == {"host": "localhost", "port": "9999"}
     assert not source.replayable
     assert not source.bounded

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidemark.sinks.delta.sink import DeltaSink
 
 _log = logging.getLogger(__name__)
+_GONE = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
 _TRIES = 5
 """How often a commit that met another entry of this sink is tried before RETRY is answered."""
 
@@ -52,6 +53,7 @@ class DeltaCommitter:
 
     def commit(self, committables: Sequence[DeltaCommittable]) -> Sequence[CommitOutcome]:
         """Add every file to the table in one log entry. LOST: aborted, or a file is gone or torn.
+        UNKNOWN: entries of the log that would tell have been cleaned up.
 
         Raises CommitFailedError when the table no longer takes the files.
         """
@@ -66,15 +68,13 @@ class DeltaCommitter:
             except preflight.errors() as error:
                 _log.warning("%s: commit: %s; trying again", self._name, error)
                 self._table = None
-                return [o if o.name == "LOST" else CommitOutcome.RETRY for o in outcomes]
+                return [o if o in _GONE else CommitOutcome.RETRY for o in outcomes]
         else:
             return outcomes
         for position, committable in enumerate(committables):
             if committable in open_:
                 outcomes[position] = CommitOutcome.COMMITTED
-        self._tidy(
-            [c for c, o in zip(committables, outcomes, strict=True) if o is not CommitOutcome.LOST]
-        )
+        self._tidy([c for c, o in zip(committables, outcomes, strict=True) if o not in _GONE])
         return outcomes
 
     def abort(self, committables: Sequence[DeltaCommittable]) -> Sequence[AbortOutcome]:
@@ -185,12 +185,20 @@ class DeltaCommitter:
             else:
                 outcomes[position] = CommitOutcome.LOST
         self._sync_entries(entries)
+        for position, committable in list(silent.items()):
+            if not self._ledger.knows(committable.log_version):
+                del silent[position]
+                outcomes[position] = CommitOutcome.UNKNOWN
+                _log.error(
+                    "%s: log entries since version %d have been cleaned up "
+                    "(delta.logRetentionDuration), so it cannot be told whether epoch %d was "
+                    "committed and its files removed since",
+                    self._name, committable.log_version, committable.epoch,
+                )  # fmt: skip
         torn = self._torn(list(silent.values()))
         for position, committable in silent.items():
             if committable.handle in torn:
                 outcomes[position] = CommitOutcome.LOST
-            else:
-                self._require_known(committable)
         return [c for c in silent.values() if c.handle not in torn]
 
     def _torn(self, committables: Sequence[DeltaCommittable]) -> set[str]:
@@ -205,15 +213,6 @@ class DeltaCommitter:
                 _log.error("%s: data file %s is %s, of %d that were written",
                            self._name, file.path, found, file.size_bytes)  # fmt: skip
         return torn
-
-    def _require_known(self, committable: DeltaCommittable) -> None:
-        if not self._ledger.knows(committable.log_version):
-            raise CommitFailedError(
-                f"{self._name}: log entries since version {committable.log_version} have been "
-                "cleaned up (delta.logRetentionDuration), so it cannot be told whether epoch "
-                f"{committable.epoch} was committed and its files removed since. See whether its "
-                "rows are in the table, then go on as docs/operations/lost-transactions.md says"
-            )
 
     def _newest_epoch(self) -> int:
         version = self._table.transaction_version(self._ledger.app_id)

@@ -73,7 +73,8 @@ class Ledger:
         for line in data.splitlines():
             info = json.loads(line).get("commitInfo") if b'"commitInfo"' in line else None
             mark = info.get(KEY) if isinstance(info, dict) else None
-            if isinstance(mark, dict) and mark.get("appId") == self.app_id:
+            # Also of another job: a restored one asks what became of the first one's attempts.
+            if isinstance(mark, dict):
                 for handle in mark["handles"]:
                     yield handle, Entry(mark["outcome"], number)
 

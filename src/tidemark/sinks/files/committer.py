@@ -52,7 +52,7 @@ class FileCommitter:
             )
 
     def commit(self, committables: Sequence[PendingFile]) -> Sequence[CommitOutcome]:
-        """Publish each pending file; LOST if it is neither pending nor published, or torn."""
+        """Publish each pending file; LOST if it is torn, UNKNOWN if it is gone."""
         return self._each(self._pending.publish, committables, CommitOutcome.RETRY)
 
     def abort(self, committables: Sequence[PendingFile]) -> Sequence[AbortOutcome]:

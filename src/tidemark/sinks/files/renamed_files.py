@@ -66,7 +66,8 @@ class RenamedFiles:
         return Stream(path, file.write, finish, file.discard)
 
     def publish(self, file: PendingFile) -> CommitOutcome:
-        """Rename it; LOST if it is neither pending nor published, or torn."""
+        """Rename it; LOST if it is torn, UNKNOWN if it is neither pending nor published: it may
+        have been published, and taken away since."""
         pending, name = _pending(file), f"{self._directory.uri}: pending file {file.handle}"
         try:
             size = self._directory.size(pending)
@@ -80,7 +81,7 @@ class RenamedFiles:
             if self._directory.size(file.handle) is not None:
                 return CommitOutcome.ALREADY_COMMITTED
             log.error("%s is gone", name)
-            return CommitOutcome.LOST
+            return CommitOutcome.UNKNOWN
         failpoints.reached("file-renamed")
         return CommitOutcome.COMMITTED
 

@@ -51,7 +51,8 @@ class Uploads:
         )
 
     def publish(self, file: PendingFile) -> CommitOutcome:
-        """Complete the upload; LOST if it has ended and there is no object."""
+        """Complete the upload; UNKNOWN if it has ended and there is no object: it was aborted, or
+        the object has been taken away since."""
         # First: S3 answers a repeated completion as if it were the first one.
         if self._directory.size(file.handle) is not None:
             return CommitOutcome.ALREADY_COMMITTED
@@ -61,7 +62,7 @@ class Uploads:
             if self._directory.size(file.handle) is not None:
                 return CommitOutcome.ALREADY_COMMITTED
             log.error("%s: the upload of %s is gone", self._directory.uri, file.handle)
-            return CommitOutcome.LOST
+            return CommitOutcome.UNKNOWN
         failpoints.reached("upload-completed")
         return CommitOutcome.COMMITTED
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tidemark.sinks.kafka.committer import KafkaCommitter
+
+_log = logging.getLogger(__name__)
 
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
@@ -52,7 +56,8 @@ class KafkaSink:
     `transactional_id_prefix`: needed for exactly-once; one job's own, on a cluster. Transactions
     that nobody has ended yet are found and ended by it.
     `transaction_timeout`: the broker aborts a transaction that is open for so long, and the rows of
-    an epoch that is decided by then are lost: longer than a checkpoint interval plus the longest
+    an epoch that is decided but not committed by then are lost: longer than checkpoint interval +
+    timeout + the restart strategy's longest delay, which the start checks, and than the longest
     time that the job may be down; the broker's `transaction.max.timeout.ms` is its limit.
     `spool`: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
     transaction that the broker has timed out is written again, and not lost.
@@ -217,13 +222,29 @@ class KafkaSink:
         )
 
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """See `TwoPhaseCommitSink`: a transaction must outlive a checkpoint interval."""
-        timeout_s, interval_s = self.transaction_timeout_s, context.checkpoint_interval_s
-        if self.exactly_once and timeout_s <= interval_s:
+        """See `TwoPhaseCommitSink`: a transaction must outlive the longest way to its commit; with
+        a spool, a checkpoint interval."""
+        if not self.exactly_once:
+            return
+        needed = {"checkpoint interval": context.checkpoint_interval_s}
+        if not self.spool:
+            needed["timeout"] = context.checkpoint_timeout_s
+            needed["restart delay"] = context.restart_delay_s
+        found_s, needed_s = self.transaction_timeout_s, sum(needed.values())
+        if math.isinf(needed_s):
+            _log.warning(
+                "sink `%s`: this query has no checkpoint timeout: rows of an epoch that takes "
+                "longer than transaction_timeout, %gs, can be lost. Give spool=True, or use tm.Job",
+                context.sink_uid, found_s,
+            )  # fmt: skip
+        elif found_s <= needed_s:
+            parts = " + ".join(f"{name} {value:g}s" for name, value in needed.items())
             raise ConfigurationError(
-                f"sink `{context.sink_uid}`: transaction timeout {timeout_s:g}s is not above "
-                f"checkpoint interval {interval_s:g}s; raise transaction_timeout above "
-                f"{interval_s:g}s"
+                f"sink `{context.sink_uid}`: transaction timeout {found_s:g}s is not above "
+                f"{parts} = {needed_s:g}s, and the broker would abort the rows of an epoch that is "
+                f"decided later; raise transaction_timeout above {needed_s:g}s (and the broker's "
+                "transaction.max.timeout.ms, 15min by default), lower CheckpointConfig timeout, or "
+                "give KafkaSink spool=True"
             )
 
     def create_writer(self, context: WriterContext) -> KafkaWriter:

@@ -107,6 +107,8 @@ class MySQLCommitter:
         ended = self._end_xa("COMMIT", committable)
         if ended:
             failpoints.reached("xa-committed")
+        elif self._has_forgotten(committable):
+            return CommitOutcome.UNKNOWN
         return {
             "committed": CommitOutcome.COMMITTED if ended else CommitOutcome.ALREADY_COMMITTED,
             "aborted": CommitOutcome.LOST,
@@ -137,6 +139,13 @@ class MySQLCommitter:
             _log.debug("%s: XA %s %s: %s", self._name, how, committable.handle, error)
             return False
 
+    def _has_forgotten(self, committable: MySQLCommittable) -> bool:
+        connection = self._connected(ANSWER_TIMEOUT_S)
+        if not ledger.has_forgotten(connection, committable.database, committable.name):
+            return False
+        _log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
+        return True
+
     def _prove(self, committable: MySQLCommittable) -> str | None:
         connection = self._connected(ANSWER_TIMEOUT_S)
         proof = ledger.prove(connection, committable.database, committable.name)
@@ -166,8 +175,8 @@ class MySQLCommitter:
                 "the table and start the job again, and they are moved"
             ) from error
         failpoints.reached("ledger-committed")
-        lost = (CommitOutcome.LOST,)
-        self._drop([c for c, how in zip(committables, outcomes, strict=True) if how not in lost])
+        gone = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
+        self._drop([c for c, how in zip(committables, outcomes, strict=True) if how not in gone])
         return outcomes
 
     def _drop(self, committables: Iterable[MySQLCommittable]) -> None:

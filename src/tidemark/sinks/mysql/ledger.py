@@ -8,20 +8,19 @@ looks at that row under a lock:
 - it is there: the transaction is committed;
 - it is locked: the transaction is open, prepared, or being committed; also after a server's crash,
   as InnoDB recovers the row with its lock;
-- it is not there: ``aborted`` is inserted in its place, and the primary key stops a late commit.
+- it is not there: ``aborted`` is inserted in its place, and the primary key stops a late commit;
+  unless the ledger no longer keeps rows of that epoch, when nothing is proved (`has_forgotten`).
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from tidemark.sinks.internal.ledger import LEDGER_EPOCHS, may_have_forgotten
 from tidemark.sinks.mysql import connection as server
 from tidemark.sinks.mysql.transaction_name import TransactionName
 
 TABLE = "_tidemark_ledger"
-LEDGER_EPOCHS = 1000
-"""How many epochs of a job's sink are kept behind the one being committed: far more than the
-coordinator ever leaves unsettled."""
 
 _DDL = """
 CREATE TABLE IF NOT EXISTS {} (
@@ -91,6 +90,15 @@ def prove(connection: Any, database: str, name: TransactionName) -> str | None:
             if not server.is_duplicate(error):  # made between the two statements: look again
                 raise
     return None
+
+
+def has_forgotten(connection: Any, database: str, name: TransactionName) -> bool:
+    """Return whether the ledger has no row of the transaction, but may have had one. Raises
+    PyMySQL's error as `outcome` does."""
+    ((newest,),) = server.rows(
+        connection, f"SELECT MAX(epoch) FROM {_table(database)} WHERE owner = %s", (name.owner,)
+    )
+    return may_have_forgotten(name.epoch, newest) and outcome(connection, database, name) is None
 
 
 def withdraw(connection: Any, database: str, name: TransactionName) -> None:

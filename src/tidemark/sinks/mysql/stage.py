@@ -62,8 +62,12 @@ def names(connection: Any, database: str, owner: str) -> list[TransactionName]:
 
 def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
     """Insert the stage's rows into their table and write the ledger row, inside the caller's
-    transaction. LOST, and recorded as aborted, when the stage is gone or not as it was."""
+    transaction. LOST, and recorded as aborted, when the stage is gone or not as it was; UNKNOWN
+    when the ledger no longer keeps its epoch."""
     database, name = committable.database, committable.name
+    if ledger.has_forgotten(connection, database, name):
+        _log.error("the ledger has forgotten %s", committable.handle)
+        return CommitOutcome.UNKNOWN
     errors = server.driver().MySQLError
     try:
         # First: from here on nobody else can move or abort this stage.

@@ -33,7 +33,7 @@ _COMMITS = {
     Fate.COMMITTED: CommitOutcome.ALREADY_COMMITTED,
     Fate.ABORTED: CommitOutcome.LOST,
     Fate.IN_PROGRESS: CommitOutcome.RETRY,  # another connection is ending it now
-    Fate.FORGOTTEN: CommitOutcome.RETRY,  # nothing is proved
+    Fate.FORGOTTEN: CommitOutcome.UNKNOWN,
     Fate.NEVER_WAS: CommitOutcome.LOST,
 }
 _ABORTS = {

@@ -3,7 +3,7 @@
 A field is its length (four bytes, -1 for NULL) and its value in network order. Each column becomes
 an Arrow array of such fields; joining the columns' fields row by row makes one array whose data
 buffer is the stream itself. Formats: PostgreSQL's documentation of COPY, and the `*_recv` functions
-of its types; `tests/unit/sinks/postgres/test_copy_format.py` has the bytes.
+of its types; `tests/integration/postgres/test_sink_types.py` reads each type back.
 """
 
 from __future__ import annotations

@@ -11,13 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from tidemark.sinks.internal.ledger import LEDGER_EPOCHS
 from tidemark.sinks.postgres.committable import PostgresCommittable
 from tidemark.sinks.postgres.connection import quoted
 
 NAME = "_tidemark_ledger"
-LEDGER_EPOCHS = 1000
-"""How many epochs of a job's sink the ledger keeps behind the one being committed: far more than
-are ever unsettled."""
 
 _COLUMNS = "handle, job_id, sink_uid, generation, epoch, rows, place, stage, target, keys, outcome"
 _CREATE = """

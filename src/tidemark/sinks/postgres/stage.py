@@ -2,7 +2,7 @@
 is moved into the target, or merged into it by key, in one transaction with the ledger's row.
 
 A stage table is an ordinary, logged one: an unlogged one is emptied when the server recovers from
-a crash, and a flushed transaction must survive that (`docs/adr/0006-postgresql.md`).
+a crash, and a flushed transaction must survive that (`docs/adr/0007-postgresql.md`).
 """
 
 from __future__ import annotations

@@ -34,6 +34,7 @@ _COMMITS = {
     b"committed": CommitOutcome.COMMITTED,
     b"already": CommitOutcome.ALREADY_COMMITTED,
     b"lost": CommitOutcome.LOST,
+    b"forgotten": CommitOutcome.UNKNOWN,
 }
 _ABORTS = {b"committed": AbortOutcome.COMMITTED, b"aborted": AbortOutcome.ABORTED}
 
@@ -66,9 +67,9 @@ class RedisCommitter:
             have = self._asked(lambda: replication.reached(self._connected, self._keys, wanted))
             if have is None or have < wanted:
                 self._say(f"only {have or 0} of {wanted} replicas have what was committed")
-                return [
-                    o if o is CommitOutcome.LOST else CommitOutcome.RETRY for o in outcomes
-                ]  # what is applied is found so by the next call
+                gone = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
+                # What is applied is found so by the next call.
+                return [o if o in gone else CommitOutcome.RETRY for o in outcomes]
         if CommitOutcome.RETRY not in outcomes:
             self._said = ""
         return outcomes

@@ -21,11 +21,10 @@ lost them.
 
 from __future__ import annotations
 
+from tidemark.sinks.internal.ledger import LEDGER_EPOCHS
+
 BLOCK_ARGUMENTS = 4000
 """Lua can pass on less than 8,000 arguments at once."""
-LEDGER_EPOCHS = 1000
-"""How many epochs the list of applied stages keeps behind the one being committed: far more than
-are ever unsettled."""
 
 _ENTER = """
 local function enter()
@@ -113,7 +112,10 @@ COMMIT = f"""
 local stages, stage, committed, handle = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
 local left = redis.call('HGET', stages, handle)
 if not left then
-  return redis.call('ZSCORE', committed, handle) and 'already' or 'lost'
+  if redis.call('ZSCORE', committed, handle) then return 'already' end
+  local newest = redis.call('ZREVRANGE', committed, 0, 0, 'WITHSCORES')[2]
+  if newest and tonumber(ARGV[2]) < tonumber(newest) - {LEDGER_EPOCHS} then return 'forgotten' end
+  return 'lost'
 end
 left = left == 'open' and tonumber(ARGV[3]) or tonumber(left)
 if redis.call('LLEN', stage) ~= left then
@@ -129,7 +131,7 @@ redis.call('HSET', stages, handle, left)
 if left > 0 then return 'more' end
 redis.call('HDEL', stages, handle)
 redis.call('ZADD', committed, ARGV[2], handle)
-redis.call('ZREMRANGEBYSCORE', committed, '-inf', tonumber(ARGV[2]) - {LEDGER_EPOCHS})
+redis.call('ZREMRANGEBYSCORE', committed, '-inf', '(' .. tonumber(ARGV[2]) - {LEDGER_EPOCHS})
 return 'committed'
 """
 """Apply a stage's next block. KEYS: stages, stage, committed; ARGV: handle, epoch, blocks."""

@@ -20,6 +20,7 @@ from tidemark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, Sink
 from tidemark.file_systems.local import make_directory
 from tidemark.model import failpoints
 from tidemark.model.errors import AbortFailedError, CommitFailedError, PreflightError
+from tidemark.sinks.internal.ledger import may_have_forgotten
 from tidemark.sinks.internal.staged_files import StagedFile, list_staged, staging_directory
 from tidemark.sinks.sqlite import database
 
@@ -39,7 +40,8 @@ class SQLiteCommitter:
         self._deleting: threading.Thread | None = None
 
     def preflight(self) -> None:
-        """Make the database, the ledger and the staging area; raises PreflightError."""
+        """Check the table; make the database, the ledger and the staging area; raises
+        PreflightError."""
         errors = database.driver_errors()
         directory = Path(self._path).parent
         if not os.access(directory, os.W_OK | os.X_OK):
@@ -47,7 +49,10 @@ class SQLiteCommitter:
             raise PreflightError(
                 f"{self._name}: its directory {directory} {why}; make it, or change SQLiteSink path"
             )
+        columns = [column.name for column in self._context.schema]
         try:
+            if columns and (why := database.misfit(self._path, self._table, columns)):
+                raise PreflightError(f"sink {self._context.sink_uid!r}: {why}")
             database.prepare(self._path)
             make_directory(
                 staging_directory(self._root, self._context.job_id, self._context.sink_uid)
@@ -61,8 +66,8 @@ class SQLiteCommitter:
     def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
         """Insert the staged rows, all or none of this call's; RETRY for all while it is locked.
 
-        LOST: the transaction was aborted, or its staged file is gone or torn. Raises
-        CommitFailedError when the table refuses the rows.
+        LOST: the transaction was aborted, or its staged file is gone or torn. UNKNOWN: the ledger
+        no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows.
         """
         if not committables:
             return []
@@ -142,6 +147,10 @@ class SQLiteCommitter:
                 return CommitOutcome.ALREADY_COMMITTED
             case "aborted":
                 return CommitOutcome.LOST
+        newest = database.newest_epoch(cursor, committable.job_id, committable.sink_uid)
+        if may_have_forgotten(committable.epoch, newest):
+            log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
+            return CommitOutcome.UNKNOWN
         staged = self._root / committable.handle
         try:
             with pa.memory_map(str(staged)) as file:

@@ -16,12 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from tidemark.model.errors import MissingDependencyError
+from tidemark.sinks.internal.ledger import LEDGER_EPOCHS
 from tidemark.sinks.internal.staged_files import StagedFile
 
 BUSY_TIMEOUT_MS = 2000
-LEDGER_EPOCHS = 1000
-"""How many epochs of a job's sink the ledger keeps behind the one being committed. Far more than
-the coordinator ever leaves unsettled; a forgotten tombstone's file has been deleted long before."""
 
 _LEDGER = """
 CREATE TABLE IF NOT EXISTS _tidemark_ledger (
@@ -92,14 +90,31 @@ def prepare(path: str) -> None:
             cursor.execute(_LEDGER_INDEX)
 
 
-def table_columns(path: str, table: str) -> list[str] | None:
-    """Return the names of the table's columns; None if there is no such table."""
+def misfit(path: str, table: str, names: Sequence[str]) -> str:
+    """Say why rows with these columns cannot be inserted into the table; "" if they can, or there
+    is no such table yet."""
     if not Path(path).exists():
-        return None
+        return ""
     with connect(path) as cursor:
         # Generated columns are hidden here, and cannot be inserted into.
-        cursor.execute("SELECT name FROM pragma_table_info(?)", (table,))
-        return [row[0] for row in cursor.fetchall()] or None
+        cursor.execute(
+            'SELECT name, "notnull" AND dflt_value IS NULL AND NOT pk FROM pragma_table_info(?)',
+            (table,),
+        )
+        columns = cursor.fetchall()
+    present, given = {name.lower() for name, _ in columns}, {name.lower() for name in names}
+    what = f"SQLite table {table} in {path}"
+    if columns and (missing := [name for name in names if name.lower() not in present]):
+        return (
+            f"{what} has no column {missing[0]!r} (it has {', '.join(n for n, _ in columns)}); add "
+            "it with ALTER TABLE, or drop it from the DataFrame"
+        )
+    if needed := [name for name, must in columns if must and name.lower() not in given]:
+        return (
+            f"{what}: column {needed[0]!r} is NOT NULL, has no default and is not in the "
+            "DataFrame; select it, or give it a default"
+        )
+    return ""
 
 
 def definition(path: str, table: str) -> list[str]:
@@ -154,14 +169,22 @@ def ended(path: str, job_id: str, sink_uid: str) -> set[str]:
         return {row[0] for row in cursor.fetchall()}
 
 
+def newest_epoch(cursor: Any, job_id: str, sink_uid: str) -> int | None:
+    """Return the highest epoch of one job's sink in the ledger; None if it has none."""
+    cursor.execute(
+        "SELECT max(epoch) FROM _tidemark_ledger WHERE job_id = ? AND sink_uid = ?",
+        (job_id, sink_uid),
+    )
+    newest = cursor.fetchone()[0]
+    return None if newest is None else int(newest)
+
+
 def prune(cursor: Any, committables: Sequence[StagedFile]) -> None:
-    """Forget ledger rows that no driver can ask for any more."""
-    newest: dict[tuple[str, str], int] = {}
-    for committable in committables:
-        key = committable.job_id, committable.sink_uid
-        newest[key] = max(committable.epoch, newest.get(key, 0))
-    for (job_id, sink_uid), epoch in newest.items():
-        cursor.execute(
-            "DELETE FROM _tidemark_ledger WHERE job_id = ? AND sink_uid = ? AND epoch < ?",
-            (job_id, sink_uid, epoch - LEDGER_EPOCHS),
-        )
+    """Forget rows that no driver can ask for any more; never the newest."""
+    for job_id, sink_uid in {(c.job_id, c.sink_uid) for c in committables}:
+        newest = newest_epoch(cursor, job_id, sink_uid)
+        if newest is not None:
+            cursor.execute(
+                "DELETE FROM _tidemark_ledger WHERE job_id = ? AND sink_uid = ? AND epoch < ?",
+                (job_id, sink_uid, newest - LEDGER_EPOCHS),
+            )

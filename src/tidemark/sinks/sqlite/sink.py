@@ -27,9 +27,9 @@ class SQLiteSink:
         when it is missing, in an existing directory. Rows are staged in ``<path>.tidemark/`` until
         their epoch is decided.
     table: made when it is missing, with the DataFrame's columns. An existing table must have all of
-        them; others are left NULL. Rows are inserted after the epoch is decided, and one that a
-        constraint refuses stops the job: keep constraints off it that could, or give `Job.sink`
-        ``on_bad_row="dead_letter"``.
+        them, which is checked when the job starts; others are left NULL. Rows are inserted after
+        the epoch is decided, and one that a constraint refuses stops the job: keep constraints off
+        it that could, or give `Job.sink` ``on_bad_row="dead_letter"``.
 
     Spark types become: boolean 0/1; integers INTEGER; float and double REAL (NaN becomes NULL, as
     SQLite has none); string TEXT; binary BLOB; decimal TEXT in plain digits; date TEXT

@@ -36,7 +36,7 @@ class SQLiteWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append one batch to the staged file.
 
-        Raises WriteRefusedError, at the first batch, if the table exists without its columns, or
+        Raises WriteRefusedError, at the first batch, if the table exists and cannot take it, or
         this machine does not share the database's directory with the driver.
         """
         if batch.num_rows == 0:
@@ -77,12 +77,5 @@ class SQLiteWriter:
 
     def _check_table(self, schema: pa.Schema) -> None:
         """Find out before the decision what would stop the job after it."""
-        present = database.table_columns(self._path, self._table)
-        if present is None:
-            return
-        lower = {name.lower() for name in present}
-        if missing := [name for name in schema.names if name.lower() not in lower]:
-            raise WriteRefusedError(
-                f"SQLite table {self._table} in {self._path} has no column {missing[0]!r} (it has "
-                f"{', '.join(present)}); add it with ALTER TABLE, or drop it from the DataFrame"
-            )
+        if why := database.misfit(self._path, self._table, schema.names):
+            raise WriteRefusedError(why)

@@ -47,6 +47,8 @@ class EpochBuffers:
     files: frozenset[str]
     settled: bool = False
     """Whether the job that wrote the buffers says that the epoch is committed."""
+    forgotten: bool = False
+    """Whether another job wrote the buffers, and nothing is left of them, nor of its records."""
 
     @classmethod
     def find(
@@ -59,9 +61,11 @@ class EpochBuffers:
         own = cls.listed(own_uri, hadoop, epoch) if own_uri and own_uri != written else None
         try:
             first = cls.listed(written, hadoop, epoch)
-            if first.files or own is None or not own.files:
+            if first.files or own is None:
                 return first
-            return replace(own, settled=_is_committed(buffers[0], hadoop))
+            settled = _is_committed(buffers[0], hadoop)
+            found = own if own.files else first
+            return replace(found, settled=settled, forgotten=not (found.files or settled))
         except OSError as error:
             if own is None or not own.files:
                 raise

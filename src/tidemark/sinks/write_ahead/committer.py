@@ -56,7 +56,7 @@ class WriteAheadCommitter:
 
     def commit(self, committables: Sequence[BufferedRows]) -> Sequence[CommitOutcome]:
         """Send each epoch's rows, unless a record says that they were sent. LOST for all of them if
-        a buffer is missing or damaged.
+        a buffer is missing or damaged; UNKNOWN if another job wrote them, and nothing is left.
 
         Raises SendRefusedError for what the target refuses for good, CommitFailedError when `send`
         does not return in time.
@@ -116,7 +116,8 @@ class WriteAheadCommitter:
             problems = problems or [f"{h}: aborted" for h in handles if not epoch.claim(h)]
             if problems:
                 log.error("%s: epoch %d cannot be sent: %s", self._name, token.epoch, problems)
-                return {**outcomes, **dict.fromkeys(handles, CommitOutcome.LOST)}
+                gone = CommitOutcome.UNKNOWN if epoch.forgotten else CommitOutcome.LOST
+                return {**outcomes, **dict.fromkeys(handles, gone)}
             if not self._send(epoch, handles, token):
                 return {**outcomes, **dict.fromkeys(handles, CommitOutcome.RETRY)}
             record = Sent(tuple(handles), str(token))

@@ -21,6 +21,7 @@ for _module in ("suite", "further_suites", "idempotent", "write_ahead"):
 from tidemark.verify.conformance.further_suites import (  # noqa: E402
     DeadLetterConformance,
     ExpiryConformance,
+    ForgettingConformance,
     LineConformance,
     RefusalConformance,
     ServerConformance,
@@ -43,6 +44,7 @@ __all__ = [
     "CuttingProxy",
     "DeadLetterConformance",
     "ExpiryConformance",
+    "ForgettingConformance",
     "IdempotentConformance",
     "KeyedServerConformance",
     "KeyedSinkUnderTest",

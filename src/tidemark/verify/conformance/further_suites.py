@@ -23,6 +23,8 @@ from tidemark.verify.conformance.steps import (
     write,
 )
 
+HEIR = "beef0000beef0000"
+LATE_EPOCH = 5000
 AWAY_ANSWER_S = 60.0
 """A call at a server that is away must come back within this: nothing may hang an epoch."""
 
@@ -36,9 +38,41 @@ class ExpiryConformance:
         driver_side = committer(under, driver())
         _, committables = write(under, attempt(), range(10))
         under.drop(committables[0])
-        assert until_proved(driver_side.commit, committables) == [CommitOutcome.LOST]
+        assert until_proved(driver_side.commit, committables) == [under.gone]
         assert until_proved(driver_side.abort, committables) == [AbortOutcome.ABORTED]
         assert under.visible() == []
+
+
+class ForgettingConformance:
+    """For every system that says how a transaction ended: it does not for ever. Takes `forget`."""
+
+    def test_a_job_that_was_restored_finds_what_the_first_one_committed(
+        self, under: SinkUnderTest
+    ) -> None:
+        """From a savepoint, which names the first job's transactions: not committed again."""
+        first, heir = committer(under, driver()), under.sink.create_committer(driver(job=HEIR))
+        _, committables = write(under, attempt(), range(10))
+        assert until_proved(first.commit, committables) == [CommitOutcome.COMMITTED]
+        assert until_proved(heir.commit, committables) == [CommitOutcome.ALREADY_COMMITTED]
+        assert sorted(under.visible()) == list(range(10))
+
+    def test_what_the_system_has_forgotten_is_unknown_and_not_committed_again(
+        self, under: SinkUnderTest
+    ) -> None:
+        """A savepoint is restored whose job has gone on for long, and is deleted: nothing tells
+        that its transaction was committed. LOST would be a lie, and have it written again."""
+        first, heir = committer(under, driver()), under.sink.create_committer(driver(job=HEIR))
+        _, committables = write(under, attempt(), range(10))
+        assert until_proved(first.commit, committables) == [CommitOutcome.COMMITTED]
+        if under.forget is not None:
+            under.forget(committables[0])
+        else:
+            _, late = write(under, attempt(epoch=LATE_EPOCH), range(10, 15))
+            assert until_proved(first.commit, late) == [CommitOutcome.COMMITTED]
+        before = sorted(under.visible())
+        for _ in range(2):
+            assert until_proved(heir.commit, committables) == [CommitOutcome.UNKNOWN]
+        assert sorted(under.visible()) == before
 
 
 class RefusalConformance:
@@ -212,7 +246,7 @@ class LineConformance:
             _, committables = write(under, attempt(epoch=epoch), range(10))
             driver_side = sink.create_committer(driver())
             assert until_proved(driver_side.abort, committables) == [AbortOutcome.ABORTED]
-            assert until_proved(driver_side.commit, committables) == [CommitOutcome.LOST]
+            assert until_proved(driver_side.commit, committables) == [under.gone]
             driver_side.close()
         assert under.visible() == []
 

@@ -75,7 +75,11 @@ class SinkUnderTest:
         without one the writer's process is killed right after it.
     commit_failpoints: every ``name[:nth]`` that a commit of three transactions passes; without one
         the committer's process is killed after the commit, before it has told anybody.
+    gone: what a commit answers for a transaction that was aborted or dropped: UNKNOWN for a system
+        that keeps no record of how one ended.
     drop: for `ExpiryConformance`: makes the system drop a prepared transaction, as a time-out does.
+    forget: for `ForgettingConformance`: makes the system forget, as time does, how a committed
+        transaction ended; its rows stay. Without one a much later epoch is committed.
     refused: for `RefusalConformance`: makes a batch that the target refuses once it holds a
         committed row. For `DeadLetterConformance` it has the columns of `batch`, and each of its
         rows is refused for its own sake.
@@ -88,7 +92,9 @@ class SinkUnderTest:
     visible: Callable[[], list[int]]
     writer_failpoint: str = ""
     commit_failpoints: tuple[str, ...] = ()
+    gone: CommitOutcome = CommitOutcome.LOST
     drop: Callable[[Any], None] | None = None
+    forget: Callable[[Any], None] | None = None
     refused: Callable[[], pa.RecordBatch] | None = None
     server: ServerUnderTest | None = None
     line: LineUnderTest | None = None

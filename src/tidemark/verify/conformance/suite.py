@@ -87,11 +87,11 @@ class SinkConformance:
         assert list(driver_side.list_lingering()) == []
 
     def test_a_commit_after_an_abort_is_lost(self, under: SinkUnderTest) -> None:
-        """A late commit must fail, and say that the rows are lost."""
+        """A late commit must fail, and say that the rows are gone."""
         old, new = committer(under, driver(1)), under.sink.create_committer(driver(2))
         _, committables = write(under, attempt(), range(10))
         assert until_proved(new.abort, committables) == [AbortOutcome.ABORTED]
-        assert until_proved(old.commit, committables) == [CommitOutcome.LOST]
+        assert until_proved(old.commit, committables) == [under.gone]
         assert under.visible() == []
 
     def test_an_abort_after_a_commit_says_so(self, under: SinkUnderTest) -> None:
@@ -112,7 +112,7 @@ class SinkConformance:
         assert until_proved(driver_side.abort, parts[1:2]) == [AbortOutcome.ABORTED]
         assert until_proved(driver_side.commit, parts) == [
             CommitOutcome.ALREADY_COMMITTED,
-            CommitOutcome.LOST,
+            under.gone,
             CommitOutcome.COMMITTED,
         ]
         assert sorted(under.visible()) == [*range(10), *range(20, 30)]
@@ -145,7 +145,7 @@ class SinkConformance:
             writer.abort()
         left = [found.committable for found in driver_side.list_lingering()]
         assert set(until_proved(driver_side.abort, left)) <= {AbortOutcome.ABORTED}
-        assert until_proved(driver_side.commit, committables) == [CommitOutcome.LOST]
+        assert until_proved(driver_side.commit, committables) == [under.gone]
         assert under.visible() == []
 
     def test_a_writer_of_an_old_generation_is_shut_out(self, under: SinkUnderTest) -> None:
@@ -160,7 +160,7 @@ class SinkConformance:
         _, late = write(under, attempt(generation=1, epoch=7, attempt=1), range(10))
         _, own = write(under, attempt(generation=2, epoch=7), range(10))
         assert until_proved(new.commit, own) == [CommitOutcome.COMMITTED]
-        assert until_proved(old.commit, before) == [CommitOutcome.LOST]
+        assert until_proved(old.commit, before) == [under.gone]
         assert [f.committable.handle for f in new.list_lingering() if f.generation < 2] == [
             late[0].handle
         ]
@@ -286,7 +286,7 @@ class SinkConformance:
                 assert outcomes["abort"] is AbortOutcome.COMMITTED
                 expected += numbers
             else:
-                assert outcomes["commit"] is CommitOutcome.LOST
+                assert outcomes["commit"] is under.gone
                 assert outcomes["abort"] is AbortOutcome.ABORTED
         assert sorted(under.visible()) == expected
 

@@ -1,6 +1,6 @@
 """Which columns become which part of a record, as SQL, and every DataFrame that is refused.
 
-No Spark: that the SQL does what it should is in `tests/spark/test_kafka_records.py`."""
+No Spark: that the SQL does what it should is in `tests/integration/kafka/test_sink_records.py`."""
 
 from __future__ import annotations
 

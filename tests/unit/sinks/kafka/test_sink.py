@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import pickle
 from typing import Any
 
@@ -149,13 +150,53 @@ def test_options_win_over_our_defaults_but_not_over_what_is_ours() -> None:
 
 def test_the_transaction_timeout_must_be_above_the_interval() -> None:
     context = SinkContext("j", "n", "orders", 1, checkpoint_interval_s=300)
-    with pytest.raises(
-        ConfigurationError,
-        match="sink `orders`: transaction timeout 60s is not above checkpoint interval 300s; "
-        "raise transaction_timeout above 300s",
-    ):
-        sink(transaction_timeout="60s").check_transaction_scope(context)
-    sink(transaction_timeout="301s").check_transaction_scope(context)
+    for spool in (False, True):
+        short = sink(transaction_timeout="60s", spool=spool)
+        with pytest.raises(
+            ConfigurationError,
+            match=r"sink `orders`: transaction timeout 60s is not above checkpoint interval 300s"
+            r".*; raise transaction_timeout above 300s",
+        ):
+            short.check_transaction_scope(context)
+        sink(transaction_timeout="301s", spool=spool).check_transaction_scope(context)
+
+
+def waits(interval_s: float, timeout_s: float, restart_s: float) -> SinkContext:
+    return SinkContext(
+        "j", "n", "orders", 1, interval_s, checkpoint_timeout_s=timeout_s, restart_delay_s=restart_s
+    )
+
+
+@pytest.mark.parametrize(
+    ("context", "sum_"),
+    [
+        (waits(10, 3600, 0), "interval 10s + timeout 3600s + restart delay 0s = 3610s"),
+        (waits(300, 600, 0), "interval 300s + timeout 600s + restart delay 0s = 900s"),
+        (waits(10, 600, 300), "interval 10s + timeout 600s + restart delay 300s = 910s"),
+    ],
+)
+def test_the_transaction_timeout_must_outlive_the_latest_decision_and_a_restart(
+    context: SinkContext, sum_: str
+) -> None:
+    with pytest.raises(ConfigurationError) as error:
+        sink().check_transaction_scope(context)
+    for part in ("sink `orders`", "transaction timeout 900s", sum_, "lower CheckpointConfig",
+                 "spool=True", "transaction.max.timeout.ms"):  # fmt: skip
+        assert part in str(error.value)
+    sink(spool=True).check_transaction_scope(context)
+    sink(transaction_timeout="2h").check_transaction_scope(context)
+
+
+def test_default_settings_pass_and_a_query_without_timeout_is_warned_of(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sink().check_transaction_scope(waits(10, 600, 60))
+    assert not caplog.records
+    sink(spool=True).check_transaction_scope(waits(10, math.inf, 0))
+    assert not caplog.records
+    sink().check_transaction_scope(waits(10, math.inf, 0))
+    assert "no checkpoint timeout" in caplog.text
+    assert "spool=True" in caplog.text
 
 
 def test_a_spool_is_for_transactions() -> None:

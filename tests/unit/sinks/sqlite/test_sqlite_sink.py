@@ -6,6 +6,7 @@ How: writers and committers on a real database. Other programs are other process
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import pickle
 import random
@@ -27,8 +28,9 @@ from tidemark.model.errors import (
     WriteRefusedError,
 )
 from tidemark.model.schema import Column
+from tidemark.sinks.internal.ledger import LEDGER_EPOCHS
 from tidemark.sinks.internal.staged_files import StagedFile
-from tidemark.sinks.sqlite import SQLiteSink, database
+from tidemark.sinks.sqlite import SQLiteSink
 from tidemark.sinks.sqlite.committer import SQLiteCommitter
 from tidemark.verify.conformance.steps import DONE
 
@@ -192,6 +194,29 @@ def test_a_table_without_the_column_is_found_before_the_decision(
     assert list(committer.list_lingering()) == []
 
 
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ("a INTEGER", r"has no column 'b' \(it has a\).*ALTER TABLE"),
+        ("a INTEGER, B TEXT, c TEXT NOT NULL", "column 'c' is NOT NULL, has no default"),
+        ("id INTEGER PRIMARY KEY NOT NULL, A INTEGER, b TEXT, c TEXT NOT NULL DEFAULT 'd'", ""),
+    ],
+)
+def test_preflight_finds_a_table_that_the_rows_do_not_fit(
+    sink: SQLiteSink, table: str, says: str
+) -> None:
+    elsewhere(sink, f"CREATE TABLE t ({table})")
+    schema = (Column("a", "bigint"), Column("b", "string"))
+    committer = sink.create_committer(dataclasses.replace(DRIVER, schema=schema))
+    if not says:
+        committer.preflight()
+        return
+    with pytest.raises(PreflightError, match=f"sink 'out': SQLite table t in .*{says}"):
+        committer.preflight()
+    # Nothing was written.
+    assert elsewhere(sink, "SELECT name FROM sqlite_master") == [["t"]]
+
+
 def test_rows_that_the_table_refuses_stop_the_job_and_none_is_visible(
     sink: SQLiteSink, committer: SQLiteCommitter
 ) -> None:
@@ -333,7 +358,7 @@ def test_the_ledger_forgets_epochs_that_are_long_settled(
 ) -> None:
     parts = [stage(sink, {"a": [epoch]}, epoch=epoch) for epoch in (0, 1, 500)]
     committer.commit(parts)
-    committer.commit([stage(sink, {"a": [9]}, epoch=database.LEDGER_EPOCHS + 1)])
+    committer.commit([stage(sink, {"a": [9]}, epoch=LEDGER_EPOCHS + 1)])
     ledger = elsewhere(sink, "SELECT epoch, rows, outcome FROM _tidemark_ledger ORDER BY epoch")
     assert ledger == [[1, 1, "committed"], [500, 1, "committed"], [1001, 1, "committed"]]
     assert committer.commit(parts[1:]) == [CommitOutcome.ALREADY_COMMITTED] * 2

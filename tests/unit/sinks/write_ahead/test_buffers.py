@@ -87,3 +87,27 @@ def test_the_first_job_s_directory_is_gone(tmp_path: Path, first: Path) -> None:
     assert commit(tmp_path / "heir", buffers) == [CommitOutcome.COMMITTED]
     assert commit(tmp_path / "heir", buffers) == [CommitOutcome.ALREADY_COMMITTED]
     assert SENT == ["j-out-5"]
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_nothing_is_left_of_the_buffers_but_perhaps_the_first_job_s_word(
+    tmp_path: Path, first: Path, committed: bool
+) -> None:
+    """The heir has no copy: it was restored from a retained checkpoint, or a copy was lost too."""
+    buffers = buffers_of(first)
+    heir = (tmp_path / "heir/wal/out").as_uri()
+    if committed:
+        (first / "epochs/5").mkdir(parents=True)
+        (first / "epochs/5/committed.json").write_text("{}")
+        shutil.rmtree(first / "wal")
+    else:
+        shutil.rmtree(first)
+    committer = Sink().create_committer(SinkContext("h", "heir", "out", 1, 1.0, buffer_uri=heir))
+    expected = CommitOutcome.ALREADY_COMMITTED if committed else CommitOutcome.UNKNOWN
+    assert [list(committer.commit(buffers)) for _ in range(2)] == [[expected]] * 2
+    # The job's own directory proves more: what is not there was aborted, and never sent.
+    if committed:
+        (first / "epochs/5/committed.json").unlink()
+        own = SinkContext("j", "first", "out", 1, 1.0, buffer_uri=(first / "wal/out").as_uri())
+        assert list(Sink().create_committer(own).commit(buffers)) == [CommitOutcome.LOST]
+    assert SENT == []

@@ -1,0 +1,36 @@
+"""Every file that a docstring names is there: ``store.py`` somewhere in the repository,
+``checkpoint/store.py`` and ``docs/adr/0003-seal.md`` at that place."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+REPO = Path(__file__).parents[2]
+PACKAGE = REPO / "src/tidemark"
+FILES = [
+    p for d in ("src", "tests", "docs", "examples", "benchmarks") for p in REPO.glob(f"{d}/**/*.*")
+]
+NAMED = re.compile(r"[\w./-]*\w\.(?:py|md|yml)\b")
+PLACEHOLDERS = {"tests/a/test_b.py", "test_b.py"}
+
+
+def docstrings(file: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield ast.get_docstring(node) or ""
+
+
+def test_each_file_that_a_docstring_names_is_there() -> None:
+    names = {file.name for file in FILES} | PLACEHOLDERS
+    missing, found = set(), 0
+    for file in (f for f in FILES if f.suffix == ".py"):
+        for name in (n for text in docstrings(file) for n in NAMED.findall(text)):
+            found += 1
+            at = (REPO, PACKAGE, *file.parents)
+            if name not in names and not any((place / name).is_file() for place in at):
+                missing.add((str(file.relative_to(REPO)), name))
+    assert found > 100
+    assert missing == set()
