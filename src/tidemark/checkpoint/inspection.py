@@ -12,6 +12,8 @@ import re
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
 
 from tidemark.checkpoint.envelope import open_envelope
 from tidemark.checkpoint.manifest import Manifest, read_manifest
@@ -27,6 +29,7 @@ from tidemark.checkpoint.spark_files import (
 )
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.file_systems.location import local_of
 from tidemark.model.errors import (
     CheckpointError,
     CorruptRecordError,
@@ -98,6 +101,7 @@ def require_sound(
             f"{store.uri}: a restore of {path} into this directory was begun and has not ended; "
             f"run the job with restore={path!r} again, or delete the directory"
         )
+    _require_one_place(store)
     for attempt in range(_TRIES):
         latest = store.latest_decision()
         epochs = store.epochs()  # an adopted Spark checkpoint is not among them
@@ -115,6 +119,25 @@ def require_sound(
         if attempt and store.latest_decision() == latest:
             break
     raise damaged(store, latest, problems)
+
+
+def _require_one_place(store: CheckpointStore) -> None:
+    """Raise CheckpointError for a job whose records an older version has put into another
+    directory than Spark's files: it took a ``%41`` in a local path for an ``A``."""
+    local = local_of(store.uri) or ""
+    other = Path(unquote(local))
+    if (
+        str(other) != local
+        and not store.files.exists("job.json")
+        and store.spark_files.list("offsets")
+        and (other / "job.json").exists()
+    ):
+        raise CheckpointError(
+            f"{store.uri} holds Spark's files of a job whose records lie in {other}: an older "
+            "version of Tidemark took the path for another one, and its sinks may lack rows. "
+            "Begin it anew under another name or storage; to go on from Spark's files all the "
+            f"same, move {other} away"
+        )
 
 
 def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedCheckpointError:

@@ -20,7 +20,7 @@ from tidemark.sinks.delta.store import delta_options
     [
         ("/data/orders", "/data/orders"),
         (Path("/data/orders"), "/data/orders"),
-        ("file:///data/a%20table", "/data/a table"),
+        ("file:///data/a table", "/data/a table"),
         ("s3://bucket/orders/", "s3://bucket/orders"),
         ("s3a://bucket/a/b", "s3a://bucket/a/b"),
         ("hdfs://name:8020/a/b/", "hdfs://name:8020/a/b"),
