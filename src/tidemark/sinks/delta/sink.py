@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,6 +22,9 @@ from tidemark.sinks.internal.columns import are_names, check_columns
 
 if TYPE_CHECKING:
     from tidemark.sinks.delta.committer import DeltaCommitter
+
+_OTHERS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]")
+_OTHERS_IN_URIS = re.compile(r"[#?]")
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,6 +62,11 @@ class DeltaSink:
             raise ConfigurationError(
                 f"DeltaSink: path is {path!r}, which names no NameNode; write hdfs://<host>:<port>"
                 "/<path>, or hdfs://<name service>/<path>"
+            )
+        if found := _OTHERS.search(path) or ("://" in path and _OTHERS_IN_URIS.search(path)):
+            raise ConfigurationError(
+                f"DeltaSink: path is {path!r}, and delta-rs takes {found[0]!r} in it for something "
+                "else: the table would lie in another directory than its rows; give a path without"
             )
         object.__setattr__(self, "path", path)
         columns = self.partition_by
