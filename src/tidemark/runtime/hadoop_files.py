@@ -19,6 +19,8 @@ from queue import SimpleQueue
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import IllegalArgumentException
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.files_deadline import DeadlineFiles, open_local
@@ -68,18 +70,20 @@ def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> Checkpoin
 
 
 def _require_same_names(spark: SparkSession, local: str) -> None:
-    """Raise PreflightError if Spark's JVM would take another directory for this one: in a locale
-    without its characters it writes a ``?`` for each."""
+    """Raise PreflightError if Spark's JVM cannot name this directory: of a locale without its
+    characters, where it puts a ``?`` for each, or fails, later and elsewhere."""
     if local.isascii():
         return
     jvm: Any = spark._jvm
-    encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
-    if not jvm.java.nio.charset.Charset.forName(encoding).newEncoder().canEncode(local):
+    try:
+        jvm.java.io.File(local).toPath()
+    except IllegalArgumentException:  # Java's InvalidPathException
+        encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
         raise PreflightError(
             f"checkpoint storage {local}: the locale of Spark's JVM ({encoding}) lacks characters "
             "of this path, and Spark would use another directory; set LC_ALL=C.UTF-8 for it, or "
             "give a path in ASCII"
-        )
+        ) from None
 
 
 class HadoopFiles:
@@ -103,7 +107,7 @@ class HadoopFiles:
             self._files = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(
                 location, configuration
             )
-        except Py4JError as error:
+        except (Py4JError, CapturedException) as error:
             raise PreflightError(
                 f"checkpoint storage {uri}: {_said(error)}; check the address and that the jars of "
                 "this file system are on Spark's class path"
@@ -338,14 +342,14 @@ def _os_errors(path: str) -> Iterator[None]:
     except Py4JJavaError as error:
         name = error.java_exception.getClass().getSimpleName()
         raise _ERRORS.get(name, OSError)(f"{path}: {_said(error)}") from error
-    except Py4JError as error:  # the JVM is gone
+    except (Py4JError, CapturedException) as error:  # the JVM is gone; an address that cannot be
         raise OSError(f"{path}: {error}") from error
 
 
-def _said(error: Py4JError) -> str:
+def _said(error: Exception) -> str:
     """Return the first line of what Java said, with the exception's name."""
     if not isinstance(error, Py4JJavaError):
-        return str(error)
+        return str(error).partition("\n")[0]
     java = error.java_exception
     message = str(java.getMessage() or "").strip().splitlines() or [""]
     return f"{java.getClass().getSimpleName()}: {message[0]}"
