@@ -106,10 +106,11 @@ def test_a_disposal_that_is_cut_off_is_done_again(
 
 def test_the_path_with_a_number_sign_is_the_one_that_is_disposed_of(tmp_path: Path) -> None:
     """It was cut there once, and the user's own files beside it went."""
-    begun(tmp_path / "backups", tmp_path / "store" / "clicks")
+    LocalFiles(tmp_path / "backups").create("thesis.txt", b"years of work")
     begun(tmp_path / "backups#1", tmp_path / "store" / "clicks")
     dispose(str(tmp_path / "backups#1"), incomplete=True)
-    assert [p.name for p in tmp_path.iterdir() if p.name != "store"] == ["backups"]
+    assert [p.name for p in tmp_path.iterdir()] == ["backups"]
+    assert (tmp_path / "backups" / "thesis.txt").exists()
 
 
 def test_one_that_was_cut_off_goes_only_if_that_is_said(tmp_path: Path) -> None:
