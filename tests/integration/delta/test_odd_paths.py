@@ -52,4 +52,6 @@ def test_log_and_rows_lie_together(place: tuple[str, HadoopSettings]) -> None:
         found = open_directory(sink.path, settings).list()
         assert any(path.startswith("_delta_log/") for path in found), name
         assert any(path.endswith(".parquet") for path in found), name
-    assert set(refused) <= {"a%41b", "a#1", "a?b", "a[1]", "a\\b", "a^b", "a|b"}
+    assert {"100%", "a+b", "a;b", "a&k=v", "~"}.isdisjoint(refused)
+    if not top.startswith("hdfs:"):
+        assert {"a b ", "é", "a{1}", "😀"}.isdisjoint(refused)

@@ -37,7 +37,18 @@ def test_other_paths_are_refused(path: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "path", ["/a%41b", "/a[1]", "/a^b", "/a|b", "/a\\b", "s3a://b/a#1", "s3://b/a?"]
+    "path",
+    [
+        "/a%41b",
+        "/a[1]",
+        "/a^b",
+        "/a|b",
+        "/a\\b",
+        "s3a://b/a#1",
+        "s3://b/a?",
+        "hdfs://n/a b",
+        "hdfs://n/é",
+    ],
 )
 def test_paths_that_delta_rs_takes_for_others_are_refused(path: str) -> None:
     with pytest.raises(ConfigurationError, match=r"delta-rs takes '.+' in it for something else"):
