@@ -11,7 +11,6 @@ from concurrent.futures import Future
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
-from urllib.parse import urlsplit
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -40,6 +39,7 @@ from tidemark.checkpoint.flow_figures import FlowFigures
 from tidemark.contracts.dead_letters import DEAD_LETTER_SCHEMA, SelectiveSink
 from tidemark.contracts.sink import TwoPhaseCommitSink
 from tidemark.contracts.source import Source
+from tidemark.file_systems.location import Location
 from tidemark.guarantees.end_to_end import (
     GuaranteeReport,
     OperatorPart,
@@ -604,10 +604,11 @@ def _redactor(
     """Hides what sinks, Spark's settings and the environment hold of secrets, and more, but for
     what is a part of `names` or of the URI `storage`: an access key may be named as its bucket is,
     and paths must be whole."""
-    at = urlsplit(storage)
+    at = Location.parse(storage, "storage")
+    host = at.authority.rpartition("@")[2].partition(":")[0]
     settings = dict(spark.sparkContext.getConf().getAll())
     found = secrets_in([[declared.sink for declared in sinks], settings, dict(os.environ)])
-    return Redactor(found.union(more_secrets), (*names, at.hostname or "", at.path))
+    return Redactor(found.union(more_secrets), (*names, host, at.path))
 
 
 def _interval_s(spark: SparkSession, trigger: Mapping[str, Any]) -> float:

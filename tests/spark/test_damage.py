@@ -154,6 +154,63 @@ def test_a_damaged_job_does_not_start_and_its_newest_complete_checkpoint_goes_on
     assert counts(jobs, "mended") == [30]
 
 
+def contents(directory: Path) -> dict[Path, bytes]:
+    return {p: p.read_bytes() for p in directory.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+@pytest.mark.parametrize(
+    "file", [f"offsets/{NEWEST - 1}", f"commits/{NEWEST}", "state/0/_metadata/metadata"]
+)
+def test_a_real_start_refuses_what_spark_would_go_on_from(
+    jobs: Path, tmp_path: Path, file: str, damage: str
+) -> None:
+    """Nothing is written, no lease either, and the newest whole checkpoint is offered if one is
+    left without this file."""
+    copy = Path(shutil.copytree(jobs / "store/hashmap", tmp_path / "hashmap"))
+    path = copy / "spark" / file
+    bad = DAMAGES[damage](path.read_bytes())
+    path.unlink() if bad is None else path.write_bytes(bad)
+    before = contents(copy)
+    with pytest.raises(DamagedCheckpointError, match=f"spark/{file}") as found:
+        counting_job(jobs, "hashmap", storage=str(tmp_path)).run()
+    assert contents(copy) == before
+    # Spark plans the epoch after N from offsets/N-1 too, so N-1 can be whole only without it.
+    older = {f"commits/{NEWEST}": f"file://{copy}/epochs/{NEWEST - 1}"}
+    assert found.value.restore_path == older.get(file, found.value.restore_path)
+    if file.startswith("state"):
+        assert found.value.restore_path is None
+
+
+@pytest.mark.parametrize(
+    ("gone", "says", "offered"),
+    [
+        ([f"epochs/{NEWEST}"], f"epochs/{NEWEST}: missing, though this epoch is decided", 1),
+        (
+            [f"epochs/{NEWEST}", f"epochs/{NEWEST - 1}"],
+            f"epochs/{NEWEST - 1}: missing, though this epoch is decided",
+            0,
+        ),
+        (["epochs"], "epochs/0: missing, though this epoch is decided", None),
+        (["spark/commits"], f"commits/{NEWEST}: missing, though every sink has committed", None),
+    ],
+)
+def test_a_start_without_records_of_what_is_decided_is_refused_before_anything_is_written(
+    jobs: Path, tmp_path: Path, gone: list[str], says: str, offered: int | None
+) -> None:
+    copy = Path(shutil.copytree(jobs / "store/hashmap", tmp_path / "hashmap"))
+    for directory in gone:
+        shutil.rmtree(copy / directory)
+    before = contents(copy)
+    with pytest.raises(DamagedCheckpointError, match=says) as found:
+        counting_job(jobs, "hashmap", storage=str(tmp_path)).run()
+    assert contents(copy) == before
+    expected = None if offered is None else f"file://{copy}/epochs/{offered}"
+    assert found.value.restore_path == expected
+    if offered is not None:
+        assert f"Rows of epochs {offered + 1} to {NEWEST}" in str(found.value)
+
+
 def test_a_job_whose_identity_is_gone_is_not_begun_anew(jobs: Path, tmp_path: Path) -> None:
     copy = Path(shutil.copytree(jobs / "store/hashmap", tmp_path / "hashmap"))
     (copy / "job.json").unlink()

@@ -179,8 +179,8 @@ def test_a_write_whose_answer_was_lost_is_known_as_ones_own(spark: SparkSession)
 
 def test_local_paths_get_local_files(spark: SparkSession, tmp_path: Path) -> None:
     open_files(spark, f"file://{tmp_path}/a%20b").create("c", b"d")
-    assert (tmp_path / "a b/c").read_bytes() == b"d"
-    assert LocalFiles(tmp_path / "a b").list("") == ["c"], "Spark's own would leave a .crc file"
+    assert (tmp_path / "a%20b/c").read_bytes() == b"d", "where Spark's own would put it"
+    assert LocalFiles(tmp_path / "a%20b").list("") == ["c"], "Spark's own would leave a .crc file"
 
 
 @pytest.mark.parametrize("store", STORES)

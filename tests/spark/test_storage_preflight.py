@@ -87,3 +87,7 @@ def test_odd_schemes_get_a_clear_error(spark: SparkSession) -> None:
         open_files(spark, "s3://bucket/x")
     with pytest.raises(PreflightError, match="nosuch://host/dir"):
         open_files(spark, "nosuch://host/dir")
+    with pytest.raises(
+        PreflightError, match=r"hdfs://no-such-host\.invalid/x: .*check the address"
+    ):
+        open_files(spark, "hdfs://no-such-host.invalid/x")

@@ -6,15 +6,15 @@ command line over what the program gives.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from enum import Enum
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from tidemark.api.checks import member, whole_number, yes_or_no
 from tidemark.api.ephemeral_storage import EphemeralStorage
 from tidemark.api.restart_strategy import RestartStrategy
+from tidemark.file_systems.location import Location
 from tidemark.model.durations import Duration, seconds
 from tidemark.model.errors import ConfigurationError
 
@@ -160,21 +160,24 @@ _COUNTS = {
 }
 
 
+_NO_STORAGE = ("http", "https", "ftp", "sftp", "jdbc")
+"""Hadoop reads some of them, and a user may take others for a place."""
+
+
 def storage_uri(value: object, setting: str) -> str:
-    """Return `value` as a URI without a trailing slash; a local path becomes ``file:///…``."""
-    if not isinstance(value, str | Path) or not str(value):
+    """Return `value` as a URI without a trailing slash, which Spark, Hadoop and Tidemark read
+    alike; a local path becomes ``file:///…``. Raises ConfigurationError, in which `setting` is
+    named."""
+    if not isinstance(value, str | os.PathLike) or not str(value):
         raise ConfigurationError(
             f"{setting} is {value!r}; give a URI such as 'file:///var/lib/tidemark', "
             "'hdfs://namenode/tidemark', 's3a://bucket/tidemark', or a local path"
         )
-    text = str(value)
-    parts = urlsplit(text)
-    if len(parts.scheme) > 1 and parts.scheme != "file":
-        return text.rstrip("/")
-    if parts.netloc not in ("", "localhost"):
+    location = Location.parse(value, setting)
+    if location.scheme in _NO_STORAGE:
         raise ConfigurationError(
-            f"{setting} is {text!r}: {parts.netloc!r} stands where a file URI has its host; "
-            f"write 'file:///{parts.netloc}{parts.path}' for an absolute path"
+            f"{setting} has the scheme {location.scheme!r}, where no checkpoint can be kept: no "
+            "file can be made there that another driver has not made; give a local path, or a URI "
+            "with 'hdfs:', 's3a:' or another file system of Hadoop's"
         )
-    path = Path(parts.path if parts.scheme == "file" else text).expanduser().absolute()
-    return "file://" + str(path)
+    return location.uri

@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from tidemark.api.ephemeral_storage import EphemeralStorage
+from tidemark.file_systems.location import Location
 
 
 def storage_directory(storage: str | EphemeralStorage) -> str:
@@ -17,7 +18,9 @@ def storage_directory(storage: str | EphemeralStorage) -> str:
     One directory holds all ephemeral jobs of this program, so a job that runs again in it goes on.
     It is made at the first call and deleted at the end of the program, unless that is killed.
     """
-    return _temporary_directory().as_uri() if isinstance(storage, EphemeralStorage) else storage
+    if isinstance(storage, EphemeralStorage):
+        return Location.parse(_temporary_directory(), "the temporary directory").uri
+    return storage
 
 
 @functools.cache

@@ -7,6 +7,7 @@ for that (tests/model, "late" replies).
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
@@ -62,6 +63,18 @@ class DeadlineFiles:
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all in it; a missing one is fine."""
         self._call("delete", path, lambda: self._files.delete(path), long=True)
+
+    def tree(self) -> builtins.list[str]:
+        """Return every file below the directory."""
+        return self._call("list", "", self._files.tree, long=True)
+
+    def remove(self, path: str) -> None:
+        """Delete one file."""
+        self._call("delete", path, lambda: self._files.remove(path))
+
+    def remove_empty(self) -> None:
+        """Delete every directory in which no file is."""
+        self._call("delete", "", self._files.remove_empty, long=True)
 
     def check(self, path: str) -> int:
         """Read the file through and return its size in bytes; raises CorruptRecordError."""

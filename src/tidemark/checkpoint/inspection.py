@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
 
 from tidemark.checkpoint.envelope import open_envelope
 from tidemark.checkpoint.manifest import Manifest, read_manifest
@@ -27,6 +29,7 @@ from tidemark.checkpoint.spark_files import (
 )
 from tidemark.checkpoint.store import CheckpointStore
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.file_systems.location import local_of
 from tidemark.model.errors import (
     CheckpointError,
     CorruptRecordError,
@@ -38,6 +41,7 @@ from tidemark.protocol.states import Seal
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|manifest|started)\.json")
 _TRIES = 5
+_MANY = 100
 _NO_DECISION = "missing, though every sink has committed this epoch"
 RESTORING = "restoring.json"
 """Marks a directory into which a checkpoint is being restored (`runtime/restore.py`)."""
@@ -98,23 +102,45 @@ def require_sound(
             f"{store.uri}: a restore of {path} into this directory was begun and has not ended; "
             f"run the job with restore={path!r} again, or delete the directory"
         )
+    _require_one_place(store)
     for attempt in range(_TRIES):
         latest = store.latest_decision()
         epochs = store.epochs()  # an adopted Spark checkpoint is not among them
         problems = _job_records(store)
-        if latest in epochs and store.files.exists("job.json"):
-            found = inspect(store, latest)
-            problems += found.problems
-            if not problems and found.uncommitted is not None:
-                problems += find_damaged_rows(latest, found.uncommitted)
-            if found.void:  # the job goes on from the one before
-                problems += inspect(store, latest - 1).problems if latest - 1 in epochs else []
+        if store.files.exists("job.json"):
+            if latest in epochs:
+                found = inspect(store, latest)
+                problems += found.problems
+                if not problems and found.uncommitted is not None:
+                    problems += find_damaged_rows(latest, found.uncommitted)
+                if found.void:  # the job goes on from the one before
+                    problems += inspect(store, latest - 1).problems if latest - 1 in epochs else []
+            problems += _unsettled(store, latest, epochs)
             problems += _later(store, latest)
         if not problems:
             return
         if attempt and store.latest_decision() == latest:
             break
     raise damaged(store, latest, problems)
+
+
+def _require_one_place(store: CheckpointStore) -> None:
+    """Raise CheckpointError for a job whose records an older version has put into another
+    directory than Spark's files: it took a ``%41`` in a local path for an ``A``."""
+    local = local_of(store.uri) or ""
+    other = Path(unquote(local))
+    if (
+        str(other) != local
+        and not store.files.exists("job.json")
+        and store.spark_files.list("offsets")
+        and (other / "job.json").exists()
+    ):
+        raise CheckpointError(
+            f"{store.uri} holds Spark's files of a job whose records lie in {other}: an older "
+            "version of Tidemark took the path for another one, and its sinks may lack rows. "
+            "Begin it anew under another name or storage; to go on from Spark's files all the "
+            f"same, move {other} away"
+        )
 
 
 def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedCheckpointError:
@@ -136,10 +162,11 @@ def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedC
                 f". Rows of epochs {other + 1} to {last}, which the sinks hold already, are then "
                 "written again"
             )
+    of_epoch = f"of epoch {epoch} " if epoch >= 0 else ""
     listed = "".join(f"\n  {line}" for line in shown)
     missing = any(_NO_DECISION in line for line in problems)
     return (DecisionMissingError if missing else DamagedCheckpointError)(
-        f"the checkpoint of epoch {epoch} in {store.uri} is damaged; nothing was written. Found:"
+        f"the checkpoint {of_epoch}in {store.uri} is damaged; nothing was written. Found:"
         f"{listed}\n{offer}. See docs/operations/damaged-checkpoint.md",
         problems=tuple(problems),
         restore_path=path,
@@ -231,6 +258,25 @@ def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest 
             found.uncommitted = max(standing, default=None)
             found.void = bool(prepared) and not standing
     return manifest
+
+
+def _unsettled(store: CheckpointStore, latest: int, epochs: Collection[int]) -> list[str]:
+    """Look at the decided epochs that are not known to be committed: their transactions are."""
+    try:
+        first = store.read_identity().first_epoch
+    except CorruptRecordError:  # noted already
+        return []
+    problems: list[str] = []
+    epoch = latest
+    while epoch >= first and not (epoch in epochs and _committed(store, epoch)):
+        if epoch not in epochs:
+            problems.append(f"{store.uri}/epochs/{epoch}: missing, though this epoch is decided")
+        elif epoch < latest:  # the latest one is inspected as a whole
+            problems += inspect_records(store, epoch).problems
+        epoch -= 1
+        if len(problems) > _MANY:
+            break
+    return problems
 
 
 def _later(store: CheckpointStore, latest: int) -> list[str]:

@@ -6,7 +6,9 @@ believe that they have made a record; a hard link cannot (docs/adr/0004-exclusiv
 
 from __future__ import annotations
 
+import builtins
 import contextlib
+import errno
 import itertools
 import os
 import secrets
@@ -90,6 +92,30 @@ class LocalFiles:
             target.unlink(missing_ok=True)
         if target.parent.is_dir():
             _sync_directory(target.parent)
+
+    def tree(self) -> builtins.list[str]:
+        """Return every file below the directory, hidden ones and links too."""
+        found = []
+        for at, directories, names in os.walk(self._root):
+            links = [name for name in directories if Path(at, name).is_symlink()]
+            found += [Path(at, name).relative_to(self._root).as_posix() for name in names + links]
+        return found
+
+    def remove(self, path: str) -> None:
+        """Delete one file."""
+        (self._root / path).unlink(missing_ok=True)
+
+    def remove_empty(self) -> None:
+        """Delete every directory in which no file is."""
+        for at, _, _ in os.walk(self._root, topdown=False):
+            try:
+                Path(at).rmdir()
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                _sync_directory(Path(at))
+        if not self._root.exists():
+            _sync_directory(self._root.parent)
 
     def check(self, path: str) -> int:
         """Compare the file with Hadoop's checksum file, if there is one; return its size."""

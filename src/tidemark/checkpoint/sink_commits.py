@@ -189,7 +189,7 @@ class SinkCommits:
             attached.sink,
             lost,
             attached.context,
-            lambda job: self._store.files if job == self._store.job_uri else self._open_files(job),
+            lambda job: self._store.files if job == self._store.uri else self._open_files(job),
             commit_now,
             abort_now=lambda rewrite: self._abort(attached, [rewrite], f"epoch {epoch}"),
             within_deadline=lambda call: self._call(

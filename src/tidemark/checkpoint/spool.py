@@ -28,6 +28,7 @@ from tidemark.contracts.sink import (
     WriterContext,
 )
 from tidemark.file_systems import HadoopSettings, open_directory
+from tidemark.file_systems.location import decoded
 from tidemark.model import failpoints
 from tidemark.model.errors import CorruptRecordError, LostTransactionError, PreCommitError
 
@@ -196,7 +197,7 @@ class LostTransaction:
         self._own: Any = None
         place = _place(lost.spool, context.buffer_uri, context.hadoop)
         self._directory = open_directory(place, context.hadoop)
-        job, _, sink_name = place.rpartition(f"/{row_files.ROWS}/")
+        job, _, sink_name = decoded(place).rpartition(f"/{row_files.ROWS}/")
         self._files = open_files(job)
         found = row_files.parse_path(lost.spool.path)
         assert found is not None

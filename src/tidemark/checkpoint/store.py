@@ -23,12 +23,12 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import quote
 
 from tidemark.checkpoint.envelope import open_envelope, seal_envelope
 from tidemark.checkpoint.storage_check import check_storage
 from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.contracts.row_files import ROWS, sink_directory
+from tidemark.file_systems.location import encoded
 from tidemark.model.errors import (
     CheckpointError,
     CorruptRecordError,
@@ -98,15 +98,10 @@ class CheckpointStore:
         """Return what names this epoch's checkpoint in ``job.run(restore=…)``."""
         return f"{self.uri}/epochs/{epoch}"
 
-    @property
-    def job_uri(self) -> str:
-        """The job's directory as a URI that processes without a JVM take."""
-        scheme, _, path = self.uri.partition("://")
-        return f"file://{quote(path)}" if scheme == "file" else self.uri
-
     def buffer_uri(self, sink_uid: str) -> str:
-        """Return the directory for rows that this sink keeps in the checkpoint, as a URI."""
-        return f"{self.job_uri}/{sink_directory(sink_uid)}"
+        """Return the directory for rows that this sink keeps in the checkpoint, as
+        `open_directory` takes it."""
+        return encoded(f"{self.uri}/{sink_directory(sink_uid)}")
 
     # --- the job
 

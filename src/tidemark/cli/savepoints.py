@@ -175,9 +175,12 @@ def dispose(
     """Delete a savepoint: `savepoint -d PATH`. No job needs one once it has been restored.
 
     Refused are one that a job has claimed, that is being written, or that a job in the storage is
-    being restored from.
+    being restored from. Files in its directory that are not the savepoint's stay, and are named.
     """
     from tidemark.operations.savepoints import dispose as delete
 
-    delete(path, storage, incomplete=incomplete)
+    left = delete(path, storage, incomplete=incomplete)
     typer.echo(f"Savepoint {path} is disposed.")
+    if left:
+        names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if left[5:] else "")
+        say(f"Its directory stays: it has {len(left)} files that are not the savepoint's: {names}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from typing import Protocol
 
 
@@ -44,6 +45,18 @@ class CheckpointFiles(Protocol):
 
     def delete(self, path: str) -> None:
         """Delete a file, or a directory with all in it; a missing one is fine."""
+        ...
+
+    def tree(self) -> builtins.list[str]:
+        """Return every file below the directory, however deep, hidden ones and links too."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Delete one file, never a directory with files; a missing one is fine."""
+        ...
+
+    def remove_empty(self) -> None:
+        """Delete every directory below this one, and this one, in which no file is."""
         ...
 
     def check(self, path: str) -> int:

@@ -7,8 +7,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
-from urllib.parse import unquote, urlsplit
 
+from tidemark.file_systems.location import Location, require_unescaped
 from tidemark.model.errors import ConfigurationError
 
 
@@ -22,29 +22,14 @@ def local_path(value: object, setting: str) -> str:
         raise ConfigurationError(
             f"{setting} is {value!r}; give a local path or a URI such as 'file:///data/clicks'"
         )
-    text = str(value)
-    if "\0" in text:
-        raise ConfigurationError(f"{setting} is {text!r}: a path cannot hold a NUL character")
-    try:
-        parts = urlsplit(text)
-    except ValueError:  # brackets where a host would stand
+    location = Location.parse(value, setting)
+    if not location.is_local:
         raise ConfigurationError(
-            f"{setting} is neither a path nor a URI; write 'file:///…' with %5B and %5D for "
-            "brackets"
-        ) from None
-    if len(parts.scheme) > 1 and text.startswith(f"{parts.scheme}:"):
-        if parts.scheme != "file":
-            raise ConfigurationError(
-                f"{setting} is {text!r}: only local paths in this version; "
-                f"give a path or a 'file:' URI instead of '{parts.scheme}:'"
-            )
-        if parts.netloc not in ("", "localhost"):
-            raise ConfigurationError(
-                f"{setting} is {text!r}: {parts.netloc!r} stands where a file URI has its host; "
-                f"write 'file:///{parts.netloc}{parts.path}' for an absolute path"
-            )
-        text = unquote(parts.path)
-    return str(Path(text).expanduser().absolute())
+            f"{setting} is a {location.scheme!r} URI: only local paths in this version; "
+            f"give a path or a 'file:' URI instead of '{location.scheme}:'"
+        )
+    require_unescaped(value, location, setting)
+    return location.path
 
 
 def make_directory(path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
+from tidemark.file_systems.location import local_of
 from tidemark.operations.storage import storage_of
 
 
@@ -14,9 +14,9 @@ def job_names(storage: str | None) -> list[str]:
     Imports neither Spark nor anything that asks a driver: a shell waits for the answer.
     """
     try:
-        parts = urlsplit(storage_of("completion", storage))
-        if parts.scheme != "file":
+        local = local_of(storage_of("completion", storage))
+        if local is None:
             return []
-        return sorted(path.parent.name for path in Path(unquote(parts.path)).glob("*/job.json"))
+        return sorted(path.parent.name for path in Path(local).glob("*/job.json"))
     except Exception:  # whatever it is, a Tab must not print it
         return []

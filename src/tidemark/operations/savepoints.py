@@ -9,7 +9,7 @@ from tidemark.savepoints import disposal
 open_savepoint = disposal.open_savepoint
 
 
-def dispose(path: str, storage: str | None, *, incomplete: bool = False) -> None:
+def dispose(path: str, storage: str | None, *, incomplete: bool = False) -> list[str]:
     """Delete a savepoint, as `disposal.dispose`; `storage` is what --storage gave, None for that of
     tidemark.toml, if there is one."""
     try:
@@ -18,4 +18,4 @@ def dispose(path: str, storage: str | None, *, incomplete: bool = False) -> None
         if storage is not None:
             raise
         looked_at = None
-    disposal.dispose(path, storage=looked_at, incomplete=incomplete)
+    return disposal.dispose(path, storage=looked_at, incomplete=incomplete)

@@ -6,11 +6,11 @@ Spark is needed, and started, only where the storage is not on a local disk.
 from __future__ import annotations
 
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
 
 from tidemark.checkpoint.files_deadline import open_local
 from tidemark.checkpoint.statistics_store import StatisticsStore
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.file_systems.location import local_of
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.runtime.session import spark_session
@@ -27,8 +27,8 @@ def jobs_in(storage: str) -> list[str]:
 def exists(uri: str) -> bool:
     """Whether there may be something in a directory: False only of a local one that is not there,
     and that `open_storage` would make."""
-    local = _local(uri)
-    return local is None or local.is_dir()
+    local = local_of(uri)
+    return local is None or Path(local).is_dir()
 
 
 def read_history(storage: str, job: str) -> CheckpointingStatistics:
@@ -36,12 +36,7 @@ def read_history(storage: str, job: str) -> CheckpointingStatistics:
     return StatisticsStore(open_storage(f"{storage}/{job}")).read()
 
 
-def _local(uri: str) -> Path | None:
-    parts = urlsplit(uri)
-    return Path(unquote(parts.path)) if parts.scheme == "file" else None
-
-
 def open_storage(uri: str) -> CheckpointFiles:
     """Return the files of a directory; a local one needs no Spark."""
-    local = _local(uri)
+    local = local_of(uri)
     return open_local(local) if local is not None else open_files(spark_session("tidemark"), uri)

@@ -7,6 +7,7 @@ HDFS does that in one step in the NameNode. docs/operations/storage.md has the t
 
 from __future__ import annotations
 
+import builtins
 import functools
 import re
 import secrets
@@ -16,13 +17,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import IllegalArgumentException
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
 from tidemark.checkpoint.files_deadline import DeadlineFiles, open_local
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.file_systems.location import local_of
 from tidemark.model.errors import CorruptRecordError, PreflightError
 from tidemark.runtime.session import require_storage
 
@@ -46,8 +49,9 @@ _TOKEN = "tidemark-create"
 _CONFLICT_RETRIES = 5
 _TREE_TRIES = 5
 
-_LISTED = re.compile(r"path=([^;]*); isDirectory=")
-_LISTED_FILE = re.compile(r"path=([^;]*); isDirectory=false; length=(\d+);")
+_PATH = r"path=([^;]*(?:;(?! isDirectory=)[^;]*)*); isDirectory="
+_LISTED = re.compile(_PATH)
+_LISTED_FILE = re.compile(rf"{_PATH}false; length=(\d+);")
 """Anything, and a file, in the text that Hadoop's FileStatus gives of itself."""
 
 
@@ -58,10 +62,28 @@ def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> Checkpoin
     anything yet. No call on them hangs. Raises MissingDependencyError when the session lacks the
     scheme's jars, PreflightError when the URI cannot be used, StorageHangsError.
     """
-    parts = urlsplit(uri)
-    if parts.scheme in ("", "file"):
-        return open_local(unquote(parts.path) if parts.scheme else uri, make=make)
+    local = local_of(uri)
+    if local is not None:
+        _require_same_names(spark, local)
+        return open_local(local, make=make)
     return DeadlineFiles(HadoopFiles(spark, uri))
+
+
+def _require_same_names(spark: SparkSession, local: str) -> None:
+    """Raise PreflightError if Spark's JVM cannot name this directory: of a locale without its
+    characters, where it puts a ``?`` for each, or fails, later and elsewhere."""
+    if local.isascii():
+        return
+    jvm: Any = spark._jvm
+    try:
+        jvm.java.io.File(local).toPath()
+    except IllegalArgumentException:  # Java's InvalidPathException
+        encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
+        raise PreflightError(
+            f"checkpoint storage {local}: the locale of Spark's JVM ({encoding}) lacks characters "
+            "of this path, and Spark would use another directory; set LC_ALL=C.UTF-8 for it, or "
+            "give a path in ASCII"
+        ) from None
 
 
 class HadoopFiles:
@@ -85,7 +107,7 @@ class HadoopFiles:
             self._files = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(
                 location, configuration
             )
-        except Py4JError as error:
+        except (Py4JError, CapturedException) as error:
             raise PreflightError(
                 f"checkpoint storage {uri}: {_said(error)}; check the address and that the jars of "
                 "this file system are on Spark's class path"
@@ -140,14 +162,15 @@ class HadoopFiles:
         listed = [self._tree(tree) for tree in trees]
         for pattern in patterns:
             if pattern.count("*") < 2:
+                below = self._jvm.org.apache.hadoop.fs.Path(f"{_literal(self._uri)}/{pattern}")
                 with _os_errors(f"{self._uri}/{pattern}"):
-                    found = self._files.globStatus(self._path(pattern))
+                    found = self._files.globStatus(below)
                 listed.append(self._text(found))
-        root = str(self._files.makeQualified(self._path("")).toUri().getPath()).rstrip("/") + "/"
+        root = self._top()
         wanted = re.compile("|".join(re.escape(p).replace(r"\*", "[^/]*") for p in patterns))
         sizes = {}
         for path, length in _LISTED_FILE.findall("".join(listed)):
-            name = unquote(urlsplit(path).path)[len(root) :]
+            name = _below_host(path)[len(root) :]
             if wanted.fullmatch(name) and not name.rsplit("/", 1)[-1].startswith("."):
                 sizes[name] = int(length)
         return sizes
@@ -169,6 +192,35 @@ class HadoopFiles:
         """Delete a file or directory; a missing one is fine."""
         with _os_errors(f"{self._uri}/{path}"):
             self._files.delete(self._path(path), True)
+
+    def tree(self) -> builtins.list[str]:
+        """Return every file below the directory, hidden ones too."""
+        top = len(self._top())
+        return [_below_host(path)[top:] for path, _ in _LISTED_FILE.findall(self._tree(""))]
+
+    def remove(self, path: str) -> None:
+        """Delete one file."""
+        with _os_errors(f"{self._uri}/{path}"):
+            self._files.delete(self._path(path), False)
+
+    def remove_empty(self) -> None:
+        """Delete every directory in which no file is."""
+        self._remove_empty(self._path(""))
+
+    def _remove_empty(self, directory: Any) -> None:
+        with suppress(FileNotFoundError), _os_errors(self._uri):
+            for found in self._files.listStatus(directory):
+                if found.isDirectory():
+                    self._remove_empty(found.getPath())
+            try:
+                self._files.delete(directory, False)
+            except Py4JJavaError as error:
+                if "PathIsNotEmptyDirectory" not in str(error.java_exception):
+                    raise
+
+    def _top(self) -> str:
+        """Return the path of the directory, with a slash, as listings give it."""
+        return _below_host(str(self._files.makeQualified(self._path("")))).rstrip("/") + "/"
 
     def _text(self, statuses: Any) -> str:
         """Return what an array of FileStatus says of itself, as one text: a call into the JVM for
@@ -244,6 +296,16 @@ class HadoopFiles:
         return self._jvm.org.apache.hadoop.fs.Path(f"{self._uri}/{path}" if path else self._uri)
 
 
+def _literal(uri: str) -> str:
+    """Return a URI that stands for itself in a glob."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", uri)
+
+
+def _below_host(path: str) -> str:
+    """Return the path of what Hadoop's `Path.toString` gives, which encodes nothing."""
+    return re.sub(r"^[^:/]+:(//[^/]*)?", "", path)
+
+
 @functools.cache
 def _unused() -> SimpleQueue[Any]:
     """Return where file systems are put that are to be closed, by a thread of its own: a finalizer
@@ -280,14 +342,14 @@ def _os_errors(path: str) -> Iterator[None]:
     except Py4JJavaError as error:
         name = error.java_exception.getClass().getSimpleName()
         raise _ERRORS.get(name, OSError)(f"{path}: {_said(error)}") from error
-    except Py4JError as error:  # the JVM is gone
+    except (Py4JError, CapturedException) as error:  # the JVM is gone; an address that cannot be
         raise OSError(f"{path}: {error}") from error
 
 
-def _said(error: Py4JError) -> str:
+def _said(error: Exception) -> str:
     """Return the first line of what Java said, with the exception's name."""
     if not isinstance(error, Py4JJavaError):
-        return str(error)
+        return str(error).partition("\n")[0]
     java = error.java_exception
     message = str(java.getMessage() or "").strip().splitlines() or [""]
     return f"{java.getClass().getSimpleName()}: {message[0]}"

@@ -40,6 +40,7 @@ from tidemark.checkpoint.inspection import (
 from tidemark.checkpoint.manifest import ManifestWriter
 from tidemark.checkpoint.spark_files import METADATA_VERSION, metadata_at
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from tidemark.file_systems.location import same_place
 from tidemark.model import failpoints
 from tidemark.model.errors import CheckpointError, CorruptRecordError, RestoreError
 from tidemark.protocol.states import Seal
@@ -137,7 +138,7 @@ def find_checkpoint(
 def require_same(target: CheckpointStore, path: str, name: str) -> None:
     """Raise RestoreError unless the job in `target` was restored from `path`."""
     identity = target.read_identity()
-    if identity.restored_from is None or identity.restored_from["path"] != path:
+    if identity.restored_from is None or not same_place(identity.restored_from["path"], path):
         raise RestoreError(
             f"restore: {target.uri} holds a job already ({identity.name!r}), whose checkpoints a "
             f"restore would overwrite. To restore {path}, give the job another name or storage "
@@ -158,7 +159,7 @@ def read_plan(target: CheckpointStore, path: str) -> dict[str, Any] | None:
         return None
     at = f"{target.uri}/{RESTORING}"
     plan = open_envelope("restoring", target.files.read(RESTORING), at)
-    if plan["path"] != path:
+    if not same_place(plan["path"], path):
         raise RestoreError(
             f"restore: {target.uri} is a restore of {plan['path']} that was begun and has not "
             f"ended; end it with that path, or delete the directory to restore {path} into it"

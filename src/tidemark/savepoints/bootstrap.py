@@ -38,6 +38,7 @@ from tidemark.savepoints.record import (
     write_savepoint,
     write_taking,
 )
+from tidemark.savepoints.removal import remove_savepoint
 from tidemark.savepoints.state_rows import RowFile, write_files
 
 State = Mapping[str, DataFrame | Mapping[str, DataFrame]]
@@ -97,8 +98,7 @@ def new_savepoint(
             savepoint = _write(spark, files, planned, savepoint, frames)
         except BaseException:
             with contextlib.suppress(Exception):
-                above, _, name = files.uri.rstrip("/").rpartition("/")
-                open_files(spark, above, make=False).delete(name)
+                remove_savepoint(files)
             raise
     return savepoint
 

@@ -10,7 +10,8 @@ from pyspark.sql import SparkSession
 from tidemark.checkpoint.store import JobIdentity
 from tidemark.runtime.hadoop_files import open_files
 from tidemark.savepoints.claims import read_claim
-from tidemark.savepoints.record import SAVEPOINT
+from tidemark.savepoints.record import SAVEPOINT, read_savepoint
+from tidemark.savepoints.removal import remove_savepoint
 
 log = logging.getLogger(__name__)
 
@@ -44,13 +45,14 @@ class ClaimDisposal:
             found = read_claim(files)
             if found is None or found.job_id != job_id:
                 return
-            files.delete(SAVEPOINT)  # cut off here it is no savepoint
-            above, _, name = uri.rpartition("/")
-            open_files(self._spark, above, make=False).delete(name)
+            listed = read_savepoint(files).files if files.exists(SAVEPOINT) else ()
+            left = remove_savepoint(files, listed)
             log.info(
                 "savepoint %s, which this job has claimed, is deleted: the job has a complete "
                 "checkpoint of its own", uri,
             )  # fmt: skip
+            if left:
+                log.warning("%s stays: %d files in it are not the savepoint's", uri, len(left))
         except Exception as error:
             log.warning(
                 "savepoint %s, which this job has claimed, could not be deleted: %s; the job's "

@@ -6,15 +6,22 @@ where the savepoint is not on a local disk.
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection
+
 from tidemark.api.config import storage_uri
 from tidemark.checkpoint.envelope import open_envelope
 from tidemark.checkpoint.inspection import RESTORING
+from tidemark.file_systems.location import same_place
 from tidemark.model.errors import CorruptRecordError, SavepointError, UserError
 from tidemark.model.job_state import JobState
 from tidemark.runtime.checkpoint_history import exists, open_storage
 from tidemark.runtime.registry import find_job
 from tidemark.savepoints.claims import read_claim
 from tidemark.savepoints.record import SAVEPOINT, Savepoint, Taking, read_savepoint, read_taking
+from tidemark.savepoints.removal import remove_savepoint
+
+log = logging.getLogger(__name__)
 
 
 def open_savepoint(path: str) -> Savepoint:
@@ -29,21 +36,24 @@ def open_savepoint(path: str) -> Savepoint:
         raise SavepointError(str(error)) from None
 
 
-def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) -> None:
-    """Delete a savepoint. `incomplete` allows it for one that was cut off while it was written.
+def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) -> list[str]:
+    """Delete a savepoint: the files that its record lists, and those that are written into one.
+    Return the other files of its directory, which stay, and the directory with them. `incomplete`
+    allows it for one that was cut off while it was written.
 
     Raises SavepointError, and leaves everything as it is, for what is no savepoint, what a job has
     claimed, what is still being written, and what a job in `storage` (a URI) is being restored
     from.
     """
-    uri = storage_uri(path, "savepoint").rstrip("/")
+    uri = storage_uri(path, "savepoint")
     if not exists(uri):
         raise SavepointError(f"{uri}: there is no savepoint here")
     files = open_storage(uri)
+    listed: Collection[str] = ()
     if not files.exists(SAVEPOINT) and (taking := read_taking(files)) is not None:
         _require_cut_off(uri, taking, incomplete)
     else:
-        open_savepoint(uri)
+        listed = open_savepoint(uri).files
     claim = read_claim(files)
     if (
         claim is not None
@@ -59,8 +69,10 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
             f"savepoint {uri} is not disposed of: job {name!r} in {storage} is being restored from "
             "it. Let that restore end (run the job again), or delete that job's directory"
         )
-    above, _, name = uri.rpartition("/")
-    open_storage(above).delete(name)
+    left = remove_savepoint(files, listed)
+    if left:
+        log.warning("%s stays: %d files in it are not the savepoint's", uri, len(left))
+    return left
 
 
 def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
@@ -96,6 +108,6 @@ def _restores_from(storage: str, uri: str) -> str | None:
                 found = open_envelope("restoring", files.read(at), f"{storage}/{at}").get("path")
             except (CorruptRecordError, FileNotFoundError):
                 continue
-            if str(found).rstrip("/") == uri:
+            if same_place(found, uri):
                 return name
     return None

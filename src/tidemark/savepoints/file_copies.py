@@ -11,11 +11,11 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import unquote, urlsplit
 
 from pyspark.sql import SparkSession
 
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.file_systems.location import local_of
 
 
 class Copy(Protocol):
@@ -32,9 +32,9 @@ def copier(
 ) -> Copy:
     """Return what copies one file between two directories; `spark` is called, and its file systems
     are used, unless both are local."""
-    if all(urlsplit(files.uri).scheme == "file" for files in (source, target)):
-        roots = [Path(unquote(urlsplit(files.uri).path)) for files in (source, target)]
-        return lambda path, to="": _copy_local(roots[0] / path, roots[1] / (to or path))
+    old, new = (local_of(files.uri) for files in (source, target))
+    if old is not None and new is not None:
+        return lambda path, to="": _copy_local(Path(old, path), Path(new, to or path))
     session = spark()
     return lambda path, to="": _copy_hadoop(
         session, f"{source.uri}/{path}", f"{target.uri}/{to or path}"

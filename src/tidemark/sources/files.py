@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from tidemark.contracts.source import StreamReader
+from tidemark.file_systems.location import check_characters
 from tidemark.model.errors import ConfigurationError
 from tidemark.model.schema import quoted
 from tidemark.sources.settings import check_ending, checked_options
@@ -31,6 +32,7 @@ class FileSource:
 
     path: a directory, or a glob of directories, on any Hadoop file system that Spark reads; a path
         without a scheme is on Spark's default one, which is this machine unless it is configured.
+        Spark takes ``%20`` and ``#`` as they stand, and ``*?[]{}`` as a pattern.
     format: ``"json"`` (one object per line), ``"parquet"``, ``"csv"``, ``"text"`` (one column,
         ``value``), ``"orc"`` or ``"xml"``.
     schema: as DDL, ``"user STRING, at TIMESTAMP"``, or a `StructType`. Needed, except for text: a
@@ -57,6 +59,7 @@ class FileSource:
                 f"FileSource: path is {self.path!r}; give a directory, e.g. 's3a://bucket/clicks'"
             )
         object.__setattr__(self, "path", os.fspath(self.path))
+        check_characters(str(self.path), "FileSource: path")
         if self.format not in FORMATS:
             raise ConfigurationError(
                 f"{self._name}: format is {self.format!r}; allowed are "

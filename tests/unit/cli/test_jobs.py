@@ -173,6 +173,32 @@ def test_a_job_that_is_not_there_is_a_mistake(
     assert not (storage.parent / "nowhere").exists()
 
 
+@pytest.mark.parametrize(
+    ("storage_given", "says"),
+    [
+        ("nowhere", "is not there, so no job has run with it"),
+        ("http://host/x", "--storage has the scheme 'http', where no checkpoint can be kept"),
+        ("jdbc:postgresql://host/x?password=s3cr3t", "'jdbc' and no path from the top"),
+        ("file://store", "write 'file:///store'"),
+    ],
+)
+@pytest.mark.parametrize("verb", ["list", "info"])
+def test_a_storage_that_cannot_be_is_a_mistake(
+    storage: Path, verb: str, storage_given: str, says: str
+) -> None:
+    ended = call(verb, *(["clicks"] if verb == "info" else []), "--storage", storage_given)
+    assert ended.exit_code == 2
+    told = paragraph(ended)
+    assert says in told or (verb == "info" and "there is none at all" in told)
+    assert "s3cr3t" not in ended.output
+
+
+def test_a_storage_in_the_settings_that_cannot_be_is_a_mistake(storage: Path) -> None:
+    (storage.parent / "tidemark.toml").write_text('[checkpoint]\nstorage = "sto\\u0000re"\n')
+    ended = call("list")
+    assert (ended.exit_code, "control character" in paragraph(ended)) == (2, True)
+
+
 @pytest.mark.parametrize("verb", ["checkpoint", "stop", "cancel"])
 @pytest.mark.parametrize(
     ("name", "says"),

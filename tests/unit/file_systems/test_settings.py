@@ -31,7 +31,8 @@ SETTINGS = HadoopSettings(
     [
         ("/data/out/", "/data/out"),
         (Path("/data/out"), "/data/out"),
-        ("file:///data/with%20space", "/data/with space"),
+        ("/data/with%20space", "/data/with%20space"),
+        ("file:///data/with space#1?", "/data/with space#1?"),
         ("hdfs://namenode:8020/data/out/", "hdfs://namenode:8020/data/out"),
         ("HDFS://nameservice/data", "hdfs://nameservice/data"),
         ("hdfs:///data", "hdfs:///data"),
@@ -53,6 +54,8 @@ def test_uris(given: object, uri: str) -> None:
         ("hdfs://namenode", "names no directory"),
         ("s3a://bucket/a/../b", "without '.', '..'"),
         ("file://host/x", "where a file URI has its host"),
+        ("file:///data/with%20space", "write the path alone: '/data/with space', or"),
+        ("s3a://bucket/a//b", "doubled slashes"),
         ("", "give a local path"),
         (7, "give a local path"),
     ],

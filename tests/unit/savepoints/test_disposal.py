@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,88 @@ def test_a_whole_savepoint_goes(tmp_path: Path) -> None:
     write_savepoint(files, a_savepoint(files))
     dispose(str(tmp_path / "savepoint"), storage=(tmp_path / "nowhere").as_uri())
     assert not (tmp_path / "savepoint").exists()
+
+
+def with_state(files: LocalFiles) -> None:
+    """What a taken savepoint has, as Spark's tasks and the driver write it."""
+    for path in (
+        "state/0/default/part-00001-6d9f2f3c-7a3a-4a53-9a53-0f6b2a0f4a11.snappy.parquet",
+        "state/0/default/.part-00001-6d9f2f3c-7a3a-4a53-9a53-0f6b2a0f4a11.snappy.parquet.crc",
+        "state/1/0/3_6d9f2f3c-7a3a-4a53-9a53-0f6b2a0f4a11.zip",
+        "state/1/0/SSTs/000008-6d9f2f3c-7a3a-4a53-9a53-0f6b2a0f4a11.sst",
+        "spark/offsets/7",
+        "spark/sources/0/6.compact",
+        "spark/state/0/_metadata/v2/7",
+        "spark/state/0/0/left/_metadata/schema",
+        "spark/state/0/_stateSchema/default/0_6d9f2f3c",
+        "wal/out/7/g1-p0-a3-0123456789abcdef0123456789abcdef.arrow",
+        ".savepoint.json.0123456789abcdef.tmp",
+    ):
+        files.create(path, b"")
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_files_of_others_stay(tmp_path: Path, whole: bool) -> None:
+    files = begun(tmp_path / "savepoint", tmp_path / "store" / "clicks")
+    with_state(files)
+    foreign = ["state/0/default/mine.parquet", "state/notes.txt", "thesis.txt", "wal/out/7/x.arrow"]
+    for path in foreign:
+        files.create(path, b"years of work")
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "thesis.txt").write_text("years of work")
+    (tmp_path / "savepoint" / "spark" / "link").symlink_to(tmp_path / "elsewhere")
+    if whole:
+        files.create("state/0/default/part-0.parquet", b"")
+        listed = {"state/0/default/part-0.parquet": (0, 0), "../elsewhere/thesis.txt": (13, 0)}
+        write_savepoint(files, replace(a_savepoint(files), files=listed))
+    left = dispose(str(tmp_path / "savepoint"), incomplete=not whole)
+    assert left == ["spark/link", *foreign]
+    assert sorted(files.tree()) == left
+    assert (tmp_path / "elsewhere" / "thesis.txt").exists()
+    with pytest.raises(SavepointError, match=r"no savepoint\.json"):
+        dispose(str(tmp_path / "savepoint"))
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_nothing_of_its_own_stays(tmp_path: Path, whole: bool) -> None:
+    files = begun(tmp_path / "savepoint", tmp_path / "store" / "clicks")
+    with_state(files)
+    if whole:
+        write_savepoint(files, a_savepoint(files))
+    assert dispose(str(tmp_path / "savepoint"), incomplete=not whole) == []
+    assert not (tmp_path / "savepoint").exists()
+
+
+def test_a_disposal_that_is_cut_off_is_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = begun(tmp_path / "savepoint", tmp_path / "store" / "clicks")
+    with_state(files)
+    write_savepoint(files, a_savepoint(files))
+    removed = LocalFiles.remove
+
+    def fails(of: LocalFiles, path: str) -> None:
+        if path == "spark/offsets/7":
+            raise OSError("the disk is away")
+        removed(of, path)
+
+    monkeypatch.setattr(LocalFiles, "remove", fails)
+    with pytest.raises(OSError, match="is away"):
+        dispose(str(tmp_path / "savepoint"))
+    monkeypatch.undo()
+    with pytest.raises(SavepointError, match="never be restored"):
+        dispose(str(tmp_path / "savepoint"))
+    dispose(str(tmp_path / "savepoint"), incomplete=True)
+    assert not (tmp_path / "savepoint").exists()
+
+
+def test_the_path_with_a_number_sign_is_the_one_that_is_disposed_of(tmp_path: Path) -> None:
+    """It was cut there once, and the user's own files beside it went."""
+    LocalFiles(tmp_path / "backups").create("thesis.txt", b"years of work")
+    begun(tmp_path / "backups#1", tmp_path / "store" / "clicks")
+    dispose(str(tmp_path / "backups#1"), incomplete=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["backups"]
+    assert (tmp_path / "backups" / "thesis.txt").exists()
 
 
 def test_one_that_was_cut_off_goes_only_if_that_is_said(tmp_path: Path) -> None:

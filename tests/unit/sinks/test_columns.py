@@ -21,7 +21,8 @@ from tidemark.sinks.internal.staged_files import StagedFile, list_staged, new_ha
     [
         ("/data/x", "/data/x"),
         ("file:///data/x", "/data/x"),
-        ("file:/data/a%20b", "/data/a b"),
+        ("file:/data/a b", "/data/a b"),
+        ("/data/a%20b", "/data/a%20b"),
         ("file://localhost/data", "/data"),
         (Path("/data/x"), "/data/x"),
         ("rel/x", str(Path.cwd() / "rel/x")),
@@ -38,6 +39,7 @@ def test_local_paths(given: object, path: str) -> None:
         ("s3a://bucket/x", "only local paths in this version.*'s3a:'"),
         ("hdfs://name/x", "only local paths in this version"),
         ("file://host/x", r"file:///host/x"),
+        ("file:/data/a%20b", "write the path alone: '/data/a b', or '/data/a%20b'"),
         ("", "give a local path"),
         (None, "give a local path"),
         ("a\0b", "NUL"),

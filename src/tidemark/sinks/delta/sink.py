@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -21,6 +22,13 @@ from tidemark.sinks.internal.columns import are_names, check_columns
 
 if TYPE_CHECKING:
     from tidemark.sinks.delta.committer import DeltaCommitter
+
+_OTHERS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]")
+_OTHERS_IN_URIS = {
+    "hdfs": re.compile(r"[^!-~]|[\"#<>?`{}]"),
+    **dict.fromkeys(("s3", "s3a"), re.compile(r"[#?]")),
+}
+"""What delta-rs's URLs encode or decode once too often."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -58,6 +66,12 @@ class DeltaSink:
             raise ConfigurationError(
                 f"DeltaSink: path is {path!r}, which names no NameNode; write hdfs://<host>:<port>"
                 "/<path>, or hdfs://<name service>/<path>"
+            )
+        also = _OTHERS_IN_URIS.get(path.partition("://")[0])
+        if found := _OTHERS.search(path) or (also and also.search(path)):
+            raise ConfigurationError(
+                f"DeltaSink: path is {path!r}, and delta-rs takes {found[0]!r} in it for something "
+                "else: the table would lie in another directory than its rows; give a path without"
             )
         object.__setattr__(self, "path", path)
         columns = self.partition_by

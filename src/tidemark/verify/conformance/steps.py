@@ -28,6 +28,7 @@ from tidemark.contracts.sink import (
     TwoPhaseCommitSink,
     WriterContext,
 )
+from tidemark.file_systems.location import encoded
 from tidemark.model import failpoints
 from tidemark.verify.conformance.proxy import CuttingProxy, Side
 
@@ -132,7 +133,7 @@ def buffer_uri(job: str = JOB, uid: str = UID) -> str:
     the job's own is there, as in a real one."""
     directory = buffers / job
     directory.mkdir(parents=True, exist_ok=True)
-    return f"{directory.as_uri()}/{sink_directory(uid)}"
+    return encoded(f"file://{directory}/{sink_directory(uid)}")
 
 
 def write(

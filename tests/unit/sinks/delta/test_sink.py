@@ -20,7 +20,7 @@ from tidemark.sinks.delta.store import delta_options
     [
         ("/data/orders", "/data/orders"),
         (Path("/data/orders"), "/data/orders"),
-        ("file:///data/a%20table", "/data/a table"),
+        ("file:///data/a table", "/data/a table"),
         ("s3://bucket/orders/", "s3://bucket/orders"),
         ("s3a://bucket/a/b", "s3a://bucket/a/b"),
         ("hdfs://name:8020/a/b/", "hdfs://name:8020/a/b"),
@@ -33,6 +33,25 @@ def test_a_path_is_local_or_on_hdfs_or_s3(given: Any, path: str) -> None:
 @pytest.mark.parametrize("path", ["", "s3://bucket", "s3a://", "hdfs:///orders", "gs://b/t", None])
 def test_other_paths_are_refused(path: Any) -> None:
     with pytest.raises(ConfigurationError, match="DeltaSink: path"):
+        DeltaSink(path)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/a%41b",
+        "/a[1]",
+        "/a^b",
+        "/a|b",
+        "/a\\b",
+        "s3a://b/a#1",
+        "s3://b/a?",
+        "hdfs://n/a b",
+        "hdfs://n/é",
+    ],
+)
+def test_paths_that_delta_rs_takes_for_others_are_refused(path: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"delta-rs takes '.+' in it for something else"):
         DeltaSink(path)
 
 
