@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from tests.chaos.driver import Driver, wait_until
 from tidemark.cli.main import app
-from tidemark.rest.token import read_token
+from tidemark.runtime.token import read_token
 
 SPARK = "in Spark's settings"
 SECRETS = {

@@ -22,7 +22,7 @@ from tidemark.model.errors import TidemarkError
 from tidemark.rest.actions import JobId, TriggerId
 from tidemark.rest.models import SavepointDisposalRequest
 from tidemark.rest.routes import CheckpointId, VertexId
-from tidemark.rest.token import read_token
+from tidemark.runtime.token import read_token
 
 Triggered = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 _TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/svg+xml"}

@@ -14,12 +14,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Path, Query, Request
 
+from tidemark.checkpoint.executions import Sign, unsigned
 from tidemark.model.errors import UserError
 from tidemark.model.job_state import JobState
 from tidemark.rest import models
 from tidemark.rest.operations import Operations, TooManyOperationsError
-from tidemark.rest.token import DriverToken
 from tidemark.rest.views import JobView
+from tidemark.runtime.token import DriverToken
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +44,16 @@ class Actions:
         self._cancelled = False
         self._end_told = False
 
-    def open(self, job_id: str) -> None:
-        """Make the job's token: from now on, whoever has it may change the job. Where it cannot be
-        written nobody may, which is a warning: the job runs all the same."""
+    def open(self, job_id: str) -> Sign:
+        """Make the job's token: from now on, whoever has it may change the job. Return what signs
+        with it. Where it cannot be written nobody may, which is a warning: the job runs all the
+        same."""
         try:
             self._token = DriverToken(job_id)
         except (UserError, OSError) as error:
             log.warning("the job cannot be changed over REST: its token is not written: %s", error)
+            return unsigned
+        return self._token.sign
 
     def close(self) -> None:
         """After the job's end: let those know of it who poll for what they have begun, for some

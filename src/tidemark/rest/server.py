@@ -10,6 +10,7 @@ import threading
 import uvicorn
 
 from tidemark.api.rest_config import RestConfig
+from tidemark.checkpoint.executions import Sign, unsigned
 from tidemark.model.errors import PreflightError
 from tidemark.rest.actions import Actions
 from tidemark.rest.protection import MOST_HEADER_BYTES, Protection
@@ -70,10 +71,10 @@ class RestServer:
         except ValueError:
             return address
 
-    def allow_changes(self, job_id: str) -> None:
-        """Called when the job's id is known: make its token, so that it can be changed."""
-        if self._config.enabled:
-            self._actions.open(job_id)
+    def allow_changes(self, job_id: str) -> Sign:
+        """Called when the job's id is known: make its token, so that it can be changed; return what
+        signs with it."""
+        return self._actions.open(job_id) if self._config.enabled else unsigned
 
     def stop(self) -> None:
         """Called when the job has ended. Stop listening; requests under way have a few seconds to
