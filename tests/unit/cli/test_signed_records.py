@@ -1,6 +1,6 @@
-"""How: something answers over HTTP where a job's record says that its driver does, exactly as a driver
-would; the commands and the dashboard are told to change the job, and the listener tells which headers
-it got. The record is forged, or written as a driver writes it.
+"""How: something answers over HTTP where a job's record says that its driver does, as a driver
+would; the commands and the dashboard are told to change the job, and the listener tells which
+headers it got. The record is forged, or written as a driver writes it.
 """
 
 from __future__ import annotations
