@@ -66,9 +66,13 @@ class Actions:
         if self._token is not None:
             self._token.delete()
 
+    def allows(self, authorization: str | None) -> bool:
+        """Whether this is the value of an ``Authorization`` header with the job's token."""
+        return self._token is not None and self._token.allows(authorization)
+
     def allow(self, request: Request) -> None:
         """Refuse a request that does not bring the job's token."""
-        if self._token is None or not self._token.allows(request.headers.get("authorization")):
+        if not self.allows(request.headers.get("authorization")):
             raise HTTPException(
                 401,
                 "this needs the job's token in the header Authorization, as a bearer; it is in the "
