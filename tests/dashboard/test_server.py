@@ -230,6 +230,8 @@ def test_only_what_is_known_as_a_savepoint_of_the_job_is_disposed_of(
     assert (tmp_path / "savepoint.json").exists()
     assert dispose("0" * 32, {"savepoint-path": "x"}).status == 404
     assert dispose(JOB_ID, {}).status == 422
+    unknown = dispose(JOB_ID, {"savepoint-path": f"file://{tmp_path}", "force": True})
+    assert (unknown.status, unknown.json["errors"][0][:12]) == (422, "body.force: ")
     assert dashboard.ask(f"{JOB}/savepoint-disposal/{'0' * 32}").status == 404
     assert dashboard.ask(f"{JOB}/savepoints").json == {"savepoints": []}
 

@@ -327,6 +327,14 @@ def check_protection(url: str, jid: str) -> None:
     for wrong in (b"{", b"[]", b'{"triggerId": "../../x"}', b'{"triggerId": 7}'):
         refused = ask(url, "POST", stop, wrong, **token, **json_)
         assert (refused.status, list(json.loads(refused.body))) == (422, ["errors"])
+    for verb, action in (
+        *(("POST", a) for a in ("stop", "checkpoints", "savepoints", "restore-plan")),
+        ("PATCH", ""),
+    ):
+        path = f"/jobs/{jid}/{action}".rstrip("/")
+        refused = ask(url, verb, path, b'{"colour": "red"}', **token, **json_)
+        assert refused.status == 422, (verb, action)
+        assert any(why.startswith("body.colour: ") for why in json.loads(refused.body)["errors"])
     for method in ("PUT", "DELETE", "TRACE", "BREW", "HEAD"):
         refused = ask(url, method, stop, **token)
         assert (refused.status, refused.headers["Allow"]) == (405, "POST"), method

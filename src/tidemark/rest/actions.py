@@ -200,7 +200,9 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
 
     @router.patch("/jobs/{jid}", status_code=202, responses=changing, dependencies=allowed)
     def cancel(
-        jid: JobId, mode: Annotated[Literal["cancel"], Query()] = "cancel"
+        jid: JobId,
+        mode: Annotated[Literal["cancel"], Query()] = "cancel",
+        request: Annotated[models.CancelRequest | None, Body()] = None,
     ) -> models.Accepted:
         """End the job at once: the epoch under way is aborted."""
         check(jid)
