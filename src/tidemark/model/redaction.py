@@ -8,7 +8,7 @@ innocent ``token=``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -19,11 +19,14 @@ SHORTEST = 6
 _NO_SECRET = re.compile(r"true|false|none|null|[/.~].*|file:.*", re.IGNORECASE)
 """What a setting named like a secret may hold instead: a switch, or the path of a file."""
 
-_NAME = (
+_LONG = (
     r"[\w.-]*(?:passw(?:or)?d|passwd|passphrase|passcode|\bpwd|secret|token|credentials?|signature"
     r"|api[_.-]?key|access[_.-]?key(?:[_.-]?id)?|account[_.-]?key|private[_.-]?key|session[_.-]?key"
     r"|shared[_.-]?key|\bsig|\bsas\b|jaas[._-]?config|authorization)[\w.-]*"
 )
+_SHORT = r"[\w.-]*(?<!by)(?<!com)(?<!sur)(?<!tres)(?<!over)(?<!under)(?:pass|pw)\d?"
+"""Words that mean something else in a sentence: `_is_innocent`."""
+_NAME = rf"(?:{_LONG}|{_SHORT})"
 _SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
 _USER_INFO = (
     # scheme://user:password@host, where the password may hold slashes, but not scheme://host:80/a@b
@@ -40,6 +43,9 @@ _ASSIGNED = re.compile(
     rf"(?P<value>{_VALUE})",
     re.IGNORECASE,
 )
+_ONLY_SHORT = re.compile(rf"(?!(?:{_LONG})\Z){_SHORT}", re.IGNORECASE)
+_IN_PATH = re.compile(r"(?:^|[\s\"'`(\[<,;=])(?:file:|~|\.{1,2})?/[^\s\"'`=:;,&?]*\Z")
+_LONGEST_PATH = 4096
 _SCHEME = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S
@@ -55,8 +61,35 @@ def redact(text: str) -> str:
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     for pattern in _USER_INFO:
         text = pattern.sub(lambda found: HIDDEN + ("@tcp(" if "@tcp(" in found[0] else "@"), text)
-    text = _ASSIGNED.sub(lambda found: f"{found['name']}{found['between']}{_hidden(found)}", text)
+    shown, end = [], 0
+    for found in _assignments(text):
+        shown += [text[end : found.start("value")], _hidden(found)]
+        end = found.end()
+    text = "".join([*shown, text[end:]])
     return _SCHEME.sub(rf"\1 {HIDDEN}", text)
+
+
+def _assignments(text: str) -> Iterator[re.Match[str]]:
+    """Yield what gives a secret's name a value."""
+    place = 0
+    while found := _ASSIGNED.search(text, place):
+        if _is_innocent(found):
+            place = found.start("value")  # which may begin with a secret's name
+        else:
+            yield found
+            place = found.end()
+
+
+def _is_innocent(found: re.Match[str]) -> bool:
+    """Whether it is a path and what is said of it, such as ``/etc/passwd: no such file``, or a
+    short name in a sentence, such as ``the second pass: 7 rows``."""
+    name, between, start = found["name"], found["between"], found.start()
+    if "=" in between:
+        return False
+    if _IN_PATH.search(found.string[max(0, start - _LONGEST_PATH) : start]):
+        return True
+    is_key = ":" in between and (between[0] in "\\\"'" or re.search("[_.-]", name))
+    return not is_key and bool(_ONLY_SHORT.fullmatch(name))
 
 
 def _hidden(found: re.Match[str]) -> str:
@@ -113,7 +146,7 @@ def secrets_in(value: Any, name: str = "", depth: int = 6) -> set[str]:
         found = {value} if value and _SECRET_NAME.fullmatch(name) else set()
         for password in re.findall(r"://[^\s/@:]*:([^\s@]+)@", value):
             found.add(password)
-        for assigned in _ASSIGNED.finditer(value):
+        for assigned in _assignments(value):
             found.add(assigned["value"].strip("'\""))
         return found
     if depth == 0 or value is None:
