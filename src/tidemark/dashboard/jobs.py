@@ -18,6 +18,7 @@ from tidemark.dashboard import drivers
 from tidemark.dashboard.checkpoint_pages import (
     checkpoints_page,
     details_page,
+    epoch_beside,
     with_those_under_way,
 )
 from tidemark.dashboard.drivers import DriverSilentError
@@ -198,7 +199,7 @@ class Jobs:
         """Return ``/jobs/:id/savepoints``: those that its drivers have recorded."""
         job, _ = self._find(jid)
         return self._pages.get(
-            key, lambda: Page.of(self._savepoints.page(self._with_those_under_way(jid, job)))
+            key, lambda: Page.of(self._savepoints.page(self._with_those_under_way(jid, job)[0]))
         )
 
     def dispose(self, jid: str, request: SavepointDisposalRequest) -> Page:
@@ -217,15 +218,19 @@ class Jobs:
         """Return what came of a disposal."""
         return self._savepoints.disposal(trigger_id)
 
-    def _with_those_under_way(self, jid: str, job: StoredJob) -> CheckpointingStatistics:
+    def _with_those_under_way(
+        self, jid: str, job: StoredJob
+    ) -> tuple[CheckpointingStatistics, dict[str, Any] | None]:
+        """Return the history, and beside it what is under way; None where no driver says it."""
         epoch = self.from_driver(jid, "epoch")
         try:
             if epoch.status == 200:
                 known = EpochPage.model_validate_json(epoch.body).model_dump(by_alias=True)
-                return with_those_under_way(job.history(epoch.made_s), known)
+                found = job.history(epoch.made_s)
+                return with_those_under_way(found, known), epoch_beside(found, known)
         except ValueError:  # what answers is no driver of this version
             pass
-        return job.history()
+        return job.history(), None
 
     # --- one job, from the storage
 
@@ -236,8 +241,8 @@ class Jobs:
         job, _ = self._find(jid)
 
         def make() -> Page:
-            found = self._with_those_under_way(jid, job)
-            return Page.of(checkpoints_page(found, limit, before, status))
+            found, epoch = self._with_those_under_way(jid, job)
+            return Page.of(checkpoints_page(found, limit, before, status, epoch))
 
         return self._pages.get(key, make)
 
