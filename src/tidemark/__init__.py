@@ -12,6 +12,8 @@ import importlib
 import os
 from typing import TYPE_CHECKING, Any
 
+from tidemark.model.uncaught import show_mistakes
+
 if TYPE_CHECKING:
     from tidemark.api.config import CheckpointConfig as CheckpointConfig
     from tidemark.api.config import CheckpointMode as CheckpointMode
@@ -170,6 +172,8 @@ def __getattr__(name: str) -> Any:
 def __dir__() -> list[str]:
     return sorted([*globals(), *_HOMES])
 
+
+show_mistakes()
 
 if "TIDEMARK_RUN" in os.environ:  # `tidemark run` started this program
     from tidemark.operations.run import prepare_program

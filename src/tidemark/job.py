@@ -29,6 +29,7 @@ from tidemark.api.ephemeral_storage import EphemeralStorage
 from tidemark.api.rest_config import RestConfig
 from tidemark.api.settings import (
     DEFAULT,
+    EXPECTING_VARIABLE,
     PLAN_VARIABLE,
     RESTORE_VARIABLE,
     Settings,
@@ -281,6 +282,7 @@ class Job:
         spark = self._session()
         how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
         how = how.overridden(os.environ)
+        os.environ.pop(EXPECTING_VARIABLE, None)
         path = os.environ.get(RESTORE_VARIABLE) or restore
         if file := os.environ.pop(PLAN_VARIABLE, None):
             write_plan(spark, path, self._new_job(how), Path(file))

@@ -128,6 +128,36 @@ def test_checkpoints_appear_and_open_down_to_subtasks(
     expect(page.get_by_label("Subtasks of files").get_by_role("row")).not_to_have_count(1)
 
 
+OVERVIEW = """() => {
+  const figures = [...document.querySelectorAll(".figure")];
+  const figure = (name) => figures.find((one) => one.querySelector("dt").textContent === name)
+    ?.querySelector(".value").textContent;
+  const card = document.querySelector("section[aria-labelledby=epoch-title]");
+  return [
+    figure("Last checkpoint"),
+    /Last completed: ([^.]+)/.exec(card?.textContent)?.[1],
+    card?.querySelector("h2 .note")?.textContent ?? "",
+  ];
+}"""
+
+
+def test_the_overview_says_one_thing_of_one_moment(site: Site, visit: Callable[..., Visit]) -> None:
+    tab = visit()
+    tab.open(f"jobs/{site.jid('clicks')}")
+    tab.wait_for(".figure")
+    expect(tab.page.locator(".figure", has_text="Completed")).to_contain_text("with savepoints")
+    seen = set()
+    begun = time.monotonic()
+    while len(seen) < 30:
+        assert time.monotonic() < begun + 240, seen
+        last, completed, under_way = tab.page.evaluate(OVERVIEW)
+        assert last == completed
+        if under_way and completed != "none yet":
+            assert int(under_way) > int(completed)
+        seen.add((last, under_way))
+        time.sleep(0.05)
+
+
 @pytest.mark.parametrize(("width", "colours"), [(390, "dark"), (1440, "light")])
 def test_every_page_fits_the_window(
     site: Site, visit: Callable[..., Visit], width: int, colours: str

@@ -5,6 +5,7 @@ browser (`test_in_browser.py`).
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import socket
@@ -162,6 +163,16 @@ def send_chunked(port: int, path: str, token: str) -> bytes:
         return line.recv(4096).partition(b"\r\n")[0]
 
 
+def test_silent_clients_keep_nobody_out(dashboard: Dashboard) -> None:
+    port = int(dashboard.url.rpartition(":")[2])
+    half = b"GET /jobs/overview HTTP/1.1\r\nHost: localhost\r\nX-More: "
+    with contextlib.ExitStack() as stack:
+        for number in range(700):
+            line = stack.enter_context(socket.create_connection(("127.0.0.1", port), 30))
+            line.sendall(half if number % 2 else b"")
+        assert dashboard.ask("/jobs/overview").status == 200
+
+
 def test_no_other_origin_may_read_and_the_page_loads_nothing_from_elsewhere(
     dashboard: Dashboard,
 ) -> None:
@@ -219,6 +230,8 @@ def test_only_what_is_known_as_a_savepoint_of_the_job_is_disposed_of(
     assert (tmp_path / "savepoint.json").exists()
     assert dispose("0" * 32, {"savepoint-path": "x"}).status == 404
     assert dispose(JOB_ID, {}).status == 422
+    unknown = dispose(JOB_ID, {"savepoint-path": f"file://{tmp_path}", "force": True})
+    assert (unknown.status, unknown.json["errors"][0][:12]) == (422, "body.force: ")
     assert dashboard.ask(f"{JOB}/savepoint-disposal/{'0' * 32}").status == 404
     assert dashboard.ask(f"{JOB}/savepoints").json == {"savepoints": []}
 

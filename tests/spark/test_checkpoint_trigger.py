@@ -24,8 +24,8 @@ from pyspark.sql import SparkSession
 import tidemark as tm
 from tests.chaos.driver import wait_until
 from tidemark.model.errors import StoppedError, UserError
-from tidemark.rest.token import read_token
 from tidemark.runtime.registry import list_jobs
+from tidemark.runtime.token import read_token
 
 PATIENCE_S = 120
 

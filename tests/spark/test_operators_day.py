@@ -221,8 +221,10 @@ class ByCommandLine:
             assert done.stdout == "", done.stdout
 
         wrong, none = {"TIDEMARK_TOKEN": "wrong"}, {"TIDEMARK_HOME": "elsewhere"}
-        refused(2, "401", "checkpoint", name, **wrong)
-        refused(2, "401", "cancel", name, **wrong)
+        # A token that has not signed the driver's record is not even sent.
+        not_sent = "the token was not sent there"
+        refused(2, not_sent, "checkpoint", name, **wrong)
+        refused(2, not_sent, "cancel", name, **wrong)
         refused(2, f"elsewhere/tokens/{self._info(name)['jid']}", "stop", name, **none)
         refused(2, "--token-file none cannot be read", "stop", name, "--token-file", "none")
         refused(4, "wait longer with --timeout", "checkpoint", name, "--timeout", "0s")

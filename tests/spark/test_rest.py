@@ -5,7 +5,9 @@ by schemathesis, which makes up requests, good and bad.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
 import time
 import urllib.error
 import urllib.request
@@ -22,7 +24,7 @@ from typer.testing import CliRunner
 
 from tests.chaos.driver import Driver, wait_until
 from tidemark.cli.main import app
-from tidemark.rest.token import read_token
+from tidemark.runtime.token import read_token
 
 SPARK = "in Spark's settings"
 SECRETS = {
@@ -327,6 +329,14 @@ def check_protection(url: str, jid: str) -> None:
     for wrong in (b"{", b"[]", b'{"triggerId": "../../x"}', b'{"triggerId": 7}'):
         refused = ask(url, "POST", stop, wrong, **token, **json_)
         assert (refused.status, list(json.loads(refused.body))) == (422, ["errors"])
+    for verb, action in (
+        *(("POST", a) for a in ("stop", "checkpoints", "savepoints", "restore-plan")),
+        ("PATCH", ""),
+    ):
+        path = f"/jobs/{jid}/{action}".rstrip("/")
+        refused = ask(url, verb, path, b'{"colour": "red"}', **token, **json_)
+        assert refused.status == 422, (verb, action)
+        assert any(why.startswith("body.colour: ") for why in json.loads(refused.body)["errors"])
     for method in ("PUT", "DELETE", "TRACE", "BREW", "HEAD"):
         refused = ask(url, method, stop, **token)
         assert (refused.status, refused.headers["Allow"]) == (405, "POST"), method
@@ -342,6 +352,20 @@ def check_protection(url: str, jid: str) -> None:
         return ask(url, "GET", page, If_None_Match=tag).status == 304
 
     wait_until("two requests between two epochs", unchanged, 240)
+
+
+def check_the_holder_of_the_token_is_kept_apart(home: Path, url: str) -> None:
+    """Others have used up their rate, and hold every connection that there may be."""
+    place = (urlsplit(url).hostname, urlsplit(url).port)
+    with contextlib.ExitStack() as stack:
+        for _ in range(300):
+            line = stack.enter_context(socket.create_connection(place, 20))
+            line.sendall(b"GET /overview HTTP/1.1\r\nHost: localhost\r\nX-More: ")
+        assert ask(url, "GET", "/jobs").status == 429
+        assert [job["state"] for job in listed(home)] == ["RUNNING"]
+        for verb in ("checkpoint", "info"):
+            done = CliRunner().invoke(app, [verb, "clicks", "--storage", f"{home}/store"])
+            assert done.exit_code == 0, done.output
 
 
 def completed(url: str, pause_s: float = 0.1) -> Any:
@@ -400,6 +424,7 @@ def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list
     answers = [ask(url, "GET", "/jobs") for _ in range(30)]
     assert {answer.status for answer in answers} == {200, 429}
     assert answers[-1].headers["Retry-After"] == "1"
+    check_the_holder_of_the_token_is_kept_apart(home, url)
     time.sleep(7)
     executions = get(f"{url}/lineage")["executions"]
     assert [(e["number"], e["state"]) for e in executions] == [(2, "RUNNING"), (1, "UNREACHABLE")]

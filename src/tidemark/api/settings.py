@@ -47,6 +47,8 @@ PARALLELISM_VARIABLE = "TIDEMARK_PARALLELISM"
 
 CLAIM_MODE_VARIABLE = "TIDEMARK_CLAIM_MODE"
 """Environment: what ``tidemark run --claim-mode`` gave."""
+EXPECTING_VARIABLE = "TIDEMARK_EXPECTING_JOB"
+"""Environment: options of the command line that only `Job.run` obeys, which deletes it."""
 PLAN_VARIABLE = "TIDEMARK_RESTORE_PLAN"
 """Environment: set by ``tidemark run --plan``: the file for the restore plan, as JSON."""
 

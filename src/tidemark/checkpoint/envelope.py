@@ -17,7 +17,7 @@ VERSION = 1
 def seal_envelope(kind: str, body: dict[str, Any]) -> bytes:
     """Return the bytes of a record of `kind`, with its version and checksum."""
     content = {"format": f"tidemark/{kind}", "version": VERSION, "body": body}
-    return _canonical({**content, "sha256": _digest(content)}) + b"\n"
+    return canonical({**content, "sha256": _digest(content)}) + b"\n"
 
 
 def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
@@ -41,9 +41,10 @@ def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
     return body
 
 
-def _canonical(value: dict[str, Any]) -> bytes:
+def canonical(value: dict[str, Any]) -> bytes:
+    """Return the one form in which a JSON object is stored, summed and signed."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def _digest(content: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical(content)).hexdigest()
+    return hashlib.sha256(canonical(content)).hexdigest()

@@ -11,21 +11,34 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
 
-from tidemark.checkpoint.envelope import open_envelope, seal_envelope
+from tidemark.checkpoint.envelope import canonical, open_envelope, seal_envelope
 from tidemark.contracts.checkpoint_files import CheckpointFiles
+from tidemark.model.errors import CorruptRecordError
 from tidemark.model.job_state import JobState
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 EXECUTIONS_KEPT = 100
 FAILURES_KEPT = 100
 _READERS = 16
 _FAILURE = re.compile(r"failure\.(\d+)\.json")
+_GRAPH_FIELDS = {"id", "kind", "name", "inputs", "has_uid", "guarantee"}
+_LATEST_S = 2.5e11
+"""A time beyond the year 9890 is none."""
+
+Sign = Callable[[bytes], str]
+"""Returns the signature of what the driver has recorded of itself, with the job's token."""
+
+
+def unsigned(content: bytes) -> str:
+    """Return no signature: the driver has no token."""
+    return ""
 
 
 @dataclass(frozen=True)
@@ -68,12 +81,18 @@ class ExecutionEnd:
 
 @dataclass(frozen=True)
 class Execution:
-    """One `Job.run`, as far as it is recorded: `end` is None of one that runs, or was killed."""
+    """One `Job.run`, as far as it is recorded: `end` is None of one that runs, or was killed.
+
+    Of one that was read from the storage: `record` is where its start is recorded, `content` what
+    the driver has signed of that, and `signature` its signature, "" if it has none."""
 
     number: int
     start: ExecutionStart
     failures: Sequence[ExecutionFailure]
     end: ExecutionEnd | None
+    record: str = field(default="", compare=False)
+    content: bytes = field(default=b"", compare=False, repr=False)
+    signature: str = field(default="", compare=False)
 
 
 class ExecutionStore:
@@ -82,10 +101,15 @@ class ExecutionStore:
     def __init__(self, files: CheckpointFiles) -> None:
         self._files = files
 
-    def begin(self, start: ExecutionStart) -> int:
+    def begin(self, start: ExecutionStart, sign: Sign = unsigned) -> int:
         """Record that a driver runs the job; return the execution's number, counted from 1."""
-        number = max(self.numbers(), default=0) + 1
-        while not self._create(number, "started.json", "execution", asdict(start)):
+        number, body = max(self.numbers(), default=0) + 1, asdict(start)
+        while not self._create(
+            number,
+            "started.json",
+            "execution",
+            {**body, "signature": sign(_content(number, body))},
+        ):
             number += 1
         for old in self.numbers()[:-EXECUTIONS_KEPT]:
             self._files.delete(f"executions/{old}")
@@ -124,23 +148,28 @@ class ExecutionStore:
         """Return one execution, without what cannot be read; None if its start cannot."""
         directory = f"executions/{number}"
         names = self._files.list(directory)
-        started = self._open(f"{directory}/started.json", "execution")
-        if started is None:
+        path = f"{directory}/started.json"
+        found = self._open(path, "execution", lambda body: (_start(body), body))
+        if found is None:
             return None
+        start, body = found
         end = None
         if "ended.json" in names:
-            body = self._open(f"{directory}/ended.json", "execution-end")
-            end = body and ExecutionEnd(**{**body, "state": JobState(body["state"])})
+            end = self._open(f"{directory}/ended.json", "execution-end", _end)
         indexes = sorted(int(m[1]) for m in map(_FAILURE.fullmatch, names) if m)
         failures = [
-            self._open(f"{directory}/failure.{index}.json", "execution-failure")
+            self._open(f"{directory}/failure.{index}.json", "execution-failure", _failure)
             for index in indexes
         ]
+        signature = body.pop("signature", "")
         return Execution(
             number,
-            ExecutionStart(**started),
-            [ExecutionFailure(**failure) for failure in failures if failure],
-            end or None,
+            start,
+            [failure for failure in failures if failure is not None],
+            end,
+            f"{self._files.uri}/{path}",
+            _content(number, body),
+            signature if isinstance(signature, str) else "",
         )
 
     def _create(self, number: int, name: str, kind: str, body: dict[str, Any]) -> bool:
@@ -150,14 +179,58 @@ class ExecutionStore:
             return False
         return True
 
-    def _open(self, path: str, kind: str) -> dict[str, Any] | None:
+    def _open(self, path: str, kind: str, load: Callable[[dict[str, Any]], T]) -> T | None:
         try:
-            return open_envelope(kind, self._files.read(path), f"{self._files.uri}/{path}")
+            return load(open_envelope(kind, self._files.read(path), f"{self._files.uri}/{path}"))
         except FileNotFoundError:  # an execution that is just being begun, or deleted
             return None
         except Exception as error:
             log.warning("%s/%s is left out: %s", self._files.uri, path, error)
             return None
+
+
+def _content(number: int, body: Mapping[str, Any]) -> bytes:
+    """Return what is signed of a start: all of it, and which execution's it is."""
+    return b"tidemark/execution\n" + canonical({"execution": number, "body": body})
+
+
+def _start(body: Mapping[str, Any]) -> ExecutionStart:
+    known = {each.name: body[each.name] for each in fields(ExecutionStart) if each.name in body}
+    start = ExecutionStart(**known)
+    _check(start, job_id=str, name=str, host=str, pid=int, rest_url=str, graph=list, pages=dict)
+    _check_time(start.started_at)
+    for part in start.graph:
+        if not isinstance(part, dict) or not part.keys() >= _GRAPH_FIELDS:
+            raise CorruptRecordError(f"{part!r} is no part of a graph")
+    if start.rest_url and not start.rest_url.startswith("http://"):
+        raise CorruptRecordError(f"rest_url is {start.rest_url!r}; a driver answers over http:")
+    return start
+
+
+def _failure(body: Mapping[str, Any]) -> ExecutionFailure:
+    failure = ExecutionFailure(**body)
+    _check(failure, epoch=int, exception=str, message=str, restarted=bool)
+    _check_time(failure.timestamp)
+    return failure
+
+
+def _end(body: Mapping[str, Any]) -> ExecutionEnd:
+    end = ExecutionEnd(**{**body, "state": JobState(body["state"])})
+    _check(end, reason=str)
+    _check_time(end.ended_at)
+    return end
+
+
+def _check(record: object, **types: type) -> None:
+    """Refuse values of other types: whoever shows them relies on it."""
+    for name, type_ in types.items():
+        if not isinstance(value := getattr(record, name), type_):
+            raise CorruptRecordError(f"{name} is {value!r}, which is no {type_.__name__}")
+
+
+def _check_time(seconds: object) -> None:
+    if not isinstance(seconds, int | float) or not 0 <= seconds < _LATEST_S:
+        raise CorruptRecordError(f"{seconds!r} is no time")
 
 
 class ExecutionRecorder:
@@ -173,11 +246,11 @@ class ExecutionRecorder:
         """What has failed so far, the newest last; at most FAILURES_KEPT."""
         self._failed = 0
 
-    def begin(self, files: CheckpointFiles, start: ExecutionStart) -> None:
+    def begin(self, files: CheckpointFiles, start: ExecutionStart, sign: Sign = unsigned) -> None:
         """Called once, when the job's directory is known to be this job's."""
         store = ExecutionStore(files)
         try:
-            number = store.begin(start)
+            number = store.begin(start, sign)
         except Exception as error:
             log.warning("the execution could not be recorded: %s", error)
             return

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ import typer
 from tidemark.cli import options
 from tidemark.cli.exits import NOT_DONE
 from tidemark.cli.terminal import ms, reading, say, suggest, time_of, waiting, writing
+from tidemark.cli.visible import echo, visible
 
 if TYPE_CHECKING:
     from tidemark.operations.running_job import RunningJob
@@ -50,15 +52,13 @@ def checkpoint(
     with waiting("Waiting for the checkpoint") as tick:
         found = take_checkpoint(running, timeout, lambda: tick(""))
     if as_json:
-        typer.echo(json.dumps(found, indent=2))
+        echo(json.dumps(found, indent=2))
         return
-    path, option = found.get("external_path", ""), storage_option(running.storage)
-    typer.echo(
-        f"Checkpoint {found['id']} completed in {ms(found['end_to_end_duration'])}. Path: {path}"
-    )
+    path, option = str(found.get("external_path", "")), storage_option(running.storage)
+    echo(f"Checkpoint {found['id']} completed in {ms(found['end_to_end_duration'])}. Path: {path}")
     suggest(
-        f"tidemark checkpoints {running.job.name} --id {found['id']}{option}",
-        f"tidemark run -s {path} APP.PY",
+        f"tidemark checkpoints {quote(running.job.name)} --id {found['id']}{option}",
+        f"tidemark run -s {quote(path)} APP.PY",
     )
 
 
@@ -106,21 +106,22 @@ def stop(
             path = stop_with_savepoint(
                 running, savepoint, timeout, lambda: show(0, None), type_, show, drain=drain
             )
-        typer.echo(f"Savepoint completed. Path: {path}")
-        suggest(f"tidemark run -s {path} APP.PY")
+        echo(f"Savepoint completed. Path: {path}")
+        suggest(f"tidemark run -s {quote(path)} APP.PY")
         return
     say(f"Stopping job {name} ({running.job.job_id}) after its current epoch.")
     with waiting("Waiting for the job to end") as tick:
         last = stop_job(running, timeout, lambda: tick(""))
     if last is None:
-        typer.echo(f"Job {name} is FINISHED; it never completed a checkpoint.")
+        echo(f"Job {name} is FINISHED; it never completed a checkpoint.")
     else:
-        typer.echo(
+        echo(
             f"Job {name} is FINISHED. Committed last: checkpoint {last.id}. "
             f"Path: {last.external_path}"
         )
     suggest(
-        "tidemark run APP.PY", *([f"tidemark run -s {last.external_path} APP.PY"] if last else [])
+        "tidemark run APP.PY",
+        *([f"tidemark run -s {quote(last.external_path)} APP.PY"] if last else []),
     )
 
 
@@ -144,12 +145,14 @@ def cancel(
     if not yes and sys.stdin.isatty():
         since = time_of(running.job.started_at)
         question = f"Cancel job {name} ({running.job.job_id}), running since {since}?"
-        if not typer.confirm(question, err=True):
+        if not typer.confirm(visible(question), err=True):
             say("Not cancelled. To end it after its current epoch: tidemark stop " + name)
             raise typer.Exit(NOT_DONE)
     say(f"Cancelling job {name} ({running.job.job_id}).")
     with waiting("Waiting for the job to end") as tick:
         kept = cancel_job(running, timeout, lambda: tick(""))
-    typer.echo(f"Job {name} is CANCELED." + ("" if kept else " Its checkpoints are deleted."))
+    echo(f"Job {name} is CANCELED." + ("" if kept else " Its checkpoints are deleted."))
     if kept:
-        suggest(f"tidemark info {name}{storage_option(running.storage)}", "tidemark run APP.PY")
+        suggest(
+            f"tidemark info {quote(name)}{storage_option(running.storage)}", "tidemark run APP.PY"
+        )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
+from tidemark.cli.visible import VisibleFormatter, echo
 from tidemark.model.errors import DriverUnreachableError, TidemarkError, UserError
 
 MISTAKE, UNREACHABLE, NOT_DONE = 2, 3, 4
@@ -26,6 +28,9 @@ class Commands(TyperGroup):
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was given."""
+        last = logging.StreamHandler()
+        last.setFormatter(VisibleFormatter())
+        logging.lastResort = last  # for warnings; -v makes a handler
         with errors_as_paragraphs():
             return super().invoke(ctx)
 
@@ -37,7 +42,7 @@ def errors_as_paragraphs() -> Iterator[None]:
     try:
         yield
     except TidemarkError as error:
-        typer.echo(f"tidemark: {error}", err=True)
+        echo(f"tidemark: {error}", err=True)
         raise typer.Exit(_code(error)) from None
 
 

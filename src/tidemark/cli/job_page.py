@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from shlex import quote
 from typing import Any
 
 from rich.table import Table
@@ -89,9 +90,11 @@ def _epoch(epoch: Mapping[str, Any], now: float) -> str:
 
 
 def _next(info: JobInfo, option: str) -> list[str]:
-    name, last = info.job.name, info.last_completed
+    name, last = quote(info.job.name), info.last_completed
     if info.job.state is JobState.UNREACHABLE or info.job.state.is_terminal:
-        restore = [f"tidemark run -s {last.external_path} APP.PY"] if last is not None else []
+        restore = (
+            [f"tidemark run -s {quote(last.external_path)} APP.PY"] if last is not None else []
+        )
         return [f"tidemark checkpoints {name}{option}", "tidemark run APP.PY", *restore]
     return [
         f"tidemark checkpoints {name}{option}",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 from rich.table import Table
 from rich.text import Text
@@ -52,4 +53,4 @@ def show(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: bool
             say(f"{job.name} failed: {job.reason}")
         if job.state is JobState.UNREACHABLE:
             say(f"{job.name}: {why_unreachable(job)}")
-    suggest(f"tidemark info {jobs[0].name}{option}")
+    suggest(f"tidemark info {quote(jobs[0].name)}{option}")

@@ -6,6 +6,7 @@ Nothing is written into the savepoint that is given.
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +14,7 @@ import typer
 from tidemark.cli import options
 from tidemark.cli.exits import NOT_DONE
 from tidemark.cli.terminal import say, stdout, suggest
+from tidemark.cli.visible import echo
 
 if TYPE_CHECKING:
     from tidemark.operations.offsets import Brokers, Wanted
@@ -105,7 +107,7 @@ def show(
             }
             for source in sources
         ]  # fmt: skip
-        typer.echo(json.dumps(shown, indent=2))
+        echo(json.dumps(shown, indent=2))
         return
     table = Table("source", "partition", "offset", "its log holds", "to be read")
     for source in sources:
@@ -253,7 +255,7 @@ def _change(
         copy = offsets.write(open_savepoint(path), shown, to)
     if as_json:
         body = {"base": path, "copy": copy and copy.uri, **shown.to_json()}
-        typer.echo(json.dumps(body, indent=2))
+        echo(json.dumps(body, indent=2))
     else:
         table = Table("source", "partition", "now", "new", "", "its log holds")
         for move in shown.moves:
@@ -264,15 +266,15 @@ def _change(
             )  # fmt: skip
         stdout().print(table)
         for sentence in shown.consequences:
-            typer.echo(sentence)
+            echo(sentence)
     for problem in shown.problems:
         say(f"Refused: {problem}.")
     if shown.problems:
         raise typer.Exit(NOT_DONE if dry_run else 2)
     if copy is not None:
         if not as_json:
-            typer.echo(f"Savepoint {path} stays as it is. Copy: {copy.uri}")
-        suggest(f"tidemark run -s {copy.uri} APP.PY")
+            echo(f"Savepoint {path} stays as it is. Copy: {copy.uri}")
+        suggest(f"tidemark run -s {quote(copy.uri)} APP.PY")
 
 
 def _savepoint_of(

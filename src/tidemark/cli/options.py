@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tidemark.cli.visible import VisibleFormatter
 from tidemark.model.durations import seconds
 
 
@@ -22,7 +23,9 @@ def _job_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def _log_to_stderr(count: int) -> int:
     if count:
         level = logging.INFO if count == 1 else logging.DEBUG
-        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        handler = logging.StreamHandler()
+        handler.setFormatter(VisibleFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.basicConfig(handlers=[handler])
         logging.getLogger("tidemark").setLevel(level)
     return count
 

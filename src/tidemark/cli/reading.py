@@ -10,6 +10,7 @@ import typer
 
 from tidemark.cli import options
 from tidemark.cli.terminal import reading
+from tidemark.cli.visible import echo
 
 
 def list_jobs(
@@ -36,7 +37,7 @@ def list_jobs(
     with reading(uri):
         found = jobs(uri, running=running, ended=all_)
     if as_json:
-        typer.echo(json.dumps([job.to_json() for job in found], indent=2))
+        echo(json.dumps([job.to_json() for job in found], indent=2))
     else:
         job_table.show(found, uri, storage_option(uri), all_=all_)
 
@@ -56,7 +57,7 @@ def info(
     with reading(uri):
         found = job_info(job, uri)
     if as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2))
+        echo(json.dumps(found.to_json(), indent=2))
     else:
         job_page.show(found, storage_option(uri))
 
@@ -84,11 +85,11 @@ def explain(
     is_program = path.suffix == ".py" or path.is_file()
     found = explain_app(path) if is_program else explain_job(what, storage)
     if as_json:
-        typer.echo(json.dumps({name: to_json(report) for name, report in found.items()}, indent=2))
+        echo(json.dumps({name: to_json(report) for name, report in found.items()}, indent=2))
         return
     for name, report in found.items():
-        typer.echo(f"job {name}")
-        typer.echo(str(report))
+        echo(f"job {name}")
+        echo(str(report))
 
 
 def checkpoints(
@@ -114,10 +115,10 @@ def checkpoints(
     if checkpoint_id is not None:
         one = operation.one_checkpoint(found, job, checkpoint_id)
         if as_json:
-            typer.echo(json.dumps(one.to_json(details=True), indent=2))
+            echo(json.dumps(one.to_json(details=True), indent=2))
         else:
             checkpoint_tables.show_one(one)
     elif as_json:
-        typer.echo(json.dumps(found.to_json(), indent=2))
+        echo(json.dumps(found.to_json(), indent=2))
     else:
         checkpoint_tables.show_all(found)

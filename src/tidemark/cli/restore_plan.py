@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tidemark.cli.exits import MISTAKE, NOT_DONE
 from tidemark.cli.terminal import say, size, stdout, time_of, waiting
+from tidemark.cli.visible import echo
 
 _STYLES = {"mapped": "green", "new": "yellow", "dropped": "red"}
 
@@ -28,7 +29,7 @@ def show_plan(program: Any, *, as_json: bool) -> None:
         say(f"tidemark: {error}")
         raise typer.Exit(MISTAKE if error.code == MISTAKE else NOT_DONE) from None
     if as_json:
-        typer.echo(json.dumps(plan, indent=2))
+        echo(json.dumps(plan, indent=2))
     else:
         _print(plan)
     if not plan["restorable"]:

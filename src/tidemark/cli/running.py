@@ -12,6 +12,7 @@ import typer
 from tidemark.cli.exits import MISTAKE, NOT_DONE
 from tidemark.cli.restore_plan import show_plan
 from tidemark.cli.terminal import say, suggest, waiting
+from tidemark.cli.visible import echo
 
 
 class ClaimMode(str, Enum):
@@ -201,9 +202,9 @@ def _run_detached(program: Any, log: Path | None, *, as_json: bool) -> None:
             say(f"\n{program.app} goes on in the background; what it says is in {path}")
         raise
     if as_json:
-        typer.echo(json.dumps(job.to_json(), indent=2))
+        echo(json.dumps(job.to_json(), indent=2))
         return
-    typer.echo(f"Job {job.name} has been started with JobID {job.job_id}: {job.state}")
+    echo(f"Job {job.name} has been started with JobID {job.job_id}: {job.state}")
     say(f"driver  pid {job.pid}, {job.rest_url}")
     say(f"log     {job.log}")
     at = storage_option(job.directory.rpartition("/")[0])

@@ -6,6 +6,7 @@ the name of a job.
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -14,6 +15,7 @@ from typer.core import TyperGroup
 from tidemark.cli import options
 from tidemark.cli.changing import find
 from tidemark.cli.terminal import say, size, stdout, suggest, writing
+from tidemark.cli.visible import echo
 
 
 class _Savepoints(TyperGroup):
@@ -57,8 +59,8 @@ def take(
     say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
     with writing("Waiting for the savepoint") as show:
         path = take_savepoint(running, directory, timeout, lambda: show(0, None), type_, show)
-    typer.echo(f"Savepoint completed. Path: {path}")
-    suggest(f"tidemark savepoint inspect {path}", f"tidemark run -s {path} APP.PY")
+    echo(f"Savepoint completed. Path: {path}")
+    suggest(f"tidemark savepoint inspect {quote(path)}", f"tidemark run -s {quote(path)} APP.PY")
 
 
 @app.command()
@@ -106,9 +108,9 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
             "sources": sources,
             "sinks": sinks,
         }
-        typer.echo(json.dumps(shown, indent=2))
+        echo(json.dumps(shown, indent=2))
         return
-    typer.echo(
+    echo(
         f"{savepoint.type.value.capitalize()} savepoint of job {savepoint.job_name} "
         f"({savepoint.job_id}), epoch {savepoint.epoch}, state backend {savepoint.state_backend}"
         + (", drained: its windows were closed early" if savepoint.drained else "")
@@ -149,10 +151,10 @@ def diff(
 
     found = compare(open_savepoint(old), open_savepoint(new))
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in found], indent=2))
+        echo(json.dumps([asdict(one) for one in found], indent=2))
         return
     if not found:
-        typer.echo("The savepoints hold the same.")
+        echo("The savepoints hold the same.")
         return
     table = Table("part", "uid", "what", "A", "B")
     for one in found:
@@ -180,7 +182,7 @@ def dispose(
     from tidemark.operations.savepoints import dispose as delete
 
     left = delete(path, storage, incomplete=incomplete)
-    typer.echo(f"Savepoint {path} is disposed.")
+    echo(f"Savepoint {path} is disposed.")
     if left:
         names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if left[5:] else "")
         say(f"Its directory stays: it has {len(left)} files that are not the savepoint's: {names}")

@@ -10,10 +10,23 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.text import Text
 
+from tidemark.cli.visible import visible
+
 _UNLIMITED = 1000
+
+
+class _Terminal(Console):
+    """Shows texts as they are, whatever stands in them: no markup, no escape sequence."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
 
 
 def stdout() -> Console:
@@ -27,8 +40,10 @@ def stderr() -> Console:
 
 
 def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False)
-    return console if console.is_terminal else Console(stderr=stderr, width=_UNLIMITED)
+    console = _Terminal(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _UNLIMITED
+    return console
 
 
 def say(text: str) -> None:

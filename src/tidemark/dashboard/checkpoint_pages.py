@@ -17,14 +17,17 @@ def checkpoints_page(
     limit: int,
     before: int | None,
     status: CheckpointStatus | None,
+    epoch: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return Flink's ``/jobs/:id/checkpoints`` with the newest `limit` checkpoints of the history
     that were triggered before `before` (ms since 1970) and have this status; None is all.
-    `matching` (Tidemark's) is how many have this status."""
+    `matching` (Tidemark's) is how many have this status, and `epoch` what is under way beside all
+    this, as a driver's ``/jobs/:id/epoch``."""
     matching = [c for c in found.history if status in (None, c.status)]
     shown = [c for c in matching if before is None or 0 <= c.trigger_timestamp < before]
     part = replace(found, history=shown[:limit]).to_json()
-    return {**part, "matching": len(matching), "older": max(len(shown) - limit, 0)}
+    older = max(len(shown) - limit, 0)
+    return {**part, "matching": len(matching), "older": older, "epoch": epoch}
 
 
 def details_page(one: CheckpointStatistics) -> dict[str, Any]:
@@ -32,6 +35,28 @@ def details_page(one: CheckpointStatistics) -> dict[str, Any]:
     has none."""
     phased = {} if one.is_savepoint else {"phases": asdict(phases(one))}
     return {**one.to_json(details=True), **phased}
+
+
+def epoch_beside(found: CheckpointingStatistics, epoch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a driver's ``/jobs/:id/epoch`` as it is where `found`, which was read after the driver
+    answered, is known: what has ended since is no longer under way."""
+    ended = {(c.id, c.trigger_timestamp): c for c in found.history if not c.is_savepoint}
+
+    def is_over(one: Mapping[str, Any]) -> bool:
+        return (one["id"], one.get("trigger-timestamp", UNKNOWN)) in ended
+
+    last = found.latest_completed
+    shown = {
+        **epoch,
+        "last-completed": UNKNOWN if last is None else last.id,
+        "uncommitted": [one for one in epoch["uncommitted"] if not is_over(one)],
+    }
+    if is_over(epoch):
+        over = ended[epoch["id"], epoch["trigger-timestamp"]]
+        since = over.trigger_timestamp + max(over.end_to_end_duration, 0)
+        none = {"id": UNKNOWN, "trigger-timestamp": UNKNOWN, "phase": "IDLE", "phase-since": since}
+        shown |= none
+    return shown
 
 
 def with_those_under_way(

@@ -8,20 +8,21 @@ import urllib.request
 from http.client import HTTPException
 
 from tidemark.dashboard.shared_pages import Page
-from tidemark.runtime.registry import ASK_S
+from tidemark.runtime.registry import ASK_S, MOST_BYTES
 
 ACT_S = 10.0
 """How long a driver may take to answer a request that changes its job."""
-MOST_BYTES = 64 * 2**20
 
 
 class DriverSilentError(Exception):
     """A driver cannot be reached, or does not answer in time."""
 
 
-def ask(rest_url: str, path: str) -> Page:
-    """Return a driver's answer to a GET, whatever its status. Raises DriverSilentError."""
-    return _request("GET", rest_url, path, ASK_S)
+def ask(rest_url: str, path: str, token: str) -> Page:
+    """Return a driver's answer to a GET, whatever its status; `token` is sent along, "" for none.
+    Raises DriverSilentError."""
+    headers = {"Authorization": f"Bearer {token}"} if token else None
+    return _request("GET", rest_url, path, ASK_S, headers=headers)
 
 
 def act(rest_url: str, method: str, path: str, token: str, body: bytes) -> Page:

@@ -18,6 +18,7 @@ from tidemark.dashboard import drivers
 from tidemark.dashboard.checkpoint_pages import (
     checkpoints_page,
     details_page,
+    epoch_beside,
     with_those_under_way,
 )
 from tidemark.dashboard.drivers import DriverSilentError
@@ -27,9 +28,12 @@ from tidemark.dashboard.stored_jobs import StoredJob
 from tidemark.model.checkpoint_series import series
 from tidemark.model.checkpoint_statistics import CheckpointStatus
 from tidemark.model.checkpointing_statistics import CheckpointingStatistics
+from tidemark.model.errors import UserError
 from tidemark.model.job_state import JobState
-from tidemark.rest.models import SavepointDisposalRequest
+from tidemark.rest.epochs import EpochPage
+from tidemark.rest.models import JobDetails, SavepointDisposalRequest
 from tidemark.runtime.checkpoint_history import jobs_in, open_storage
+from tidemark.runtime.registry import require_signed, token_for_reading
 
 _READ_AT_ONCE = 16
 NOTHING_KNOWN = Page(b"", 204)
@@ -122,13 +126,13 @@ class Jobs:
                 raise JobNotFoundError(f"Job {job.job_id} is gone from {self.storage}")
             if found.end is None and found.start.rest_url:
                 try:
-                    page = drivers.ask(found.start.rest_url, path)
+                    page = _ask(job, found, path)
                     # A port may be taken by another driver since.
                     since = round(found.start.started_at * 1000)
-                    if page.status == 200 and json.loads(page.body)["start-time"] == since:
+                    if page.status == 200 and _start_time(page) == since:
                         self._last_seen[job.job_id] = round(time.time() * 1000)
                         return page
-                except (DriverSilentError, ValueError, KeyError):
+                except (DriverSilentError, ValueError):  # or what answers is no driver
                     pass
             seen = self._last_seen.get(job.job_id)
             return Page.of({**job.details(found), **({"last-seen": seen} if seen else {})})
@@ -141,13 +145,13 @@ class Jobs:
 
     def from_driver(self, jid: str, page: str) -> Page:
         """Return a page of the job's driver; if it is silent, what it has stored of it."""
-        _, execution = self._find(jid)
+        job, execution = self._find(jid)
         path = f"/jobs/{jid}/{page}"
 
         def make() -> Page:
             if execution.end is None and execution.start.rest_url:
                 try:
-                    found = drivers.ask(execution.start.rest_url, path)
+                    found = _ask(job, execution, path)
                     # A driver of an older version may lack the page.
                     return NOTHING_KNOWN if found.status == 404 else found
                 except DriverSilentError:
@@ -159,8 +163,8 @@ class Jobs:
 
     def ask_driver(self, jid: str, path: str) -> Page:
         """Return a driver's answer of this moment: for what is polled by one browser alone."""
-        _, execution = self._find(jid)
-        return self._to_driver(lambda: drivers.ask(execution.start.rest_url, f"/jobs/{jid}{path}"))
+        job, execution = self._find(jid)
+        return self._to_driver(lambda: _ask(job, execution, f"/jobs/{jid}{path}"))
 
     def stopping(self, jid: str, trigger_id: str) -> Page:
         """Return how far a stop is: its driver says so until it ends, then the storage does."""
@@ -172,8 +176,13 @@ class Jobs:
         return Page.of({"status": {"id": "COMPLETED"}, "operation": {"state": state}})
 
     def act(self, jid: str, method: str, path: str, token: str, body: bytes) -> Page:
-        """Forward a request that changes the job; `token` is the job's."""
-        _, execution = self._find(jid)
+        """Forward a request that changes the job; `token` is the job's, and goes only to the driver
+        that has it."""
+        job, execution = self._find(jid)
+        try:
+            require_signed(execution, job.name, token)
+        except UserError as error:
+            return Page.problem(409, str(error))
         return self._to_driver(
             lambda: drivers.act(execution.start.rest_url, method, f"/jobs/{jid}{path}", token, body)
         )
@@ -190,7 +199,7 @@ class Jobs:
         """Return ``/jobs/:id/savepoints``: those that its drivers have recorded."""
         job, _ = self._find(jid)
         return self._pages.get(
-            key, lambda: Page.of(self._savepoints.page(self._with_those_under_way(jid, job)))
+            key, lambda: Page.of(self._savepoints.page(self._with_those_under_way(jid, job)[0]))
         )
 
     def dispose(self, jid: str, request: SavepointDisposalRequest) -> Page:
@@ -209,11 +218,19 @@ class Jobs:
         """Return what came of a disposal."""
         return self._savepoints.disposal(trigger_id)
 
-    def _with_those_under_way(self, jid: str, job: StoredJob) -> CheckpointingStatistics:
+    def _with_those_under_way(
+        self, jid: str, job: StoredJob
+    ) -> tuple[CheckpointingStatistics, dict[str, Any] | None]:
+        """Return the history, and beside it what is under way; None where no driver says it."""
         epoch = self.from_driver(jid, "epoch")
-        if epoch.status != 200:
-            return job.history()
-        return with_those_under_way(job.history(epoch.made_s), json.loads(epoch.body))
+        try:
+            if epoch.status == 200:
+                known = EpochPage.model_validate_json(epoch.body).model_dump(by_alias=True)
+                found = job.history(epoch.made_s)
+                return with_those_under_way(found, known), epoch_beside(found, known)
+        except ValueError:  # what answers is no driver of this version
+            pass
+        return job.history(), None
 
     # --- one job, from the storage
 
@@ -224,8 +241,8 @@ class Jobs:
         job, _ = self._find(jid)
 
         def make() -> Page:
-            found = self._with_those_under_way(jid, job)
-            return Page.of(checkpoints_page(found, limit, before, status))
+            found, epoch = self._with_those_under_way(jid, job)
+            return Page.of(checkpoints_page(found, limit, before, status, epoch))
 
         return self._pages.get(key, make)
 
@@ -271,6 +288,15 @@ class Jobs:
         return self._pages.get(
             key, lambda: Page.of(job.lineage(JobState(self._details(job)["state"])))
         )
+
+
+def _start_time(page: Page) -> int:
+    return JobDetails.model_validate_json(page.body).start_time
+
+
+def _ask(job: StoredJob, execution: Execution, path: str) -> Page:
+    token = token_for_reading(execution, job.name)
+    return drivers.ask(execution.start.rest_url, path, token)
 
 
 def _open(storage: str, name: str) -> StoredJob | None:

@@ -15,9 +15,12 @@ import re
 
 from fastapi.responses import JSONResponse
 
-from tidemark.dashboard.answers import Asgi, Message, Receive, Send
+from tidemark.rest.connections import Connections
+from tidemark.rest.guard import App, Guard, Message, refuse
 
 MOST_BODY_BYTES = 4096
+AT_ONCE = 18
+"""Of holders of the token, and of others: fewer than the threads that make pages."""
 _LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 _HEADERS = {
     "content-security-policy": (
@@ -39,52 +42,24 @@ def allows(authorization: str | None, token: str) -> bool:
     )
 
 
-class Protection:
-    """ASGI middleware: refuses foreign hosts and large bodies, adds the headers above."""
+class Protection(Guard):
+    """ASGI middleware: refuses foreign hosts and large bodies, adds the headers above. `token` is
+    the dashboard's."""
 
-    def __init__(self, app: Asgi) -> None:
-        self._app = app
+    def __init__(self, app: App, connections: Connections, token: str) -> None:
+        super().__init__(
+            app,
+            connections,
+            at_once=AT_ONCE,
+            most_body=MOST_BODY_BYTES,
+            holds=lambda authorization: allows(authorization, token),
+            headers=[(name.encode(), value.encode()) for name, value in _HEADERS.items()],
+        )
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Handle one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        headers = dict(scope["headers"])
-        left = MOST_BODY_BYTES
-
-        async def bounded() -> Message:
-            nonlocal left
-            message = await receive()
-            left -= len(message.get("body", b""))
-            if left < 0:
-                raise _TooLargeError
-            return message
-
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] += [(k.encode(), v.encode()) for k, v in _HEADERS.items()]
-            await send(message)
-
-        refusal = None
-        length = headers.get(b"content-length", b"0")
-        if not _LOOPBACK.fullmatch(headers.get(b"host", b"")):
-            refusal = _refuse(421, "this dashboard answers on the loopback address only")
-        elif not length.isdigit() or int(length) > MOST_BODY_BYTES:
-            refusal = _refuse(413, f"a body has at most {MOST_BODY_BYTES} bytes here")
-        if refusal is not None:
-            await refusal(scope, receive, guarded)
-            return
-        try:
-            await self._app(scope, bounded, guarded)
-        except _TooLargeError:
-            too_large = _refuse(413, f"a body has at most {MOST_BODY_BYTES} bytes here")
-            await too_large(scope, receive, guarded)
-
-
-class _TooLargeError(Exception):
-    """A body without a length has turned out too large."""
-
-
-def _refuse(status: int, why: str) -> JSONResponse:
-    return JSONResponse({"errors": [why]}, status)
+    def refusal(
+        self, scope: Message, headers: dict[bytes, bytes], client: str
+    ) -> JSONResponse | None:
+        """Return why a request is not answered; None if it is."""
+        if _LOOPBACK.fullmatch(headers.get(b"host", b"")):
+            return None
+        return refuse(421, "this dashboard answers on the loopback address only")

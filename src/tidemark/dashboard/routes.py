@@ -20,19 +20,23 @@ from tidemark.dashboard.shared_pages import Page
 from tidemark.model.checkpoint_statistics import CheckpointStatus
 from tidemark.model.errors import TidemarkError
 from tidemark.rest.actions import JobId, TriggerId
+from tidemark.rest.connections import Connections
 from tidemark.rest.models import SavepointDisposalRequest
 from tidemark.rest.routes import CheckpointId, VertexId
-from tidemark.rest.token import read_token
+from tidemark.runtime.token import read_token
 
 Triggered = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 _TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
 
-def make_app(jobs: Jobs, token: str) -> FastAPI:
-    """Return the application; `token` is what a request must show that changes a job."""
+def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
+    """Return the application; `token` is what a request must show that changes a job, `connections`
+    are the server's."""
     app = FastAPI(title="Tidemark dashboard", openapi_url=None, docs_url=None, redoc_url=None)
     app.add_middleware(ReadyPages, fresh=jobs.fresh)
-    app.add_middleware(protection.Protection)  # the outermost
+    app.add_middleware(  # the outermost
+        protection.Protection, connections=connections, token=token
+    )
     for path, page, kind in _front_end():
         app.add_api_route(path, _file(page, kind), methods=["GET"])
 

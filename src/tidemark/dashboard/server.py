@@ -9,12 +9,13 @@ import socket
 from collections.abc import Callable
 from types import FrameType
 
-import uvicorn
-
 from tidemark.api.rest_config import LOOPBACK
 from tidemark.dashboard.jobs import Jobs
 from tidemark.dashboard.routes import make_app
 from tidemark.model.errors import UserError
+from tidemark.rest.connections import Connections, Listener, guarded_server
+
+CONNECTIONS = 512
 
 
 def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> None:
@@ -24,7 +25,7 @@ def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> N
     stands the token that changes jobs, which nothing else says. Raises UserError if the port is
     taken, or the storage cannot be read.
     """
-    listener = socket.socket()
+    listener = Listener()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((LOOPBACK, port))
@@ -34,7 +35,7 @@ def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> N
             f"port {port} of {LOOPBACK} cannot be had ({error.strerror}); give another one with "
             "--port, or --port 0 for any that is free"
         ) from None
-    listener.listen(128)
+    listener.listen()
     jobs = Jobs(storage)
     try:
         jobs.find_all()  # before the first browser asks: for some storages Spark is started
@@ -43,24 +44,19 @@ def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> N
             f"{storage} cannot be read ({error}); give another with --storage"
         ) from None
     token = secrets.token_urlsafe(32)
-    config = uvicorn.Config(
-        make_app(jobs, token),
-        log_level="warning",
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        lifespan="off",
-        ws="none",
-        timeout_keep_alive=30,
+    connections = Connections(CONNECTIONS)
+    server = guarded_server(
+        make_app(jobs, token, connections),
+        connections,
+        keep_alive_s=30,
         timeout_graceful_shutdown=2,
-        limit_concurrency=512,
     )
     # uvicorn ends at a signal, and then sends it again.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _interrupt)
     announce(f"http://{LOOPBACK}:{listener.getsockname()[1]}/#token={token}")
     with contextlib.suppress(KeyboardInterrupt):
-        uvicorn.Server(config).run(sockets=[listener])
+        server.run(sockets=[listener])
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import threading
 
+from tidemark.model.errors import ConfigurationError
+
 VARIABLE = "TIDEMARK_FAILPOINT"
+_NTH = re.compile(r"0*[1-9][0-9]{0,8}")
 
 companions: list[int] = []
 """Processes that die with this one: the Spark JVM of the driver, as when the machine dies."""
@@ -22,9 +26,14 @@ _remaining = 0
 
 
 def arm(text: str | None) -> None:
-    """Arm `name` or `name:nth` (the nth time it is reached, from 1); None disarms."""
+    """Arm `name` or `name:nth` (the nth time it is reached, from 1); None disarms. Raises
+    ConfigurationError if nth is no such number."""
     global _armed, _remaining
-    name, _, nth = (text or "").partition(":")
+    name, colon, nth = (text or "").partition(":")
+    if colon and not _NTH.fullmatch(nth):
+        raise ConfigurationError(
+            f"{VARIABLE} is {text!r}; give name or name:nth, nth being a number from 1, or unset it"
+        )
     _remaining = int(nth or 1)
     _armed = name or None
 

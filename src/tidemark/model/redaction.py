@@ -8,7 +8,7 @@ innocent ``token=``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 from urllib.parse import quote, unquote
@@ -19,27 +19,34 @@ SHORTEST = 6
 _NO_SECRET = re.compile(r"true|false|none|null|[/.~].*|file:.*", re.IGNORECASE)
 """What a setting named like a secret may hold instead: a switch, or the path of a file."""
 
-_NAME = (
-    r"[\w.-]*(?:passw(?:or)?d|passwd|passphrase|passcode|\bpwd|secret|token|credentials?|signature"
+_NAME = re.compile(r"[\w.-]+")
+_LONG = re.compile(
+    r"passw(?:or)?d|passwd|passphrase|passcode|\bpwd|secret|token|credentials?|signature"
     r"|api[_.-]?key|access[_.-]?key(?:[_.-]?id)?|account[_.-]?key|private[_.-]?key|session[_.-]?key"
-    r"|shared[_.-]?key|\bsig|\bsas\b|jaas[._-]?config|authorization)[\w.-]*"
+    r"|shared[_.-]?key|\bsig|\bsas\b|jaas[._-]?config|authorization",
+    re.IGNORECASE,
 )
-_SECRET_NAME = re.compile(_NAME, re.IGNORECASE)
+_SHORT = re.compile(
+    r"(?:pass|pw)\d?\Z(?<!bypass)(?<!compass)(?<!surpass)(?<!trespass)", re.IGNORECASE
+)
+"""The end of a name; in a sentence it may be a word that means something else: `_is_innocent`."""
 _USER_INFO = (
     # scheme://user:password@host, where the password may hold slashes, but not scheme://host:80/a@b
     re.compile(r"(?<=://)[^\s/'\"<>@:]*:(?!\d{1,5}[/?#\s])[^\s'\"<>]*@(?=[^\s@'\"<>]*)"),
     re.compile(r"(?<=://)[^\s/?#'\"<>]+@"),  # scheme://token@host
-    re.compile(r"\b[\w.+-]+:[^\s:/@'\"]+@tcp\("),
+    re.compile(r"(?<![\w.+-])[\w.+-]+:[^\s:/@'\"]+@tcp\("),
 )
-_VALUE = (
+_VALUE = re.compile(
     r"\\\"(?:[^\"\\]|\\[^\"])*\\\"|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
-    r"|(?:bearer|basic)\s+\S+|[^\s,;&)}\]'\"]+"
-)
-_ASSIGNED = re.compile(
-    rf"(?P<name>(?:\b|(?<=[\"'?&_.-])){_NAME})(?P<between>\\?[\"']?\s*(?:=>|=|:|\bis\b)\s*)"
-    rf"(?P<value>{_VALUE})",
+    r"|(?:bearer|basic)\s+\S+|[^\s,;&)}\]'\"]+",
     re.IGNORECASE,
 )
+_ASSIGNED = re.compile(
+    rf"(?<![\w.-])(?P<name>{_NAME.pattern})(?P<between>\\?[\"']?\s*(?:=>|=|:|\bis\b)\s*)",
+    re.IGNORECASE,
+)
+_BEFORE_PATH = " \t\r\n\"'`([<,;=:&?"
+_LONGEST_PATH = 4096
 _SCHEME = re.compile(r"\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE)
 _PRIVATE_KEY = re.compile(
     r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*-----|\Z)", re.S
@@ -55,13 +62,48 @@ def redact(text: str) -> str:
     text = _PRIVATE_KEY.sub(HIDDEN, text)
     for pattern in _USER_INFO:
         text = pattern.sub(lambda found: HIDDEN + ("@tcp(" if "@tcp(" in found[0] else "@"), text)
-    text = _ASSIGNED.sub(lambda found: f"{found['name']}{found['between']}{_hidden(found)}", text)
+    shown, end = [], 0
+    for value in _assigned_secrets(text):
+        shown += [text[end : value.start()], _hidden(value[0])]
+        end = value.end()
+    text = "".join([*shown, text[end:]])
     return _SCHEME.sub(rf"\1 {HIDDEN}", text)
 
 
-def _hidden(found: re.Match[str]) -> str:
+def is_secret_name(name: str) -> bool:
+    """Whether a setting of this name holds a secret, by its name."""
+    return bool(_NAME.fullmatch(name) and (_LONG.search(name) or _SHORT.search(name)))
+
+
+def _assigned_secrets(text: str) -> Iterator[re.Match[str]]:
+    """Yield the values that names of secrets are given."""
+    place = 0
+    while found := _ASSIGNED.search(text, place):
+        place = found.end("name")  # the value may begin with a secret's name
+        if is_secret_name(found["name"]) and not _is_innocent(found):
+            value = _VALUE.match(text, found.end())
+            if value is not None:
+                yield value
+                place = value.end()
+
+
+def _is_innocent(found: re.Match[str]) -> bool:
+    """Whether it is a path and what is said of it, such as ``/etc/passwd: no such file``, or a
+    short name in a sentence, such as ``the second pass: 7 rows``."""
+    name, between, start = found["name"], found["between"], found.start()
+    if "=" in between:
+        return False
+    before = found.string[max(0, start - _LONGEST_PATH) : start]
+    path = before[max(map(before.rfind, _BEFORE_PATH)) + 1 :]
+    is_file = not before.endswith(f":{path}") or before.endswith(f"file:{path}")
+    if is_file and path.startswith(("/", "~/", "./", "../")):
+        return True
+    is_key = ":" in between and (between[0] in "\\\"'" or re.search("[_.-]", name))
+    return not is_key and not _LONG.search(name)
+
+
+def _hidden(value: str) -> str:
     """Keep the quotes: what encloses the value may be JSON."""
-    value = found["value"]
     for quotes in ('\\"', '"', "'"):
         if value.startswith(quotes):
             return quotes + HIDDEN + quotes
@@ -97,7 +139,7 @@ class Redactor:
         if isinstance(value, Mapping):
             return {
                 key: HIDDEN
-                if isinstance(part, str) and part and _SECRET_NAME.fullmatch(str(key))
+                if isinstance(part, str) and part and is_secret_name(str(key))
                 else self.everywhere(part)
                 for key, part in value.items()
             }
@@ -110,11 +152,11 @@ def secrets_in(value: Any, name: str = "", depth: int = 6) -> set[str]:
     """Return the secrets that a configuration holds: the values of fields and keys that are named
     like one, and the passwords in its URIs. Looks into dataclasses, mappings and sequences."""
     if isinstance(value, str):
-        found = {value} if value and _SECRET_NAME.fullmatch(name) else set()
+        found = {value} if value and is_secret_name(name) else set()
         for password in re.findall(r"://[^\s/@:]*:([^\s@]+)@", value):
             found.add(password)
-        for assigned in _ASSIGNED.finditer(value):
-            found.add(assigned["value"].strip("'\""))
+        for assigned in _assigned_secrets(value):
+            found.add(assigned[0].strip("'\""))
         return found
     if depth == 0 or value is None:
         return set()

@@ -35,7 +35,10 @@ def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[s
         done = running.driver.perform("/checkpoints", timeout_s=timeout_s, tick=tick)
     except OperationFailedError as error:
         raise OperationFailedError(f"checkpoint of job {running.job.name!r}: {error}") from None
-    found = running.driver.get(f"/checkpoints/details/{done['checkpointId']}")
+    id_ = running.driver.part(done, "checkpointId", int)
+    found = running.driver.get(f"/checkpoints/details/{id_}")
+    for name in ("id", "end_to_end_duration"):
+        running.driver.part(found, name, int)
     return dict(found)
 
 
@@ -59,7 +62,7 @@ def take_savepoint(
         )
     except OperationFailedError as error:
         raise OperationFailedError(f"savepoint of job {running.job.name!r}: {error}") from None
-    return str(done["location"])
+    return running.driver.part(done, "location", str)
 
 
 def stop_with_savepoint(
@@ -85,7 +88,7 @@ def stop_with_savepoint(
         )  # fmt: skip
     except OperationFailedError as error:
         raise OperationFailedError(f"stop of job {running.job.name!r}: {error}") from None
-    path = str(done["location"])
+    path = running.driver.part(done, "location", str)
     try:
         _require(running, _await_end(running, tick), JobState.FINISHED)
     except (OperationFailedError, DriverUnreachableError) as error:
@@ -139,9 +142,9 @@ def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
 
 def _lives(driver: DriverClient) -> bool:
     try:
-        return not JobState(driver.poll("")["state"]).is_terminal
-    except (DriverUnreachableError, UserError):  # gone, or another driver has its port
-        return False
+        return not JobState(driver.part(driver.poll(""), "state", str)).is_terminal
+    except (DriverUnreachableError, UserError, OperationFailedError, ValueError):
+        return False  # gone, or another driver, or something else, has its port
 
 
 def _await_end(running: RunningJob, tick: Tick) -> RegisteredJob | None:

@@ -2,7 +2,8 @@
 
 All verbs that concern a running job go through `DriverClient`. What can go wrong becomes one of
 three errors: DriverUnreachableError (nobody answers), UserError (the request was refused: a wrong
-token, something that is not there), OperationFailedError (the job could not do it).
+token, something that is not there), OperationFailedError (the job could not do it, or what answers
+is no driver that this Tidemark understands).
 """
 
 from __future__ import annotations
@@ -16,22 +17,30 @@ import uuid
 from collections.abc import Callable, Mapping
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tidemark.model.errors import DriverUnreachableError, OperationFailedError, UserError
-from tidemark.rest.token import HOME_VARIABLE, read_token, token_path
-from tidemark.runtime.registry import RegisteredJob
+from tidemark.runtime.registry import (
+    MOST_BYTES,
+    RegisteredJob,
+    require_signed,
+    token_for_reading,
+)
+from tidemark.runtime.token import HOME_VARIABLE, read_token, token_path
 
 REQUEST_S = 10.0
 """How long a driver may take to answer one request; one that takes a checkpoint answers at once."""
 POLL_S = 0.2
 SILENT_TRIES = 3
 """So often a driver in the middle of an operation is asked before it is held to be gone."""
+SHOWN = 200
+"""So many characters of an answer that is not understood are shown."""
 BUSY_TRIES = 20
 """So often a request is sent again that the driver refuses because it is busy."""
 TOKEN_VARIABLE = "TIDEMARK_TOKEN"
 """Environment: the job's token, where its file is not at hand."""
 _BUSY = (429, 503)
+T = TypeVar("T")
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -47,10 +56,24 @@ class DriverClient:
         self.job = job
         self._token_file = token_file
         self._url = f"{job.rest_url}/jobs/{job.job_id}"
+        self._read_with = ""
 
     def get(self, path: str = "") -> Any:
         """Return the answer to ``/jobs/<id><path>``."""
-        return self._request("GET", path)
+        token = self._read_with or token_for_reading(self.job.execution, self.job.name)
+        return self._request("GET", path, token=token)
+
+    def part(self, answer: Any, name: str, type_: type[T]) -> T:
+        """Return a field of the driver's answer; raises OperationFailedError if it has none of that
+        type: what answers is a driver of another version, or none at all."""
+        found = answer.get(name) if isinstance(answer, dict) else None
+        if isinstance(found, type_):
+            return found
+        raise OperationFailedError(
+            f"job {self.job.name!r}: what answers at {self.job.rest_url} is no driver of this "
+            f"version of Tidemark: its answer has no {name} ({type_.__name__}): "
+            f"{json.dumps(answer)[:SHOWN]}"
+        )
 
     def find(self, path: str) -> Any:
         """Return the answer; None if the driver has no such page."""
@@ -69,8 +92,15 @@ class DriverClient:
         return self.get(path)
 
     def change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send a request that changes the job, with its token; return the answer."""
-        return self._request(method, path, body or {}, self._token())
+        """Send a request that changes the job, with its token; return the answer. Raises UserError
+        if the driver's record is not signed with that token."""
+        token = self._token()
+        try:
+            require_signed(self.job.execution, self.job.name, token)
+        except UserError as error:
+            raise UserError(f"{error}. {self._where_the_token_is()}") from None
+        self._read_with = token
+        return self._request(method, path, body or {}, token)
 
     def perform(
         self,
@@ -93,7 +123,8 @@ class DriverClient:
         """
         deadline = time.monotonic() + timeout_s
         trigger = uuid.uuid4().hex
-        trigger = self.change("POST", path, {**(body or {}), "triggerId": trigger})["request-id"]
+        begun = self.change("POST", path, {**(body or {}), "triggerId": trigger})
+        trigger = self.part(begun, "request-id", str)
         while True:
             try:
                 answer = self.poll(f"{answers_at or path}/{trigger}")
@@ -101,10 +132,10 @@ class DriverClient:
                 if (result := ended()) is not None:
                     return result
                 raise
-            if answer["status"]["id"] == "COMPLETED":
-                operation = answer.get("operation") or {}
-                if cause := operation.get("failure-cause"):
-                    raise OperationFailedError(_reason(cause))
+            if self.part(self.part(answer, "status", dict), "id", str) == "COMPLETED":
+                operation = self.part(answer, "operation", dict)
+                if "failure-cause" in operation:
+                    raise OperationFailedError(_reason(self.part(operation, "failure-cause", dict)))
                 return operation
             if time.monotonic() > deadline:
                 raise OperationFailedError(
@@ -113,7 +144,7 @@ class DriverClient:
                 )
             known = answer.get("progress")
             if known and progress is not None:
-                progress(known["bytes"], known["total"])
+                progress(self.part(known, "bytes", int), self.part(known, "total", int))
             else:
                 tick()
             time.sleep(POLL_S)
@@ -134,19 +165,19 @@ class DriverClient:
         for left in reversed(range(BUSY_TRIES)):
             try:
                 with _DIRECTLY.open(request, timeout=REQUEST_S) as answer:
-                    return json.loads(answer.read() or b"{}")
+                    return json.loads(answer.read(MOST_BYTES) or b"{}")
             except urllib.error.HTTPError as error:
                 if error.code not in _BUSY or not left:
                     raise self._refused(error) from None
                 time.sleep(POLL_S)
-            except (OSError, HTTPException, ValueError) as error:
+            except (OSError, HTTPException, ValueError, RecursionError) as error:
                 raise self._unreachable(error) from None
         raise AssertionError("the last try returns or raises")
 
     def _refused(self, error: urllib.error.HTTPError) -> Exception:
         try:
-            said = "; ".join(json.loads(error.read())["errors"])
-        except (OSError, ValueError, KeyError, TypeError):
+            said = "; ".join(json.loads(error.read(MOST_BYTES))["errors"])
+        except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):
             said = str(error)
         what = f"job {self.job.name!r}: its driver answers {error.code}: {said}"
         if error.code in (401, 403):
@@ -172,7 +203,7 @@ class DriverClient:
                 raise UserError(
                     f"--token-file {self._token_file} cannot be read: {error}"
                 ) from None
-        token = os.environ.get(TOKEN_VARIABLE) or read_token(self.job.job_id)
+        token = (os.environ.get(TOKEN_VARIABLE) or "").strip() or read_token(self.job.job_id)
         if not token:
             raise UserError(
                 f"job {self.job.name!r} can be changed only with its token, and there is no "

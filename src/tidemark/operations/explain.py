@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 import sys
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -57,21 +58,29 @@ def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
             f"job {found.name!r}: its last run has not stored what it guarantees; give the path of "
             "its program instead: tidemark explain APP.PY"
         )
+    try:
+        return {found.name: _stored_report(pages)}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(
+            f"job {found.name!r}: {found.execution.record} holds no guarantees that this version "
+            "of Tidemark understands; give the path of its program instead: tidemark explain APP.PY"
+        ) from None
+
+
+def _stored_report(pages: Mapping[str, Any]) -> GuaranteeReport:
     page, mode = pages["guarantees"], pages["checkpoints/config"]
 
     def typed(part: dict[str, Any]) -> dict[str, Any]:
         return {**part, "guarantee": Guarantee(part["guarantee"])}
 
-    return {
-        found.name: GuaranteeReport(
-            mode=Guarantee(mode["mode"].replace("_", "-")),
-            parts=tuple(PartGuarantee(**typed(part)) for part in page["parts"]),
-            sinks=tuple(SinkGuarantee(**typed(sink)) for sink in page["sinks"]),
-            guarantee=Guarantee(page["guarantee"]),
-            weakest=page["weakest"],
-            remedy=page["remedy"],
-        )
-    }
+    return GuaranteeReport(
+        mode=Guarantee(mode["mode"].replace("_", "-")),
+        parts=tuple(PartGuarantee(**typed(part)) for part in page["parts"]),
+        sinks=tuple(SinkGuarantee(**typed(sink)) for sink in page["sinks"]),
+        guarantee=Guarantee(page["guarantee"]),
+        weakest=page["weakest"],
+        remedy=page["remedy"],
+    )
 
 
 def to_json(report: GuaranteeReport) -> dict[str, Any]:

@@ -15,7 +15,12 @@ from typing import Any
 from tidemark.checkpoint.executions import Execution
 from tidemark.checkpoint.store import CheckpointStore, JobIdentity
 from tidemark.model.checkpoint_statistics import CheckpointStatistics
-from tidemark.model.errors import CheckpointError, DriverUnreachableError
+from tidemark.model.errors import (
+    CheckpointError,
+    DriverUnreachableError,
+    OperationFailedError,
+    UserError,
+)
 from tidemark.model.job_state import JobState
 from tidemark.operations.driver_client import DriverClient
 from tidemark.operations.storage import readable, storage_of
@@ -23,6 +28,7 @@ from tidemark.runtime.checkpoint_history import open_storage, read_history
 from tidemark.runtime.registry import RegisteredJob, find_job, newest_execution
 
 log = logging.getLogger(__name__)
+_PART = ("uid", "kind", "description", "guarantee")
 
 
 @dataclass(frozen=True)
@@ -45,10 +51,7 @@ class JobInfo:
         """Sources, operators and sinks: uid, kind, description, guarantee ("" if unknown). Where
         guarantees are not known those of the last completed checkpoint."""
         if self.guarantees is not None:
-            return [
-                {key: part[key] for key in ("uid", "kind", "description", "guarantee")}
-                for part in self.guarantees["parts"]
-            ]
+            return [{key: part[key] for key in _PART} for part in self.guarantees["parts"]]
         tasks = self.last_completed.tasks if self.last_completed is not None else ()
         return [
             {"uid": t.uid, "kind": t.kind, "description": t.name, "guarantee": ""} for t in tasks
@@ -90,14 +93,17 @@ def _info(uri: str, job: str) -> JobInfo:
     store = CheckpointStore(open_storage(directory), open_storage(f"{directory}/spark"))
     execution = newest_execution(uri, found.name)
     restarts, epoch = _restarts(execution), None
-    guarantees = execution.start.pages.get("guarantees") if execution else None
+    guarantees = _guarantees(execution.start.pages.get("guarantees")) if execution else None
     if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
         driver = DriverClient(found)
         try:
-            restarts = driver.get()["restarts"]
-            guarantees, epoch = driver.find("/guarantees") or guarantees, driver.find("/epoch")
-        except DriverUnreachableError as error:  # it has ended since
+            restarts = driver.part(driver.get(), "restarts", int)
+            guarantees = _guarantees(driver.find("/guarantees")) or guarantees
+            epoch = _epoch(driver.find("/epoch"))
+        except (DriverUnreachableError, UserError) as error:  # it has ended since
             log.info("%s", error)
+        except OperationFailedError as error:
+            log.warning("%s", error)
     return JobInfo(
         job=found,
         directory=directory,
@@ -108,6 +114,25 @@ def _info(uri: str, job: str) -> JobInfo:
         guarantees=guarantees,
         epoch=epoch,
     )
+
+
+def _guarantees(page: Any) -> Mapping[str, Any] | None:
+    """Return the page; None of one that is not as this version knows it."""
+    try:
+        parts = [part[key] for part in page["parts"] for key in _PART]
+        texts = [page["guarantee"], page["weakest"], *parts]
+    except (KeyError, TypeError):
+        return None
+    return page if all(isinstance(text, str) for text in texts) else None
+
+
+def _epoch(page: Any) -> Mapping[str, Any] | None:
+    try:
+        numbers = [page["id"], page["phase-since"], *(one["id"] for one in page["uncommitted"])]
+        known = isinstance(page["phase"], str)
+    except (KeyError, TypeError):
+        return None
+    return page if known and all(isinstance(number, int) for number in numbers) else None
 
 
 def _restarts(execution: Execution | None) -> int:

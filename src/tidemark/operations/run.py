@@ -23,11 +23,13 @@ from tidemark.api.settings import (
     CLAIM_MODE_VARIABLE,
     COMMAND_LINE_VARIABLE,
     DROP_STATE_VARIABLE,
+    EXPECTING_VARIABLE,
     PARALLELISM_VARIABLE,
     RESTORE_VARIABLE,
     check_command_line,
 )
 from tidemark.model.errors import UserError
+from tidemark.operations import run_expecting_job
 from tidemark.operations.spark_submit import SparkOptions, deploy_mode, given, submit_command
 
 RUN_VARIABLE = "TIDEMARK_RUN"
@@ -63,6 +65,17 @@ class Program:
         """Whether its driver will be a process of another machine's."""
         return given(self.spark) and deploy_mode(self.spark) == "cluster"
 
+    @property
+    def for_job(self) -> Sequence[str]:
+        """The options given that only `Job.run` obeys."""
+        options = {
+            "-s": self.restore is not None,
+            "-n": self.drop_state,
+            "-p": self.parallelism is not None,
+            "--claim-mode": self.claim_mode is not None,
+        }
+        return [option for option, is_given in options.items() if is_given]
+
     def command(self) -> tuple[list[str], dict[str, str]]:
         """Return what to execute, and its environment. Raises UserError if there is no such
         program or setting, or an option cannot be kept."""
@@ -92,11 +105,15 @@ class Program:
 def run(program: Program) -> NoReturn:
     """Become ``python <app> <arguments>``, with this Python, or spark-submit.
 
-    Raises UserError before that, as `Program.command`. In the program a UserError that nothing
-    catches ends it with one paragraph on stderr and exit code 2; any other exception is shown with
-    its traceback, as Python does.
+    Raises UserError before that, as `Program.command`. A program that ends well without a job,
+    although an option was given that only a job obeys, ends with exit code 2. In the program a
+    UserError that nothing catches ends it with one paragraph on stderr and exit code 2; any other
+    exception is shown with its traceback, as Python does.
     """
     command, environment = program.command()
+    if program.for_job and not given(program.spark):
+        command[1:1] = ["-c", run_expecting_job.PROGRAM]
+        environment[EXPECTING_VARIABLE] = " ".join(program.for_job)
     sys.stdout.flush()
     sys.stderr.flush()
     os.execve(command[0], command, environment)

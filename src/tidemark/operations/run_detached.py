@@ -20,9 +20,9 @@ from pathlib import Path
 from tidemark.checkpoint.executions import ExecutionStart
 from tidemark.model.errors import OperationFailedError, UserError
 from tidemark.operations.run import Program
-from tidemark.rest.token import tidemark_home
 from tidemark.runtime.announcement import ANNOUNCE_VARIABLE
 from tidemark.runtime.registry import ask_driver
+from tidemark.runtime.token import tidemark_home
 
 TAIL_LINES = 20
 USER_ERROR = 2

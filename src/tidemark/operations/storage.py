@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from shlex import quote
 
 from tidemark.api.config import CheckpointConfig, storage_uri
 from tidemark.api.settings import resolve
@@ -31,6 +32,6 @@ def storage_option(uri: str) -> str:
     """Return what a command on jobs of that storage needs: `` --storage <uri>``, or "" if
     tidemark.toml names it already."""
     try:
-        return "" if storage_of("", None) == uri else f" --storage {uri}"
+        return "" if storage_of("", None) == uri else f" --storage {quote(uri)}"
     except UserError:
-        return f" --storage {uri}"
+        return f" --storage {quote(uri)}"

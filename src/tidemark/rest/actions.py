@@ -14,12 +14,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body, Depends, HTTPException, Path, Query, Request
 
+from tidemark.checkpoint.executions import Sign, unsigned
 from tidemark.model.errors import UserError
 from tidemark.model.job_state import JobState
 from tidemark.rest import models
 from tidemark.rest.operations import Operations, TooManyOperationsError
-from tidemark.rest.token import DriverToken
 from tidemark.rest.views import JobView
+from tidemark.runtime.token import DriverToken
 
 log = logging.getLogger(__name__)
 
@@ -43,13 +44,16 @@ class Actions:
         self._cancelled = False
         self._end_told = False
 
-    def open(self, job_id: str) -> None:
-        """Make the job's token: from now on, whoever has it may change the job. Where it cannot be
-        written nobody may, which is a warning: the job runs all the same."""
+    def open(self, job_id: str) -> Sign:
+        """Make the job's token: from now on, whoever has it may change the job. Return what signs
+        with it. Where it cannot be written nobody may, which is a warning: the job runs all the
+        same."""
         try:
             self._token = DriverToken(job_id)
         except (UserError, OSError) as error:
             log.warning("the job cannot be changed over REST: its token is not written: %s", error)
+            return unsigned
+        return self._token.sign
 
     def close(self) -> None:
         """After the job's end: let those know of it who poll for what they have begun, for some
@@ -62,9 +66,13 @@ class Actions:
         if self._token is not None:
             self._token.delete()
 
+    def allows(self, authorization: str | None) -> bool:
+        """Whether this is the value of an ``Authorization`` header with the job's token."""
+        return self._token is not None and self._token.allows(authorization)
+
     def allow(self, request: Request) -> None:
         """Refuse a request that does not bring the job's token."""
-        if self._token is None or not self._token.allows(request.headers.get("authorization")):
+        if not self.allows(request.headers.get("authorization")):
             raise HTTPException(
                 401,
                 "this needs the job's token in the header Authorization, as a bearer; it is in the "
@@ -192,7 +200,9 @@ def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
 
     @router.patch("/jobs/{jid}", status_code=202, responses=changing, dependencies=allowed)
     def cancel(
-        jid: JobId, mode: Annotated[Literal["cancel"], Query()] = "cancel"
+        jid: JobId,
+        mode: Annotated[Literal["cancel"], Query()] = "cancel",
+        request: Annotated[models.CancelRequest | None, Body()] = None,
     ) -> models.Accepted:
         """End the job at once: the epoch under way is aborted."""
         check(jid)

@@ -42,23 +42,29 @@ PROMETHEUS: dict[int | str, dict[str, Any]] = {
     }
 }
 """The answer in the OpenAPI document."""
-BUCKETS_S = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300, 600)
+BUCKETS_S = (
+    *(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5),
+    *(1, 2, 5, 10, 20, 60, 120, 300, 600),
+)
+"""A commit takes some milliseconds, an epoch may take minutes."""
 PHASES = tuple(phase.name for phase in fields(Phases))
 
 
 @dataclass
-class _Durations:
+class Durations:
     """How many durations fell below each bound, and their sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     sum_s: float = 0.0
 
     def add(self, duration_ms: int) -> None:
+        """Count one; -1, which is not known, is left out."""
         if duration_ms >= 0:
             self.counts[bisect_left(BUCKETS_S, duration_ms / 1e3)] += 1
             self.sum_s += duration_ms / 1e3
 
     def buckets(self) -> list[tuple[str, float]]:
+        """Return for each bound how many durations are no longer, as Prometheus counts them."""
         bounds, total, found = [*map(str, map(float, BUCKETS_S)), "+Inf"], 0, []
         for bound, count in zip(bounds, self.counts, strict=True):
             total += count
@@ -72,8 +78,8 @@ class JobMetrics(Collector):
     def __init__(self, job: JobView) -> None:
         self._job = job
         self._registry = CollectorRegistry()
-        self._whole = _Durations()
-        self._phases = {name: _Durations() for name in PHASES}
+        self._whole = Durations()
+        self._phases = {name: Durations() for name in PHASES}
         self._registry.register(self)
         job.flow.listen(self._observe)
 

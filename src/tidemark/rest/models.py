@@ -260,7 +260,17 @@ class Series(BaseModel):
     lag: list[int | None]
 
 
-class TriggerRequest(BaseModel):
+class Request(Hyphenated):
+    """The body of a request: a field that is not known is refused, by its name."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class CancelRequest(Request):
+    """Nothing more to say."""
+
+
+class TriggerRequest(Request):
     """`triggerId` makes the request safe to repeat; without it the driver makes one."""
 
     triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
@@ -269,7 +279,7 @@ class TriggerRequest(BaseModel):
 FormatType = Literal["CANONICAL", "NATIVE"]
 
 
-class SavepointRequest(Hyphenated):
+class SavepointRequest(Request):
     """`target_directory` is a path or URI; None for the job's savepoint_dir."""
 
     triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
@@ -277,7 +287,7 @@ class SavepointRequest(Hyphenated):
     formatType: FormatType = "CANONICAL"  # noqa: N815
 
 
-class StopRequest(BaseModel):
+class StopRequest(Request):
     """With `targetDirectory` the job ends with a savepoint below it; with `drain` in any case, None
     for the job's savepoint_dir."""
 
@@ -347,7 +357,7 @@ class SavepointOperation(BaseModel):
     progress: SavepointProgress | None = None
 
 
-class SavepointDisposalRequest(Hyphenated):
+class SavepointDisposalRequest(Request):
     """The path or URI of a savepoint, of whatever job."""
 
     triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
@@ -367,7 +377,7 @@ class DisposalOperation(BaseModel):
     operation: Disposed | OperationFailed | None
 
 
-class RestorePlanRequest(BaseModel):
+class RestorePlanRequest(Request):
     """What `tidemark run -s … -p … -n --plan` is given, by the names of Flink's run request."""
 
     triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name

@@ -5,29 +5,24 @@
   another origin to read it (CORS), and a preflight gets none.
 - A body has at most 64 kB, a URL 8 kB, the headers 16 kB; a client has so many requests a second
   (`RestConfig`), all of them so much work at once: the job's own threads run in this process.
+  Whoever holds the job's token has a rate and places of his own (`guard.py`).
 """
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any
+from collections.abc import Callable
 
 from fastapi.responses import JSONResponse
 
 from tidemark.api.rest_config import RestConfig
-
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
-App = Callable[[Message, Receive, Send], Awaitable[None]]
+from tidemark.rest.connections import MOST_HEADER_BYTES, Connections
+from tidemark.rest.guard import App, Guard, Message, refuse
 
 MOST_BODY_BYTES = 64 * 1024
 MOST_URL_BYTES = 8 * 1024
-MOST_HEADER_BYTES = 16 * 1024
 AT_ONCE = 4
 BURST_S = 6.0
 """A client that was silent so long may use up all that it has not asked meanwhile."""
@@ -60,79 +55,43 @@ class RequestRates:
         return 0.0 if allowed else (1 - left) / self._per_second
 
 
-class Protection:
-    """ASGI middleware around the REST interface."""
+class Protection(Guard):
+    """ASGI middleware around the REST interface; `holds` as in `Guard`."""
 
-    def __init__(self, app: App, config: RestConfig) -> None:
-        self._app = app
+    def __init__(
+        self,
+        app: App,
+        config: RestConfig,
+        connections: Connections,
+        holds: Callable[[str | None], bool],
+    ) -> None:
+        super().__init__(
+            app,
+            connections,
+            at_once=AT_ONCE,
+            most_body=MOST_BODY_BYTES,
+            holds=holds,
+            headers=_HEADERS,
+        )
         self._config = config
         self._rates = RequestRates(config.requests_per_second)
-        self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Answer one request, or refuse it."""
-
-        async def with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], *_HEADERS]
-            await send(message)
-
-        headers = dict(scope["headers"])
-        refusal = self._refusal(scope, headers)
-        if refusal is None:
-            body = await _read(receive, headers)
-            if body is not None:
-                async with self._slots:
-                    await self._app(scope, _replay(body, receive), with_headers)
-                return
-            refusal = _refuse(413, f"a body has at most {MOST_BODY_BYTES} bytes here")
-        await refusal(scope, receive, with_headers)
-
-    def _refusal(self, scope: Message, headers: dict[bytes, bytes]) -> JSONResponse | None:
+    def refusal(
+        self, scope: Message, headers: dict[bytes, bytes], client: str
+    ) -> JSONResponse | None:
+        """Return why a request is not answered; None if it is."""
         if self._config.is_loopback and not _LOOPBACK.fullmatch(headers.get(b"host", b"")):
-            return _refuse(421, "this driver answers on the loopback address only (Host header)")
+            return refuse(421, "this driver answers on the loopback address only (Host header)")
         if len(scope["raw_path"]) + len(scope["query_string"]) > MOST_URL_BYTES:
-            return _refuse(414, f"a URL has at most {MOST_URL_BYTES} bytes here")
+            return refuse(414, f"a URL has at most {MOST_URL_BYTES} bytes here")
         if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADER_BYTES:
-            return _refuse(431, f"headers have at most {MOST_HEADER_BYTES} bytes here, together")
-        client = (scope.get("client") or ("",))[0]
+            return refuse(431, f"headers have at most {MOST_HEADER_BYTES} bytes here, together")
         wait_s = self._rates.wait_s(client)
         if wait_s > 0:
-            return _refuse(
+            return refuse(
                 429,
-                f"more than {self._config.requests_per_second} requests a second from {client}",
+                f"more than {self._config.requests_per_second} requests a second from "
+                + (client or "the holder of the token"),
                 {"Retry-After": str(max(round(wait_s), 1))},
             )
         return None
-
-
-async def _read(receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
-    """Return the body; None if it is too large."""
-    length = headers.get(b"content-length", b"0")
-    if not length.isdigit() or int(length) > MOST_BODY_BYTES:
-        return None
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message["type"] == "http.request" and message.get("more_body", False)
-        if len(body) > MOST_BODY_BYTES:
-            return None
-    return body
-
-
-def _replay(body: bytes, receive: Receive) -> Receive:
-    told = False
-
-    async def receive_again() -> Message:
-        nonlocal told
-        if told:
-            return await receive()
-        told = True
-        return {"type": "http.request", "body": body, "more_body": False}
-
-    return receive_again
-
-
-def _refuse(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    return JSONResponse({"errors": [why]}, status, headers)

@@ -7,19 +7,19 @@ import logging
 import socket
 import threading
 
-import uvicorn
-
 from tidemark.api.rest_config import RestConfig
+from tidemark.checkpoint.executions import Sign, unsigned
 from tidemark.model.errors import PreflightError
 from tidemark.rest.actions import Actions
-from tidemark.rest.protection import MOST_HEADER_BYTES, Protection
+from tidemark.rest.connections import Connections, Listener, guarded_server
+from tidemark.rest.protection import Protection
 from tidemark.rest.routes import make_app
 from tidemark.rest.views import JobView
 
 log = logging.getLogger(__name__)
 
 STOP_S = 5.0
-CONNECTIONS = 64
+CONNECTIONS = 256
 
 
 class RestServer:
@@ -29,21 +29,10 @@ class RestServer:
     def __init__(self, job: JobView, config: RestConfig) -> None:
         self._config = config
         self._actions = Actions(job)
-        self._server = uvicorn.Server(
-            uvicorn.Config(
-                Protection(make_app(job, self._actions), config),
-                log_level="warning",
-                access_log=False,
-                server_header=False,
-                proxy_headers=False,  # who asks is who is connected, whatever he says
-                lifespan="off",
-                ws="none",
-                http="h11",
-                h11_max_incomplete_event_size=MOST_HEADER_BYTES,
-                timeout_keep_alive=5,
-                limit_concurrency=CONNECTIONS,
-            )
-        )
+        connections = Connections(CONNECTIONS)
+        app = make_app(job, self._actions)
+        guarded = Protection(app, config, connections, self._actions.allows)
+        self._server = guarded_server(guarded, connections, keep_alive_s=5)
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
@@ -70,10 +59,10 @@ class RestServer:
         except ValueError:
             return address
 
-    def allow_changes(self, job_id: str) -> None:
-        """Called when the job's id is known: make its token, so that it can be changed."""
-        if self._config.enabled:
-            self._actions.open(job_id)
+    def allow_changes(self, job_id: str) -> Sign:
+        """Called when the job's id is known: make its token, so that it can be changed; return what
+        signs with it."""
+        return self._actions.open(job_id) if self._config.enabled else unsigned
 
     def stop(self) -> None:
         """Called when the job has ended. Stop listening; requests under way have a few seconds to
@@ -90,11 +79,11 @@ def listen(config: RestConfig) -> socket.socket:
         family, kind, protocol, _, place = socket.getaddrinfo(
             config.address, config.port, type=socket.SOCK_STREAM
         )[0]
-        listener = socket.socket(family, kind, protocol)
+        listener = Listener(family, kind, protocol)
         try:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listener.bind(place)
-            listener.listen(128)
+            listener.listen()
         except OSError:
             listener.close()
             raise

@@ -31,6 +31,8 @@ from tidemark.checkpoint.executions import (
     ExecutionFailure,
     ExecutionRecorder,
     ExecutionStart,
+    Sign,
+    unsigned,
 )
 from tidemark.model.errors import TidemarkError, TooManyFailedCheckpointsError, UserError
 from tidemark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
@@ -57,8 +59,8 @@ class Supervisor:
     `new_run` makes the next run; `bounded` is whether the job's sources end; `directory` is the
     job's, as a URI; `rest_url` is where this driver answers; `graph` and what `pages` returns are
     kept with the execution. What `redactor` knows as secret is neither recorded nor logged.
-    `on_begun` is called with the job's id as soon as the job has begun to run, before the execution
-    is recorded.
+    `on_begun` is called with the job's id as soon as the job has begun to run; what it returns
+    signs the execution's record.
     """
 
     def __init__(
@@ -74,7 +76,7 @@ class Supervisor:
         graph: JobGraph = NO_GRAPH,
         redactor: Redactor,
         pages: Callable[[], Mapping[str, Any]] = dict,
-        on_begun: Callable[[str], None] = lambda job_id: None,
+        on_begun: Callable[[str], Sign] = lambda job_id: unsigned,
     ) -> None:
         self._spark = spark
         self._name = name
@@ -242,7 +244,7 @@ class Supervisor:
                 run.stop(self._patience_s)
 
     def _begin_execution(self) -> None:
-        self._on_begun(self.job_id)
+        sign = self._on_begun(self.job_id)
         start = ExecutionStart(
             job_id=self.job_id,
             name=self._name,
@@ -253,7 +255,7 @@ class Supervisor:
             graph=self._redactor.everywhere(self._graph.to_record()),
             pages=self._pages(),
         )
-        self.execution.begin(open_files(self._spark, self._directory), start)
+        self.execution.begin(open_files(self._spark, self._directory), start, sign)
         announce(start, self._directory)
 
     def _settle(self) -> None:

@@ -113,3 +113,99 @@ def test_a_signal_reaches_the_program(tmp_path: Path, number: signal.Signals) ->
         process.send_signal(number)
         expected = -9 if number is signal.SIGKILL else 40 + number
         assert process.wait(60) == expected
+
+
+NO_JOB = "print('hello')\n"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [["-p", "99999"], ["-s", "/s/a"], ["-n"], ["--claim-mode", "claim"], ["-s", "/s/a", "-n"]],
+    ids=" ".join,
+)
+@pytest.mark.parametrize("end", ["", "import sys; sys.exit()", "raise SystemExit(0)"])
+def test_a_program_without_a_job_ignores_no_option_silently(
+    tidemark_run, options: list[str], end: str
+) -> None:
+    ended = tidemark_run(NO_JOB + end, options)
+    assert (ended.returncode, ended.stdout) == (2, "hello\n")
+    given = " ".join(option for option in options if option.startswith("-"))
+    assert ended.stderr.startswith("tidemark: app.py has ended without having run a job: ")
+    assert f": {given} had no effect" in ended.stderr
+    assert tidemark_run(NO_JOB + end).returncode == 0
+    assert tidemark_run(NO_JOB + "raise SystemExit(5)", options).returncode == 5
+
+
+def test_a_program_that_is_expected_to_run_a_job_is_run_as_python_runs_it(
+    tidemark_run, tmp_path: Path
+) -> None:
+    (tmp_path / "beside.py").write_text("NAME = 'beside'\n")
+    program = (
+        "import os, pickle, sys, __main__\n"
+        "from beside import NAME\n"
+        "class Here: pass\n"
+        "print(__name__, __main__.Here is Here, NAME, os.path.basename(__file__), sys.argv)\n"
+        "print(type(pickle.loads(pickle.dumps(Here()))) is Here, 'main' in globals())\n"
+        "os.environ.pop('TIDEMARK_EXPECTING_JOB')  # as Job.run does\n"
+    )
+    ended = tidemark_run(program, ["-p", "2"], ["-x"])
+    assert ended.stdout.splitlines() == [
+        "__main__ True beside app.py ['app.py', '-x']",
+        "True False",
+    ]
+    assert (ended.returncode, ended.stderr) == (0, "")
+    ended = tidemark_run("import tidemark\ndef f():\n    1 / 0\nf()\n", ["-p", "2"])
+    assert ended.returncode == 1
+    assert 'app.py", line 3, in f\n    1 / 0\n' in ended.stderr
+
+
+def plain(tmp_path: Path, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run a program as its user would without `tidemark run`."""
+    (tmp_path / "app.py").write_text(program)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "JAVA_HOME"))}
+    return subprocess.run(
+        [sys.executable, "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        env={**clean, **environment},
+    )  # fmt: skip
+
+
+JOB = """import tidemark as tm
+job = tm.Job("j", tm.CheckpointConfig(storage="store", interval="1s"))
+def declare():
+    return job.source(tm.DatagenSource(rows_per_second=1), uid="rows")
+declare()
+"""
+
+
+def test_a_plain_program_without_java_ends_with_a_paragraph(tmp_path: Path) -> None:
+    ended = plain(tmp_path, JOB, PATH="/nonexistent")
+    assert ended.returncode == 1
+    lines = [line for line in ended.stderr.splitlines() if set(line) - set(" ^~")]
+    assert lines == [
+        f'  File "{tmp_path}/app.py", line 5, in <module>',
+        "    declare()",
+        f'  File "{tmp_path}/app.py", line 4, in declare',
+        '    return job.source(tm.DatagenSource(rows_per_second=1), uid="rows")',
+        "tidemark: no java on PATH, and JAVA_HOME is not set; install a Java 17 runtime, or set "
+        "JAVA_HOME to one",
+    ]
+
+
+@pytest.mark.parametrize("value", ["x:y", "x:", "x:0", "x:-1", "x:1.5", "x:" + 5000 * "9"])
+def test_a_failpoint_that_is_none_ends_with_a_paragraph(tmp_path: Path, value: str) -> None:
+    ended = plain(tmp_path, JOB, TIDEMARK_FAILPOINT=value)
+    assert ended.returncode == 1
+    assert "Traceback" not in ended.stderr
+    assert ended.stderr.splitlines()[-1].startswith(f"tidemark: TIDEMARK_FAILPOINT is '{value}'; ")
+    command = subprocess.run(
+        [*TIDEMARK, "list", "--storage", "store"], cwd=tmp_path, capture_output=True, text=True,
+        timeout=120, env={**os.environ, "TIDEMARK_FAILPOINT": value},
+    )  # fmt: skip
+    assert command.returncode in (0, 2)
+    assert "Traceback" not in command.stderr
+
+
+def test_a_plain_program_keeps_the_traceback_of_what_is_no_mistake(tmp_path: Path) -> None:
+    ended = plain(tmp_path, "import tidemark\n1 / 0\n")
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("Traceback (most recent call last):")

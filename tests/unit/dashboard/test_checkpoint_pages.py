@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark.dashboard.checkpoint_pages import checkpoints_page, with_those_under_way
+from tidemark.dashboard.checkpoint_pages import (
+    checkpoints_page,
+    epoch_beside,
+    with_those_under_way,
+)
 from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from tidemark.model.checkpointing_statistics import CheckpointCounts, checkpointing_statistics
 
@@ -67,3 +71,24 @@ def test_a_page_says_how_many_match_and_how_many_are_older() -> None:
     page = checkpoints_page(FOUND, 10, 4000, None)
     assert [one["id"] for one in page["history"]] == [3]
     assert page["older"] == 0
+
+
+def test_an_epoch_that_has_ended_meanwhile_is_not_under_way_beside_itself() -> None:
+    """The driver has answered that 4 is under way and 3 is the last; then 4 was recorded."""
+    answered = {**epoch(4, 3, triggered=4000), "phase": "COMMIT", "phase-since": 4100}
+    answered["uncommitted"] = [{"id": 3, "trigger-timestamp": 3000}]
+    answered["last-completed"] = 2
+    shown = epoch_beside(FOUND, answered)
+    assert (shown["id"], shown["phase"], shown["last-completed"]) == (-1, "IDLE", 4)
+    assert (shown["uncommitted"], shown["trigger-timestamp"]) == ([], -1)
+    assert shown["phase-since"] == 4000  # its duration is not known
+    page = checkpoints_page(FOUND, 1, None, None, shown)
+    assert page["epoch"]["last-completed"] == page["latest"]["completed"]["id"]
+
+
+def test_an_epoch_that_is_under_way_stays_so() -> None:
+    answered = {**epoch(5, 4, triggered=6000), "phase": "PROCESSING", "phase-since": 6000}
+    answered["last-completed"] = 5  # not recorded yet, so no figure is of it
+    shown = epoch_beside(FOUND, answered)
+    assert (shown["id"], shown["phase"], shown["last-completed"]) == (5, "PROCESSING", 4)
+    assert [one["id"] for one in shown["uncommitted"]] == [4]

@@ -5,6 +5,7 @@ must stay as they are.
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import dataclass, field
 
 import pytest
@@ -46,6 +47,24 @@ SECRET = "s3cr3t-Hunter2"
         f"api_key={SECRET}",
         f"PASSWORD={SECRET}",
         f"db.passwd:{SECRET}",
+        f"pass={SECRET}",
+        f"pw={SECRET}",
+        f"host=db user=me pass='{SECRET} with blanks' dbname=shop",
+        f"https://db.example/shop?user=me&pw={SECRET}",
+        f"https://db.example/shop?pass={SECRET}&ssl=1",
+        f"DB_PASS={SECRET}",
+        f"dbpass => {SECRET}",
+        f"db.pass: {SECRET}",
+        f"smtp_pw: {SECRET}",
+        f'{{"pass": "{SECRET}"}}',
+        f"{{'user': 'me', 'pw': '{SECRET}'}}",
+        f"keytool -storepass={SECRET}",
+        f"userPass2={SECRET}",
+        f"cannot read /etc/passwd: password = {SECRET}",
+        f"/etc/passwd: password={SECRET}",
+        f"passwd: {SECRET}",
+        f"https://db.example/passwd: {SECRET}",
+        f"--password-file=/etc/passwd password: {SECRET}",
     ],
 )
 def test_what_looks_like_a_secret_goes(text: str) -> None:
@@ -69,10 +88,26 @@ def test_what_looks_like_a_secret_goes(text: str) -> None:
         "epoch 7 was not decided within 600 s; it is aborted and runs again",
         "mail someone@example.com about the row 10:30 is late",
         "checkpoint.interval: 5s",
+        "cannot open /etc/passwd: No such file or directory",
+        "[Errno 13] Permission denied: '/etc/passwd': it is root's",
+        "/etc/passwd is not readable",
+        "open(~/.config/db-password): no such file",
+        "file:///run/secrets/token: permission denied",
+        "./secret: is a directory",
+        "the first pass: 7 rows, the second pass is done",
+        "bypass=true, compass=north",
+        "passage=7 passes=3 pwm=1",
     ],
 )
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert redact(text) == text
+
+
+@pytest.mark.parametrize("part", ["a.", "pass:", "/etc/passwd: ", "x", "/a", "a:b@", "'", "pw-is "])
+def test_no_text_takes_long(part: str) -> None:
+    begun = time.monotonic()
+    redact(part * (50_000 // len(part)) + "=")
+    assert time.monotonic() - begun < 5  # 10 kB took half a minute
 
 
 def test_text_around_a_secret_stays() -> None:

@@ -30,9 +30,9 @@ function Latest({ jid }) {
   const { counts, latest, summary } = entry.data;
   const { completed, failed, restored, savepoint } = latest;
   return html`<dl class="figures">
-    <${Figure} name="Triggered" value=${count(counts.total)} />
+    <${Figure} name="Triggered" value=${count(counts.total)} note="with savepoints" hint="Checkpoints and savepoints since the job's directory was made" />
     <${Figure} name="In progress" value=${count(counts.in_progress)} />
-    <${Figure} name="Completed" value=${count(counts.completed)} />
+    <${Figure} name="Completed" value=${count(counts.completed)} note="with savepoints" />
     <${Figure} name="Failed" value=${count(counts.failed)} tone=${counts.failed ? "bad" : ""} />
     <${Figure} name="Restored" value=${count(counts.restored)} hint="How often a driver went on from a checkpoint" />
     <${Figure} name="Latest completed" value=${completed ? completed.id : "none"} note=${completed && html`<${Time} at=${completed.trigger_timestamp} />, ${duration(completed.end_to_end_duration)}`} />

@@ -41,7 +41,7 @@ function List({ jobs }) {
           <th scope="col">Last checkpoint</th>
           <th scope="col" class="num">Duration</th>
           <th scope="col" class="num">Full size</th>
-          <th scope="col" class="num">Completed</th>
+          <th scope="col" class="num" title="Checkpoints and savepoints">Completed</th>
           <th scope="col" class="num">Failed</th>
           <th scope="col" class="num">Restarts</th>
         </tr>

@@ -15,7 +15,7 @@ export function Overview({ jid, job }) {
     <${Figures} jid=${jid} job=${job} found=${checkpoints} points=${points} />
     <div class="columns">
       <section class="card" aria-labelledby="epoch-title">
-        ${isLive(job.state) ? html`<${Epoch} jid=${jid} points=${points} />` : html`<${LastEpoch} jid=${jid} found=${checkpoints} />`}
+        ${isLive(job.state) ? html`<${Epoch} found=${checkpoints} points=${points} />` : html`<${LastEpoch} jid=${jid} found=${checkpoints} />`}
       </section>
       <section class="card" aria-labelledby="recent-title">
         <h2 id="recent-title">Last checkpoints</h2>
@@ -38,7 +38,7 @@ function Figures({ jid, job, found, points }) {
   return html`<dl class="figures">
     <${Figure} name="Last checkpoint" value=${last ? last.id : "none yet"} note=${last && html`<${Time} at=${last.trigger_timestamp} />`} />
     <${Figure} name="Its duration" value=${duration(last?.end_to_end_duration)} note=${last && `median ${duration(summary.end_to_end_duration.p50)}`} />
-    <${Figure} name="Completed" value=${count(counts.completed)} />
+    <${Figure} name="Completed" value=${count(counts.completed)} note="with savepoints" hint="Checkpoints and savepoints since the job's directory was made" />
     <${Figure} name="Failed" value=${count(counts.failed)} tone=${counts.failed ? "bad" : ""} note=${failed && html`last <a href=${`#/jobs/${jid}/checkpoints/failed`}><${Time} at=${failed.trigger_timestamp} /></a>`} />
     <${Figure} name="Full size" value=${bytes(last?.state_size)} note=${last && `+${bytes(last.checkpointed_size)}`} hint="What a restore of the last checkpoint reads, and what it added to the storage" />
     ${isLive(job.state) && html`<${Figure} name="Rows in" value=${rate(together(job, "source"))} hint="Rows a second that the sources gave, over the last minute, ten checkpoints at least" />`}
@@ -57,8 +57,9 @@ function together(job, kind) {
 
 const WORDS = { IDLE: "Waiting for the next trigger", WAITING: "Waiting until earlier epochs are committed" };
 
-function Epoch({ jid, points }) {
-  const epoch = page(`/jobs/${jid}/epoch`).data;
+// Of the same answer as the figures above: two answers are of two moments.
+function Epoch({ found, points }) {
+  const epoch = found?.epoch;
   if (!epoch) return html`<h2 id="epoch-title">The epoch under way</h2><p class="none">The driver does not say.</p>`;
   const place = PHASES.findIndex(({ state }) => state === epoch.phase);
   const usual = PHASES.map(({ key }) => median(points?.[key]?.slice(-RECENT)));

@@ -12,6 +12,13 @@ let asked = new Set();
 let changed = () => {};
 let skewMs = 0;
 
+// The dashboard's token, of a tab that has it (requests.js): the server keeps places for its holder.
+export const TOKEN = "tidemark-token";
+export const authorized = () => {
+  const token = sessionStorage.getItem(TOKEN);
+  return /^[\w-]+$/.test(token || "") ? { Authorization: `Bearer ${token}` } : {};
+};
+
 export const connection = { lostSince: 0, lastAnswer: 0 };
 
 // The server's clock: the dashboard may be looked at from another machine, through a tunnel.
@@ -85,7 +92,7 @@ async function load(path) {
   try {
     const last = entry.grows ? entry.data?.trigger_timestamp?.at(-1) : undefined;
     const from = last === undefined ? "" : `?since=${last + 1}`;
-    const headers = entry.etag && !from ? { "If-None-Match": entry.etag } : {};
+    const headers = { ...authorized(), ...(entry.etag && !from ? { "If-None-Match": entry.etag } : {}) };
     const signal = AbortSignal.timeout(PATIENCE_MS);
     const answer = await fetch(path + from, { headers, cache: "no-store", signal });
     noteClock(answer);

@@ -2,9 +2,8 @@
 //
 // The token comes with the address that `tidemark dashboard` prints, behind the #, which no browser
 // sends anywhere; the page keeps it until the tab is closed.
-import { problem } from "./pages.js";
+import { TOKEN, authorized, problem } from "./pages.js";
 
-const TOKEN = "tidemark-token";
 const POLL_MS = 500;
 
 export const hasToken = () => !!sessionStorage.getItem(TOKEN);
@@ -22,7 +21,7 @@ export function takeToken() {
 }
 
 export async function send(method, path, body) {
-  const headers = { Authorization: `Bearer ${sessionStorage.getItem(TOKEN)}` };
+  const headers = { Authorization: "Bearer ", ...authorized() };
   if (body) headers["Content-Type"] = "application/json";
   const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body), cache: "no-store" });
   if (answer.status === 401) sessionStorage.removeItem(TOKEN);
@@ -37,7 +36,7 @@ export async function operate(path, { body = {}, answersAt = path, gone = async 
   const triggerId = crypto.randomUUID().replaceAll("-", "");
   const { "request-id": id } = await send("POST", path, { ...body, triggerId });
   for (;;) {
-    const answer = await fetch(`${answersAt}/${id || triggerId}`, { cache: "no-store" });
+    const answer = await fetch(`${answersAt}/${id || triggerId}`, { headers: authorized(), cache: "no-store" });
     if (!answer.ok) {
       if (await gone()) return null;
       if (answer.status !== 502) throw new Error(await problem(answer));
@@ -55,7 +54,7 @@ export async function operate(path, { body = {}, answersAt = path, gone = async 
 // The job's end state in words; "" while it runs. `wait` waits for it.
 export async function ended(job, wait = false) {
   for (;;) {
-    const answer = await fetch(`/jobs/${job.jid}`, { cache: "no-store" });
+    const answer = await fetch(`/jobs/${job.jid}`, { headers: authorized(), cache: "no-store" });
     if (answer.status === 404) return "its checkpoints are deleted";
     const { state, reason } = answer.ok ? await answer.json() : {};
     if (["FINISHED", "CANCELED", "FAILED"].includes(state)) return reason ? `${state.toLowerCase()}: ${reason}` : state.toLowerCase();

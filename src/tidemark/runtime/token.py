@@ -4,11 +4,15 @@
 
 A driver makes a new one when it starts a job (`DriverToken`) and deletes it at its end; the command
 line and the dashboard read it there (`read_token`). It is in no log, record, message or answer.
+
+The driver signs with it the record that says where it answers. Whoever sends the token checks the
+signature first (`registry.require_signed`): a forged record must not get it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import hmac
 import os
 import re
@@ -60,6 +64,16 @@ def read_token(jid: str) -> str | None:
     return token if _TOKEN.fullmatch(token) else None
 
 
+def sign(token: str, content: bytes) -> str:
+    """Return the signature of `content` that only who has the token can make."""
+    return hmac.new(token.encode(), content, hashlib.sha256).hexdigest()
+
+
+def is_signed(token: str, content: bytes, signature: str) -> bool:
+    """Whether this is the token's signature of `content`."""
+    return hmac.compare_digest(sign(token, content).encode(), signature.encode())
+
+
 class DriverToken:
     """The token that one driver takes, and its file.
 
@@ -89,6 +103,10 @@ class DriverToken:
         return scheme.lower() == "bearer" and hmac.compare_digest(
             given.strip().encode(), self._token.encode()
         )
+
+    def sign(self, content: bytes) -> str:
+        """Return this token's signature of `content`."""
+        return sign(self._token, content)
 
     def delete(self) -> None:
         """Delete the file, if no later driver has put its own token there. Never raises."""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tidemark.model.errors import UserError
-from tidemark.rest.token import DriverToken, read_token, token_path
+from tidemark.runtime.token import DriverToken, read_token, token_path
 
 JID = "0123456789abcdef" * 2
 

@@ -1,0 +1,53 @@
+"""Something that answers over HTTP where a record says that a driver does; notes what it gets."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import TracebackType
+from typing import Any
+
+
+class Listener:
+    """From `with` to its end: answers each path of `pages` with that as JSON, all else with `{}`.
+
+    `seen` has the method, path and ``Authorization`` header of each request."""
+
+    def __init__(self, pages: Mapping[str, Any]) -> None:
+        self.pages = dict(pages)
+        self.seen: list[tuple[str, str, str | None]] = []
+        listener = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def answer(self) -> None:
+                listener.seen.append((self.command, self.path, self.headers["Authorization"]))
+                self.rfile.read(int(self.headers["Content-Length"] or 0))
+                page = listener.pages.get(f"{self.command} {self.path}", {})
+                body = page if isinstance(page, bytes) else json.dumps(page).encode()
+                self.send_response(200)
+                self.send_header("Content-Length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_POST = do_PATCH = answer  # noqa: N815
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def __enter__(self) -> Listener:
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,85 @@
+"""How: what answers at a driver's address says what no driver says, to every command that asks one;
+each ends with a paragraph and no traceback.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.unit.cli.listener import Listener
+from tests.unit.cli.test_signed_records import CHANGES, JID, JOB, STARTED_S, record
+from tidemark.cli.main import app
+from tidemark.dashboard.jobs import Jobs
+from tidemark.runtime.token import DriverToken
+
+RUNNING = {"state": "RUNNING", "start-time": round(STARTED_S * 1000)}
+TRIGGER = {"request-id": "0" * 32}
+STRANGE = [
+    {}, [], None, 7, "RUNNING", {"status": {}}, {"status": "COMPLETED"}, {"request-id": 7},
+    {"status": {"id": "COMPLETED"}}, {"status": {"id": "COMPLETED"}, "operation": {}},
+    {"status": {"id": "COMPLETED"}, "operation": {"failure-cause": "because"}},
+    {"status": {"id": "IN_PROGRESS"}, "progress": {"bytes": "x"}},
+    {"status": {"id": "COMPLETED"}, "operation": {"checkpointId": "x", "location": 7}},
+]  # fmt: skip
+RAW = [b"", b"[" * 100_000, b"\xff\xfe", b'{"id": ' + b"9" * 5000 + b"}"]
+
+
+@pytest.fixture
+def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
+    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    with Listener({f"GET {JOB}": RUNNING}) as listener:
+        yield listener
+
+
+def shown(answer: object) -> str:
+    return repr(answer)[:40]
+
+
+def call(*arguments: str) -> Any:
+    result = CliRunner().invoke(app, list(arguments))
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    assert result.exit_code in (0, 3, 4), result.output
+    return result
+
+
+@pytest.mark.parametrize("answer", [*STRANGE, *RAW], ids=shown)
+def test_an_answer_that_no_driver_gives_is_a_paragraph(
+    tmp_path: Path, driver: Listener, answer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tidemark.operations.change_job.RECORDED_S", 0.0)
+    storage = record(tmp_path, driver.url, DriverToken(JID).sign)
+    for begun in (answer, TRIGGER):
+        for verb in ("checkpoints", "savepoints", "stop"):
+            driver.pages[f"POST {JOB}/{verb}"] = begun
+            driver.pages[f"GET {JOB}/{verb}/{'0' * 32}"] = answer
+        driver.pages[f"PATCH {JOB}?mode=cancel"] = answer
+        for change in CHANGES[:-1]:
+            ended = call(*change, "--timeout", "10ms", "--storage", storage)
+            assert ended.exit_code in (3, 4), ended.output
+            assert ended.stderr.splitlines()[-1].startswith("tidemark: ")
+
+
+@pytest.mark.parametrize("answer", [*STRANGE, *RAW, {"id": 7}, {"parts": 7}], ids=shown)
+def test_a_job_whose_pages_no_driver_gives_is_shown_all_the_same(
+    tmp_path: Path, driver: Listener, answer: Any
+) -> None:
+    storage = record(tmp_path, driver.url, DriverToken(JID).sign)
+    for page in ("guarantees", "epoch"):
+        driver.pages[f"GET {JOB}/{page}"] = answer
+    assert "clicks" in call("info", "clicks", "--storage", storage).stdout
+    jobs = Jobs(storage)
+    pages = [
+        jobs.overview("o"), jobs.details(JID), jobs.checkpoints(JID, "c", 10, None, None),
+        jobs.savepoints(JID, "s"), jobs.lineage(JID, "l"),
+    ]  # fmt: skip
+    assert [page.status for page in pages] == [200] * 5
+    assert json.loads(pages[0].body)["jobs"][0]["name"] == "clicks"
+    driver.pages[f"GET {JOB}"] = answer
+    assert "UNREACHABLE" in call("list", "--storage", storage).stdout
+    assert json.loads(Jobs(storage).overview("o").body)["jobs"][0]["state"] == "UNREACHABLE"
