@@ -66,8 +66,17 @@ LONGEST = (
 workers that have nothing left to do."""
 
 
+TERMINAL: list[Any] = []
+"""Pytest's own, where it shows dots alone."""
+
 left_out: Counter[str] = Counter()
 """How many tests of each folder `make test` leaves to `make test-all`."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and session.config.get_verbosity() == 0:
+        TERMINAL.append(terminal)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -85,6 +94,13 @@ def pytest_deselected(items: list[pytest.Item]) -> None:
 def pytest_sessionfinish(session: pytest.Session) -> None:
     if hasattr(session.config, "workeroutput"):  # xdist's workers select, its controller tells
         session.config.workeroutput["left_out"] = dict(left_out)
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Name a test of a long file when it begins: the first dots come minutes later."""
+    if TERMINAL and nodeid.removeprefix("tests/").startswith(LONGEST):
+        TERMINAL[0].ensure_newline()
+        TERMINAL[0].write_line(f"{nodeid} runs")
 
 
 @pytest.hookimpl(optionalhook=True)
