@@ -4,14 +4,16 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; 
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
 BIN := .venv/bin
 READY := .venv/setup-done
+DEMO_READY := .venv/demo-done
 CLASSES := .venv/spark-classes.jsa
 
-.PHONY: setup lint format test chaos soak demo demo-kafka bench bench-sinks bench-dashboard clean
+.PHONY: setup lint format test test-all chaos soak demo demo-kafka bench bench-sinks bench-dashboard clean
 
 ## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/tidemark)
 setup: $(READY)
 
-$(READY): pyproject.toml
+# $(call install,EXTRA): .venv with the package and one extra. It says what it fetches.
+define install
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
 		{ echo "tidemark: no Python 3.10 or later found; install one, or give its path: make setup PYTHON=..." >&2; exit 1; }
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
@@ -21,7 +23,11 @@ $(READY): pyproject.toml
 	@# A Python without ensurepip (Debian's, without python3-venv) gets its pip from outside.
 	@[ -x $(BIN)/pip ] || $(PYTHON) -m venv .venv >/dev/null 2>&1 || { \
 		$(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python .venv install --quiet pip; }
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[$(1)]'
+endef
+
+$(READY): pyproject.toml
+	$(call install,dev)
 	$(BIN)/python -m tidemark.runtime.jars
 	@touch $@
 
@@ -44,10 +50,15 @@ $(CLASSES): $(READY) tests/class_archive.py
 # Tests mostly wait for a JVM or a broker, so two workers take half the time on two cores as well.
 WORKERS ?= $(shell [ "$$(nproc 2>/dev/null || echo 2)" -ge 4 ] && echo 3 || echo 2)
 
-## test: all tests that CI runs, on a real broker
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+
+## test: ten minutes on two cores, on real systems; tests/core.py has what is in it
 test: setup $(CLASSES)
-	$(BIN)/python -m pytest -m 'not chaos' -n $(WORKERS) --dist loadfile \
-		--no-loadscope-reorder $(ARGS)
+	$(PYTEST) -m 'not chaos and not full' $(ARGS)
+
+## test-all: every test but the matrix of kills
+test-all: setup $(CLASSES)
+	$(PYTEST) -m 'not chaos' $(ARGS)
 
 ## chaos: the whole matrix of kills
 chaos: setup $(CLASSES)
@@ -57,11 +68,16 @@ chaos: setup $(CLASSES)
 soak: setup $(CLASSES)
 	$(BIN)/python -m tests.chaos.soak $(ARGS)
 
+# What the demo needs, which is a part of what `make setup` installs.
+$(DEMO_READY): pyproject.toml
+	$(call install,demo)
+	@touch $@
+
 ## demo, demo-kafka: the main job, killed twice on the way
-demo: setup
+demo: $(or $(wildcard $(READY)),$(DEMO_READY))
 	$(BIN)/python -m examples.demo $(ARGS)
 
-demo-kafka: setup
+demo-kafka: $(or $(wildcard $(READY)),$(DEMO_READY))
 	$(BIN)/python -m examples.demo --kafka $(ARGS)
 
 ## bench, bench-sinks: Kafka to Kafka beside Spark's own sink; each database sink beside a plain load

@@ -30,6 +30,9 @@ from examples.workload import Count, Workload, embedded, kafka
 
 POLL_S = 0.1
 STALL_S = 300
+SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Java's options for drivers that are killed within a minute: its optimising compiler would take
+more than it gives."""
 console = Console()
 
 
@@ -66,7 +69,7 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m examples.demo")
     parser.add_argument("--kafka", action="store_true", help="from Kafka to Kafka")
     parser.add_argument("--directory", help="an empty or new one; default: a temporary one")
-    parser.add_argument("--epochs", type=int, default=24, help="default: 24")
+    parser.add_argument("--epochs", type=int, default=12, help="default: 12")
     parser.add_argument(
         "--rows-per-epoch", type=int, default=10_000, help="of each source; at least 20"
     )
@@ -126,7 +129,7 @@ def run(workload: Workload, directory: Path, kills: int) -> None:
 
 def start(workload: Workload, log: Path) -> subprocess.Popen[bytes]:
     """Start the job's program as a user would."""
-    environment = {**os.environ, **workload.environment}
+    environment = {"JAVA_TOOL_OPTIONS": SHORT_LIVED, **os.environ, **workload.environment}
     with log.open("wb") as output:
         return subprocess.Popen(
             [sys.executable, str(workload.program)],

@@ -1,4 +1,4 @@
-"""Spark's classes as a class-data-sharing archive (JEP 350), which `make test` makes once.
+"""Spark's classes as a class-data-sharing archive (JEP 350), which `make` makes before tests.
 
 Tests start hundreds of Spark JVMs that live for seconds, and half of what each burns is the loading
 of the same classes. `python -m tests.class_archive` runs a small job and lets its JVM write down

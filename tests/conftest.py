@@ -1,5 +1,5 @@
 """What every test needs: Spark's Python workers are this Python, Spark stays on loopback, and no
-driver outlives its test. Also the order of the files.
+driver outlives its test. Also the order of the files, and what `make test` leaves out.
 
 The broker's fixtures are in `integration/conftest.py`.
 """
@@ -10,11 +10,14 @@ import os
 import signal
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests import core
 from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS
 from tests.storage_servers import TWO_CORES, serving
@@ -63,10 +66,53 @@ LONGEST = (
 workers that have nothing left to do."""
 
 
+TERMINAL: list[Any] = []
+"""Pytest's own, where it shows dots alone."""
+
+left_out: Counter[str] = Counter()
+"""How many tests of each folder `make test` leaves to `make test-all`."""
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and session.config.get_verbosity() == 0:
+        TERMINAL.append(terminal)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest files first; within a file, and among the others, nothing moves."""
+    core.mark(items)
     places = {Path(__file__).parent / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    left_out.update(core.left_out(items))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):  # xdist's workers select, its controller tells
+        session.config.workeroutput["left_out"] = dict(left_out)
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """Name a test of a long file when it begins: the first dots come minutes later."""
+    if TERMINAL and nodeid.removeprefix("tests/").startswith(LONGEST):
+        TERMINAL[0].ensure_newline()
+        TERMINAL[0].write_line(f"{nodeid} runs")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    left_out.clear()
+    left_out.update(getattr(node, "workeroutput", {}).get("left_out", {}))
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Below pytest's own last line, also with ``-q``."""
+    if left_out and "not full" in config.option.markexpr and not hasattr(config, "workerinput"):
+        config.get_terminal_writer().line(core.what_is_left(left_out))
 
 
 @pytest.fixture(autouse=True)

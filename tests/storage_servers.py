@@ -1,7 +1,4 @@
-"""Real HDFS and S3 servers as fixtures (`tests/conftest.py` has them), started when first used.
-
-Where a server's jars cannot be had, the tests that need it skip with the reason.
-"""
+"""Real HDFS and S3 servers as fixtures (`tests/conftest.py` has them), started when first used."""
 
 from __future__ import annotations
 
@@ -11,10 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
-import pytest
-
+from tests.servers.needed import needed
 from tidemark.dev.s3 import LocalS3
-from tidemark.model.errors import MissingDependencyError
 
 T = TypeVar("T")
 
@@ -23,12 +18,10 @@ TWO_CORES = "--master local[2,4] --conf spark.sql.shuffle.partitions=2"
 
 
 def serving(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
-    """Yield a running server, or skip the test that asks for it."""
+    """Yield a running server."""
     with contextlib.ExitStack() as stack:
-        try:
+        with needed(getattr(make, "__name__", str(make))):
             server = stack.enter_context(make())
-        except MissingDependencyError as error:
-            pytest.skip(f"{getattr(make, '__name__', make)}: {error}")
         yield server
 
 

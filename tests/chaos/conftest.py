@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from tests.servers.mariadb import MariaDBServer
+from tests.servers.needed import needed
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
-from tests.servers.server_process import NotToBeHadError
 from tidemark.dev.kafka import LocalKafka
 
 
@@ -28,19 +28,15 @@ def chaos_postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture(scope="session")
 def chaos_mariadb() -> Iterator[MariaDBServer]:
-    try:
+    with needed("MariaDB"):
         server = MariaDBServer()
-    except NotToBeHadError as error:
-        pytest.skip(f"MariaDB: {error}")
     with server:
         yield server
 
 
 @pytest.fixture(scope="session")
 def chaos_redis() -> Iterator[RedisServer]:
-    try:
+    with needed("Redis"):
         server = RedisServer()
-    except NotToBeHadError as error:
-        pytest.skip(f"Redis: {error}")
     with server:
         yield server

@@ -2,7 +2,7 @@
 
 Looked for on the machine (Debian: apt-get install chromium); where it is missing and the tests run
 as root on a Debian, as in CI, it is installed. Where it cannot be had, `browser` raises
-`NotToBeHadError`, and the tests skip and name it.
+`NotToBeHadError` (`tests/servers/needed.py`).
 
 `Visit` is one tab. It notes what no test may see: an error in the console, an exception, a request
 to anything but the server that it visits.

@@ -1,4 +1,4 @@
-"""One browser for the tests of a file; without one they skip and say why."""
+"""One browser for the tests of a file."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import pytest
 from playwright.sync_api import Browser
 
 from tests.dashboard.chromium import browser
-from tests.servers.server_process import NotToBeHadError
+from tests.servers.needed import needed
 
 
 # Not for the session: Playwright holds an event loop in this thread, and others need theirs.
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with contextlib.ExitStack() as stack:
-        try:
+        with needed("a browser"):
             started = stack.enter_context(browser())
-        except NotToBeHadError as error:
-            pytest.skip(f"no browser: {error}")
         yield started

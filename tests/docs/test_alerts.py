@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.servers.needed import needed
 from tests.servers.promtool import find_promtool
-from tests.servers.server_process import NotToBeHadError
 
 REPO = Path(__file__).resolve().parents[2]
 ALERTS = REPO / "docs/operations/alerts.yml"
@@ -29,10 +29,8 @@ Promtool = Callable[..., subprocess.CompletedProcess[str]]
 
 @pytest.fixture(scope="module")
 def promtool(tmp_path_factory: pytest.TempPathFactory) -> Promtool:
-    try:
+    with needed("promtool"):
         program = find_promtool(tmp_path_factory.mktemp("promtool"))
-    except NotToBeHadError as error:
-        pytest.skip(f"promtool: {error}")
 
     def run(*arguments: object) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

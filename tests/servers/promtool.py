@@ -1,7 +1,7 @@
 """Prometheus's own `promtool`: the machine's, or out of Debian's package ``prometheus``.
 
 The package is unpacked and not installed, so that no server starts. Where neither is to be had (no
-Debian, or not root), `find_promtool` raises `NotToBeHadError`, and tests skip and name it.
+Debian, or not root), `find_promtool` raises `NotToBeHadError` (`needed.py`).
 """
 
 from __future__ import annotations

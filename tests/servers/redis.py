@@ -2,7 +2,7 @@
 
 ``redis-server`` is looked for on the machine (Debian: apt-get install redis-server), then in the
 PyPI package; then root fetches Debian's package into the cache. Where none is to be had,
-`RedisServer` raises `NotToBeHadError`, and tests skip and name it.
+`RedisServer` raises `NotToBeHadError` (`needed.py`).
 
 Its append-only file is on and written through at every command, so `kill` (kill -9) loses nothing
 that was answered, and `restart` has it again.

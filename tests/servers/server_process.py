@@ -30,7 +30,7 @@ START_DEADLINE_S = 60.0
 
 
 class NotToBeHadError(Exception):
-    """What a test needs cannot be started here; says what was tried. Tests skip and name it."""
+    """What a test needs cannot be started here; says what was tried."""
 
 
 class ServerProcess(ABC):

@@ -1,6 +1,6 @@
 """DeltaSink on a real S3 server: the conformance suite, with the server killed under it, and stores
 that weaken conditional writes (`tests/weak_s3.py`), which stand before a server of their own.
-`make test` runs the part of the suite that rests on the store, `make chaos` all of it."""
+`make test-all` runs the part of the suite that rests on the store, `make chaos` all of it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """The other side of the table: Spark with delta-spark, which made it, reads it, and maintains it,
-in a process of its own (`spark_sql.py`). Skips where Delta's jars cannot be had."""
+in a process of its own (`spark_sql.py`)."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from tests.integration.delta.sink_kit import (
     rows,
 )
 from tests.integration.delta.test_sink_rows import COLUMNS, context, write
+from tests.servers.needed import needed
 from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.model.errors import MissingDependencyError
 from tidemark.runtime.jars import Request, resolve
 from tidemark.sinks.delta import DeltaSink
 
@@ -35,7 +35,7 @@ class Spark:
     """A Spark session with Delta, asked by SQL."""
 
     def __init__(self, log: Path) -> None:
-        try:
+        with needed("delta-spark"):
             jars = resolve(
                 f"delta-spark-{VERSION}",
                 Request(
@@ -49,8 +49,6 @@ class Spark:
                     transitive=False,
                 ),
             )
-        except MissingDependencyError as error:
-            pytest.skip(f"delta-spark: {error}")
         self._log = log
         with log.open("w") as errors:
             self._process = subprocess.Popen(

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from tests.chaos.outputs import MySQLOutput
 from tests.chaos.scenario import SinksScenario
 from tests.servers.mariadb import MariaDBServer
-from tests.servers.server_process import NotToBeHadError
+from tests.servers.needed import needed
 
 POINTS = [
     "xa-committed:2",  # one table shows a part of the epoch
@@ -30,10 +28,8 @@ def outputs(server: MariaDBServer) -> list[MySQLOutput]:
 
 
 def test_killed_between_and_within_the_ways(tmp_path: Path) -> None:
-    try:
+    with needed("MariaDB"):
         server = MariaDBServer()
-    except NotToBeHadError as error:
-        pytest.skip(f"MariaDB: {error}")
     with server, SinksScenario(tmp_path, outputs(server)) as scenario:
         driver = scenario.die_at_each(POINTS)
         driver.wait_for_epochs(3)

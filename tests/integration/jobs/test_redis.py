@@ -16,18 +16,16 @@ import pytest
 from tests.chaos.driver import wait_until
 from tests.chaos.outputs import RedisOutput
 from tests.chaos.scenario import Scenario, SinksScenario
+from tests.servers.needed import needed
 from tests.servers.redis import RedisServer
-from tests.servers.server_process import NotToBeHadError
 
 LAST = 100
 
 
 @pytest.fixture
 def server() -> Iterator[RedisServer]:
-    try:
+    with needed("Redis"):
         made = RedisServer()
-    except NotToBeHadError as error:
-        pytest.skip(f"Redis: {error}")
     with made:
         yield made
 

@@ -17,7 +17,7 @@ import pytest
 from tests.integration.mysql.sink_kit import all_prepared
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.mysql import MySQLServer, NewestMySQLServer
-from tests.servers.server_process import NotToBeHadError
+from tests.servers.needed import needed
 
 KINDS = {"mariadb": MariaDBServer, "mysql": MySQLServer, "newest": NewestMySQLServer}
 _numbers = itertools.count(1)
@@ -27,11 +27,9 @@ _numbers = itertools.count(1)
 def serving(
     kind: str = os.environ.get("TIDEMARK_TEST_MYSQL", "mariadb"),
 ) -> Iterator[MariaDBServer]:
-    """Run a server, or skip the test that asks for it."""
-    try:
+    """Run a server."""
+    with needed(kind):
         server = KINDS[kind]()
-    except NotToBeHadError as error:
-        pytest.skip(f"{kind}: {error}")
     with server:
         yield server
 

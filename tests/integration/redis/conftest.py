@@ -7,15 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.servers.needed import needed
 from tests.servers.redis import RedisServer
-from tests.servers.server_process import NotToBeHadError
 
 
 def _serving() -> Iterator[RedisServer]:
-    try:
+    with needed("Redis"):
         server = RedisServer()
-    except NotToBeHadError as error:
-        pytest.skip(f"Redis: {error}")
     with server:
         yield server
 

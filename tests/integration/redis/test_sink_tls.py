@@ -14,8 +14,8 @@ import trustme
 
 from tests.integration.redis import sink_kit as kit
 from tests.integration.redis.test_sink_rows import MODES, put
+from tests.servers.needed import needed
 from tests.servers.redis import PASSWORD, RedisServer
-from tests.servers.server_process import NotToBeHadError
 from tidemark.dev.java_server import free_ports
 from tidemark.model.errors import PreflightError
 from tidemark.sinks.redis import RedisSink
@@ -57,10 +57,8 @@ class SecureRedis:
 
 
 def serving(directory: Path, host: str) -> Iterator[SecureRedis]:
-    try:
+    with needed("Redis with TLS"):
         secure = SecureRedis(directory, host)
-    except NotToBeHadError as error:
-        pytest.skip(f"Redis with TLS: {error}")
     with secure.server:
         yield secure
 

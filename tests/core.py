@@ -1,0 +1,81 @@
+"""Which tests `make test` runs, ten minutes on two cores; `make test-all` runs the others as well.
+
+All that lies in `QUICK` is in it, and of the tests that start Spark, a server or a browser those of
+`CORE`: what each is there for stands beside it. Every other test gets the mark ``full``.
+`tests/README.md` has what both cost.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+QUICK = ("unit/", "model/", "servers/", "chaos/", "docs/test_named_tests.py", "test_core.py")
+
+CORE = {
+    # The protocol: a kill at each of its points, a restart, a fence, a savepoint.
+    "integration/jobs/test_kafka_to_kafka.py": "a kill at each point, from Kafka to Kafka",
+    "integration/jobs/test_two_sinks.py": "kills between the commits of two sinks",
+    "integration/jobs/test_two_drivers.py": "a fence: two drivers of one job",
+    "integration/jobs/test_restarts.py::test_bounded_job_commits_its_last_epoch_and_ends": (
+        "a restart that commits what a dead driver has decided"
+    ),
+    "integration/jobs/test_restarts.py::test_decision_deleted_by_hand": (
+        "a restart that refuses, as a decision is gone"
+    ),
+    "spark/test_savepoints.py": "a savepoint, restored with other numbers of partitions",
+    "spark/test_job.py": "each argument of a job; bounded runs",
+    "spark/test_branches.py": "one plan for several sinks",
+    # Each sink under the conformance suite, on its real system.
+    "integration/kafka/test_sink_conformance.py": "Kafka",
+    "integration/postgres/test_sink_conformance.py": "PostgreSQL",
+    "integration/mysql/test_sink_conformance.py::TestMariaDB": "MariaDB",
+    "integration/redis/test_sink_conformance.py": "Redis",
+    "integration/delta/test_sink_conformance.py": "Delta",
+    "conformance/test_files.py::TestFiles": "files on a local disk",
+    "conformance/test_idempotent.py": "sinks of keyed rows",
+    "conformance/test_sqlite.py": "SQLite",
+    "conformance/test_write_ahead.py": "write-ahead",
+    # What a user sees.
+    "dashboard/test_in_browser.py::test_checkpoints_appear_and_open_down_to_subtasks": (
+        "a real browser, at two jobs that run"
+    ),
+    "dashboard/test_in_browser.py::test_a_driver_that_was_killed_is_shown_as_such": "the same",
+    "docs/test_write_a_sink.py": "the page that writes a sink",
+}
+
+
+def is_core(nodeid: str) -> bool:
+    """Return whether `make test` runs a test."""
+    name = nodeid.removeprefix("tests/")
+    return name.startswith(QUICK) or any(
+        name == core or name.startswith((f"{core}::", f"{core}[")) for core in CORE
+    )
+
+
+def mark(items: Iterable[pytest.Item]) -> None:
+    """Give the mark ``full`` to all that is not core."""
+    for item in items:
+        if not is_core(item.nodeid):
+            item.add_marker(pytest.mark.full)
+
+
+def left_out(items: Iterable[pytest.Item]) -> Counter[str]:
+    """Return how many tests each folder has in `items` that `make test-all` would run."""
+    folders: Counter[str] = Counter()
+    for item in items:
+        if item.get_closest_marker("full") and not item.get_closest_marker("chaos"):
+            folders[Path(item.nodeid).parts[1]] += 1
+    return folders
+
+
+def what_is_left(folders: Counter[str]) -> str:
+    """Return the line that says what `make test-all` adds."""
+    parts = ", ".join(f"{count} in {folder}" for folder, count in folders.most_common())
+    return (
+        f"`make test-all` adds {folders.total()} tests ({parts}): an hour on two cores. "
+        "tests/README.md says which to run when."
+    )
