@@ -47,10 +47,10 @@ PATIENCE_S = 240
 class Site:
     """A directory with a program, and everything that runs for it."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, program: str = PROGRAM) -> None:
         self.directory = directory
         self._mark = uuid.uuid4().hex
-        (directory / "app.py").write_text(PROGRAM)
+        (directory / "app.py").write_text(program)
         (directory / "tidemark.toml").write_text('[checkpoint]\nstorage = "store"\n')
         self.home = directory / "home"
         self._scratch = tempfile.TemporaryDirectory(prefix="tm-")
@@ -89,12 +89,12 @@ class Site:
 
     def rows(self) -> list[int]:
         """Return the rows that both jobs have made visible."""
-        return sorted(row["row"] for row in self._visible("out-*"))
+        return sorted(row["row"] for row in self.visible("out-*"))
 
     def counted(self) -> int:
         """Return how many rows both jobs have counted: the last count of each digit, added up."""
         last: dict[int, int] = {}
-        for row in self._visible("counts-*"):
+        for row in self.visible("counts-*"):
             last[row["digit"]] = max(row["count"], last.get(row["digit"], 0))
         return sum(last.values())
 
@@ -105,7 +105,8 @@ class Site:
         settings = json.loads(newest.splitlines()[1])["conf"]
         return str(settings["spark.sql.shuffle.partitions"])
 
-    def _visible(self, outputs: str) -> Iterator[Any]:
+    def visible(self, outputs: str) -> Iterator[Any]:
+        """Yield the rows of all directories of a pattern."""
         for file in self.directory.glob(f"{outputs}/*.json"):
             if not file.name.startswith("."):
                 yield from map(json.loads, file.read_text().splitlines())

@@ -1,0 +1,85 @@
+"""How: two sinks, each with columns and a filter of its own, of one stream of sessions, through a
+job's whole life by the command line: killed, stopped with a savepoint, restored with the sinks in
+the other order, onto another backend and another number of partitions, killed again, drained. In
+the end each session is in both outputs once.
+
+Rows come in bursts of twenty with a pause of as long, so the sessions are known beforehand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.spark.test_operators_day import Site
+
+PROGRAM = """
+import sys
+import tidemark as tm
+from pyspark.sql import functions as F
+from tidemark.sources.fields import EventTime, Sequence
+
+name, *first = sys.argv[1:]
+job = tm.Job(name, tm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"))
+fields = {"at": EventTime(), "row": Sequence()}
+rows = job.source(tm.DatagenSource(rows_per_second=100, fields=fields), uid="rows")
+bursts = rows.withWatermark("at", "1 second").filter("(row DIV 20) % 2 = 0")
+
+def sessions():
+    window = F.session_window("at", "100 milliseconds")
+    return bursts.groupBy(window, (F.col("row") % 2).alias("k")).agg(
+        F.min("row").alias("first"), F.count("*").alias("n"))
+
+shared = job.uid(sessions(), "sessions")
+outputs = {
+    "text": shared.selectExpr("to_json(struct(k, first, n)) AS value"),
+    "columns": sessions().filter("n > 0").select("k", "first", "n"),  # another object, a filter
+}
+for uid in sorted(outputs, reverse="swapped" in first):
+    job.sink(outputs[uid], tm.FileSink("out-" + uid + "-" + name, format="json"), uid=uid)
+if __name__ == "__main__":
+    job.run()
+"""
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    made = Site(tmp_path, PROGRAM)
+    yield made
+    made.close()
+
+
+def test_each_session_is_in_both_sinks_once(site: Site) -> None:
+    def run(name: str, *arguments: str) -> None:
+        site.tidemark("run", "-d", *arguments)
+        site.tidemark("checkpoint", name)
+
+    run("one", "-p", "4", "app.py", "one")
+    site.kill_everything()
+    run("one", "app.py", "one")
+    said = site.tidemark("explain", "app.py", "--json").stdout
+    site.tidemark("stop", "-p", "savepoints", "one")
+    (saved,) = (site.directory / "savepoints").iterdir()
+
+    other = ("-D", "checkpoint.state_backend=rocksdb", "app.py", "two", "swapped")
+    run("two", "-s", str(saved), "-p", "3", *other)
+    site.kill_everything()
+    run("two", *other)
+    site.tidemark("stop", "--drain", "two")
+    assert site.partitions("two") == "3"
+    assert "share one stream" in said
+
+    columns = Counter((row["k"], row["first"], row["n"]) for row in site.visible("out-columns-*"))
+    texts = Counter(row["value"] for row in site.visible("out-text-*"))
+    assert texts == Counter(
+        {f'{{"k":{k},"first":{first},"n":{n}}}': times for (k, first, n), times in columns.items()}
+    )
+    assert set(columns.values()) == {1}, "a session is there twice"
+    starts = sorted(first for _, first, _ in columns)
+    assert len(starts) > 40
+    # Each burst of twenty rows has a session of the even ones and another of the odd ones.
+    assert starts == [40 * (i // 2) + i % 2 for i in range(len(starts))], "a session is missing"
+    assert {n for k, first, n in columns if first < max(starts) - 1} == {10}
