@@ -29,6 +29,8 @@ CORE = {
     "spark/test_savepoints.py": "a savepoint, restored with other numbers of partitions",
     "spark/test_job.py": "each argument of a job; bounded runs",
     "spark/test_branches.py": "one plan for several sinks",
+    "spark/test_watermarks.py": "no operator loses its watermark",
+    "spark/test_batch_oracle.py": "random programs beside Spark's batch run of them",
     # Each sink under the conformance suite, on its real system.
     "integration/kafka/test_sink_conformance.py": "Kafka",
     "integration/postgres/test_sink_conformance.py": "PostgreSQL",
