@@ -10,6 +10,7 @@ import pytest
 from tests.unit.savepoints.test_record import a_savepoint
 from tidemark.checkpoint.envelope import seal_envelope
 from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import SavepointError
 from tidemark.savepoints.claims import claim
 from tidemark.savepoints.disposal import dispose
@@ -31,7 +32,7 @@ def test_a_whole_savepoint_goes(tmp_path: Path) -> None:
     assert not (tmp_path / "savepoint").exists()
 
 
-def with_state(files: LocalFiles) -> None:
+def with_state(files: CheckpointFiles) -> None:
     """What a taken savepoint has, as Spark's tasks and the driver write it."""
     for path in (
         "state/0/default/part-00001-6d9f2f3c-7a3a-4a53-9a53-0f6b2a0f4a11.snappy.parquet",
