@@ -14,6 +14,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from tests.storage_servers import serving
+from tests.unit.savepoints.test_disposal import with_state
 from tests.unit.savepoints.test_offsets import ROWS, with_files_of
 from tests.weak_s3 import Weakness, WeakS3
 from tidemark.checkpoint.local_files import LocalFiles
@@ -23,6 +24,7 @@ from tidemark.runtime.hadoop_files import HadoopFiles, open_files
 from tidemark.savepoints.file_copies import copier
 from tidemark.savepoints.offsets_copy import write_copy
 from tidemark.savepoints.record import read_savepoint
+from tidemark.savepoints.removal import remove_savepoint
 
 STORES = ["hdfs", "s3a"]
 
@@ -181,6 +183,24 @@ def test_local_paths_get_local_files(spark: SparkSession, tmp_path: Path) -> Non
     open_files(spark, f"file://{tmp_path}/a%20b").create("c", b"d")
     assert (tmp_path / "a%20b/c").read_bytes() == b"d", "where Spark's own would put it"
     assert LocalFiles(tmp_path / "a%20b").list("") == ["c"], "Spark's own would leave a .crc file"
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_savepoint_is_disposed_of_file_by_file(spark: SparkSession, base: str) -> None:
+    whole, other = open_files(spark, f"{base}/whole"), open_files(spark, f"{base}/other")
+    for files in (whole, other):
+        with_state(files)
+        files.create("taking.json", b"")
+    foreign = ["state/0/default/.mine", "thesis.txt"]
+    for path in foreign:
+        other.create(path, b"years of work")
+    assert remove_savepoint(whole) == []
+    assert whole.tree() == []
+    assert not whole.exists("")
+    assert remove_savepoint(other) == foreign
+    assert sorted(other.tree()) == foreign
+    assert other.list("") in (["state", "thesis.txt"], ["thesis.txt", "state"])
+    assert remove_savepoint(open_files(spark, f"{base}/none", make=False)) == []
 
 
 @pytest.mark.parametrize("store", STORES)

@@ -55,11 +55,11 @@ def test_hadoop_takes_a_location_for_the_same(spark: SparkSession, path: str, to
     )
 
 
-@pytest.mark.parametrize("name", ["a%41b", "a#1?b", "a b+é;k=v"])
 def test_a_job_in_an_odd_directory_is_killed_and_loses_nothing(
-    spark: SparkSession, tmp_path: Path, name: str
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     """Storage, source, sink, savepoint and the job that is restored of it: below such a name."""
+    name = "a%41b #1?é+;k=v"
     home = tmp_path / name
     for part in range(3):
         add_clicks(home, part * 30)

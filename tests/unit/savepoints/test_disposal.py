@@ -6,10 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.unit.savepoints.test_record import a_savepoint
 from tidemark.checkpoint.envelope import seal_envelope
 from tidemark.checkpoint.local_files import LocalFiles
+from tidemark.cli.main import app
+from tidemark.contracts.checkpoint_files import CheckpointFiles
 from tidemark.model.errors import SavepointError
 from tidemark.savepoints.claims import claim
 from tidemark.savepoints.disposal import dispose
@@ -31,7 +34,7 @@ def test_a_whole_savepoint_goes(tmp_path: Path) -> None:
     assert not (tmp_path / "savepoint").exists()
 
 
-def with_state(files: LocalFiles) -> None:
+def with_state(files: CheckpointFiles) -> None:
     """What a taken savepoint has, as Spark's tasks and the driver write it."""
     for path in (
         "state/0/default/part-00001-6d9f2f3c-7a3a-4a53-9a53-0f6b2a0f4a11.snappy.parquet",
@@ -69,6 +72,18 @@ def test_files_of_others_stay(tmp_path: Path, whole: bool) -> None:
     assert (tmp_path / "elsewhere" / "thesis.txt").exists()
     with pytest.raises(SavepointError, match=r"no savepoint\.json"):
         dispose(str(tmp_path / "savepoint"))
+
+
+def test_the_command_says_what_stays(tmp_path: Path) -> None:
+    files = LocalFiles(tmp_path / "savepoint")
+    write_savepoint(files, a_savepoint(files))
+    for number in range(7):
+        files.create(f"mine-{number}.txt", b"years of work")
+    done = CliRunner().invoke(app, ["savepoint", "-d", str(tmp_path / "savepoint")])
+    assert (done.exit_code, "is disposed." in done.stdout) == (0, True)
+    assert "7 files that are not the savepoint's: mine-0.txt, " in " ".join(done.stderr.split())
+    assert "and 2 more" in " ".join(done.stderr.split())
+    assert len(files.tree()) == 7
 
 
 @pytest.mark.parametrize("whole", [True, False])
