@@ -78,6 +78,15 @@ def test_a_stream_that_was_built_twice_is_one(rate: DataFrame) -> None:
     assert uids.source_lines == (0,)
 
 
+def test_what_has_two_names_is_two(rate: DataFrame) -> None:
+    named = {"one": counted(rate), "other": counted(rate)}
+    sinks = [declared(uid, frame) for uid, frame in named.items()]
+    united = unite([*sinks, declared("third", counted(rate))], {}, named)
+    assert branches(united) == [("one", "third"), ("other",)]
+    uids = find_uids(shared_plans(united.branches), {}, named)
+    assert uids.operator_numbers() == {"one": 0, "other": 1}
+
+
 def test_what_cannot_be_shared_is_united(rate: DataFrame, spark: SparkSession) -> None:
     counts = counted(rate)
     other = spark.readStream.format("rate").option("rowsPerSecond", 7).load()

@@ -3,13 +3,17 @@ what it shows of itself, and what its sinks hold after a run. Kills: `integratio
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
+import sqlite3
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
 
 import tidemark as tm
 from tests.chaos.workload import read_column
@@ -64,7 +68,14 @@ def test_without_dead_letters_the_error_names_sink_reason_and_remedy(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     job, frame = new_job(tmp_path)
-    job.sink(frame, table(tmp_path, "other INTEGER"), uid="orders")
+    sink = table(tmp_path, "id INTEGER")
+
+    def renamed(number: int, path: str = str(sink.path)) -> int:  # after the job's start looked
+        with contextlib.suppress(sqlite3.OperationalError), sqlite3.connect(path) as connection:
+            connection.execute("ALTER TABLE orders RENAME COLUMN id TO other")
+        return number
+
+    job.sink(frame.select(F.udf(renamed, LongType())("id").alias("id")), sink, uid="orders")
     with pytest.raises(Exception, match=r"'orders'.*no column 'id'.*on_bad_row=\"dead_lett"):
         job.run()
 

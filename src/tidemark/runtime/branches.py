@@ -7,9 +7,10 @@ which is null in the rows that do not go to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from types import MappingProxyType
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -58,9 +59,14 @@ class United:
     branches: tuple[Branch, ...]
 
 
-def unite(sinks: Sequence[DeclaredSink]) -> United:
-    """Return the one stream for `sinks`: of one branch, or a union of several."""
-    branches = tuple(branches_of(sinks))
+def unite(
+    sinks: Sequence[DeclaredSink],
+    sources: Mapping[str, DataFrame] = MappingProxyType({}),
+    operators: Mapping[str, DataFrame] = MappingProxyType({}),
+) -> United:
+    """Return the one stream for `sinks`: of one branch, or a union of several. `sources` and
+    `operators` are the DataFrames that the program gives uids to."""
+    branches = tuple(branches_of(sinks, sources, operators))
     uids = tuple(sink.uid for branch in branches for sink in branch.sinks)
     if len(uids) == 1:
         frame = sinks[0].dataframe.selectExpr(*sinks[0].select_expressions)

@@ -66,8 +66,7 @@ def find_uids(
     """Return the uids in a query that is the union of `plans`, each by the name of its branch,
     given the DataFrames that they were given for."""
     leaves, lines = distinct_sources(plans.values())
-    named_leaves = {uid: next(_streaming_leaves(analysed(f)), None) for uid, f in sources.items()}
-    named_nodes = {uid: next(_stateful(analysed(f)), None) for uid, f in operators.items()}
+    named_leaves, named_nodes = named_parts(sources, operators)
     nodes = [list(_stateful(plan)) for plan in plans.values()]
     # Of operators that are alike in one branch only the first has the name, as ever.
     found = [_matched(of_branch, named_nodes) for of_branch in nodes]
@@ -94,13 +93,35 @@ def is_stateful(stream: DataFrame) -> bool:
     return any(True for _ in _stateful(analysed(stream)))
 
 
-def _matched(nodes: Sequence[Any], declared: Mapping[str, Any]) -> dict[int, str]:
+def named_parts(
+    sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the sources, and the stateful operators, by the uids that their DataFrames have."""
+    leaves = {uid: next(_streaming_leaves(analysed(frame)), None) for uid, frame in sources.items()}
+    nodes = {uid: next(_stateful(analysed(frame)), None) for uid, frame in operators.items()}
+    return _there(leaves), _there(nodes)
+
+
+def _there(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {uid: part for uid, part in parts.items() if part is not None}
+
+
+def own_names(plan: Any, named: Mapping[str, Any]) -> list[str | None]:
+    """Return the uid of each source and stateful operator of a plan that is one of `named`, and not
+    only equal to it; None of the others. Of two equal plans the lists are in the same order."""
+    parts = [*_stateful(plan), *_streaming_leaves(plan)]
+    return [next((uid for uid, own in named.items() if part.equals(own)), None) for part in parts]
+
+
+def _matched(nodes: Sequence[Any], named: Mapping[str, Any]) -> dict[int, str]:
+    """Return the uids by the nodes' numbers: of equal nodes a uid goes to the very one that was
+    named, if that is there."""
     found: dict[int, str] = {}
-    for uid, own in declared.items():
-        for index, node in enumerate(nodes):
-            if own is not None and index not in found and same(node, own):
-                found[index] = uid
-                break
+    for alike in (lambda node, own: node.equals(own), same):
+        for uid, own in named.items():
+            if uid not in found.values():
+                free = (n for n, node in enumerate(nodes) if n not in found and alike(node, own))
+                found.update({number: uid for number in [next(free, None)] if number is not None})
     return found
 
 

@@ -43,7 +43,7 @@ def job_graph(declared: JobDeclaration) -> JobGraph:
 def find_graph(declared: JobDeclaration) -> JobGraph:
     """Do as `job_graph` does; raises what Spark raises."""
     sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
-    branches = branches_of(sinks)
+    branches = branches_of(sinks, *_named(declared))
     uids = _find(declared, branches)
     plan = _Plan(declared, uids, distinct_sources(shared_plans(branches).values())[0])
     ends = [
@@ -79,13 +79,17 @@ def _sharing(branches: Sequence[Branch], uids: OperatorUids) -> Iterator[str]:
 def find_job_stream(declared: JobDeclaration) -> tuple[DataFrame, OperatorUids]:
     """Return the one stream of the query that a declared job will be, with the uids by Spark's
     numbers in it."""
-    united = unite([sink for sink in declared.sinks.values() if not sink.dead_letters_of])
+    sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
+    united = unite(sinks, *_named(declared))
     return united.stream, _find(declared, united.branches)
 
 
 def _find(declared: JobDeclaration, branches: Sequence[Branch]) -> OperatorUids:
-    return find_uids(
-        shared_plans(branches),
+    return find_uids(shared_plans(branches), *_named(declared))
+
+
+def _named(declared: JobDeclaration) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
+    return (
         {source.uid: source.dataframe for source in declared.sources.values()},
         {operator.uid: operator.dataframe for operator in declared.operators.values()},
     )

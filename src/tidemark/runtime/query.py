@@ -120,7 +120,7 @@ class StreamRun:
         self._name = name
         self.sinks = {s.uid: s.sink for s in sinks}
         self._tell_committed = on_committed
-        united = unite([s for s in sinks if not s.dead_letters_of])
+        united = unite([s for s in sinks if not s.dead_letters_of], sources, operators)
         self._stream, self._layout = united.stream, united.layout
         self._dead_letters = {s.dead_letters_of: s.uid for s in sinks if s.dead_letters_of}
         self.uri = records_uri

@@ -18,13 +18,16 @@ branch of its own, and what lies below is computed once more for it (docs/shared
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame
 
 from tidemark.api.declarations import DeclaredSink
+from tidemark.runtime.operator_uids import named_parts, own_names
 from tidemark.runtime.plans import (
     CATALYST,
     analysed,
@@ -93,12 +96,19 @@ def shared_plans(branches: Sequence[Branch]) -> dict[str, Any]:
     return {branch.name: branch.shared for branch in branches}
 
 
-def branches_of(sinks: Sequence[DeclaredSink]) -> list[Branch]:
-    """Return the sinks by the stream that they share, ordered by the first sink of each."""
+def branches_of(
+    sinks: Sequence[DeclaredSink],
+    sources: Mapping[str, DataFrame] = MappingProxyType({}),
+    operators: Mapping[str, DataFrame] = MappingProxyType({}),
+) -> list[Branch]:
+    """Return the sinks by the stream that they share, ordered by the first sink of each. Parts to
+    which the program gives two uids, in `sources` or `operators`, are two, however equal."""
+    leaves, nodes = named_parts(sources, operators)
+    named = {**leaves, **nodes}
     left = [_path(sink) for sink in sinks]
     branches = []
     while left:
-        branch = _branch(left)
+        branch = _branch(left, named)
         branches.append(branch)
         taken = {sink.uid for sink in branch.sinks}
         left = [path for path in left if path.sink.uid not in taken]
@@ -114,10 +124,17 @@ def _path(sink: DeclaredSink) -> _Path:
     return _Path(sink, node, tuple(reversed(steps)))
 
 
-def _branch(paths: Sequence[_Path]) -> Branch:
+def _branch(paths: Sequence[_Path], named: Mapping[str, Any]) -> Branch:
     """Return the branch of the first of `paths`, with all that fit into it."""
-    first = paths[0]
-    group = [path for path in paths if same(path.base, first.base)]
+    first, names = paths[0], list[str | None]()
+    group = []
+    for path in paths:
+        if not same(path.base, first.base):
+            continue
+        own = own_names(path.base, named) if named else []
+        if all(None in pair or len(set(pair)) == 1 for pair in zip(names, own, strict=False)):
+            group.append(path)
+            names = [one or other for one, other in zip_longest(names, own)]
     while True:
         height = _common_height(group)
         fitting = [path for path in group if path.fits_above(height)]
