@@ -30,8 +30,9 @@ class RestConfig:
         it is: put a proxy with TLS in front.
     port: the port to listen on; 0 takes a free one. One job, one driver, one port.
     requests_per_second: how many requests one client (by its address) may make, after a burst of
-        six times as many; beyond that the answer is 429. The dashboard and the command line are one
-        client together when they run on the driver's machine.
+        six times as many; beyond that the answer is 429. Whoever brings the job's token, as the
+        command line and the dashboard of the driver's user do, is one client; all others of the
+        driver's machine are one together.
 
     Raises ConfigurationError, naming the setting, the value found and what is allowed.
     """

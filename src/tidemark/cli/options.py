@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidemark.cli.visible import VisibleFormatter
+from tidemark.cli.visible import VisibleFormatter, visible
 from tidemark.model.durations import seconds
 
 
@@ -17,7 +17,7 @@ def _job_names(ctx: typer.Context, incomplete: str) -> list[str]:
     from tidemark.operations.job_names import job_names
 
     names = job_names(ctx.params.get("storage"))
-    return [name for name in names if name.startswith(incomplete)]
+    return [name for name in names if name.startswith(incomplete) and visible(name) == name]
 
 
 def _log_to_stderr(count: int) -> int:

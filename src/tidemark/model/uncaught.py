@@ -27,6 +27,6 @@ def show_mistakes() -> None:
             if not line.filename.startswith((_OURS, "<frozen"))
         ]
         print("".join(traceback.format_list(lines)), end="", file=sys.stderr)  # noqa: T201
-        print(f"tidemark: {error}", file=sys.stderr)  # noqa: T201 - the program's last words
+        print(f"{kind.__name__}: {error}", file=sys.stderr)  # noqa: T201 - its last words
 
     sys.excepthook = show

@@ -285,6 +285,8 @@ def test_a_shell_completes_verbs_and_job_names(storage: Path) -> None:
 
     assert completed("tidemark ca") == {"cancel"}
     assert completed("tidemark info ") == {"bills", "clicks", "moved", "orders", "stream"}
+    (storage / "c\x1b[2J").mkdir()
+    (storage / "c\x1b[2J/job.json").touch()
     assert completed("tidemark stop c") == {"clicks"}
     assert completed("tidemark stop --storage nowhere ") == set()
 

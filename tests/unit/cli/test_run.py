@@ -186,8 +186,8 @@ def test_a_plain_program_without_java_ends_with_a_paragraph(tmp_path: Path) -> N
         "    declare()",
         f'  File "{tmp_path}/app.py", line 4, in declare',
         '    return job.source(tm.DatagenSource(rows_per_second=1), uid="rows")',
-        "tidemark: no java on PATH, and JAVA_HOME is not set; install a Java 17 runtime, or set "
-        "JAVA_HOME to one",
+        "MissingDependencyError: no java on PATH, and JAVA_HOME is not set; install a Java 17 "
+        "runtime, or set JAVA_HOME to one",
     ]
 
 
@@ -196,7 +196,8 @@ def test_a_failpoint_that_is_none_ends_with_a_paragraph(tmp_path: Path, value: s
     ended = plain(tmp_path, JOB, TIDEMARK_FAILPOINT=value)
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
-    assert ended.stderr.splitlines()[-1].startswith(f"tidemark: TIDEMARK_FAILPOINT is '{value}'; ")
+    says = f"ConfigurationError: TIDEMARK_FAILPOINT is '{value}'; give name"
+    assert ended.stderr.splitlines()[-1].startswith(says)
     command = subprocess.run(
         [*TIDEMARK, "list", "--storage", "store"], cwd=tmp_path, capture_output=True, text=True,
         timeout=120, env={**os.environ, "TIDEMARK_FAILPOINT": value},

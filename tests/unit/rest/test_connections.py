@@ -27,7 +27,7 @@ HISTORY = b"x" * 1_000_000
 """As large as the page of a thousand checkpoints."""
 LARGE = b"x" * 8_000_000
 """More than the kernel keeps for a client that does not read."""
-PROMPT_S = 3.0
+PROMPT_S = 8.0
 
 
 @contextlib.contextmanager
@@ -223,7 +223,7 @@ def test_a_silent_client_is_waited_for_so_long(
         line.sendall(HALVES[half])
         if half == "an answer that is not read":
             time.sleep(2)
-        assert is_ended(line, 3)
+        assert is_ended(line, 10)
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ def test_a_client_that_sends_by_drops_is_waited_for_no_longer(
         while time.monotonic() - begun < 10:
             line.sendall(drop)
             time.sleep(0.1)
-    assert time.monotonic() - begun < 3
+    assert time.monotonic() - begun < 8
 
 
 def test_a_client_that_reads_slowly_but_reads_gets_all_of_it(port: int) -> None:
