@@ -29,6 +29,7 @@ CORE = {
     "spark/test_savepoints.py": "a savepoint, restored with other numbers of partitions",
     "spark/test_job.py": "each argument of a job; bounded runs",
     "spark/test_branches.py": "one plan for several sinks",
+    "spark/test_worker_daemon.py": "the Python workers of a session",
     # Each sink under the conformance suite, on its real system.
     "integration/kafka/test_sink_conformance.py": "Kafka",
     "integration/postgres/test_sink_conformance.py": "PostgreSQL",
