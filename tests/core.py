@@ -31,6 +31,7 @@ CORE = {
     "spark/test_branches.py": "one plan for several sinks",
     "spark/test_watermarks.py": "no operator loses its watermark",
     "spark/test_batch_oracle.py": "random programs beside Spark's batch run of them",
+    "spark/test_worker_daemon.py": "the Python workers of a session",
     # Each sink under the conformance suite, on its real system.
     "integration/kafka/test_sink_conformance.py": "Kafka",
     "integration/postgres/test_sink_conformance.py": "PostgreSQL",

@@ -137,8 +137,8 @@ class Driver:
         return next(p for p in self.tree() if "java" in p.name())
 
     def workers(self) -> list[psutil.Process]:
-        """Return the Python workers: forked by PySpark's daemon, which is not one of them."""
-        daemons = [p for p in self.tree() if "pyspark.daemon" in " ".join(p.cmdline())]
+        """Return the Python workers: forked by Spark's daemon, which is not one of them."""
+        daemons = [p for p in self.tree() if "pyspark.worker" in p.cmdline()[-1:]]
         ids = {p.pid for p in daemons}
         return [p for p in daemons if p.ppid() in ids]
 

@@ -19,7 +19,7 @@ from pyspark.version import __version__ as spark_version
 from tidemark.api.config import CheckpointConfig
 from tidemark.model import failpoints
 from tidemark.model.errors import MissingDependencyError, PreflightError, UserError
-from tidemark.runtime import jars, storage_jars
+from tidemark.runtime import jars, storage_jars, worker_daemon
 
 log = logging.getLogger(__name__)
 _adding = threading.Lock()
@@ -87,6 +87,9 @@ def _make_session(name: str) -> SparkSession:
         defaults["spark.driver.host"] = "127.0.0.1"
         defaults["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
         defaults["spark.ui.enabled"] = "false"
+        if "PYSPARK_GATEWAY_PORT" not in os.environ and not conf.get("spark.submit.pyFiles", ""):
+            # A package that comes by spark-submit or pyFiles is not there when the daemon starts.
+            defaults["spark.python.daemon.module"] = worker_daemon.__name__
     for key, value in defaults.items():
         conf.setIfMissing(key, value)
     spark = SparkSession.builder.config(conf=conf).getOrCreate()

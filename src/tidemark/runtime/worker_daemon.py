@@ -1,0 +1,32 @@
+"""The process that Spark forks its Python workers from; `session.py` names it to Spark.
+
+Spark puts its own `pyspark.zip` first on its workers' path. Python keeps no compiled code for what
+comes out of a zip file, so each process would compile PySpark anew: a second of a job's start, and
+of every restart. Of a PySpark that pip has installed the same modules lie beside that file.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+
+def installed_first(path: list[str]) -> list[str]:
+    """Return the module path with the zip files of an installed PySpark at its end. Those of any
+    other Spark stay: its PySpark may be of another version."""
+    zips = [entry for entry in path if Path(entry).parts[-3:-1] == ("python", "lib")]
+    others = [entry for entry in path if entry not in zips]
+    found = PathFinder.find_spec("pyspark", others)
+    if found is None or found.origin is None:
+        return path
+    own = Path(found.origin).parent / "python/lib"
+    moved = [entry for entry in zips if Path(entry).parent == own]
+    return [*(entry for entry in path if entry not in moved), *moved]
+
+
+if __name__ == "__main__":
+    sys.path[:] = installed_first(sys.path)
+    from pyspark.daemon import manager
+
+    manager()
