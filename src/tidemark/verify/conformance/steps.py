@@ -1,7 +1,7 @@
 """What the suite's tests are made of: contexts, writes, commits, and children that are killed.
 
 Drivers are told apart by their generation alone, as in a real job. A process that must die is a
-child (`child.py`): it gets the pickled sink and ends with SIGKILL.
+child (`../child.py`): it gets the pickled sink and ends with SIGKILL.
 """
 
 from __future__ import annotations
@@ -193,12 +193,12 @@ def in_child(
     die: bool = False,
     failpoint: str = "",
 ) -> tuple[int, Any]:
-    """Run `child.py` on the pickled sink; return its exit status and the objects that it wrote.
+    """Run `../child.py` on the pickled sink; return its exit status and the objects that it wrote.
 
     `die`: it kills itself when it has done and reported its work; at `failpoint` before that.
     """
     done = subprocess.run(
-        [sys.executable, "-m", "tidemark.verify.conformance.child", action],
+        [sys.executable, "-m", "tidemark.verify.child", action],
         input=pickle.dumps((sink, die, context, data)),
         capture_output=True,
         # The sink's own module must be found there as it is here.

@@ -1,5 +1,6 @@
-"""A process that the suite kills: ``python -m tidemark.verify.conformance.child write|commit``.
+"""A process that the conformance suite kills: ``python -m tidemark.verify.child write|commit``.
 
+It is not in the suite's own package, which imports pytest: half of what such a process would cost.
 Reads one pickled tuple from standard input (the suite's own: sink, whether to die, context, …) and
 writes the pickled result to standard output; then it ends with SIGKILL if it is told to.
 """
