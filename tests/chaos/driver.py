@@ -134,11 +134,11 @@ class Driver:
 
     def jvm(self) -> psutil.Process:
         """Return the Spark JVM."""
-        return next(p for p in self.tree() if "java" in p.name())
+        return next(p for p in self.tree() if "java" in _name(p))
 
     def workers(self) -> list[psutil.Process]:
         """Return the Python workers: forked by Spark's daemon, which is not one of them."""
-        daemons = [p for p in self.tree() if "pyspark.worker" in p.cmdline()[-1:]]
+        daemons = [p for p in self.tree() if "pyspark.worker" in _command(p)[-1:]]
         ids = {p.pid for p in daemons}
         return [p for p in daemons if p.ppid() in ids]
 
@@ -153,7 +153,7 @@ class Driver:
 
     def freeze(self) -> None:
         """SIGSTOP every process, the JVM first, which decides epochs."""
-        for process in sorted(self.tree(), key=lambda p: "java" not in p.name()):
+        for process in sorted(self.tree(), key=lambda p: "java" not in _name(p)):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.suspend()
 
@@ -233,3 +233,19 @@ class Driver:
     def __str__(self) -> str:
         at = f" (failpoint {self.failpoint})" if self.failpoint else ""
         return f"driver {self.log.stem}{at}"
+
+
+def _name(process: psutil.Process) -> str:
+    """Return a process's name; "" of one that has ended since it was found."""
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:
+        return ""
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """Return a process's command; [] of one that has ended since it was found."""
+    try:
+        return list(process.cmdline())
+    except psutil.NoSuchProcess:
+        return []

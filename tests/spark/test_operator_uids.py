@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -43,3 +44,40 @@ def test_sources_and_operators_are_shown_by_uid(tmp_path: Path, spark: SparkSess
     assert tasks["counted"].name == "stateStoreSave"
     assert tasks["raw"].rows == 5
     assert not [uid for uid in tasks if uid.startswith(("operator-", "source-0", "source-1"))]
+
+
+@pytest.mark.parametrize("more", ["operators", "readings"])
+def test_a_checkpoint_with_other_numbers_is_refused_before_anything_is_written(
+    tmp_path: Path, spark: SparkSession, more: str
+) -> None:
+    """As that of an earlier version is, which computed a shared stream once for each sink."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text('{"id": 1, "at": "2026-01-01T00:00:00Z"}')
+
+    def run(*, twice: bool) -> None:
+        job = tm.Job("counts", tm.CheckpointConfig(storage=str(tmp_path / "store")))
+        schema = "id BIGINT, at TIMESTAMP"
+        source = tm.FileSource(str(tmp_path / "in"), "json", schema, ending="latest")
+        rows = job.source(source, "rows").withWatermark("at", "1 minute")
+        counted = rows.groupBy(F.window("at", "1 minute"), "id").count()
+        out = counted.select("id", "count")
+        if twice and more == "operators":
+            out = counted.groupBy("window", "id").count().select("id", "count")
+        job.sink(out, tm.FileSink(str(tmp_path / "out"), format="json"), "out")
+        if twice and more == "readings":
+            job.sink(rows.select("id"), tm.FileSink(str(tmp_path / "raw"), format="json"), "raw")
+        job.run()
+
+    run(twice=True)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    found = (
+        "2 stateful operators, the program 1" if more == "operators" else "2 readings of sources"
+    )
+    with pytest.raises(tm.ConfigurationError, match=found) as refused:
+        run(twice=False)
+    assert "restore that, by uid" in str(refused.value)
+    executions = tmp_path / "store/counts/executions"
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {p: b for p, b in after.items() if executions not in p.parents} == {
+        p: b for p, b in before.items() if executions not in p.parents
+    }

@@ -451,7 +451,8 @@ class StreamRun:
         if self._stateful:
             # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
             id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            query = self._spark._jsparkSession.streams().get(id_).streamingQuery()
+            queries = self._stream.sparkSession._jsparkSession.streams()
+            query = queries.get(id_).streamingQuery()
             require_watermarks(self._name, query.lastExecution().executedPlan())
         self._plan_checked = True
 
