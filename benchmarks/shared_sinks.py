@@ -110,11 +110,9 @@ def measure(
             f"sinks-{sinks}-{uuid.uuid4().hex[:8]}", tm.CheckpointConfig(storage=directory)
         )
         options = {"maxOffsetsPerTrigger": rows // 10}
-        source = tm.KafkaSource(servers, topic, ending="latest", options=options)
-        at = F.timestamp_millis(
-            F.get_json_object(F.col("value").cast("string"), "$.at").cast("long")
-        )
-        rows_in = job.source(source, "in").select(F.col("key").cast("string"), at.alias("at"))
+        records = job.source(tm.KafkaSource(servers, topic, ending="latest", options=options), "in")
+        at = F.get_json_object(F.col("value").cast("string"), "$.at").cast("long")
+        rows_in = records.select(F.col("key").cast("string"), F.timestamp_millis(at).alias("at"))
         late = rows_in.withWatermark("at", "5 seconds")
         counts = late.groupBy(F.window("at", "1 second").alias("w"), "key").count()
         job.uid(counts, "counts")

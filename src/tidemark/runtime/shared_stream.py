@@ -18,8 +18,9 @@ branch of its own, and what lies below is computed once more for it (docs/shared
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, cached_property
 from itertools import zip_longest
 from types import MappingProxyType
 from typing import Any
@@ -30,11 +31,11 @@ from tidemark.api.declarations import DeclaredSink
 from tidemark.runtime.operator_uids import named_parts, own_names
 from tidemark.runtime.plans import (
     CATALYST,
+    Compared,
     analysed,
     contains,
     items,
     name_of,
-    same,
     scala_class,
     scala_seq,
 )
@@ -53,7 +54,12 @@ class Branch:
 
     sinks: tuple[DeclaredSink, ...]
     shared: Any
-    stream: DataFrame
+    make_stream: Callable[[], DataFrame]
+
+    @cached_property
+    def stream(self) -> DataFrame:
+        """The stream, made when it is first asked for: a plan of hundreds of calls to Java."""
+        return self.make_stream()
 
     @property
     def name(self) -> str:
@@ -61,13 +67,20 @@ class Branch:
         return self.sinks[0].uid
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Path:
     """A sink's plan: stateless `steps`, the lowest first, over `base`."""
 
     sink: DeclaredSink
     base: Any
     steps: tuple[Any, ...]
+    compared: tuple[Compared, ...]
+    """The base and each step, to be compared with those of other paths."""
+
+    @cache  # noqa: B019 - as long as the path
+    def columns(self, height: int) -> list[Any]:
+        """Return the columns of the plan up to that many steps."""
+        return list(items(self.node(height).output()))
 
     def node(self, height: int) -> Any:
         """Return the plan up to that many steps."""
@@ -121,7 +134,8 @@ def _path(sink: DeclaredSink) -> _Path:
         if name in _STEPS:
             steps.append(node)
         node = node.child()
-    return _Path(sink, node, tuple(reversed(steps)))
+    steps.reverse()
+    return _Path(sink, node, tuple(steps), tuple(map(Compared, (node, *steps))))
 
 
 def _branch(paths: Sequence[_Path], named: Mapping[str, Any]) -> Branch:
@@ -129,7 +143,7 @@ def _branch(paths: Sequence[_Path], named: Mapping[str, Any]) -> Branch:
     first, names = paths[0], list[str | None]()
     group = []
     for path in paths:
-        if not same(path.base, first.base):
+        if path.compared[0] != first.compared[0]:
             continue
         own = own_names(path.base, named) if named else []
         if all(None in pair or len(set(pair)) == 1 for pair in zip(names, own, strict=False)):
@@ -143,14 +157,18 @@ def _branch(paths: Sequence[_Path], named: Mapping[str, Any]) -> Branch:
         # What those that do not fit have in common may be higher.
         group = [path for path in group if path not in fitting] if fitting else [first]
     members = _without_clashes(fitting, height)
-    stream = _Columns(first.node(height)).stream(members, height)
-    return Branch(tuple(path.sink for path in members), first.node(height), stream)
+    shared = first.node(height)
+    return Branch(
+        tuple(path.sink for path in members),
+        shared,
+        lambda: _Columns(shared).stream(members, height),
+    )
 
 
 def _common_height(paths: Sequence[_Path]) -> int:
     first, height = paths[0], 0
     while height < min(len(path.steps) for path in paths) and all(
-        same(path.steps[height], first.steps[height]) for path in paths[1:]
+        path.compared[height + 1] == first.compared[height + 1] for path in paths[1:]
     ):
         height += 1
     return height
@@ -168,15 +186,15 @@ def _without_clashes(paths: Sequence[_Path], height: int) -> list[_Path]:
     compute the wrong column must not depend on that.
     """
     meanings: dict[int, tuple[int, int]] = {}
-    done, found = list[Any](), list[_Path]()
+    done, found = list[Compared](), list[_Path]()
     for path in paths:
-        made = [list(items(path.node(height).output()))]
+        made = [path.columns(height)]
         numbers = [0]
-        for step in path.steps[height:]:
+        for step, compared in zip(path.steps[height:], path.compared[height + 1 :], strict=True):
             made.append(_new_columns(step))
-            if not any(same(step, other) for other in done):
-                done.append(step)
-            numbers.append(1 + _index(done, step))
+            if compared not in done:
+                done.append(compared)
+            numbers.append(1 + done.index(compared))
         own = {
             _id(column): (number, place)
             for number, columns in zip(numbers, made, strict=True)
@@ -207,40 +225,44 @@ class _Columns:
 
     def __init__(self, shared: Any) -> None:
         self._plan = shared
-        self._done: list[tuple[Any, Any]] = []
+        self._output = list(items(shared.output()))
+        self._present = {_id(column) for column in self._output}
+        self._done: dict[Compared, tuple[list[Any], Any]] = {}
 
     def stream(self, paths: Sequence[_Path], height: int) -> DataFrame:
         """Return the stream with a struct for each path's sink, named ``s0``, ``s1``, …"""
-        shared = list(items(self._plan.output()))
+        shared = list(self._output)
         for path in paths:
-            self._rename(shared, items(path.node(height).output()))
+            self._rename(shared, path.columns(height))
         rows: list[tuple[_Path, int | None, Any]] = []
         for path in paths:
             at = path.explode_at(height)
-            rows.append((path, at, self._take(path.steps[height:at], None)))
-        copies = self._copies([path.steps[at] for path, at, _ in rows if at is not None])
+            until = len(path.steps) if at is None else at
+            rows.append((path, at, self._take(path, height, until, None)))
+        explodes = [path.compared[at + 1] for path, at, _ in rows if at is not None]
+        copy_of, copies = self._copies(explodes) if explodes else (None, {})
         structs = []
         for number, (path, at, condition) in enumerate(rows):
-            if copies is not None:
-                of = 0 if at is None else 1 + _index(copies[1], path.steps[at])
-                copy = self._new("EqualTo", copies[0], self._literal(of))
+            if copy_of is not None:
+                wanted = self._literal(0 if at is None else copies[path.compared[at + 1]])
+                copy = self._new("EqualTo", copy_of, wanted)
                 condition = copy if condition is None else self._new("And", condition, copy)
             if at is not None:
-                condition = self._take(path.steps[at:], condition)
+                condition = self._take(path, at, len(path.steps), condition)
             structs.append(self._struct(path, condition, f"s{number}"))
         plan = self._of(f"{_PLANS}.Project", scala_seq(self._plan, structs), self._plan)
         spark = paths[0].sink.dataframe.sparkSession
         dataset = scala_class(plan, "org.apache.spark.sql.classic.Dataset")
         return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
 
-    def _take(self, steps: Sequence[Any], condition: Any) -> Any:
-        """Add a sink's steps, on the rows where `condition` holds; return where it holds above
-        them. A step that another sink has too is there already."""
-        for step in steps:
-            known = next((done for done in self._done if same(done[0], step)), None)
-            if known is not None:
-                self._rename(items(known[0].output()), items(step.output()))
-                condition = known[1]
+    def _take(self, path: _Path, start: int, end: int, condition: Any) -> Any:
+        """Add a sink's steps from `start` to `end`, on the rows where `condition` holds; return
+        where it holds above them. A step that another sink has too is there already."""
+        for height in range(start, end):
+            step, compared = path.steps[height], path.compared[height + 1]
+            if compared in self._done:
+                columns, condition = self._done[compared]
+                self._rename(columns, path.columns(height + 1))
                 continue
             if name_of(step) == "Filter":
                 condition = self._filter(step.condition(), condition)
@@ -248,7 +270,7 @@ class _Columns:
                 condition = self._explode(step, condition)
             else:
                 self._project([self._where(condition, column) for column in _new_columns(step)])
-            self._done.append((step, condition))
+            self._done[compared] = path.columns(height + 1), condition
         return condition
 
     def _filter(self, predicate: Any, condition: Any) -> Any:
@@ -274,15 +296,10 @@ class _Columns:
             return condition
         return self._filter(self._new("IsNotNull", position), condition)
 
-    def _copies(self, explodes: Sequence[Any]) -> tuple[Any, list[Any]] | None:
-        """Multiply the rows: one copy for what has no explode, one for each different explode.
-        Return the column with the copy's number, and the explodes by number less one."""
-        different: list[Any] = []
-        for step in explodes:
-            if not any(same(step, other) for other in different):
-                different.append(step)
-        if not different:
-            return None
+    def _copies(self, explodes: Sequence[Compared]) -> tuple[Any, dict[Compared, int]]:
+        """Multiply the rows: copy 0 for what has no explode, one for each different explode.
+        Return the column with the copy's number, and the numbers."""
+        different = {explode: 1 + place for place, explode in enumerate(dict.fromkeys(explodes))}
         numbers = [self._literal(number) for number in range(len(different) + 1)]
         array = self._new("CreateArray", scala_seq(self._plan, numbers), False)
         copy = self._attribute("_tidemark_copy")
@@ -292,27 +309,28 @@ class _Columns:
     def _struct(self, path: _Path, condition: Any, name: str) -> Any:
         fields = [
             part
-            for column in items(path.node(len(path.steps)).output())
+            for column in path.columns(len(path.steps))
             for part in (self._literal(column.name()), column)
         ]
         struct = self._new("CreateNamedStruct", scala_seq(self._plan, fields))
         return self._alias(self._if(condition, struct), name)
 
-    def _rename(self, have: Iterable[Any], want: Iterable[Any]) -> None:
+    def _rename(self, have: Sequence[Any], want: Sequence[Any]) -> None:
         """Give columns the expression ids that they have in another plan of the same rows."""
-        present = {_id(column) for column in items(self._plan.output())}
-        self._project(
-            [
-                self._alias(column, other.name(), other.exprId())
-                for column, other in zip(have, want, strict=True)
-                if _id(other) not in present
-            ]
-        )
+        if have is not want:
+            self._project(
+                [
+                    self._alias(column, other.name(), other.exprId())
+                    for column, other in zip(have, want, strict=True)
+                    if _id(other) not in self._present
+                ]
+            )
 
     def _project(self, columns: Sequence[Any]) -> None:
         if columns:
-            every = scala_seq(self._plan, [*items(self._plan.output()), *columns])
+            every = scala_seq(self._plan, [*self._output, *columns])
             self._plan = self._of(f"{_PLANS}.Project", every, self._plan)
+            self._made([column.toAttribute() for column in columns])
 
     def _generate(self, generator: Any, columns: Sequence[Any], *, outer: bool) -> None:
         nullable = [column.withNullability(True) for column in columns]
@@ -325,6 +343,11 @@ class _Columns:
             scala_seq(self._plan, nullable),
             self._plan,
         )
+        self._made(nullable)
+
+    def _made(self, columns: Sequence[Any]) -> None:
+        self._output += columns
+        self._present.update(map(_id, columns))
 
     def _where(self, condition: Any, alias: Any) -> Any:
         """Return a column that is computed where `condition` holds, and is null elsewhere."""
@@ -368,7 +391,3 @@ class _Columns:
 
     def _of(self, name: str, *arguments: Any) -> Any:
         return scala_class(self._plan, name)(*arguments)
-
-
-def _index(steps: Sequence[Any], wanted: Any) -> int:
-    return next(number for number, step in enumerate(steps) if same(step, wanted))
