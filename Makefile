@@ -7,7 +7,7 @@ READY := .venv/setup-done
 DEMO_READY := .venv/demo-done
 CLASSES := .venv/spark-classes.jsa
 
-.PHONY: setup lint format test test-all chaos soak demo demo-kafka bench bench-sinks bench-dashboard clean
+.PHONY: setup lint format test test-all chaos soak demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
 
 ## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/tidemark)
 setup: $(READY)
@@ -81,12 +81,16 @@ demo-kafka: $(or $(wildcard $(READY)),$(DEMO_READY))
 	$(BIN)/python -m examples.demo --kafka $(ARGS)
 
 ## bench, bench-sinks: Kafka to Kafka beside Spark's own sink; each database sink beside a plain load
+## bench-shared: one stream into one, two and four sinks
 ## bench-dashboard: a job looked at by twenty browsers, and not (needs Debian's chromium)
 bench: setup
 	$(BIN)/python -m benchmarks.kafka_sink $(ARGS)
 
 bench-sinks: setup
 	$(BIN)/python -m benchmarks.sinks $(ARGS)
+
+bench-shared: setup
+	$(BIN)/python -m benchmarks.shared_sinks $(ARGS)
 
 bench-dashboard: setup
 	$(BIN)/python -m benchmarks.dashboard $(ARGS)
