@@ -31,7 +31,6 @@ SECRETS = {
     "in the environment": "aws+Secret/0123456789",
     "in a sink": "s3a-secret-of-the-sink",
     SPARK: "s3a-secret-of-spark",
-    "in a URI of the settings": "secret-of-the-uri",
     "in a message": "secret-of-the-dsn",
 }
 MESSAGE = (
@@ -56,7 +55,7 @@ job = tm.Job(
     tm.CheckpointConfig(
         storage="store", interval="200ms",
         restart_strategy=tm.RestartStrategy.fixed_delay(attempts=99, delay="100ms"),
-        savepoint_dir="s3a://AKIA:secret-of-the-uri@bucket/savepoints",
+        savepoint_dir="s3a://bucket/savepoints",
     ),
     rest=tm.RestConfig(requests_per_second=1000),
 )
@@ -259,9 +258,9 @@ def check_secrets(home: Path, url: str, jid: str) -> None:
         texts[path] = ask(url, "GET", path).body.decode()
     for page, told in (("/exceptions", 1), ("/checkpoints", 1), ("/config", 0)):
         assert texts[f"/jobs/{jid}{page}"].count("connect postgresql://***@db/x") >= told
-    assert "s3a://***@bucket/savepoints" in texts[f"/jobs/{jid}/config"]
+    assert "s3a://bucket/savepoints" in texts[f"/jobs/{jid}/config"]
     stored = next(home.glob("store/clicks/executions/1/started.json")).read_text()
-    assert "s3a://***@bucket/savepoints" in stored  # what outlives the driver
+    assert "s3a://bucket/savepoints" in stored  # what outlives the driver
     texts["started.json"] = stored
     texts["tidemark.log"] = (home / "tidemark.log").read_text()
     for kind in ("executions/1/failure.*.json", "statistics/*.json"):
@@ -402,6 +401,7 @@ def check_against_the_openapi_document(url: str, jid: str) -> None:
 
 
 def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list[Driver]) -> None:
+    (home / "store").mkdir()  # a storage that is not there is refused, an empty one is not
     assert listed(home, "--all") == []
     first = start(home, drivers)
     job = running(home, first)
