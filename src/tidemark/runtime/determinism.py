@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -15,39 +15,31 @@ def varying_columns(frame: DataFrame) -> tuple[str, ...]:
     """Return what Spark does not call deterministic in the rows of `frame`, each as the column that
     it makes and the function: ``id: uuid()``. Python functions are deterministic unless the program
     says ``asNondeterministic()``."""
-    return tuple(dict.fromkeys(_varying(analysed(frame))))
+    return _columns_with(frame, lambda part: not part.deterministic())
 
 
 def epoch_time_columns(frame: DataFrame) -> tuple[str, ...]:
     """Return the columns with the current time, as `varying_columns` does. Spark keeps that time
     in an epoch's plan, so a replay gives the same."""
-    return tuple(dict.fromkeys(_of_epoch(analysed(frame))))
+    return _columns_with(frame, lambda part: contains(part, "CURRENT_LIKE"))
 
 
-def _varying(node: Any) -> Iterator[str]:
-    if node.deterministic():
+def _columns_with(frame: DataFrame, has: Callable[[Any], bool]) -> tuple[str, ...]:
+    """Return the columns whose expression `has` something. It is asked of plans and expressions,
+    and holds for one if it holds for a part of it."""
+    return tuple(dict.fromkeys(_found(analysed(frame), has)))
+
+
+def _found(node: Any, has: Callable[[Any], bool]) -> Iterator[str]:
+    if not has(node):
         return
-    for expression in items(node.expressions()):
-        if not expression.deterministic():
-            innermost = expression
-            while below := [c for c in items(innermost.children()) if not c.deterministic()]:
-                innermost = below[0]
-            yield _shown(node, expression, innermost)
-    for child in children(node):
-        yield from _varying(child)
-
-
-def _of_epoch(node: Any) -> Iterator[str]:
-    if not contains(node, "CURRENT_LIKE"):
-        return
-    for expression in items(node.expressions()):
+    for expression in filter(has, items(node.expressions())):
         innermost = expression
-        while below := [c for c in items(innermost.children()) if contains(c, "CURRENT_LIKE")]:
-            innermost = below[0]
-        if contains(innermost, "CURRENT_LIKE"):
-            yield _shown(node, expression, innermost)
+        while below := next(filter(has, items(innermost.children())), None):
+            innermost = below
+        yield _shown(node, expression, innermost)
     for child in children(node):
-        yield from _of_epoch(child)
+        yield from _found(child, has)
 
 
 def _shown(node: Any, expression: Any, function: Any) -> str:
