@@ -8,9 +8,11 @@ Another driver kills itself when all of a savepoint but its last file is written
 
 from __future__ import annotations
 
+import contextlib
 import json
 import shutil
 import sqlite3
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,23 +49,42 @@ def in_database(home: Path) -> list[int]:  # noqa: F811
         return sorted(row for (row,) in database.execute("SELECT row FROM rows"))
 
 
+def make(home: Path) -> None:  # noqa: F811
+    """The program, and the table that it writes into."""
+    (home / "app.py").write_text(PROGRAM)
+    with sqlite3.connect(home / "rows.db") as database:
+        database.execute("CREATE TABLE rows (row INTEGER)")
+
+
+@contextlib.contextmanager
+def locked(home: Path) -> Iterator[None]:  # noqa: F811
+    """Rows have been written; meanwhile the database takes no more commits."""
+    wait_until("rows", lambda: in_files(home), 120)
+    database = sqlite3.connect(home / "rows.db", isolation_level=None, timeout=60)
+    database.execute("BEGIN EXCLUSIVE")
+    try:
+        yield
+    finally:
+        database.execute("ROLLBACK")
+        database.close()
+
+
+def take(home: Path) -> str:  # noqa: F811
+    """The path of a native savepoint of the job `first`."""
+    taken = tidemark(home, "savepoint", "first", "savepoints", "--type", "native")
+    return taken.split("Path: ")[1].strip()
+
+
 @pytest.mark.chaos
 def test_decided_transactions_travel_in_the_savepoint(
     home: Path,  # noqa: F811
     started: list[Driver],  # noqa: F811
 ) -> None:
-    (home / "app.py").write_text(PROGRAM)
-    with sqlite3.connect(home / "rows.db") as database:
-        database.execute("CREATE TABLE rows (row INTEGER)")
+    make(home)
     first = start(home, started, "first")
-    wait_until("rows", lambda: in_files(home), 120)
-    locked = sqlite3.connect(home / "rows.db", isolation_level=None, timeout=60)
-    locked.execute("BEGIN EXCLUSIVE")
-    taken = tidemark(home, "savepoint", "first", "savepoints", "--type", "native")
-    path = taken.split("Path: ")[1].strip()
-    first.kill_tree()
-    locked.execute("ROLLBACK")
-    locked.close()
+    with locked(home):
+        path = take(home)
+        first.kill_tree()
     sinks = json.loads(tidemark(home, "savepoint", "inspect", path, "--json"))["sinks"]
     assert [(s["uid"], s["type"]) for s in sinks] == [
         ("database", "SQLiteSink"), ("files", "FileSink"),
@@ -96,17 +117,10 @@ def test_of_a_savepoint_that_is_older_than_the_ledger_nobody_claims_that_rows_ar
     started: list[Driver],  # noqa: F811
 ) -> None:
     """The job has committed the savepoint's transactions, gone on for long, and is deleted."""
-    (home / "app.py").write_text(PROGRAM)
-    with sqlite3.connect(home / "rows.db") as database:
-        database.execute("CREATE TABLE rows (row INTEGER)")
+    make(home)
     first = start(home, started, "first")
-    wait_until("rows", lambda: in_files(home), 120)
-    locked = sqlite3.connect(home / "rows.db", isolation_level=None, timeout=60)
-    locked.execute("BEGIN EXCLUSIVE")
-    taken = tidemark(home, "savepoint", "first", "savepoints", "--type", "native")
-    path = taken.split("Path: ")[1].strip()
-    locked.execute("ROLLBACK")
-    locked.close()
+    with locked(home):
+        path = take(home)
     tidemark(home, "stop", "first")
     assert first.wait(60) == 0, first.tail()
     with sqlite3.connect(home / "rows.db") as database:  # as 5,000 epochs later
@@ -134,9 +148,7 @@ def test_a_savepoint_that_was_cut_off_is_recognised(
     home: Path,  # noqa: F811
     started: list[Driver],  # noqa: F811
 ) -> None:
-    (home / "app.py").write_text(PROGRAM)
-    with sqlite3.connect(home / "rows.db") as database:
-        database.execute("CREATE TABLE rows (row INTEGER)")
+    make(home)
     first = Driver(home / "app.py", {"name": "first"}, home / "first.log", "savepoint-written")
     started.append(first)
     wait_until("rows", lambda: in_files(home), 240)

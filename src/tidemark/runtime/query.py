@@ -228,8 +228,12 @@ class StreamRun:
             require_sound(self._store, self.coordinator.find_damaged_rows)
             if (provider := self._spark_settings.get(PROVIDER)) is not None:
                 check_backend(self._name, self._spark_files, provider, stateful=self._stateful)
-            self._require_places()
-            self._require_topics()
+            decided = self._store.latest_decision()
+            offsets = (
+                read_log(self._spark_files, f"offsets/{decided}")[1:] if decided >= 0 else None
+            )
+            self._require_places(offsets)
+            self._require_topics(offsets)
         except TidemarkError:
             raise
         except OSError as error:
@@ -238,11 +242,12 @@ class StreamRun:
                 "check the address, and that its server runs and can be reached from here"
             ) from error
 
-    def _require_places(self) -> None:
+    def _require_places(self, offsets: Sequence[str] | None) -> None:
         """Raise ConfigurationError if an operator or source stands where another one stood, or if
         there are more or fewer: Spark goes by their numbers, and would give it the other's state or
-        offsets, unsaid."""
-        self._require_counts()
+        offsets, unsaid. `offsets` are the sources' at the last decision, None before the first."""
+        if offsets is not None:
+            self._require_counts(len(offsets))
         places = {"operator": self.uids.operators, "source": self.uids.sources}
         before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
         for kind, now in places.items():
@@ -253,15 +258,11 @@ class StreamRun:
                     "savepoint (stop -p), and restore that, by uid, into a job of another name"
                 )
 
-    def _require_counts(self) -> None:
-        decided = self._store.latest_decision()
-        if decided < 0:
-            return
-        lines = read_log(self._spark_files, f"offsets/{decided}")[1:]
+    def _require_counts(self, readings: int) -> None:
         states = [name for name in self._spark_files.list("state") if name.isdigit()]
         for what, before, now in (
             ("stateful operators", len(states), self.uids.operator_count),
-            ("readings of sources", len(lines), len(self.uids.source_lines)),
+            ("readings of sources", readings, len(self.uids.source_lines)),
         ):
             if before != now:
                 raise ConfigurationError(
@@ -273,14 +274,12 @@ class StreamRun:
                     "what several sinks share once for each: docs/shared-streams.md"
                 )
 
-    def _require_topics(self) -> None:
+    def _require_topics(self, offsets: Sequence[str] | None) -> None:
         """Raise ConfigurationError if a Kafka source does not read a topic that it has offsets of:
         Spark would fail in the next epoch, and say that rows were lost."""
-        reading = find_subscriptions(self._stream, self.uids)
-        decided = self._store.latest_decision() if reading else -1
-        if decided < 0:
+        if offsets is None:
             return
-        offsets = read_log(self._spark_files, f"offsets/{decided}")[1:]
+        reading = find_subscriptions(self._stream, self.uids)
         if found := topics_left(self._name, offsets, self.uids, reading):
             raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
 
