@@ -9,17 +9,17 @@ CLASSES := .venv/spark-classes.jsa
 
 .PHONY: setup lint format test test-all chaos soak demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
 
-## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/tidemark)
+## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/seamark)
 setup: $(READY)
 
 # $(call install,EXTRA): .venv with the package and one extra. It says what it fetches.
 define install
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
-		{ echo "tidemark: no Python 3.10 or later found; install one, or give its path: make setup PYTHON=..." >&2; exit 1; }
+		{ echo "seamark: no Python 3.10 or later found; install one, or give its path: make setup PYTHON=..." >&2; exit 1; }
 	@java="$${JAVA_HOME:+$$JAVA_HOME/bin/}java"; \
 		found=$$("$$java" -version 2>&1 | sed -n 's/.*version "\(1\.\)\{0,1\}\([0-9]*\).*/\2/p'); \
 		[ "$${found:-0}" -ge 17 ] || \
-		{ echo "tidemark: Java 17 or later is needed, found $${found:-none}; install one, or set JAVA_HOME to it" >&2; exit 1; }
+		{ echo "seamark: Java 17 or later is needed, found $${found:-none}; install one, or set JAVA_HOME to it" >&2; exit 1; }
 	@# A Python without ensurepip (Debian's, without python3-venv) gets its pip from outside.
 	@[ -x $(BIN)/pip ] || $(PYTHON) -m venv .venv >/dev/null 2>&1 || { \
 		$(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python .venv install --quiet pip; }
@@ -28,7 +28,7 @@ endef
 
 $(READY): pyproject.toml
 	$(call install,dev)
-	$(BIN)/python -m tidemark.runtime.jars
+	$(BIN)/python -m seamark.runtime.jars
 	@touch $@
 
 ## lint: style, formatting, types, and who may import whom

@@ -7,12 +7,12 @@ First part: a job that keeps, for each key, a value of 1,000 bytes is filled to 
 updates ROWS_PER_EPOCH keys, evenly spread, every INTERVAL: a constant rate, whatever the size. The
 durations and sizes are the job's own statistics, of the epochs after the fill and WARM_UP more.
 
-Second part: the same query (a thousand rows an epoch, `mapInArrow`, `collect`), with Tidemark and a
-sink that does nothing, and without Tidemark, in turns, in one session. The difference between the
-medians of Spark's trigger durations is what Tidemark adds to the epoch; what it does beside the
+Second part: the same query (a thousand rows an epoch, `mapInArrow`, `collect`), with Seamark and a
+sink that does nothing, and without Seamark, in turns, in one session. The difference between the
+medians of Spark's trigger durations is what Seamark adds to the epoch; what it does beside the
 epoch is timed by its own clock.
 
-It needs `pip install 'tidemark[bench]'`.
+It needs `pip install 'seamark[bench]'`.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-import tidemark as tm
-from tidemark.checkpoint.manifest import ManifestWriter
-from tidemark.checkpoint.statistics_recorder import StatisticsRecorder
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.job import _declare_sinks
-from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from tidemark.model.guarantee import SinkWay
-from tidemark.runtime.query import StreamRun
-from tidemark.runtime.session import spark_session
+import seamark as sm
+from seamark.checkpoint.manifest import ManifestWriter
+from seamark.checkpoint.statistics_recorder import StatisticsRecorder
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.job import _declare_sinks
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.guarantee import SinkWay
+from seamark.runtime.query import StreamRun
+from seamark.runtime.session import spark_session
 
 VALUE_BYTES = 1000
 FILL_ROWS_PER_EPOCH = 100_000
@@ -109,12 +109,12 @@ def measure(size_bytes: int, backend: str, epochs: int) -> Measured:
         for number in range(WARM_UP + epochs):
             chosen = range(number % (keys // rows), keys, keys // rows)[:rows]
             keyed_file(directory, fills + number, chosen)
-        job = tm.Job(
+        job = sm.Job(
             "bench",
-            tm.CheckpointConfig(storage=scratch, interval=INTERVAL_S, **BACKENDS[backend]),
+            sm.CheckpointConfig(storage=scratch, interval=INTERVAL_S, **BACKENDS[backend]),
             output_mode="update",
         )
-        source = tm.FileSource(
+        source = sm.FileSource(
             str(directory), "parquet", "key BIGINT", options={"maxFilesPerTrigger": 1}
         )
         counts = state_of(job.source(source, "in"))
@@ -171,7 +171,7 @@ def sizes_table(results: Sequence[Measured]) -> Table:
 def plot_file(text: str) -> Path:
     """Return the path of a plot; what it needs is missed now, and not after all is measured."""
     if importlib.util.find_spec("matplotlib") is None:
-        raise argparse.ArgumentTypeError("needs matplotlib: pip install 'tidemark[bench]'")
+        raise argparse.ArgumentTypeError("needs matplotlib: pip install 'seamark[bench]'")
     return Path(text)
 
 
@@ -280,17 +280,17 @@ class NothingCommitter:
 
 
 def count_rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """What a task of the query without Tidemark does."""
+    """What a task of the query without Seamark does."""
     rows = sum(batch.num_rows for batch in batches)
     yield pa.RecordBatch.from_pydict({"rows": pa.array([rows], pa.int64())})
 
 
 @dataclass
 class Overhead:
-    """Milliseconds an epoch: Spark's trigger, and Tidemark's own work beside it."""
+    """Milliseconds an epoch: Spark's trigger, and Seamark's own work beside it."""
 
     plain: list[float]
-    tidemark: list[float]
+    seamark: list[float]
     on_path: list[float]
     commit: list[float]
     manifest: list[float]
@@ -310,7 +310,7 @@ def overhead(spark: SparkSession, rounds: int, epochs: int) -> Overhead:
                 statistics_ms.clear()
                 manifest_ms.clear()
             found.plain += plain_triggers(spark, epochs)
-            found.tidemark += tidemark_triggers(spark, epochs, found)
+            found.seamark += seamark_triggers(spark, epochs, found)
     return found
 
 
@@ -336,10 +336,10 @@ def overhead_table(found: Overhead) -> Table:
     table = Table(title="an epoch of 1,000 rows, 4 tasks; medians in ms")
     table.add_column("")
     table.add_column("ms", justify="right")
-    plain, ours = statistics.median(found.plain), statistics.median(found.tidemark)
+    plain, ours = statistics.median(found.plain), statistics.median(found.seamark)
     for name, value in (
-        ("Spark's trigger without Tidemark", plain),
-        ("Spark's trigger with Tidemark", ours),
+        ("Spark's trigger without Seamark", plain),
+        ("Spark's trigger with Seamark", ours),
         ("difference", ours - plain),
         ("of it: fence, prepared record", statistics.median(found.on_path)),
         ("beside the epoch: seal, committed record", statistics.median(found.commit)),
@@ -365,17 +365,17 @@ def plain_triggers(spark: SparkSession, epochs: int) -> list[float]:
         return triggers(query, epochs)
 
 
-def tidemark_triggers(spark: SparkSession, epochs: int, found: Overhead) -> list[float]:
+def seamark_triggers(spark: SparkSession, epochs: int, found: Overhead) -> list[float]:
     with tempfile.TemporaryDirectory() as location:
         run = StreamRun(
             spark,
             "bench",
             _declare_sinks(thousand_rows(spark), NothingSink(), "nothing", "fail", None),
-            records_uri=f"file://{location}/tidemark",
+            records_uri=f"file://{location}/seamark",
             spark_location=f"file://{location}",
             output_mode="append",
             trigger={"processingTime": "0 seconds"},
-            checkpoint=tm.CheckpointConfig(storage=location, interval=0),
+            checkpoint=sm.CheckpointConfig(storage=location, interval=0),
         )
         durations = triggers(run.start(), epochs)
         run.wait(60)

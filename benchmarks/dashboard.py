@@ -13,7 +13,7 @@ checkpoint pages, with the ETags of what it has.
   navigation until fifty rows stand there, by the browser's own clock.
 
 The history is filled up with copies of checkpoints that this very job has made, through the store
-that wrote them. It needs `pip install 'tidemark[dev]'` and Debian's chromium.
+that wrote them. It needs `pip install 'seamark[dev]'` and Debian's chromium.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from tests.chaos.driver import Driver, wait_until
 from tests.dashboard.chromium import browser
 from tests.dashboard.server import Dashboard
 
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.statistics_store import CHECKPOINTS_KEPT, StatisticsStore
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.statistics_store import CHECKPOINTS_KEPT, StatisticsStore
 
 PROGRAM = """
-import tidemark as tm
+import seamark as sm
 from pyspark.sql import functions as F
 
-job = tm.Job("looked-at", tm.CheckpointConfig(storage="store", interval="250ms"))
-rows = job.source(tm.DatagenSource(rows_per_second=20_000, start_time="now"), uid="rows")
+job = sm.Job("looked-at", sm.CheckpointConfig(storage="store", interval="250ms"))
+rows = job.source(sm.DatagenSource(rows_per_second=20_000, start_time="now"), uid="rows")
 counts = (
     rows.withWatermark("timestamp", "5 seconds")
     .groupBy(F.window("timestamp", "2 seconds"), "user")
@@ -52,8 +52,8 @@ counts = (
     .select(F.col("window.start").alias("window_start"), "user", "count")
 )
 job.uid(counts, "counts")
-job.sink(counts, tm.FileSink("out", format="json"), uid="files")
-job.sink(counts, tm.FileSink("copy", format="parquet"), uid="copies")
+job.sink(counts, sm.FileSink("out", format="json"), uid="files")
+job.sink(counts, sm.FileSink("copy", format="parquet"), uid="copies")
 if __name__ == "__main__":
     job.run()
 """
@@ -137,7 +137,7 @@ def open_history(url: str, jid: str) -> tuple[list[float], list[str]]:
 
 def measure(root: Path, clients: int, rounds: int, seconds: float) -> dict[str, Any]:
     (root / "app.py").write_text(PROGRAM)
-    home = {"TIDEMARK_HOME": f"{root}/home"}
+    home = {"SEAMARK_HOME": f"{root}/home"}
     first = Driver(root / "app.py", {}, root / "first.log", environment=home)
     try:
         wait_until(
@@ -208,7 +208,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=6, help="of each kind")
     parser.add_argument("--seconds", type=float, default=20)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="tm-bench-dashboard-") as root:
+    with tempfile.TemporaryDirectory(prefix="sm-bench-dashboard-") as root:
         found = measure(Path(root), options.clients, options.rounds, options.seconds)
     console = Console()
     table = Table("clients", "epochs", "median ms", "p95 ms", "medians of the rounds", box=None)

@@ -1,9 +1,9 @@
-"""Kafka -> Spark -> Kafka: Tidemark's sink beside Spark's own, in one process, alternating.
+"""Kafka -> Spark -> Kafka: Seamark's sink beside Spark's own, in one process, alternating.
 
     python -m benchmarks.kafka_sink [--rows 5000000] [--rounds 3] [--epochs 5000000,1000000,...]
 
 Each variant copies the same topic (records of 100 bytes, 4 partitions) with `Trigger.AvailableNow`
-and `maxOffsetsPerTrigger` = rows an epoch. All read through the options of `tm.KafkaSource`: with
+and `maxOffsetsPerTrigger` = rows an epoch. All read through the options of `sm.KafkaSource`: with
 Kafka's own defaults the reader waits half of its time, and hides what the sinks cost. The first
 rounds warm up and are not counted: what the driver and the broker do once an epoch is compiled only
 after hundreds of epochs. Every round's rates are printed as it ends, so that one sees where they
@@ -35,10 +35,10 @@ from pyspark.sql.streaming import StreamingQuery
 from rich.console import Console
 from rich.table import Table
 
-import tidemark as tm
+import seamark as sm
 from benchmarks.process_tree import cpu_s
-from tidemark.dev.kafka import LocalKafka
-from tidemark.runtime.session import require_format, spark_session
+from seamark.dev.kafka import LocalKafka
+from seamark.runtime.session import require_format, spark_session
 
 EPOCHS_AT_MOST = 40
 WARM_UP_EPOCHS, WARM_UP_ROWS = 480, 48_000_000
@@ -64,17 +64,17 @@ Start = Callable[[DataFrame, str], StreamingQuery]
 
 
 def variants(servers: str) -> dict[str, Start]:
-    def tidemark(guarantee: str) -> Start:
+    def seamark(guarantee: str) -> Start:
         def start(frame: DataFrame, location: str) -> StreamingQuery:
-            sink = tm.KafkaSink(
+            sink = sm.KafkaSink(
                 servers,
-                topic="out-tidemark",
+                topic="out-seamark",
                 delivery_guarantee=guarantee,
                 transactional_id_prefix=f"bench-{uuid.uuid4().hex[:8]}"
                 if guarantee == "exactly-once"
                 else None,
             )
-            return tm.write_stream(
+            return sm.write_stream(
                 frame, sink, checkpoint_location=location, trigger={"availableNow": True}
             )
 
@@ -102,8 +102,8 @@ def variants(servers: str) -> dict[str, Start]:
         )
 
     return {
-        "tidemark exactly-once": tidemark("exactly-once"),
-        "tidemark at-least-once": tidemark("at-least-once"),
+        "seamark exactly-once": seamark("exactly-once"),
+        "seamark at-least-once": seamark("at-least-once"),
         "spark default": spark({}),
         "spark tuned": spark(TUNED),
         "noop": noop,
@@ -129,20 +129,20 @@ def fill(servers: str, topic: str, rows: int) -> None:
 def measure(
     spark: SparkSession, servers: str, topic: str, rows: int, epoch: int, start: Start, out: Figures
 ) -> None:
-    reader = tm.KafkaSource(servers, topic, options={"maxOffsetsPerTrigger": epoch}).reader()
+    reader = sm.KafkaSource(servers, topic, options={"maxOffsetsPerTrigger": epoch}).reader()
     frame = spark.readStream.format("kafka").options(**reader.options).load().select("key", "value")
     with tempfile.TemporaryDirectory() as location:
         cpu = cpu_s(BROKERS)
         query = start(frame, "file://" + location)
         query.awaitTermination()
         for thread in threading.enumerate():
-            if thread.name == "tidemark-run":
+            if thread.name == "seamark-run":
                 thread.join()
         cpu = cpu_s(BROKERS) - cpu
         progress = [p for p in query.recentProgress if p["numInputRows"]]
         end = begun(progress[-1]) + progress[-1]["durationMs"]["triggerExecution"] / 1000
-        # Tidemark's rows are visible when the last epoch is recorded as committed.
-        records = Path(location).glob("tidemark/epochs/*/committed.json")
+        # Seamark's rows are visible when the last epoch is recorded as committed.
+        records = Path(location).glob("seamark/epochs/*/committed.json")
         end = max([end, *(record.stat().st_mtime for record in records)])
     assert sum(p["numInputRows"] for p in progress) == rows, "the run did not copy every row"
     out.rows_per_s.append(rows / (end - begun(progress[0])))
@@ -204,7 +204,7 @@ def main() -> None:
     with broker() as servers:
         admin = AdminClient({"bootstrap.servers": servers})
         sizes = [int(e) for e in arguments.epochs.split(",")]
-        topics = [*(f"in-{e}" for e in sizes), "out-tidemark", "out-spark"]
+        topics = [*(f"in-{e}" for e in sizes), "out-seamark", "out-spark"]
         for created in admin.create_topics([NewTopic(t, PARTITIONS, 1) for t in topics]).values():
             created.result()
         spark = spark_session("benchmark")

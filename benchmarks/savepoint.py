@@ -25,7 +25,7 @@ call and the whole savepoint (its own epoch is one, if there were new rows); one
 *written* is a later one than the savepoint's own. An epoch that ran while a copy was made or
 deleted is not counted, nor is one before the first take that is.
 
-It needs `pip install 'tidemark[bench]'`.
+It needs `pip install 'seamark[bench]'`.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ import psutil
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-import tidemark as tm
-import tidemark.job
+import seamark as sm
+import seamark.job
 from benchmarks.checkpoint import UNITS, NothingSink, keyed_file, plot_file, state_of
 from benchmarks.savepoint_figures import BACKENDS, CANONICAL, Cell, first_takes, plot, table
-from tidemark.checkpoint.coordinator import Coordinator
-from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from tidemark.runtime.session import spark_session
-from tidemark.savepoints import taking
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.runtime.session import spark_session
+from seamark.savepoints import taking
 
 VALUE_BYTES = 1000
 FILL_ROWS_PER_EPOCH = 100_000
@@ -101,16 +101,16 @@ class Feeder:
         self._thread.join()
 
 
-def declare(scratch: Path, name: str, backend: str) -> tm.Job:
-    job = tm.Job(
+def declare(scratch: Path, name: str, backend: str) -> sm.Job:
+    job = sm.Job(
         name,
-        tm.CheckpointConfig(
+        sm.CheckpointConfig(
             storage=str(scratch / "store"), interval=INTERVAL_S, state_backend=backend
         ),
         output_mode="update",
     )
     options = {"maxFilesPerTrigger": 1}
-    source = tm.FileSource(str(scratch / "in"), "parquet", "key BIGINT", options=options)
+    source = sm.FileSource(str(scratch / "in"), "parquet", "key BIGINT", options=options)
     counts = state_of(job.source(source, "in"))
     job.uid(counts, "state")
     job.sink(counts, NothingSink(), "nothing")  # type: ignore[arg-type]
@@ -142,7 +142,7 @@ class Running:
     last: ClassVar[int] = -1
     """The last committed epoch."""
 
-    def __init__(self, job: tm.Job, **how: Any) -> None:
+    def __init__(self, job: sm.Job, **how: Any) -> None:
         Running.last = -1
         self.job = job
         self._error: BaseException | None = None
@@ -246,7 +246,7 @@ class Benched:
             whole_s = time.time()
         self.running.wait_for_more(1)
         used = self._cpu_s() - cpu_s, self.running.last - epoch
-        own = tm.Savepoint(uri).record.epoch
+        own = sm.Savepoint(uri).record.epoch
         self._spans.append(Span(asked_s, whole_s, type_, own))
         return Path(uri.removeprefix("file://")), whole_s - opened[0][0], used
 
@@ -300,7 +300,7 @@ class Benched:
         for number, (type_, cell) in enumerate(self.cells.items()):
             cell.first_cpu_s, *cell.cpu_s = costs[number :: len(TYPES)]
             cell.disk_bytes = size_of(last[type_])
-        record = tm.Savepoint(last[CANONICAL]).record
+        record = sm.Savepoint(last[CANONICAL]).record
         for cell in self.cells.values():
             cell.state_bytes = sum(operator.bytes for operator in record.operators)
         self._spread()
@@ -333,7 +333,7 @@ def size_of(directory: Path) -> int:
 
 def restore(scratch: Path, name: str, backend: str, savepoint: Path) -> float:
     """Begin a new job with the savepoint; return how long its restore takes, in seconds."""
-    with timed(tidemark.job, "restore_job") as restores:
+    with timed(seamark.job, "restore_job") as restores:
         running = Running(declare(scratch, name, backend), restore=str(savepoint))
         running.wait_until(0)  # it can be stopped then
         running.end()

@@ -27,17 +27,17 @@ from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 
-import tidemark as tm
+import seamark as sm
 from benchmarks.process_tree import cpu_s
-from tidemark.dev.kafka import LocalKafka
-from tidemark.model.guarantee import SinkWay
+from seamark.dev.kafka import LocalKafka
+from seamark.model.guarantee import SinkWay
 
 PARTITIONS = 4
 COUNTS = (1, 2, 4)
 START_MS = 1_767_225_600_000
 
 
-class Discard(tm.TwoPhaseCommitSink):  # type: ignore[type-arg]
+class Discard(sm.TwoPhaseCommitSink):  # type: ignore[type-arg]
     """Takes rows and keeps none."""
 
     way = SinkWay.NONE
@@ -45,13 +45,13 @@ class Discard(tm.TwoPhaseCommitSink):  # type: ignore[type-arg]
     def describe(self) -> str:
         return "nothing"
 
-    def check_transaction_scope(self, context: tm.SinkContext) -> None:
+    def check_transaction_scope(self, context: sm.SinkContext) -> None:
         pass
 
-    def create_writer(self, context: tm.WriterContext) -> Discard:
+    def create_writer(self, context: sm.WriterContext) -> Discard:
         return Discard()
 
-    def create_committer(self, context: tm.SinkContext) -> Discard:
+    def create_committer(self, context: sm.SinkContext) -> Discard:
         return Discard()
 
     def dump(self, committable: object) -> bytes:
@@ -106,11 +106,11 @@ def measure(
 ) -> tuple[float, float]:
     """Return rows a second, and CPU microseconds a row."""
     with tempfile.TemporaryDirectory() as directory:
-        job = tm.Job(
-            f"sinks-{sinks}-{uuid.uuid4().hex[:8]}", tm.CheckpointConfig(storage=directory)
+        job = sm.Job(
+            f"sinks-{sinks}-{uuid.uuid4().hex[:8]}", sm.CheckpointConfig(storage=directory)
         )
         options = {"maxOffsetsPerTrigger": rows // 10}
-        records = job.source(tm.KafkaSource(servers, topic, ending="latest", options=options), "in")
+        records = job.source(sm.KafkaSource(servers, topic, ending="latest", options=options), "in")
         at = F.get_json_object(F.col("value").cast("string"), "$.at").cast("long")
         rows_in = records.select(F.col("key").cast("string"), F.timestamp_millis(at).alias("at"))
         late = rows_in.withWatermark("at", "5 seconds")

@@ -38,14 +38,14 @@ from tests.servers.mysql import MySQLServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 
-import tidemark as tm
-from tidemark.checkpoint import spool
-from tidemark.model.schema import Column
+import seamark as sm
+from seamark.checkpoint import spool
+from seamark.model.schema import Column
 
 BATCH_ROWS = 10_000
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 JOB, UID = "c0ffee00c0ffee00", "bench"
-BUFFER = Path(tempfile.mkdtemp(prefix="tm-bench-"))
+BUFFER = Path(tempfile.mkdtemp(prefix="sm-bench-"))
 """Where spools lie; made once, before the processes are forked."""
 POSTGRES = {
     "shared_buffers": "1GB", "max_wal_size": "8GB", "checkpoint_timeout": "1h",
@@ -84,7 +84,7 @@ def make_rows(count: int) -> None:
 
 def write(sink: Any, epoch: int, part: Part) -> list[bytes]:
     """What a task of an epoch does."""
-    context = tm.WriterContext(
+    context = sm.WriterContext(
         JOB, UID, 1, epoch, part.number, 0, epoch - 1, buffer_uri=f"file://{BUFFER}"
     )
     writer = spool.keeping(sink, sink.create_writer(context), context)
@@ -96,8 +96,8 @@ def write(sink: Any, epoch: int, part: Part) -> list[bytes]:
 def load_postgres(url: str, upsert: bool, part: Part) -> None:
     import psycopg
 
-    from tidemark.sinks.postgres import copy_format
-    from tidemark.sinks.postgres.table import describe
+    from seamark.sinks.postgres import copy_format
+    from seamark.sinks.postgres.table import describe
 
     with psycopg.connect(url) as connection:
         table = describe(connection, "public.orders")
@@ -119,8 +119,8 @@ def load_postgres(url: str, upsert: bool, part: Part) -> None:
 
 
 def load_mysql(url: str, upsert: bool, part: Part) -> None:
-    from tidemark.sinks.mysql import connection as server
-    from tidemark.sinks.mysql.loading import Loader
+    from seamark.sinks.mysql import connection as server
+    from seamark.sinks.mysql.loading import Loader
 
     with contextlib.closing(
         server.connect(
@@ -145,7 +145,7 @@ def load_mysql(url: str, upsert: bool, part: Part) -> None:
 
 def load_sqlite(path: str, parts: list[Part]) -> None:
     """In one transaction that is as durable as the sink's own."""
-    from tidemark.sinks.sqlite import database
+    from seamark.sinks.sqlite import database
 
     rows = pa.Table.from_batches([batch for part in parts for batch in part.batches()])
     with database.transaction(path) as cursor:
@@ -153,8 +153,8 @@ def load_sqlite(path: str, parts: list[Part]) -> None:
 
 
 def load_redis(url: str, part: Part) -> None:
-    from tidemark.sinks.redis.rows import Layout, blocks
-    from tidemark.sinks.redis.server import Link, parse_url
+    from seamark.sinks.redis.rows import Layout, blocks
+    from seamark.sinks.redis.server import Link, parse_url
 
     with contextlib.closing(Link(parse_url(url, "bench"), 60)) as link:
         on_its_way = False
@@ -194,7 +194,7 @@ def plain(load: Callable[[Part], None], *, one: bool = False) -> Run:
 @contextlib.contextmanager
 def exactly_once(sink: Any) -> Iterator[Run]:
     schema = (Column("id", "bigint"), Column("text", "string"))
-    committer = sink.create_committer(tm.SinkContext(JOB, "bench", UID, 1, 5.0, schema))
+    committer = sink.create_committer(sm.SinkContext(JOB, "bench", UID, 1, 5.0, schema))
     committer.preflight()
 
     def run(pool: multiprocessing.pool.Pool, parts: list[Part]) -> None:
@@ -203,8 +203,8 @@ def exactly_once(sink: Any) -> Iterator[Run]:
         left = [spool.load(sink, data)[0] for some in written for data in some]
         while left:  # as the coordinator does
             outcomes = committer.commit(left)
-            assert tm.CommitOutcome.LOST not in outcomes
-            retry = tm.CommitOutcome.RETRY
+            assert sm.CommitOutcome.LOST not in outcomes
+            retry = sm.CommitOutcome.RETRY
             left = [c for c, how in zip(left, outcomes, strict=True) if how is retry]
         shutil.rmtree(BUFFER / str(epoch), ignore_errors=True)
 
@@ -235,7 +235,7 @@ def postgres() -> Iterator[System]:
 
         def sink(mode: str, *, spool: bool = False) -> Run:
             keys = ["id"] if mode == "upsert" else []
-            made = tm.PostgresSink(server.url(), "orders", mode, keys=keys, spool=spool)
+            made = sm.PostgresSink(server.url(), "orders", mode, keys=keys, spool=spool)
             return stack.enter_context(exactly_once(made))
 
         copy, merge = (functools.partial(load_postgres, server.url(), way) for way in (False, True))
@@ -263,7 +263,7 @@ def mysql(name: str, kind: type[MariaDBServer]) -> Iterator[System]:
 
         def sink(mode: str, *, spool: bool = False) -> Run:
             keys = ["id"] if mode == "upsert" else []
-            made = tm.MySQLSink(server.url(), "orders", mode, keys=keys, spool=spool)
+            made = sm.MySQLSink(server.url(), "orders", mode, keys=keys, spool=spool)
             return stack.enter_context(exactly_once(made))
 
         load, merge = (functools.partial(load_mysql, server.url(), way) for way in (False, True))
@@ -288,11 +288,11 @@ def mysql(name: str, kind: type[MariaDBServer]) -> Iterator[System]:
 
 @contextlib.contextmanager
 def sqlite() -> Iterator[System]:
-    from tidemark.sinks.sqlite import database
+    from seamark.sinks.sqlite import database
 
     with tempfile.TemporaryDirectory() as directory, contextlib.ExitStack() as stack:
         path, other = (str(Path(directory, name)) for name in ("orders.db", "rollback.db"))
-        sink = tm.SQLiteSink(path, "orders")
+        sink = sm.SQLiteSink(path, "orders")
         run = stack.enter_context(exactly_once(sink))  # its preflight turns WAL mode on
 
         def ask(sql: str) -> list[Any]:
@@ -332,7 +332,7 @@ def redis() -> Iterator[System]:
     with RedisServer() as server, contextlib.ExitStack() as stack:
 
         def sink(mode: str, database: int) -> Run:
-            made = tm.RedisSink(server.url(database), key="id", value="text", mode=mode)
+            made = sm.RedisSink(server.url(database), key="id", value="text", mode=mode)
             return stack.enter_context(exactly_once(made))
 
         def ask(script: str) -> int:

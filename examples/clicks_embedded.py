@@ -2,7 +2,7 @@
 
 JSON files and a generated stream go in; the same counts come out in a SQLite table and in Parquet
 files, each exactly once. Run it with ``python examples/clicks_embedded.py``; kill it whenever you
-like and run it again; see its guarantees with ``tidemark explain examples/clicks_embedded.py``.
+like and run it again; see its guarantees with ``seamark explain examples/clicks_embedded.py``.
 """
 
 import os
@@ -10,17 +10,17 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
 
 DIRECTORY = Path(os.environ.get("CLICKS_DIRECTORY", "clicks")).absolute()
 ROWS_PER_EPOCH = int(os.environ.get("CLICKS_ROWS_PER_EPOCH", "10000"))
 EPOCHS = int(os.environ.get("CLICKS_EPOCHS", "24"))
 (DIRECTORY / "input").mkdir(parents=True, exist_ok=True)
 
-job = tm.Job("clicks", checkpoint=tm.CheckpointConfig(storage=f"file://{DIRECTORY}/checkpoints"))
+job = sm.Job("clicks", checkpoint=sm.CheckpointConfig(storage=f"file://{DIRECTORY}/checkpoints"))
 
 logged = job.source(
-    tm.FileSource(
+    sm.FileSource(
         DIRECTORY / "input",
         format="json",
         schema="timestamp TIMESTAMP, user STRING, page STRING",
@@ -30,7 +30,7 @@ logged = job.source(
     uid="logged",
 )
 generated = job.source(
-    tm.DatagenSource(
+    sm.DatagenSource(
         rows_per_second=ROWS_PER_EPOCH // 20,
         number_of_rows=ROWS_PER_EPOCH * EPOCHS,
         rows_per_epoch=ROWS_PER_EPOCH,
@@ -51,8 +51,8 @@ per_user = (
 )
 job.uid(per_user, "per-user")
 
-job.sink(per_user, tm.SQLiteSink(str(DIRECTORY / "clicks.db"), table="per_user"), uid="to-sqlite")
-job.sink(per_user, tm.FileSink(str(DIRECTORY / "per-user"), format="parquet"), uid="to-parquet")
+job.sink(per_user, sm.SQLiteSink(str(DIRECTORY / "clicks.db"), table="per_user"), uid="to-sqlite")
+job.sink(per_user, sm.FileSink(str(DIRECTORY / "per-user"), format="parquet"), uid="to-parquet")
 
 if __name__ == "__main__":
     job.run()

@@ -1,7 +1,7 @@
 """Clicks per user and ten seconds, from Kafka to Kafka, exactly once.
 
 A ``read_committed`` reader of the output topic sees each count once, whatever dies on the way.
-``tidemark dev kafka`` starts a broker to try it on; both topics must exist.
+``seamark dev kafka`` starts a broker to try it on; both topics must exist.
 """
 
 import os
@@ -9,19 +9,19 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
 
 SERVERS = os.environ.get("CLICKS_SERVERS", "localhost:9092")
 STORAGE = Path(os.environ.get("CLICKS_DIRECTORY", "clicks")).absolute()
 ROWS_PER_EPOCH = os.environ.get("CLICKS_ROWS_PER_EPOCH", "20000")
 
-job = tm.Job(
+job = sm.Job(
     "clicks-kafka",
-    checkpoint=tm.CheckpointConfig(interval="1s", storage=f"file://{STORAGE}/checkpoints"),
+    checkpoint=sm.CheckpointConfig(interval="1s", storage=f"file://{STORAGE}/checkpoints"),
 )
 
 clicks = job.source(
-    tm.KafkaSource(
+    sm.KafkaSource(
         SERVERS,
         topics=["clicks"],
         ending=os.environ.get("CLICKS_ENDING", "never"),
@@ -40,7 +40,7 @@ job.uid(per_user, "per-user")
 
 job.sink(
     per_user.select("key", F.to_json(F.struct("window.start", "count")).alias("value")),
-    tm.KafkaSink(SERVERS, topic="clicks-per-user", transactional_id_prefix="clicks-per-user"),
+    sm.KafkaSink(SERVERS, topic="clicks-per-user", transactional_id_prefix="clicks-per-user"),
     uid="to-kafka",
 )
 

@@ -44,14 +44,14 @@ def main() -> int:
     """Run the demo; returns the exit code."""
     settings = arguments()
     given = settings.directory
-    directory = Path(given or tempfile.mkdtemp(prefix="tidemark-demo-")).absolute()
+    directory = Path(given or tempfile.mkdtemp(prefix="seamark-demo-")).absolute()
     if given and directory.exists() and any(directory.iterdir()):
         console.print(
             f"{directory} is not empty: name another directory, or remove it", style="red"
         )
         return 2
     directory.mkdir(parents=True, exist_ok=True)
-    console.print(f"[bold]Tidemark demo[/bold] in {directory}: preparing the input …")
+    console.print(f"[bold]Seamark demo[/bold] in {directory}: preparing the input …")
     make = kafka if settings.kafka else embedded
     workload = make(directory, settings.epochs, settings.rows_per_epoch)
     try:

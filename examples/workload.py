@@ -22,8 +22,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
-import tidemark as tm
-from tidemark.runtime.datagen import rows
+import seamark as sm
+from seamark.runtime.datagen import rows
 
 WINDOW_S = 10
 WATERMARK_DELAY_S = 10
@@ -83,7 +83,7 @@ def embedded(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
 def kafka(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
     """Start a broker, and fill the input topic of `clicks_kafka.py`; `close` stops the broker."""
     from examples.kafka_topics import CommittedReader, make_topics, produce_clicks
-    from tidemark.dev.kafka import LocalKafka
+    from seamark.dev.kafka import LocalKafka
 
     clicks = _clicks(epochs, rows_per_epoch, seed=0)
     broker = LocalKafka()
@@ -125,7 +125,7 @@ def kafka(directory: Path, epochs: int, rows_per_epoch: int) -> Workload:
 
 
 def _clicks(epochs: int, rows_per_epoch: int, seed: int) -> pa.RecordBatch:
-    source = tm.DatagenSource(rows_per_second=rows_per_epoch // SECONDS_PER_EPOCH, seed=seed)
+    source = sm.DatagenSource(rows_per_second=rows_per_epoch // SECONDS_PER_EPOCH, seed=seed)
     return rows(source.reader().options, 0, epochs * rows_per_epoch)
 
 

@@ -26,12 +26,12 @@ PROGRAM = """
 import os, sys, threading, time
 import psutil
 from pyspark.sql import functions as F
-import tidemark as tm
+import seamark as sm
 
-job = tm.Job("classes", tm.CheckpointConfig(storage="checkpoints", interval="200ms"), "update")
-rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
+job = sm.Job("classes", sm.CheckpointConfig(storage="checkpoints", interval="200ms"), "update")
+rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
 counts = rows.groupBy((F.col("row") % 10).alias("digit")).count()
-job.sink(counts, tm.FileSink("out"), uid="counts")
+job.sink(counts, sm.FileSink("out"), uid="counts")
 
 
 def end(patience_s):

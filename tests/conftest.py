@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.s3 import LocalS3
 from tests import core
 from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS
 from tests.storage_servers import TWO_CORES, serving
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.s3 import LocalS3
 
 # Set for the whole process, so that programs which tests start inherit them.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -33,7 +33,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
 # CPU: twice the Python workers, and twice the tasks of an epoch that has few rows.
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{TWO_CORES} pyspark-shell")
 # The tokens of jobs, which killed drivers leave behind, are no business of the user's own.
-os.environ.setdefault("TIDEMARK_HOME", tempfile.mkdtemp(prefix="tidemark-home-"))
+os.environ.setdefault("SEAMARK_HOME", tempfile.mkdtemp(prefix="seamark-home-"))
 # A shell has what it runs in the background ignore Ctrl-C, and all that tests start would too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -7,15 +7,15 @@ import sys
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-import tidemark as tm
+import seamark as sm
 
 options = json.loads(sys.argv[1])
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 logging.getLogger("py4j").setLevel(logging.WARNING)
-checkpoint = tm.CheckpointConfig(
+checkpoint = sm.CheckpointConfig(
     storage=options["storage"],
     interval="100ms",
-    restart_strategy=tm.RestartStrategy.fixed_delay(attempts=3, delay="1h"),
+    restart_strategy=sm.RestartStrategy.fixed_delay(attempts=3, delay="1h"),
     externalized_retention="DELETE_ON_CANCELLATION",
 )
 
@@ -26,10 +26,10 @@ def failing(id_: int) -> int:
     return id_
 
 
-job = tm.Job("failing", checkpoint)
-source = tm.FileSource(options["input"], "json", "id BIGINT", options={"maxFilesPerTrigger": "1"})
+job = sm.Job("failing", checkpoint)
+source = sm.FileSource(options["input"], "json", "id BIGINT", options={"maxFilesPerTrigger": "1"})
 rows = job.source(source, uid="in").select(F.udf(failing, LongType())("id").alias("id"))
-job.sink(rows, tm.SQLiteSink(options["database"], "t"), uid="out")
+job.sink(rows, sm.SQLiteSink(options["database"], "t"), uid="out")
 
 if __name__ == "__main__":
     job.run()

@@ -10,13 +10,13 @@ import logging
 import sys
 from typing import Any
 
-import tidemark as tm
+import seamark as sm
 
 
 def run(options: dict[str, Any]) -> None:
     """Run the job to the end of its files."""
-    job = tm.Job("modes", tm.CheckpointConfig(storage=options["storage"], mode=options["mode"]))
-    source = tm.FileSource(
+    job = sm.Job("modes", sm.CheckpointConfig(storage=options["storage"], mode=options["mode"]))
+    source = sm.FileSource(
         options["input"],
         format="json",
         schema="id BIGINT",
@@ -24,8 +24,8 @@ def run(options: dict[str, Any]) -> None:
         options={"maxFilesPerTrigger": "1"},
     )
     rows = job.source(source, "in")
-    job.sink(rows, tm.SQLiteSink(options["first"], table="t"), "first")
-    job.sink(rows, tm.SQLiteSink(options["second"], table="t"), "second")
+    job.sink(rows, sm.SQLiteSink(options["first"], table="t"), "first")
+    job.sink(rows, sm.SQLiteSink(options["second"], table="t"), "second")
     job.run()
 
 

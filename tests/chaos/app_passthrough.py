@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
-import tidemark as tm
+import seamark as sm
 
 options = json.loads(sys.argv[1])
 marker, slow_s = options.get("raise_once"), options.get("slow_s", 0.0)
@@ -32,16 +32,16 @@ def troubled(value: bytes) -> bytes:
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
-job = tm.Job(
+job = sm.Job(
     "passthrough",
-    checkpoint=tm.CheckpointConfig(
+    checkpoint=sm.CheckpointConfig(
         storage=options["storage"],
         interval=options["interval"],
         timeout=options["timeout"],
     ),
 )
 rows = job.source(
-    tm.KafkaSource(
+    sm.KafkaSource(
         options["servers"],
         topics=[options["input"]],
         starting_offsets="earliest",
@@ -55,7 +55,7 @@ if "log_level" in options:
 value = F.udf(troubled, BinaryType())("value") if marker or slow_s else F.col("value")
 job.sink(
     rows.select("key", value.alias("value")),
-    tm.KafkaSink(
+    sm.KafkaSink(
         options["servers"],
         topic=options["output"],
         delivery_guarantee="exactly-once",

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-import tidemark as tm
+import seamark as sm
 
 options = json.loads(sys.argv[1])
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
@@ -31,11 +31,11 @@ def slowly(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 schema = "key STRING, value STRING"
-job = tm.Job("redis", checkpoint=tm.CheckpointConfig(storage=options["storage"], interval="100ms"))
-rows = job.source(tm.FileSource(options["input"], format="json", schema=schema), uid="input")
+job = sm.Job("redis", checkpoint=sm.CheckpointConfig(storage=options["storage"], interval="100ms"))
+rows = job.source(sm.FileSource(options["input"], format="json", schema=schema), uid="input")
 slow = rows.mapInArrow(slowly, schema)
 for mode in ("upsert", "staged"):
-    sink = tm.RedisSink(options["url"], "key", "value", mode, key_prefix=f"{mode}:")
+    sink = sm.RedisSink(options["url"], "key", "value", mode, key_prefix=f"{mode}:")
     job.sink(slow, sink, uid=mode)
 
 if __name__ == "__main__":

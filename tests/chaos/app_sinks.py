@@ -2,7 +2,7 @@
 
 The input's columns are `key` and `value` (``sequence,time_ms``); a count's value is ``window start
 in ms,count``. An entry of ``options["sinks"]`` has a `uid`, the `frame` it gets (``rows`` or
-``counts``), and its maker: the name of a class of `tidemark`, or ``module:function``, with keyword
+``counts``), and its maker: the name of a class of `seamark`, or ``module:function``, with keyword
 arguments; `dead_letters` is None, or another maker. `tests/chaos/outputs.py` makes the entries.
 """
 
@@ -15,19 +15,19 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
 
 options = json.loads(sys.argv[1])
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
-job = tm.Job(
+job = sm.Job(
     options.get("name", "sinks"),
-    checkpoint=tm.CheckpointConfig(
+    checkpoint=sm.CheckpointConfig(
         storage=options["storage"], interval=options["interval"], **options.get("settings", {})
     ),
 )
-source = tm.FileSource(
+source = sm.FileSource(
     options["input"],
     format="json",
     schema="key STRING, value STRING",
@@ -52,7 +52,7 @@ if any(one["frame"] == "counts" for one in options["sinks"]):
 
 def made(maker, arguments):
     module, _, name = maker.rpartition(":")
-    return getattr(importlib.import_module(module or "tidemark"), name)(**arguments)
+    return getattr(importlib.import_module(module or "seamark"), name)(**arguments)
 
 
 for one in options["sinks"]:

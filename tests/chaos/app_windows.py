@@ -11,21 +11,21 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
 
 options = json.loads(sys.argv[1])
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
-job = tm.Job(
+job = sm.Job(
     "windows",
-    checkpoint=tm.CheckpointConfig(
+    checkpoint=sm.CheckpointConfig(
         storage=options["storage"],
         interval=options["interval"],
         timeout=options["timeout"],
     ),
 )
-source = tm.KafkaSource(
+source = sm.KafkaSource(
     options["servers"],
     topics=[options["input"]],
     starting_offsets="earliest",
@@ -43,7 +43,7 @@ job.uid(counts, "per-window")
 shown = counts.selectExpr("key", "concat(unix_millis(window.start), ',', count) AS value")
 job.sink(
     shown,
-    tm.KafkaSink(
+    sm.KafkaSink(
         options["servers"],
         topic=options["output"],
         delivery_guarantee="exactly-once",
@@ -52,10 +52,10 @@ job.sink(
     ),
     uid="windows-to-kafka",
 )
-job.sink(shown, tm.SQLiteSink(options["database"], table="windows"), uid="windows-to-sqlite")
+job.sink(shown, sm.SQLiteSink(options["database"], table="windows"), uid="windows-to-sqlite")
 job.sink(
     rows.select("key", "value"),
-    tm.SQLiteSink(options["database"], table="events"),
+    sm.SQLiteSink(options["database"], table="events"),
     uid="events-to-sqlite",
 )
 

@@ -10,13 +10,13 @@ import logging
 import sys
 from typing import Any
 
-import tidemark as tm
+import seamark as sm
 
 
 def run(options: dict[str, Any], name: str = "sender", restore: str | None = None) -> None:
     """Run the job to the end of its files."""
-    job = tm.Job(name, tm.CheckpointConfig(storage=options["storage"]))
-    source = tm.FileSource(
+    job = sm.Job(name, sm.CheckpointConfig(storage=options["storage"]))
+    source = sm.FileSource(
         options["input"],
         format="json",
         schema="number BIGINT",
@@ -24,9 +24,9 @@ def run(options: dict[str, Any], name: str = "sender", restore: str | None = Non
         options={"maxFilesPerTrigger": "1"},
     )
     rows = job.source(source, "in")
-    kept = tm.WriteAheadSink.http(f"{options['kept']}/rows?keep", idempotent=True)
+    kept = sm.WriteAheadSink.http(f"{options['kept']}/rows?keep", idempotent=True)
     job.sink(rows, kept, "kept")
-    plain = tm.WriteAheadSink.http(f"{options['plain']}/rows", format="arrow")
+    plain = sm.WriteAheadSink.http(f"{options['plain']}/rows", format="arrow")
     job.sink(rows, plain, "plain")
     job.run(restore)
 

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from seamark.dev.kafka import LocalKafka
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.needed import needed
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
-from tidemark.dev.kafka import LocalKafka
 
 
 @pytest.fixture(scope="session")

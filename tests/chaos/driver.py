@@ -26,7 +26,7 @@ import psutil
 
 from tests.class_archive import JAVA_OPTIONS
 
-MARK = "TIDEMARK_CHAOS_RUN"
+MARK = "SEAMARK_CHAOS_RUN"
 REPOSITORY = Path(__file__).resolve().parents[2]
 _COMMITTED = re.compile(r"epoch=(\d+) status=COMPLETED .* rows=(\d+) .* decision_wait_ms=(\d+)")
 
@@ -70,7 +70,7 @@ def spark_submit(*arguments: str) -> list[str]:
 class Driver:
     """One run of one program, from `start` to its death.
 
-    `failpoint` is what TIDEMARK_FAILPOINT is set to. What the program says goes to `log`. With
+    `failpoint` is what SEAMARK_FAILPOINT is set to. What the program says goes to `log`. With
     spark-submit as `launcher` the driver's own process is the JVM, and Python is its child.
     """
 
@@ -90,7 +90,7 @@ class Driver:
         self.failpoint = failpoint
         self._mark = uuid.uuid4().hex
         # What a killed JVM leaves behind goes with us. Short: it holds sockets, whose paths are.
-        self._scratch = tempfile.mkdtemp(prefix="tm-")
+        self._scratch = tempfile.mkdtemp(prefix="sm-")
         variables = {
             **os.environ,
             # The tests too: a sink of theirs must be found in Spark's workers as well.
@@ -101,9 +101,9 @@ class Driver:
             MARK: self._mark,
             **(environment or {}),
         }
-        variables.pop("TIDEMARK_FAILPOINT", None)
+        variables.pop("SEAMARK_FAILPOINT", None)
         if failpoint is not None:
-            variables["TIDEMARK_FAILPOINT"] = failpoint
+            variables["SEAMARK_FAILPOINT"] = failpoint
         with log.open("wb") as out:
             self._process = subprocess.Popen(
                 [*launcher, str(program), json.dumps(options)],

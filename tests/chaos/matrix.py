@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from seamark.protocol.points import Point
 from tests.chaos.outputs import (
     DeltaOutput,
     FilesOutput,
@@ -26,7 +27,6 @@ from tests.chaos.outputs import (
     StoredFilesOutput,
 )
 from tests.chaos.scenario import PassthroughScenario, Scenario, SinksScenario, WindowsScenario
-from tidemark.protocol.points import Point
 
 FIRST = {Point.RECOVERY_COMMITTED.value: "decided:2", Point.SINK_ABORTED.value: "prepared:2"}
 """What must have happened before a point is reached."""

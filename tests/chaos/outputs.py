@@ -15,15 +15,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.s3 import LocalS3
+from seamark.file_systems import HadoopSettings, open_directory
+from seamark.file_systems.s3 import S3Directory
 from tests.chaos import checker, workload
 from tests.chaos.history import Pair
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.s3 import LocalS3
-from tidemark.file_systems import HadoopSettings, open_directory
-from tidemark.file_systems.s3 import S3Directory
 
 
 class Output:
@@ -73,7 +73,7 @@ class SQLiteOutput(Output):
         return workload.read_table(self._database, self._table)
 
     def left_open(self) -> list[str]:
-        return [str(path) for path in Path(f"{self._database}.tidemark").rglob("*.*")]
+        return [str(path) for path in Path(f"{self._database}.seamark").rglob("*.*")]
 
 
 class FilesOutput(Output):
@@ -87,7 +87,7 @@ class FilesOutput(Output):
         return workload.read_parquet(self._directory)
 
     def left_open(self) -> list[str]:
-        return [str(path) for path in (self._directory / "_tidemark/pending").rglob("*.pending")]
+        return [str(path) for path in (self._directory / "_seamark/pending").rglob("*.pending")]
 
 
 class SentOutput(Output):
@@ -138,7 +138,7 @@ class StoredFilesOutput(Output):
     def left_open(self) -> list[str]:
         if isinstance(self._directory, S3Directory):
             return [found.path for found in self._directory.uploads()]
-        return list(self._directory.list("_tidemark/pending"))
+        return list(self._directory.list("_seamark/pending"))
 
 
 class KafkaOutput(Output):
@@ -220,7 +220,7 @@ class PostgresOutput(Output):
     def left_open(self) -> list[str]:
         found = self._server.execute(
             "SELECT gid FROM pg_prepared_xacts UNION ALL SELECT tablename FROM pg_tables "
-            f"WHERE schemaname = '{self._schema}' AND starts_with(tablename, '_tidemark_stage_')"
+            f"WHERE schemaname = '{self._schema}' AND starts_with(tablename, '_seamark_stage_')"
         )
         return [row[0] for row in found]
 
@@ -252,7 +252,7 @@ class RefusingOutput(PostgresOutput):
         return [*super().check(expected), *letters]
 
     def left_open(self) -> list[str]:
-        pending = (self._files / "_tidemark/pending").rglob("*.json")
+        pending = (self._files / "_seamark/pending").rglob("*.json")
         return [*super().left_open(), *map(str, pending)]
 
     def _letters(self) -> list[Pair]:
@@ -294,7 +294,7 @@ class MySQLOutput(Output):
         return [Pair(*row) for row in self._execute("SELECT `key`, value FROM `out`")]
 
     def left_open(self) -> list[str]:
-        stages = self._execute("SHOW TABLES LIKE '\\_tidemark\\_stage%'")
+        stages = self._execute("SHOW TABLES LIKE '\\_seamark\\_stage%'")
         return [str(row) for row in (*self._execute("XA RECOVER"), *stages)]
 
     def _execute(self, sql: str) -> list[tuple[Any, ...]]:
@@ -329,7 +329,7 @@ class RedisOutput(Output):
         return [Pair(text, key.removeprefix(self._prefix)) for text, key in named]
 
     def left_open(self) -> list[str]:
-        return self._keys(f"tidemark:*:{self._uid}:stage*")
+        return self._keys(f"seamark:*:{self._uid}:stage*")
 
     def count(self) -> int:
         return len(self._keys(f"{self._prefix}*"))

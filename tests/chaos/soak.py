@@ -22,11 +22,11 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from seamark.dev.kafka import LocalKafka
 from tests.chaos import checker
 from tests.chaos.driver import Driver
 from tests.chaos.matrix import MATRIX, PROTOCOL_POINTS
 from tests.chaos.scenario import PassthroughScenario, WindowsScenario
-from tidemark.dev.kafka import LocalKafka
 
 APPS = {"passthrough": PassthroughScenario, "windows": WindowsScenario}
 FATAL = ("LostTransactionError", "CheckpointError", "DecisionMissingError", "CorruptRecordError")
@@ -245,7 +245,7 @@ def main() -> int:
     arguments = parser.parse_args()
     apps = [arguments.app] if arguments.app else sorted(APPS)
     print(f"seed {arguments.seed}", flush=True)
-    directory = Path(tempfile.mkdtemp(prefix="tidemark-soak-"))
+    directory = Path(tempfile.mkdtemp(prefix="seamark-soak-"))
     good = True
     for app in apps:
         report, well = soak(app, arguments.minutes / len(apps), arguments.seed, directory / app)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from seamark.file_systems import HadoopSettings, open_directory
 from tests.chaos import checker
 from tests.chaos.matrix import PROTOCOL_POINTS, RATE
 from tests.chaos.outputs import PostgresOutput, SentOutput
@@ -19,7 +20,6 @@ from tests.chaos.scenario import EmbeddedScenario, Scenario, SinksScenario
 from tests.chaos.test_matrix import kill_at_each
 from tests.servers.postgres import PostgresServer
 from tests.storage_servers import spark_configuration
-from tidemark.file_systems import HadoopSettings, open_directory
 
 KEEPING_POINTS = [
     "pre-committed", "prepared", "decided", "rows-sent", "sent-recorded", "prepared-committed",

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-import tidemark as tm
+import seamark as sm
 
 
 @dataclass(frozen=True)
-class TokenKeeper(tm.WriteAheadSink):
+class TokenKeeper(sm.WriteAheadSink):
     path: str
     idempotent: bool = True
 
     def describe(self) -> str:
         return f"rows and tokens in {self.path}"
 
-    def send(self, batches: Iterator[pa.RecordBatch], token: tm.EpochToken) -> None:
+    def send(self, batches: Iterator[pa.RecordBatch], token: sm.EpochToken) -> None:
         with (
             contextlib.closing(sqlite3.connect(self.path, timeout=60)) as connection,
             contextlib.suppress(sqlite3.IntegrityError),  # a token that it has taken

@@ -285,7 +285,7 @@ def delta_files_unnamed(uri: str, storage_options: dict[str, str]) -> list[str]:
     records of attempts that have not ended."""
     from deltalake import DeltaTable
 
-    from tidemark.file_systems import HadoopSettings, open_directory
+    from seamark.file_systems import HadoopSettings, open_directory
 
     found = open_directory(uri, HadoopSettings.given(storage_options, uri)).list()
     table = DeltaTable(uri, storage_options=_delta_options(uri, storage_options))
@@ -293,13 +293,13 @@ def delta_files_unnamed(uri: str, storage_options: dict[str, str]) -> list[str]:
     return sorted(
         path
         for path in found
-        if path.startswith("_tidemark/pending/")
+        if path.startswith("_seamark/pending/")
         or (not path.startswith("_") and path.rpartition("/")[2] not in named)
     )
 
 
 def _delta_options(uri: str, storage_options: dict[str, str]) -> dict[str, str] | None:
-    from tidemark.file_systems import HadoopSettings
-    from tidemark.sinks.delta.store import delta_options
+    from seamark.file_systems import HadoopSettings
+    from seamark.sinks.delta.store import delta_options
 
     return delta_options(uri, HadoopSettings.given(storage_options, uri))

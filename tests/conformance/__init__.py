@@ -1,1 +1,1 @@
-"""Each sink under the suite of `tidemark.verify.conformance`; Kafka is in `integration/kafka`."""
+"""Each sink under the suite of `seamark.verify.conformance`; Kafka is in `integration/kafka`."""

@@ -23,14 +23,14 @@ import pyarrow.json
 import pyarrow.parquet
 import pytest
 
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.s3 import LocalS3
-from tidemark.file_systems import open_directory
-from tidemark.file_systems.s3 import S3Directory
-from tidemark.sinks.files import FileSink
-from tidemark.sinks.files.pending_file import PendingFile
-from tidemark.verify.conformance import (
+from seamark.contracts.sink import CommitOutcome
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.s3 import LocalS3
+from seamark.file_systems import open_directory
+from seamark.file_systems.s3 import S3Directory
+from seamark.sinks.files import FileSink
+from seamark.sinks.files.pending_file import PendingFile
+from seamark.verify.conformance import (
     ExpiryConformance,
     ForgettingConformance,
     LineConformance,
@@ -70,7 +70,7 @@ def under(request: pytest.FixtureRequest, tmp_path: Path) -> SinkUnderTest:
     sink = FileSink(tmp_path / "target", format=form)
 
     def drop(file: PendingFile) -> None:
-        (tmp_path / f"target/_tidemark/pending/{file.job_id}/{file.sink_uid}").joinpath(
+        (tmp_path / f"target/_seamark/pending/{file.job_id}/{file.sink_uid}").joinpath(
             f"{file.handle}.pending"
         ).unlink()
 
@@ -125,7 +125,7 @@ def under_test(server: LocalHdfs | LocalS3) -> SinkUnderTest:
             directory.abort_upload(file.handle, file.upload_id)
         else:
             directory.delete(
-                f"_tidemark/pending/{file.job_id}/{file.sink_uid}/{file.handle}.pending"
+                f"_seamark/pending/{file.job_id}/{file.sink_uid}/{file.handle}.pending"
             )
 
     return SinkUnderTest(

@@ -14,10 +14,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import tidemark as tm
-from tidemark.model.errors import CheckpointError, PreCommitError
-from tidemark.verify.conformance import IdempotentConformance, KeyedSinkUnderTest
-from tidemark.verify.conformance.steps import driver
+import seamark as sm
+from seamark.model.errors import CheckpointError, PreCommitError
+from seamark.verify.conformance import IdempotentConformance, KeyedSinkUnderTest
+from seamark.verify.conformance.steps import driver
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS latest (number INTEGER PRIMARY KEY, value INTEGER);
@@ -30,7 +30,7 @@ def order(generation: int, epoch: int, attempt: int = 0) -> str:
 
 
 @dataclass(frozen=True)
-class LatestSink(tm.IdempotentSink):
+class LatestSink(sm.IdempotentSink):
     path: str
     guarded: bool = True
 
@@ -40,20 +40,20 @@ class LatestSink(tm.IdempotentSink):
     def connect(self) -> Any:
         return contextlib.closing(sqlite3.connect(self.path, isolation_level=None))
 
-    def preflight(self, context: tm.SinkContext) -> None:
+    def preflight(self, context: sm.SinkContext) -> None:
         with self.connect() as connection:
             connection.executescript(TABLES)
             newest = order(context.generation, 0)
             connection.execute("INSERT OR REPLACE INTO guard VALUES (-1, ?, 0)", [newest])
 
-    def create_writer(self, context: tm.WriterContext) -> LatestWriter:
+    def create_writer(self, context: sm.WriterContext) -> LatestWriter:
         return LatestWriter(self, context)
 
 
 @dataclass
-class LatestWriter(tm.CommittingWriter[Any]):
+class LatestWriter(sm.CommittingWriter[Any]):
     sink: LatestSink
-    at: tm.WriterContext
+    at: sm.WriterContext
     rows: int = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
@@ -127,7 +127,7 @@ def test_without_a_guard_the_suite_finds_it(test: str, tmp_path: Path) -> None:
 
 def test_committables_of_another_sink_under_its_uid_are_refused() -> None:
     sink = LatestSink("x.db")
-    assert sink.way is tm.SinkWay.IDEMPOTENT
+    assert sink.way is sm.SinkWay.IDEMPOTENT
     for use in (sink.load, sink.create_committer(driver()).commit):
         with pytest.raises(CheckpointError, match="another uid"):
             use([b"x"])  # type: ignore[arg-type]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidemark.sinks.sqlite import SQLiteSink, database
-from tidemark.verify.conformance import (
+from seamark.sinks.sqlite import SQLiteSink, database
+from seamark.verify.conformance import (
     DeadLetterConformance,
     ExpiryConformance,
     ForgettingConformance,

@@ -19,14 +19,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.servers.http_endpoint import http_endpoint
-from tidemark import EpochToken, WriteAheadSink
-from tidemark.verify.conformance import (
+from seamark import EpochToken, WriteAheadSink
+from seamark.verify.conformance import (
     ExpiryConformance,
     SinkUnderTest,
     WriteAheadConformance,
     steps,
 )
+from tests.servers.http_endpoint import http_endpoint
 
 PAGE = Path(__file__).parents[2] / "docs" / "sinks" / "write-ahead.md"
 (BLOCK,) = (
@@ -35,7 +35,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "sinks" / "write-ahead.md"
     if "class PagerSink" in block
 )
 # Importable here and, by sys.path, in the suite's child processes.
-directory = tempfile.TemporaryDirectory(prefix="tm-")
+directory = tempfile.TemporaryDirectory(prefix="sm-")
 Path(directory.name, "pager_sink.py").write_text(BLOCK)
 sys.path.append(directory.name)
 

@@ -51,7 +51,7 @@ def _program() -> str:
     if os.geteuid() != 0 or shutil.which("apt-get") is None:
         raise NotToBeHadError(tried)
     apt = ["apt-get", "-qq", "-oDPkg::Lock::Timeout=300"]
-    with (Path(tempfile.gettempdir()) / "tidemark-tests-chromium.lock").open("w") as lock:
+    with (Path(tempfile.gettempdir()) / "seamark-tests-chromium.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # pytest's workers are several
         for arguments in (["update"], ["install", "-y", "--no-install-recommends", "chromium"]):
             done = subprocess.run(

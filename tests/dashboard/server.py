@@ -30,7 +30,7 @@ class Answer:
 
 
 class Dashboard:
-    """`tidemark dashboard`, from `with` to its end; `start` starts it again on the same port."""
+    """`seamark dashboard`, from `with` to its end; `start` starts it again on the same port."""
 
     def __init__(self, storage: Path, home: Path) -> None:
         self._storage = storage
@@ -59,11 +59,11 @@ class Dashboard:
 
     def start(self) -> None:
         port = self.url.rpartition(":")[2] or "0"
-        command = [sys.executable, "-m", "tidemark.cli.main", "dashboard", "--port", port]
+        command = [sys.executable, "-m", "seamark.cli.main", "dashboard", "--port", port]
         variables = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
-            "TIDEMARK_HOME": str(self._home),
+            "SEAMARK_HOME": str(self._home),
         }
         self._home.mkdir(parents=True, exist_ok=True)
         with self._log.open("wb") as log:

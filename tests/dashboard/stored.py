@@ -4,24 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tidemark.checkpoint.executions import (
+from seamark.checkpoint.executions import (
     ExecutionEnd,
     ExecutionFailure,
     ExecutionStart,
     ExecutionStore,
 )
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
-from tidemark.checkpoint.store import CheckpointStore, JobIdentity
-from tidemark.model.checkpoint_statistics import (
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,
     SubtaskCheckpointStatistics,
     TaskCheckpointStatistics,
 )
-from tidemark.model.checkpointing_statistics import CheckpointCounts
-from tidemark.model.job_graph import JobGraph, Vertex
-from tidemark.model.job_state import JobState
+from seamark.model.checkpointing_statistics import CheckpointCounts
+from seamark.model.job_graph import JobGraph, Vertex
+from seamark.model.job_state import JobState
 
 BEGUN_S = 1_700_000_000.0
 JOB_ID = "ab" * 16

@@ -1,4 +1,4 @@
-"""How: two jobs run in drivers of their own, and a real browser looks at them through `tidemark
+"""How: two jobs run in drivers of their own, and a real browser looks at them through `seamark
 dashboard`, a process too. One job is killed by SIGKILL, the other stopped by the button; the
 dashboard's server is killed and started again. In every tab that a test opens, an error in the
 console, an exception or a request to another host fails it.
@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
+from seamark.dashboard import shared_pages
+from seamark.dashboard.jobs import Jobs
 from tests.chaos.driver import Driver, wait_until
 from tests.dashboard.chromium import PATIENCE_MS, Visit
 from tests.dashboard.server import Dashboard
 from tests.dashboard.stored import write_job
-from tidemark.dashboard import shared_pages
-from tidemark.dashboard.jobs import Jobs
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -28,19 +28,19 @@ PROGRAM = """
 import json
 import sys
 
-import tidemark as tm
+import seamark as sm
 from pyspark.sql import functions as F
 
 name = json.loads(sys.argv[1])["name"]
-job = tm.Job(name, tm.CheckpointConfig(storage="store", interval="300ms"), "update")
-rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
-job.sink(rows.select("row"), tm.FileSink(f"out-{name}", format="json"), uid="files")
+job = sm.Job(name, sm.CheckpointConfig(storage="store", interval="300ms"), "update")
+rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
+job.sink(rows.select("row"), sm.FileSink(f"out-{name}", format="json"), uid="files")
 if name == "orders":  # a job with state to be saved
     timed = rows.withWatermark("timestamp", "5 seconds")
     counts = timed.groupBy((F.col("row") % 10).alias("digit")).count()
-    job.sink(job.uid(counts, "digits"), tm.FileSink("counts", format="json"), uid="counts")
+    job.sink(job.uid(counts, "digits"), sm.FileSink("counts", format="json"), uid="counts")
 else:
-    job.sink(rows.select("row"), tm.FileSink(f"copy-{name}", format="json"), uid="copies")
+    job.sink(rows.select("row"), sm.FileSink(f"copy-{name}", format="json"), uid="copies")
 if __name__ == "__main__":
     job.run()
 """
@@ -52,7 +52,7 @@ class Site:
 
     def __init__(self, root: Path) -> None:
         (root / "app.py").write_text(PROGRAM)
-        home = {"TIDEMARK_HOME": f"{root}/home", "TIDEMARK_PARALLELISM": "2"}
+        home = {"SEAMARK_HOME": f"{root}/home", "SEAMARK_PARALLELISM": "2"}
         self.store = root / "store"
         write_job(self.store, "long", 1000, failed=frozenset({300, 995}))
         self.drivers = {
@@ -344,7 +344,7 @@ def test_a_savepoint_is_taken_planned_for_and_disposed_of_by_the_buttons(
     operator = dialog.get_by_role("row").filter(has_text="digits")
     expect(operator).to_contain_text("mapped")
     expect(operator).to_contain_text("repartitioned")
-    expect(dialog).to_contain_text(f"tidemark run -s file://{path} -p 3 APP.PY")
+    expect(dialog).to_contain_text(f"seamark run -s file://{path} -p 3 APP.PY")
     dialog.get_by_role("button", name="Another one").click()
     dialog.get_by_label("Savepoint, or retained checkpoint").fill(f"{tmp_path}/none")
     dialog.get_by_role("button", name="Show the plan").click()
@@ -407,7 +407,7 @@ def test_a_job_is_stopped_with_a_savepoint_that_outlives_it(
 
     # Nobody can be asked for a plan now: the page has the command, and disposes by itself.
     tab.open(f"jobs/{jid}/savepoints")
-    expect(page.locator("main")).to_contain_text(f"tidemark run -s file://{path} --plan APP.PY")
+    expect(page.locator("main")).to_contain_text(f"seamark run -s file://{path} --plan APP.PY")
     expect(page.get_by_role("button", name="Restore plan")).to_have_count(0)
     row = page.locator(".savepoints > tbody").first
     expect(row).to_contain_text(str(path))

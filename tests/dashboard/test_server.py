@@ -15,10 +15,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from seamark.cli.main import app
 from tests.chaos.driver import REPOSITORY
 from tests.dashboard.server import Answer, Dashboard
 from tests.dashboard.stored import BEGUN_S, JOB_ID, write_job
-from tidemark.cli.main import app
 
 JOB = f"/jobs/{JOB_ID}"
 KILLED = "ef" * 16
@@ -226,7 +226,7 @@ def test_only_what_is_known_as_a_savepoint_of_the_job_is_disposed_of(
 
     refused = dispose(JOB_ID, {"savepoint-path": f"file://{tmp_path}"})
     assert refused.status == 409
-    assert "tidemark savepoint -d" in refused.json["errors"][0]
+    assert "seamark savepoint -d" in refused.json["errors"][0]
     assert (tmp_path / "savepoint.json").exists()
     assert dispose("0" * 32, {"savepoint-path": "x"}).status == 404
     assert dispose(JOB_ID, {}).status == 422
@@ -238,7 +238,7 @@ def test_only_what_is_known_as_a_savepoint_of_the_job_is_disposed_of(
 
 def test_every_module_is_loaded_at_once(dashboard: Dashboard) -> None:
     page = dashboard.ask("/").body.decode()
-    static = REPOSITORY / "src/tidemark/dashboard/static"
+    static = REPOSITORY / "src/seamark/dashboard/static"
     modules = [*static.glob("*.js"), *static.glob("vendor/*js")]
     assert len(modules) > 15
     for module in modules:

@@ -66,7 +66,7 @@ def test_a_rule_that_never_or_always_fires_fails_the_tests(
     for place, rule in enumerate(rules()):
         changed = rules()
         changed[place]["expr"] = expression
-        group = {"name": "tidemark", "rules": changed}
+        group = {"name": "seamark", "rules": changed}
         (tmp_path / "alerts.yml").write_text(yaml.safe_dump({"groups": [group]}))
         if promtool("test", "rules", tmp_path / "test.yml").returncode == 0:
             passed.append(rule["alert"])

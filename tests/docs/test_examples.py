@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 from examples import demo, workload
 
-from tidemark.model.guarantee import Guarantee
-from tidemark.operations.explain import explain
+from seamark.model.guarantee import Guarantee
+from seamark.operations.explain import explain
 
 ROOT = Path(demo.__file__).parents[1]
 EPOCHS, ROWS_PER_EPOCH = 12, 400

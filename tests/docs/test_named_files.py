@@ -1,15 +1,16 @@
 """Every file that a docstring names is there: ``store.py`` somewhere in the repository,
-``checkpoint/store.py`` and ``docs/adr/0003-seal.md`` at that place."""
+``checkpoint/store.py`` and ``docs/adr/0003-seal.md`` at that place. The product has one name."""
 
 from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 REPO = Path(__file__).parents[2]
-PACKAGE = REPO / "src/tidemark"
+PACKAGE = REPO / "src/seamark"
 FILES = [
     p for d in ("src", "tests", "docs", "examples", "benchmarks") for p in REPO.glob(f"{d}/**/*.*")
 ]
@@ -34,3 +35,20 @@ def test_each_file_that_a_docstring_names_is_there() -> None:
                 missing.add((str(file.relative_to(REPO)), name))
     assert found > 100
     assert missing == set()
+
+
+def test_the_products_first_name_is_nowhere() -> None:
+    """Another distribution on PyPI has that name, and a command of that name."""
+    first = "tide" + "mark"
+    search = ["git", "grep", "--ignore-case", "--untracked", "--files-with-matches", "-e"]
+    tracked = subprocess.run(
+        ["git", "ls-files"], cwd=REPO, text=True, stdout=subprocess.PIPE, check=True
+    ).stdout
+    assert len(tracked) > 1000 and first not in tracked.lower()
+    assert (
+        subprocess.run([*search, first], cwd=REPO, text=True, stdout=subprocess.PIPE).stdout == ""
+    )
+    assert (
+        subprocess.run([*search, "seamark"], cwd=REPO, text=True, stdout=subprocess.PIPE).stdout
+        != ""
+    )

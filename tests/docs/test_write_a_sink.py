@@ -17,14 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.verify.conformance import DeadLetterConformance, SinkUnderTest
+from seamark.verify.conformance import DeadLetterConformance, SinkUnderTest
 
 PAGE = Path(__file__).parents[2] / "docs" / "write-a-sink.md"
 BLOCKS = re.findall(r"^```python\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 SINK, TEST, DEAD_LETTERS = BLOCKS[:4], BLOCKS[4], BLOCKS[5]
 
 # Importable here and, by sys.path, in the suite's child processes.
-directory = tempfile.TemporaryDirectory(prefix="tm-")
+directory = tempfile.TemporaryDirectory(prefix="sm-")
 Path(directory.name, "hold_sink.py").write_text("\n\n".join([*SINK, DEAD_LETTERS]))
 sys.path.append(directory.name)
 

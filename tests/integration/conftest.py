@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from seamark.dev.kafka import LocalKafka
 from tests.servers.postgres import PostgresServer
-from tidemark.dev.kafka import LocalKafka
 
 
 @pytest.fixture(scope="session")

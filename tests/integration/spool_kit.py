@@ -18,13 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.checkpoint import spool
-from tidemark.checkpoint.coordinator import Coordinator
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import CheckpointStore
-from tidemark.checkpoint.task_reports import SinkReport, TaskReport
-from tidemark.contracts.sink import TwoPhaseCommitSink, WriterContext
-from tidemark.model import failpoints
+from seamark.checkpoint import spool
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore
+from seamark.checkpoint.task_reports import SinkReport, TaskReport
+from seamark.contracts.sink import TwoPhaseCommitSink, WriterContext
+from seamark.model import failpoints
 
 UID = "out"
 

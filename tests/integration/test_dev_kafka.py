@@ -16,8 +16,8 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import ConfigurationError, PreflightError
+from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import ConfigurationError, PreflightError
 
 
 def create_topic(servers: str, name: str, replicas: int = 1) -> None:
@@ -137,7 +137,7 @@ def test_three_brokers_go_on_when_one_is_killed() -> None:
 def test_a_broker_outlives_the_thread_that_started_it_but_not_the_process(tmp_path: Path) -> None:
     program = (
         "import sys, threading, time\n"
-        "from tidemark.dev.kafka import LocalKafka\n"
+        "from seamark.dev.kafka import LocalKafka\n"
         "kafka = LocalKafka(directory=sys.argv[1])\n"
         "thread = threading.Thread(target=kafka.start); thread.start(); thread.join()\n"
         "print(kafka.bootstrap_servers, flush=True)\n"
@@ -177,7 +177,7 @@ def test_the_command_prints_its_address_and_ends_cleanly(tmp_path: Path) -> None
     addresses = []
     for end in (signal.SIGINT, signal.SIGTERM):
         with subprocess.Popen(
-            [Path(sys.executable).with_name("tidemark"), "dev", "kafka", "--directory", directory],
+            [Path(sys.executable).with_name("seamark"), "dev", "kafka", "--directory", directory],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -201,9 +201,9 @@ def test_the_command_prints_its_address_and_ends_cleanly(tmp_path: Path) -> None
 
 
 def test_the_command_says_a_mistake_in_one_line() -> None:
-    command = Path(sys.executable).with_name("tidemark")
+    command = Path(sys.executable).with_name("seamark")
     done = subprocess.run(
         [command, "dev", "kafka", "--brokers", "2"], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == "tidemark: LocalKafka: brokers is 2; give 1 or 3\n"
+    assert done.stderr == "seamark: LocalKafka: brokers is 2; give 1 or 3\n"

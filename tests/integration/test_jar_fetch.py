@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.model.errors import MissingDependencyError
-from tidemark.runtime.jars import Request, resolve
+from seamark.model.errors import MissingDependencyError
+from seamark.runtime.jars import Request, resolve
 
 SLF4J = "org.slf4j:slf4j-api:1.7.36"
 FETCH = (
     "import logging; logging.basicConfig(level=logging.INFO, format='%(message)s')\n"
-    "from tidemark.runtime.jars import Request, resolve\n"
+    "from seamark.runtime.jars import Request, resolve\n"
     f"print(*resolve('slf4j', Request(({SLF4J!r},))))\n"
 )
 
@@ -28,7 +28,7 @@ FETCH = (
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    return tmp_path / "tidemark" / "jars"
+    return tmp_path / "seamark" / "jars"
 
 
 def start_fetch() -> subprocess.Popen[str]:

@@ -1,6 +1,6 @@
 """One driver's life: its Spark query, its commit thread, its sweeper and its end.
 
-The protocol's steps are those of `tidemark.protocol.procedures`, run by `replay.stepwise`; what the
+The protocol's steps are those of `seamark.protocol.procedures`, run by `replay.stepwise`; what the
 coordinator does around them (who waits for what, what happens at the end) is told here once more in
 small. Threads are generators: they yield before each step that the outside could see, `None` when
 they can go on and a predicate when they wait for it. Python, JVM and tasks die and sleep together.
@@ -12,10 +12,10 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark.model.errors import CommitFailedError, LostTransactionError, TidemarkError
-from tidemark.protocol import procedures
-from tidemark.protocol.points import Point
-from tidemark.protocol.write_again import write_again
+from seamark.model.errors import CommitFailedError, LostTransactionError, SeamarkError
+from seamark.protocol import procedures
+from seamark.protocol.points import Point
+from seamark.protocol.write_again import write_again
 
 from .replay import Call, stepwise
 from .world import SparkFailedError, Transaction, UnprovedError, World
@@ -108,7 +108,7 @@ class Driver:
             thread.waiting = next(thread.steps)
         except StopIteration:
             thread.done = True
-        except (TidemarkError, SparkFailedError) as error:
+        except (SeamarkError, SparkFailedError) as error:
             thread.done = True
             self.world.check_stop(self, error)
             self.stopped_by = self.stopped_by or error

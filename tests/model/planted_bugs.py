@@ -11,9 +11,9 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
-from tidemark.protocol import procedures
-from tidemark.protocol.points import Point
-from tidemark.protocol.states import Seal
+from seamark.protocol import procedures
+from seamark.protocol.points import Point
+from seamark.protocol.states import Seal
 
 from .driver import Protocol
 from .replay import Call

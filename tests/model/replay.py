@@ -12,8 +12,8 @@ from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from tidemark.model.errors import TidemarkError
-from tidemark.protocol.points import Point
+from seamark.model.errors import SeamarkError
+from seamark.protocol.points import Point
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Suspended(BaseException):
         self.call = call
 
 
-Answer = tuple[Any, TidemarkError | None]
+Answer = tuple[Any, SeamarkError | None]
 
 
 class JournaledPort:
@@ -87,7 +87,7 @@ def stepwise(
         yield
         try:
             answers.append(((yield from execute(call)), None))
-        except TidemarkError as error:
+        except SeamarkError as error:
             answers.append((None, error))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tidemark.protocol.points import Point
+from seamark.protocol.points import Point
 
 from .driver import Driver, Protocol, Thread
 from .world import ROWS_PER_EPOCH, Setup, Violation, World

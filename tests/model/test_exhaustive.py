@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tidemark.protocol.points import Point
+from seamark.protocol.points import Point
 
 from .driver import Protocol
 from .planted_bugs import PLANTED_WRITE_AGAIN, RIGHT

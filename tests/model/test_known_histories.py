@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import pytest
 
-from tidemark.model.errors import CommitFailedError, DecisionMissingError
-from tidemark.protocol.points import Point
+from seamark.model.errors import CommitFailedError, DecisionMissingError
+from seamark.protocol.points import Point
 
 from .driver import Driver, Protocol
 from .planted_bugs import CLAIM_UNFENCED, FIRST_VERSIONS, RIGHT, UNPROVED

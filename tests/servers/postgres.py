@@ -34,7 +34,7 @@ class PostgresServer(ServerProcess):
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         # Of its own: the server's user must be able to reach it, which it cannot in tmp_path.
-        root = Path(tempfile.mkdtemp(prefix="tm-postgres-"))
+        root = Path(tempfile.mkdtemp(prefix="sm-postgres-"))
         super().__init__(root, {**_SETTINGS, **(settings or {})})
         self._data = root / "data"
         if os.geteuid() == 0:

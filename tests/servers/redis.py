@@ -38,7 +38,7 @@ class RedisServer(ServerProcess):
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, tls: bool = False) -> None:
         self._program = _program(tls=tls)
-        root = Path(tempfile.mkdtemp(prefix="tm-redis-"))
+        root = Path(tempfile.mkdtemp(prefix="sm-redis-"))
         super().__init__(root, {**_SETTINGS, **(settings or {})})
 
     def url(self, database: int = 0, port: int = 0) -> str:
@@ -99,7 +99,7 @@ def _lacks_tls(program: str) -> bool:
 
 def _from_debian() -> list[str]:
     """Fetch Debian's package and what it needs, and unpack it: nothing is installed or started."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tidemark/redis"
+    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seamark/redis"
     target = base / "unpacked"
     (base / "archives/partial").mkdir(parents=True, exist_ok=True)
     with (base / "lock").open("w") as lock:

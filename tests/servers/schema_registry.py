@@ -16,8 +16,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from tidemark.dev.java_server import JavaServer, free_ports
-from tidemark.runtime.jars import Request, find_java, resolve
+from seamark.dev.java_server import JavaServer, free_ports
+from seamark.runtime.jars import Request, find_java, resolve
 
 VERSION = "0.8.1"
 _SETTINGS = """

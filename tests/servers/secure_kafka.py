@@ -11,9 +11,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from seamark.dev.kafka import LocalKafka
+from seamark.runtime.jars import find_java
 from tests.chaos.driver import wait_until
-from tidemark.dev.kafka import LocalKafka
-from tidemark.runtime.jars import find_java
 
 USER, PASSWORD = "etl", "s3cr3t-of-etl"
 POOR_USER, POOR_PASSWORD = "poor", "s3cr3t-of-poor"

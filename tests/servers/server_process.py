@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import psutil
 
-from tidemark.dev.java_server import free_ports
+from seamark.dev.java_server import free_ports
 
 if TYPE_CHECKING:
     from typing_extensions import Self

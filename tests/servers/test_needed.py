@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from seamark.model.errors import MissingDependencyError
 from tests.servers.needed import needed
 from tests.servers.server_process import NotToBeHadError
-from tidemark.model.errors import MissingDependencyError
 
 
 @pytest.mark.parametrize("error", [NotToBeHadError, MissingDependencyError])

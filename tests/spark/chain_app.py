@@ -14,17 +14,17 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
+from seamark.runtime.session import spark_session
 from tests.spark.stateful_programs import PROGRAMS
-from tidemark.runtime.session import spark_session
 
 asked = json.loads(sys.argv[1])
 name = asked["name"]
 spark = spark_session(name)
 # Without new files there is no epoch, so that an epoch is a file here, whatever the timing.
 spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-job = tm.Job(name, tm.CheckpointConfig(storage="store", interval="50ms", **asked["config"]))
-source = tm.FileSource(
+job = sm.Job(name, sm.CheckpointConfig(storage="store", interval="50ms", **asked["config"]))
+source = sm.FileSource(
     "in", format="json", schema="k int, v int, ts long", options={"maxFilesPerTrigger": "1"}
 )
 events = (
@@ -34,13 +34,13 @@ events = (
 )
 for kind in asked["kinds"]:
     out = job.uid(PROGRAMS[kind](events, events), kind)
-    job.sink(out, tm.FileSink(f"out/{name}/{kind}", format="json"), f"{kind}-out")
+    job.sink(out, sm.FileSink(f"out/{name}/{kind}", format="json"), f"{kind}-out")
 
 
 def through() -> bool:
     try:
         return job.checkpoints().counts.completed >= asked["files"]
-    except tm.TidemarkError:  # nothing is there yet
+    except sm.SeamarkError:  # nothing is there yet
         return False
 
 

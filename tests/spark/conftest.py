@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tidemark.runtime.session import spark_session
+from seamark.runtime.session import spark_session
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import tidemark as tm
+import seamark as sm
 
 
 def add_clicks(folder: Path, first: int, rows: int = 30) -> None:
@@ -20,12 +20,12 @@ def add_clicks(folder: Path, first: int, rows: int = 30) -> None:
     hidden.rename(folder / "in" / f"{first}.json")
 
 
-def counting_job(folder: Path, name: str, database: str | None = None, **settings: Any) -> tm.Job:
+def counting_job(folder: Path, name: str, database: str | None = None, **settings: Any) -> sm.Job:
     """Count clicks by page; each epoch writes the counts of the pages it has seen."""
     settings = {"storage": str(folder / "store"), "interval": "100ms"} | settings
-    checkpoint = tm.CheckpointConfig(**settings)
-    job = tm.Job(name, checkpoint, output_mode="update")
-    source = tm.FileSource(
+    checkpoint = sm.CheckpointConfig(**settings)
+    job = sm.Job(name, checkpoint, output_mode="update")
+    source = sm.FileSource(
         str(folder / "in"),
         format="json",
         schema="id BIGINT, page STRING",
@@ -33,7 +33,7 @@ def counting_job(folder: Path, name: str, database: str | None = None, **setting
         options={"maxFilesPerTrigger": "1"},
     )
     counts = job.source(source, "in").groupBy("page").count()
-    job.sink(counts, tm.SQLiteSink(str(folder / f"{database or name}.db"), table="counts"), "out")
+    job.sink(counts, sm.SQLiteSink(str(folder / f"{database or name}.db"), table="counts"), "out")
     return job
 
 

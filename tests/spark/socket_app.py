@@ -6,14 +6,14 @@ import json
 import logging
 import sys
 
-import tidemark as tm
+import seamark as sm
 
 options = json.loads(sys.argv[1])
 logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 logging.getLogger("py4j").setLevel(logging.WARNING)
-job = tm.Job("lines", tm.CheckpointConfig(storage=options["storage"], interval="500ms"))
-lines = job.source(tm.SocketSource("127.0.0.1", options["port"]), uid="in")
-job.sink(lines, tm.SQLiteSink(options["database"], "t"), uid="out")
+job = sm.Job("lines", sm.CheckpointConfig(storage=options["storage"], interval="500ms"))
+lines = job.source(sm.SocketSource("127.0.0.1", options["port"]), uid="in")
+job.sink(lines, sm.SQLiteSink(options["database"], "t"), uid="out")
 
 if __name__ == "__main__":
     job.run()

@@ -18,8 +18,8 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-from tidemark.api.config import CheckpointConfig, StateBackend
-from tidemark.runtime.state_backend import backend_settings, session_settings
+from seamark.api.config import CheckpointConfig, StateBackend
+from seamark.runtime.state_backend import backend_settings, session_settings
 
 START = 1_700_000_000
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from tidemark.checkpoint.task_reports import SinkReport, TaskReport
-from tidemark.runtime.batch_limit import BatchLimit
+from seamark.checkpoint.task_reports import SinkReport, TaskReport
+from seamark.runtime.batch_limit import BatchLimit
 
 LIMIT = "spark.sql.execution.arrow.maxBytesPerBatch"
 

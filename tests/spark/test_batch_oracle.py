@@ -1,4 +1,4 @@
-"""The judge that knows nothing of Tidemark: Spark's batch run of the same program.
+"""The judge that knows nothing of Seamark: Spark's batch run of the same program.
 
 How: Hypothesis draws a program as users write them: one or two sources, up to three stateful
 operators, one to four sinks, each with stateless steps of its own over any node. The job runs over
@@ -28,7 +28,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-import tidemark as tm
+import seamark as sm
 
 SCHEMA = "at TIMESTAMP, k STRING, v BIGINT"
 DELAY_S = 5
@@ -181,9 +181,9 @@ def _key(row: dict[str, object]) -> str:
     return json.dumps({k: v for k, v in row.items() if v is not None}, sort_keys=True)
 
 
-def _files(directory: Path) -> tm.FileSource:
+def _files(directory: Path) -> sm.FileSource:
     one_an_epoch = {"maxFilesPerTrigger": 1}
-    return tm.FileSource(str(directory), "json", SCHEMA, ending="latest", options=one_an_epoch)
+    return sm.FileSource(str(directory), "json", SCHEMA, ending="latest", options=one_an_epoch)
 
 
 def run_as_stream(program: Program, root: Path) -> list[Counter[str]]:
@@ -193,10 +193,10 @@ def run_as_stream(program: Program, root: Path) -> list[Counter[str]]:
             write_slice(root / name, number, chance)
         if number < SLICES and number not in program.ends:
             continue
-        job = tm.Job("program", tm.CheckpointConfig(storage=str(root / "store")))
+        job = sm.Job("program", sm.CheckpointConfig(storage=str(root / "store")))
         sources = {name: job.source(_files(root / name), name) for name in program.sources}
         for index, output in enumerate(program.outputs(sources)):
-            job.sink(output, tm.FileSink(str(root / f"out-{index}"), format="json"), f"s{index}")
+            job.sink(output, sm.FileSink(str(root / f"out-{index}"), format="json"), f"s{index}")
         job.run()
     return [Counter(held(root / f"out-{index}")) for index in range(len(program.sinks))]
 

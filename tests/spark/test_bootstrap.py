@@ -16,9 +16,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import SavepointError
 from tests.spark.test_savepoints import Numbers, Started, declare, shown
-from tidemark.model.errors import SavepointError
 
 GROUP = "_groupingexpression"
 """What Spark calls an expression that is grouped by."""
@@ -93,18 +93,18 @@ class Totals(StatefulProcessor):
 def test_state_variables_of_a_transform_with_state_are_given_by_name(
     spark: SparkSession, tmp_path: Path, numbers: Numbers
 ) -> None:
-    config = tm.CheckpointConfig(
+    config = sm.CheckpointConfig(
         storage=str(tmp_path / "store"), interval="100ms", state_backend="rocksdb"
     )
-    job = tm.Job("totals", config, "update")
-    source = tm.FileSource(
+    job = sm.Job("totals", config, "update")
+    source = sm.FileSource(
         str(numbers.directory), format="json", schema="number BIGINT", ending="latest"
     )
     keyed = job.source(source, uid="numbers").where("number < 2").withColumn("key", F.col("number"))
     schema = "key long, count long, last string"
     totals = keyed.groupBy("key").transformWithState(Totals(), schema, "update", "none")
     job.uid(totals, "totals")
-    job.sink(totals, tm.FileSink(str(tmp_path / "out"), format="json"), uid="out")
+    job.sink(totals, sm.FileSink(str(tmp_path / "out"), format="json"), uid="out")
 
     given = spark.createDataFrame(
         [Row(key=Row(key=0), value=Row(n=7))], "key struct<key:bigint>, value struct<n:bigint>"

@@ -9,11 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-from tidemark.api.declarations import DeclaredSink
-from tidemark.runtime.branches import Layout, United, unite
-from tidemark.runtime.operator_uids import find_uids
-from tidemark.runtime.plans import analysed, same
-from tidemark.runtime.shared_stream import shared_plans
+from seamark.api.declarations import DeclaredSink
+from seamark.runtime.branches import Layout, United, unite
+from seamark.runtime.operator_uids import find_uids
+from seamark.runtime.plans import analysed, same
+from seamark.runtime.shared_stream import shared_plans
 
 
 def declared(uid: str, frame: DataFrame, *expressions: str) -> DeclaredSink:

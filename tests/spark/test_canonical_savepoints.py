@@ -19,7 +19,23 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
+from seamark.api.config import StateBackend
+from seamark.model.errors import DamagedCheckpointError, SavepointError
+from seamark.runtime.operator_uids import OperatorUids, find_uids
+from seamark.runtime.plans import analysed
+from seamark.savepoints.exporting import export_savepoint
+from seamark.savepoints.operator_state import is_keyed
+from seamark.savepoints.planned_state import PlannedState, Program, differing
+from seamark.savepoints.record import Savepoint, SavepointType
+from seamark.savepoints.restoring import (
+    FORMAT,
+    NewOperator,
+    Placement,
+    check_restore,
+    restore_canonical,
+    saved_metadata,
+)
 from tests.spark.stateful_programs import (
     MODES,
     PROGRAMS,
@@ -30,22 +46,6 @@ from tests.spark.stateful_programs import (
     last_epoch,
     run_batch,
     write_input,
-)
-from tidemark.api.config import StateBackend
-from tidemark.model.errors import DamagedCheckpointError, SavepointError
-from tidemark.runtime.operator_uids import OperatorUids, find_uids
-from tidemark.runtime.plans import analysed
-from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.operator_state import is_keyed
-from tidemark.savepoints.planned_state import PlannedState, Program, differing
-from tidemark.savepoints.record import Savepoint, SavepointType
-from tidemark.savepoints.restoring import (
-    FORMAT,
-    NewOperator,
-    Placement,
-    check_restore,
-    restore_canonical,
-    saved_metadata,
 )
 
 HASHMAP, ROCKSDB = StateBackend.HASHMAP, StateBackend.ROCKSDB
@@ -247,7 +247,7 @@ def test_state_is_read_and_written(spark: SparkSession, tmp_path: Path) -> None:
     write_input(inputs, 0)
     query.run_batch(tmp_path / "0", place)
     take(spark, tmp_path / "0", tmp_path / "savepoint")
-    savepoint = tm.Savepoint(tmp_path / "savepoint")
+    savepoint = sm.Savepoint(tmp_path / "savepoint")
     state = savepoint.read_state("operator-0")
     found = state.select("key.*", "value.*").collect()
     assert sum(row[2] for row in found) == 40, "events in all windows"

@@ -21,11 +21,11 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import StoppedError, UserError
+from seamark.runtime.registry import list_jobs
+from seamark.runtime.token import read_token
 from tests.chaos.driver import wait_until
-from tidemark.model.errors import StoppedError, UserError
-from tidemark.runtime.registry import list_jobs
-from tidemark.runtime.token import read_token
 
 PATIENCE_S = 120
 
@@ -47,15 +47,15 @@ class RunningJob:
                     time.sleep(0.05)
                 yield batch
 
-        self.job = tm.Job(
-            "asked", tm.CheckpointConfig(storage=str(home / "store"), interval="10min")
+        self.job = sm.Job(
+            "asked", sm.CheckpointConfig(storage=str(home / "store"), interval="10min")
         )
         lines = self.job.source(
             spark.readStream.schema("value string").text(str(home / "in")), "lines", replayable=True
         )
         self.job.sink(
             lines.mapInArrow(look, "value string"),
-            tm.SQLiteSink(str(home / "out.db"), "words"),
+            sm.SQLiteSink(str(home / "out.db"), "words"),
             "db",
         )
         self.error: BaseException | None = None

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tidemark.savepoints.compiled_classes import classes_jar
+from seamark.savepoints.compiled_classes import classes_jar
 
 
 def test_the_jar_is_kept_and_mended(
@@ -19,14 +19,14 @@ def test_the_jar_is_kept_and_mended(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     jar = classes_jar(spark)
-    assert jar.parent == tmp_path / "tidemark" / "classes"
+    assert jar.parent == tmp_path / "seamark" / "classes"
     made = jar.stat().st_ino
     assert classes_jar(spark) == jar and jar.stat().st_ino == made, "it was compiled again"
 
     jar.write_bytes(jar.read_bytes()[:-100])  # as a full disk leaves it
     assert classes_jar(spark) == jar
     with zipfile.ZipFile(jar) as archive:
-        assert "tidemark/StateRows$Export.class" in archive.namelist()
+        assert "seamark/StateRows$Export.class" in archive.namelist()
     assert list(jar.parent.iterdir()) == [jar]
 
     (tmp_path / "file").write_text("not a directory")

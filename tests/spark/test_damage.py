@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from seamark.checkpoint.inspection import inspect, require_sound
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore
+from seamark.model.errors import DamagedCheckpointError, DecisionMissingError
 from tests.spark.restore_app import add_clicks, counting_job, counts
-from tidemark.checkpoint.inspection import inspect, require_sound
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import CheckpointStore
-from tidemark.model.errors import DamagedCheckpointError, DecisionMissingError
 
 BACKENDS = {
     "hashmap": {"state_backend": "hashmap"},

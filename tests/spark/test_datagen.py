@@ -1,4 +1,4 @@
-"""`tidemark-datagen` in a real local SparkSession, against the pure function `rows`.
+"""`seamark-datagen` in a real local SparkSession, against the pure function `rows`.
 
 Each query writes what it got per batch through foreachBatch into a dictionary by batch id, as an
 idempotent sink would, so a replayed batch replaces itself, and a row that was read twice or left
@@ -19,12 +19,12 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructType
 
+from seamark.runtime import datagen
+from seamark.runtime.session import spark_session
+from seamark.sources.datagen import DatagenSource
+from seamark.sources.fields import Choice, EventTime, Field, RandomInt, Sequence, Text
+from seamark.sources.files import FileSource
 from tests.chaos.driver import wait_until
-from tidemark.runtime import datagen
-from tidemark.runtime.session import spark_session
-from tidemark.sources.datagen import DatagenSource
-from tidemark.sources.fields import Choice, EventTime, Field, RandomInt, Sequence, Text
-from tidemark.sources.files import FileSource
 
 FIELDS: dict[str, Field] = {
     "at": EventTime("1s"),

@@ -15,22 +15,22 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-import tidemark as tm
+import seamark as sm
+from seamark.sinks.sqlite import database
+from seamark.sources.fields import Sequence
 from tests.chaos.workload import read_column
-from tidemark.sinks.sqlite import database
-from tidemark.sources.fields import Sequence
 
 
-def new_job(path: Path) -> tuple[tm.Job, DataFrame]:
-    job = tm.Job("orders", tm.CheckpointConfig(storage=str(path / "store"), interval="100ms"))
-    numbers = tm.DatagenSource(
+def new_job(path: Path) -> tuple[sm.Job, DataFrame]:
+    job = sm.Job("orders", sm.CheckpointConfig(storage=str(path / "store"), interval="100ms"))
+    numbers = sm.DatagenSource(
         rows_per_second=100, number_of_rows=40, rows_per_epoch=20, fields={"id": Sequence()}
     )
     return job, job.source(numbers, uid="input")
 
 
-def table(path: Path, columns: str) -> tm.SQLiteSink:
-    sink = tm.SQLiteSink(path / "sink.db", "orders")
+def table(path: Path, columns: str) -> sm.SQLiteSink:
+    sink = sm.SQLiteSink(path / "sink.db", "orders")
     with database.connect(sink.path) as cursor:
         cursor.execute(f"CREATE TABLE orders ({columns})")
     return sink
@@ -41,7 +41,7 @@ def test_bad_rows_go_to_the_second_sink_in_their_epoch(
 ) -> None:
     job, frame = new_job(tmp_path)
     sink = table(tmp_path, "id INTEGER CONSTRAINT no_sevens CHECK (id % 10 <> 7)")
-    letters = tm.FileSink(tmp_path / "bad", format="json")
+    letters = sm.FileSink(tmp_path / "bad", format="json")
     job.sink(frame, sink, uid="orders", on_bad_row="dead_letter", dead_letters=letters)
     report = str(job.report())
     assert f"dead letters of orders: json files in {tmp_path}/bad" in report
@@ -86,12 +86,12 @@ def test_without_dead_letters_the_error_names_sink_reason_and_remedy(
         ({"on_bad_row": "skip"}, "on_bad_row is 'skip'; give 'fail' or 'dead_letter'"),
         ({"on_bad_row": "dead_letter"}, "dead_letters is None"),
         (
-            {"dead_letters": tm.FileSink("/bad")},
+            {"dead_letters": sm.FileSink("/bad")},
             "on_bad_row is 'fail' and dead_letters is FileSink",
         ),
         (
             {"on_bad_row": "dead_letter", "dead_letters": "bad"},
-            "dead_letters is str; give a tm.…Sink",
+            "dead_letters is str; give a sm.…Sink",
         ),
     ],
 )
@@ -99,8 +99,8 @@ def test_a_wrong_argument_is_named(
     spark: SparkSession, tmp_path: Path, arguments: dict[str, Any], message: str
 ) -> None:
     job, frame = new_job(tmp_path)
-    with pytest.raises(tm.ConfigurationError, match=f"sink 'orders': .*{re.escape(message)}"):
-        job.sink(frame, tm.SQLiteSink(tmp_path / "a.db", "orders"), uid="orders", **arguments)
+    with pytest.raises(sm.ConfigurationError, match=f"sink 'orders': .*{re.escape(message)}"):
+        job.sink(frame, sm.SQLiteSink(tmp_path / "a.db", "orders"), uid="orders", **arguments)
     assert not job.declaration.sinks
 
 
@@ -108,15 +108,15 @@ def test_a_sink_that_cannot_tell_its_bad_rows_is_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     job, frame = new_job(tmp_path)
-    files, letters = tm.FileSink(tmp_path / "a"), tm.FileSink(tmp_path / "b")
-    with pytest.raises(tm.ConfigurationError, match=r"'orders'.*parquet.*create_selective_writer"):
+    files, letters = sm.FileSink(tmp_path / "a"), sm.FileSink(tmp_path / "b")
+    with pytest.raises(sm.ConfigurationError, match=r"'orders'.*parquet.*create_selective_writer"):
         job.sink(frame, files, uid="orders", on_bad_row="dead_letter", dead_letters=letters)
 
 
 def test_the_uid_of_the_dead_letters_is_the_jobs_own(spark: SparkSession, tmp_path: Path) -> None:
     job, frame = new_job(tmp_path)
-    files, sqlite = tm.FileSink(tmp_path / "a"), tm.SQLiteSink(tmp_path / "a.db", "orders")
+    files, sqlite = sm.FileSink(tmp_path / "a"), sm.SQLiteSink(tmp_path / "a.db", "orders")
     job.sink(frame, files, uid="orders.dead-letters")
-    with pytest.raises(tm.ConfigurationError, match=r"'orders\.dead-letters' is given to the dead"):
+    with pytest.raises(sm.ConfigurationError, match=r"'orders\.dead-letters' is given to the dead"):
         job.sink(frame, sqlite, uid="orders", on_bad_row="dead_letter", dead_letters=files)
     assert list(job.declaration.sinks) == ["orders.dead-letters"]

@@ -19,10 +19,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import DrainedError
 from tests.chaos.driver import Driver
 from tests.spark.test_savepoints import Started
-from tidemark.model.errors import DrainedError
 
 BEGIN = 1_700_000_000
 ROWS = 20
@@ -64,9 +64,9 @@ class Events:
             thread.join()
 
 
-def declare(home: Path, name: str, events: Path, interval: str = "100ms") -> tm.Job:
-    job = tm.Job(name, tm.CheckpointConfig(storage=str(home / "store"), interval=interval))
-    source = tm.FileSource(
+def declare(home: Path, name: str, events: Path, interval: str = "100ms") -> sm.Job:
+    job = sm.Job(name, sm.CheckpointConfig(storage=str(home / "store"), interval=interval))
+    source = sm.FileSource(
         str(events),
         format="json",
         schema="at BIGINT",
@@ -76,7 +76,7 @@ def declare(home: Path, name: str, events: Path, interval: str = "100ms") -> tm.
     counted = rows.withWatermark("at", "5 seconds").groupBy(F.window("at", "1 minute")).count()
     job.uid(counted, "per-minute")
     shown = counted.select(F.unix_timestamp("window.start").alias("start"), "count")
-    job.sink(shown, tm.FileSink(str(home / name), format="json"), uid="out")
+    job.sink(shown, sm.FileSink(str(home / name), format="json"), uid="out")
     return job
 
 
@@ -121,7 +121,7 @@ def test_rows_that_arrive_during_a_drain_are_the_next_jobs(
     assert 0 < read < events.files, "rows arrived after the drain"
     closed = counts(tmp_path, "first")
     assert total(closed) == ROWS * read, "every window is closed, and nothing more was read"
-    record = tm.Savepoint(path).record
+    record = sm.Savepoint(path).record
     assert record.drained
     assert BEGIN * 1000 <= record.watermark_ms < (BEGIN + 10 * read) * 1000, "that of before"
 

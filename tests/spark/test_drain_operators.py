@@ -18,11 +18,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import UserError
 from tests.chaos.driver import wait_until
 from tests.spark.stateful_programs import PROGRAMS, write_input
 from tests.spark.test_savepoints import Started
-from tidemark.model.errors import UserError
 
 FILES = 3
 IN_SPARK = ("aggregation", "distinct_within_watermark", "session_windows", "join")
@@ -48,12 +48,12 @@ def with_timeouts(stream: DataFrame, other: DataFrame) -> DataFrame:
     )
 
 
-def declare(home: Path, kinds: tuple[str, ...]) -> tm.Job:
-    config = tm.CheckpointConfig(
+def declare(home: Path, kinds: tuple[str, ...]) -> sm.Job:
+    config = sm.CheckpointConfig(
         storage=str(home / "store"), interval="50ms", state_backend="rocksdb"
     )
-    job = tm.Job("job", config)
-    source = tm.FileSource(
+    job = sm.Job("job", config)
+    source = sm.FileSource(
         str(home / "in"), format="json", schema="k int, v int, ts long",
         options={"maxFilesPerTrigger": "1"},
     )  # fmt: skip
@@ -61,7 +61,7 @@ def declare(home: Path, kinds: tuple[str, ...]) -> tm.Job:
     events = rows.withWatermark("at", "5 seconds")
     for kind in kinds:
         made = {**PROGRAMS, "with_timeouts": with_timeouts}[kind](events, events)
-        out = tm.FileSink(str(home / "out" / kind), format="json")
+        out = sm.FileSink(str(home / "out" / kind), format="json")
         job.sink(job.uid(made, kind), out, uid=f"{kind}-out")
     return job
 
@@ -146,7 +146,7 @@ def test_nothing_stays_open(
         started.job.trigger_checkpoint().result(120)
         started.end()
         started = Started(declare(tmp_path, kinds))
-    record = tm.Savepoint(drain(started, tmp_path)).record
+    record = sm.Savepoint(drain(started, tmp_path)).record
     assert record.drained
     held = {o.uid: {f.name: f.rows for s in o.stores for f in s.families} for o in record.operators}
     assert all(set(held[kind].values()) == {0} for kind in kinds if kind in IN_SPARK), held

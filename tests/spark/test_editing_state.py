@@ -15,15 +15,15 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import SavepointError
+from seamark.savepoints.dependent_state import why_not
+from seamark.savepoints.state_rows import read_rows
 from tests.spark.stateful_programs import Place, write_input
 from tests.spark.test_canonical_savepoints import ROCKSDB, Query, restore, take
-from tidemark.model.errors import SavepointError
-from tidemark.savepoints.dependent_state import why_not
-from tidemark.savepoints.state_rows import read_rows
 
 
-def raw(spark: SparkSession, savepoint: tm.Savepoint) -> Counter[tuple[object, ...]]:
+def raw(spark: SparkSession, savepoint: sm.Savepoint) -> Counter[tuple[object, ...]]:
     """Return every row of every store."""
     record, found = savepoint.record, Counter[tuple[object, ...]]()
     for operator, store, family in record.families():
@@ -37,16 +37,16 @@ def raw(spark: SparkSession, savepoint: tm.Savepoint) -> Counter[tuple[object, .
     return found
 
 
-def taken(spark: SparkSession, tmp_path: Path, program: str, batches: int = 2) -> tm.Savepoint:
+def taken(spark: SparkSession, tmp_path: Path, program: str, batches: int = 2) -> sm.Savepoint:
     query = Query(spark, program, tmp_path / "inputs")
     for number in range(batches):
         write_input(tmp_path / "inputs", number, overlap=True)
         query.run_batch(tmp_path / "0", Place(ROCKSDB, 2))
     take(spark, tmp_path / "0", tmp_path / "savepoint")
-    return tm.Savepoint(tmp_path / "savepoint")
+    return sm.Savepoint(tmp_path / "savepoint")
 
 
-def parts(savepoint: tm.Savepoint) -> Iterator[tuple[str, str, str]]:
+def parts(savepoint: sm.Savepoint) -> Iterator[tuple[str, str, str]]:
     for operator, store, family in savepoint.record.families():
         no_rows = family.kind == "rows" and operator.properties is not None
         if not no_rows and not why_not(operator, store, family):

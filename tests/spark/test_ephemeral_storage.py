@@ -10,9 +10,9 @@ from urllib.parse import urlsplit
 
 from pyspark.sql import SparkSession
 
-import tidemark as tm
+import seamark as sm
+from seamark.checkpoint.ephemeral import storage_directory
 from tests.spark.test_job import clicks, read
-from tidemark.checkpoint.ephemeral import storage_directory
 
 
 def test_a_job_goes_on_in_the_same_program_and_says_what_it_is(
@@ -20,13 +20,13 @@ def test_a_job_goes_on_in_the_same_program_and_says_what_it_is(
 ) -> None:
     database = tmp_path / "sink.db"
 
-    def run(first: int) -> tm.Job:
+    def run(first: int) -> sm.Job:
         incoming = clicks(tmp_path, 30, first)
-        job = tm.Job("short-lived", tm.CheckpointConfig(storage=tm.EphemeralStorage(), interval=0))
-        source = tm.FileSource(
+        job = sm.Job("short-lived", sm.CheckpointConfig(storage=sm.EphemeralStorage(), interval=0))
+        source = sm.FileSource(
             incoming, format="json", schema="id LONG, page STRING", ending="latest"
         )
-        job.sink(job.source(source, uid="in"), tm.SQLiteSink(str(database), table="t"), uid="out")
+        job.sink(job.source(source, uid="in"), sm.SQLiteSink(str(database), table="t"), uid="out")
         job.run()
         return job
 
@@ -40,15 +40,15 @@ def test_a_job_goes_on_in_the_same_program_and_says_what_it_is(
 
 def test_the_directory_ends_with_the_program() -> None:
     program = (
-        "import tidemark as tm\n"
-        "from tidemark.checkpoint.ephemeral import storage_directory\n"
-        "print(storage_directory(tm.EphemeralStorage()))\n"
-        "print(storage_directory(tm.EphemeralStorage()))\n"
+        "import seamark as sm\n"
+        "from seamark.checkpoint.ephemeral import storage_directory\n"
+        "print(storage_directory(sm.EphemeralStorage()))\n"
+        "print(storage_directory(sm.EphemeralStorage()))\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
     )
     first, second = done.stdout.split()
-    assert first == second != storage_directory(tm.EphemeralStorage())
+    assert first == second != storage_directory(sm.EphemeralStorage())
     assert first.startswith("file:///")
     assert not Path(urlsplit(first).path).exists()

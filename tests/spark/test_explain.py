@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
-import tidemark as tm
+import seamark as sm
 
 
 @pytest.mark.parametrize(
@@ -25,14 +25,14 @@ import tidemark as tm
 def test_the_column_that_a_replay_changes_is_named(
     tmp_path: Path, rate: DataFrame, column: Callable[[], Column], shown: str
 ) -> None:
-    job = tm.Job("explained", tm.CheckpointConfig(storage=str(tmp_path)))
+    job = sm.Job("explained", sm.CheckpointConfig(storage=str(tmp_path)))
     job.source(rate, "rate", replayable=True)
     counts = rate.withWatermark("timestamp", "1 minute").groupBy("timestamp").count()
     rows = counts.withColumn("id", column()).filter("count > 1")
-    redis = tm.RedisSink("redis://127.0.0.1:1", key="id")
+    redis = sm.RedisSink("redis://127.0.0.1:1", key="id")
     job.sink(rows.selectExpr("string(id) AS id", "count"), redis, "to-redis")
     timed = rows.withColumn("at", F.current_timestamp())
-    job.sink(timed, tm.FileSink(str(tmp_path), format="json"), "to-files")
+    job.sink(timed, sm.FileSink(str(tmp_path), format="json"), "to-files")
     report = job.report()
     assert {end.uid: end.guarantee.value for end in report.sinks} == {
         "to-redis": "at-least-once",
@@ -48,13 +48,13 @@ def test_the_column_that_a_replay_changes_is_named(
 
 
 def test_what_is_computed_more_than_once_is_said(tmp_path: Path, rate: DataFrame) -> None:
-    job = tm.Job("explained", tm.CheckpointConfig(storage=str(tmp_path)))
+    job = sm.Job("explained", sm.CheckpointConfig(storage=str(tmp_path)))
     job.source(rate, "rate", replayable=True)
     counts = rate.withWatermark("timestamp", "1 minute").groupBy("timestamp").count()
     job.uid(counts, "counts")
     many = counts.filter("count > 1").withColumn("n", F.udf(lambda n: n, LongType())("count"))
     for uid, rows in (("raw", rate), ("all", counts), ("many", many)):
-        job.sink(rows, tm.FileSink(str(tmp_path / uid), format="json"), uid)
+        job.sink(rows, sm.FileSink(str(tmp_path / uid), format="json"), uid)
     said = str(job.report())
     assert "plan: source rate is read 3 times in each epoch" in said
     assert "operator counts is computed 2 times, each with state of its own: counts@all, " in said

@@ -23,9 +23,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
-from tidemark.model.errors import PreflightError, TooManyFailedCheckpointsError
-from tidemark.model.failed_checkpoint import CheckpointFailureReason
+import seamark as sm
+from seamark.model.errors import PreflightError, TooManyFailedCheckpointsError
+from seamark.model.failed_checkpoint import CheckpointFailureReason
 
 SECRET = "s3cr3t-of-the-sink"
 ATTEMPTS = 4
@@ -43,10 +43,10 @@ def files(tmp_path: Path, count: int, rows: int = 5) -> None:
 
 def bounded_job(
     tmp_path: Path, files_an_epoch: int = 1, **settings: Any
-) -> tuple[tm.Job, DataFrame]:
-    checkpoint = tm.CheckpointConfig(storage=str(tmp_path / "store"), **settings)
-    job = tm.Job("job", checkpoint)
-    source = tm.FileSource(
+) -> tuple[sm.Job, DataFrame]:
+    checkpoint = sm.CheckpointConfig(storage=str(tmp_path / "store"), **settings)
+    job = sm.Job("job", checkpoint)
+    source = sm.FileSource(
         str(tmp_path / "in"),
         format="json",
         schema="id BIGINT",
@@ -65,10 +65,10 @@ def count(
 
 
 def open_transactions(tmp_path: Path) -> list[Path]:
-    return [p for p in (tmp_path / "out.db.tidemark").rglob("*") if p.is_file()]
+    return [p for p in (tmp_path / "out.db.seamark").rglob("*") if p.is_file()]
 
 
-class RefusingSink(tm.SQLiteSink):
+class RefusingSink(sm.SQLiteSink):
     """Refuses a row whose id is in `refused` as many times; each time leaves a line in `log`."""
 
     def __init__(self, path: str, table: str, log: Path, refused: dict[int, int]) -> None:
@@ -101,7 +101,7 @@ class RefusingWriter:
         return getattr(self._writer, name)
 
 
-def supervisor(job: tm.Job) -> Any:
+def supervisor(job: sm.Job) -> Any:
     return job._supervisor
 
 
@@ -137,7 +137,7 @@ def test_one_failure_more_than_tolerable_fails_the_job_and_failure_rate_gives_up
     job, rows = bounded_job(
         tmp_path,
         tolerable_failed_checkpoints=1,
-        restart_strategy=tm.RestartStrategy.failure_rate(
+        restart_strategy=sm.RestartStrategy.failure_rate(
             max_failures_per_interval=1, failure_rate_interval="1h", delay="10ms"
         ),
     )
@@ -174,7 +174,7 @@ def test_an_epoch_that_runs_into_the_timeout_is_aborted_and_runs_again(
         return id_
 
     job.sink(
-        rows.select(slow("id").alias("id")), tm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out"
+        rows.select(slow("id").alias("id")), sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out"
     )
     flushed: list[Path] = []
 
@@ -193,7 +193,7 @@ def test_an_epoch_that_runs_into_the_timeout_is_aborted_and_runs_again(
     assert "not decided within 8 s" in failed[0].message
     assert spark.sparkContext.statusTracker().getActiveJobsIds() == []
     watching.join(1)
-    aborted = count(tmp_path, "SELECT count(*) FROM _tidemark_ledger WHERE outcome = 'aborted'")
+    aborted = count(tmp_path, "SELECT count(*) FROM _seamark_ledger WHERE outcome = 'aborted'")
     assert flushed, "no transaction was open when the epoch expired"
     assert aborted[0] >= 1, "the flushed rows of the expired epoch were not aborted"
     assert count(tmp_path) == (10, 10)
@@ -222,13 +222,13 @@ def test_a_failing_job_is_restarted_with_growing_delays(
     job, rows = bounded_job(
         tmp_path,
         tolerable_failed_checkpoints=5,
-        restart_strategy=tm.RestartStrategy.exponential_delay(
+        restart_strategy=sm.RestartStrategy.exponential_delay(
             initial_backoff="200ms", backoff_multiplier=4, jitter_factor=0
         ),
     )
     frame = rows.select(failing_udf(tmp_path / "log", 2)("id").alias("id"))
-    job.sink(frame, tm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
-    with caplog.at_level(logging.WARNING, "tidemark.runtime.supervision"):
+    job.sink(frame, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
+    with caplog.at_level(logging.WARNING, "seamark.runtime.supervision"):
         job.run()
     assert supervisor(job).restarts == 2
     assert supervisor(job).failed_checkpoints == [], "a UDF's error is no failure of a checkpoint"
@@ -248,7 +248,7 @@ def test_fixed_delay_restarts_once_and_the_next_failure_ends_the_job_which_keeps
     files(tmp_path, 2)
     job, rows = bounded_job(
         tmp_path,
-        restart_strategy=tm.RestartStrategy.fixed_delay(attempts=1, delay="300ms"),
+        restart_strategy=sm.RestartStrategy.fixed_delay(attempts=1, delay="300ms"),
         externalized_retention="DELETE_ON_CANCELLATION",
     )
     once = tmp_path / "once"
@@ -265,14 +265,14 @@ def test_fixed_delay_restarts_once_and_the_next_failure_ends_the_job_which_keeps
         return id_
 
     frame = rows.select(failing("id").alias("id"))
-    job.sink(frame, tm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
+    job.sink(frame, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
     with (
-        caplog.at_level(logging.WARNING, "tidemark.runtime.supervision"),
+        caplog.at_level(logging.WARNING, "seamark.runtime.supervision"),
         pytest.raises(StreamingQueryException, match="fails always"),
     ):
         job.run()
     assert supervisor(job).restarts == 1
-    said = [r.getMessage() for r in caplog.records if r.name == "tidemark.runtime.supervision"]
+    said = [r.getMessage() for r in caplog.records if r.name == "seamark.runtime.supervision"]
     assert "fails once; restart 1 in 0.3 s (RestartStrategy.fixed_delay(" in said[0]
     assert said[1].startswith("job job fails after 1 restarts (RestartStrategy.fixed_delay(")
     assert count(tmp_path) == (5, 5), "the epoch that the restart committed"
@@ -284,10 +284,10 @@ def test_fixed_delay_restarts_once_and_the_next_failure_ends_the_job_which_keeps
 def test_a_job_is_stopped_in_the_delay_before_a_restart(tmp_path: Path) -> None:
     files(tmp_path, 1)
     job, rows = bounded_job(
-        tmp_path, restart_strategy=tm.RestartStrategy.fixed_delay(attempts=3, delay="1h")
+        tmp_path, restart_strategy=sm.RestartStrategy.fixed_delay(attempts=3, delay="1h")
     )
     frame = rows.select(failing_udf(tmp_path / "log", 9)("id").alias("id"))
-    job.sink(frame, tm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
+    job.sink(frame, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
 
     def stop() -> None:
         while not (job._supervisor and job._supervisor.restarts):
@@ -303,9 +303,9 @@ def test_a_job_is_stopped_in_the_delay_before_a_restart(tmp_path: Path) -> None:
 def test_what_a_user_must_mend_is_not_restarted(tmp_path: Path) -> None:
     files(tmp_path, 1)
     job, rows = bounded_job(
-        tmp_path, restart_strategy=tm.RestartStrategy.fixed_delay(attempts=3, delay="1h")
+        tmp_path, restart_strategy=sm.RestartStrategy.fixed_delay(attempts=3, delay="1h")
     )
-    job.sink(rows, tm.SQLiteSink(str(tmp_path / "nowhere/out.db"), "t"), "out")
+    job.sink(rows, sm.SQLiteSink(str(tmp_path / "nowhere/out.db"), "t"), "out")
     with pytest.raises(PreflightError, match="does not exist"):
         job.run()
     assert supervisor(job).restarts == 0
@@ -337,14 +337,14 @@ def test_a_job_goes_on_when_a_full_disk_has_room_and_may_be_written_again(
     files(tmp_path, 3)
     store, ballast = small_disk / "store", small_disk / "ballast"
     commits = store / "job/spark/commits"
-    checkpoint = tm.CheckpointConfig(
+    checkpoint = sm.CheckpointConfig(
         storage=str(store),
         tolerable_failed_checkpoints=100,
         min_pause="200ms",
-        restart_strategy=tm.RestartStrategy.fixed_delay(attempts=1, delay="10ms"),
+        restart_strategy=sm.RestartStrategy.fixed_delay(attempts=1, delay="10ms"),
     )
-    job = tm.Job("job", checkpoint)
-    source = tm.FileSource(
+    job = sm.Job("job", checkpoint)
+    source = sm.FileSource(
         str(tmp_path / "in"),
         format="json",
         schema="id BIGINT",
@@ -368,7 +368,7 @@ def test_a_job_goes_on_when_a_full_disk_has_room_and_may_be_written_again(
 
     rows = job.source(source, "in")
     frame = rows.select(breaking("id").alias("id"))
-    job.sink(frame, tm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
+    job.sink(frame, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
 
     def mend() -> None:
         for number, cure in ((2, ballast.unlink), (4, lambda: subprocess.run(undo, check=True))):

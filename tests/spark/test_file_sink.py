@@ -16,9 +16,9 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
-from tidemark.model.errors import ConfigurationError
-from tidemark.sinks.files import partitions
+import seamark as sm
+from seamark.model.errors import ConfigurationError
+from seamark.sinks.files import partitions
 
 DATA = (
     "id BIGINT, small SMALLINT, yes BOOLEAN, x DOUBLE, price DECIMAL(10,2), at TIMESTAMP, "
@@ -53,21 +53,21 @@ def test_spark_reads_back_what_went_in(spark: SparkSession, tmp_path: Path) -> N
     (tmp_path / "in").mkdir()
     (tmp_path / "in/rows.json").write_text("\n".join(map(json.dumps, rows())))
     schema = f"{DATA}{NESTED}, {BY}"
-    job = tm.Job("files", tm.CheckpointConfig(storage=str(tmp_path / "store"), interval=0))
-    source = tm.FileSource(str(tmp_path / "in"), format="json", schema=schema, ending="latest")
+    job = sm.Job("files", sm.CheckpointConfig(storage=str(tmp_path / "store"), interval=0))
+    source = sm.FileSource(str(tmp_path / "in"), format="json", schema=schema, ending="latest")
     frame = job.source(source, "in")
     by = ["day", "country"]
     for form, packed in (("parquet", "zstd"), ("json", "gzip")):
-        sink = tm.FileSink(str(tmp_path / form), form, partition_by=by, compression=packed)
+        sink = sm.FileSink(str(tmp_path / form), form, partition_by=by, compression=packed)
         job.sink(frame, sink, form)
     flat = frame.drop("tags", "who")
     # A null of CSV and the text that stands for it read alike, so it must be none of the texts.
-    csv = tm.FileSink(
+    csv = sm.FileSink(
         str(tmp_path / "csv"), "csv", partition_by=by, delimiter="|", null_value="\\N"
     )
     job.sink(flat, csv, "csv")
     with pytest.raises(ConfigurationError, match="names 'land'"):
-        job.sink(flat, tm.FileSink(str(tmp_path / "x"), partition_by=["land"]), "x")
+        job.sink(flat, sm.FileSink(str(tmp_path / "x"), partition_by=["land"]), "x")
     job.run()
 
     sent = spark.read.schema(schema).json(str(tmp_path / "in"))

@@ -13,18 +13,18 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.dev.s3 import LocalS3
+from seamark.model.errors import DamagedCheckpointError
+from seamark.runtime.hadoop_files import HadoopFiles, open_files
+from seamark.savepoints.file_copies import copier
+from seamark.savepoints.offsets_copy import write_copy
+from seamark.savepoints.record import read_savepoint
+from seamark.savepoints.removal import remove_savepoint
 from tests.storage_servers import serving
 from tests.unit.savepoints.test_disposal import with_state
 from tests.unit.savepoints.test_offsets import ROWS, with_files_of
 from tests.weak_s3 import Weakness, WeakS3
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.dev.s3 import LocalS3
-from tidemark.model.errors import DamagedCheckpointError
-from tidemark.runtime.hadoop_files import HadoopFiles, open_files
-from tidemark.savepoints.file_copies import copier
-from tidemark.savepoints.offsets_copy import write_copy
-from tidemark.savepoints.record import read_savepoint
-from tidemark.savepoints.removal import remove_savepoint
 
 STORES = ["hdfs", "s3a"]
 

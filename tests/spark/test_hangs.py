@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import CheckpointExpiredError, QueryHangsError
+from seamark.runtime import query
 from tests.spark.test_failures import bounded_job, files, supervisor
 from tests.unit.checkpoint.test_files_deadline import hanging
-from tidemark.model.errors import CheckpointExpiredError, QueryHangsError
-from tidemark.runtime import query
 
 
 def test_a_query_that_does_not_start_ends_the_job(
@@ -26,7 +26,7 @@ def test_a_query_that_does_not_start_ends_the_job(
     monkeypatch.setattr(query, "QUERY_START_S", 3.0)
     files(tmp_path, 1)
     job, rows = bounded_job(tmp_path)
-    job.sink(rows, tm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
+    job.sink(rows, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
     with hanging(tmp_path / "store/job/spark/metadata"):
         with pytest.raises(QueryHangsError, match="has not started within 3 s") as raised:
             job.run()
@@ -46,9 +46,9 @@ def test_a_stream_thread_that_hangs_before_the_first_epoch_expires_and_ends_the_
         tmp_path,
         timeout="3s",
         tolerable_failed_checkpoints=10,
-        restart_strategy=tm.RestartStrategy.fixed_delay(attempts=10),
+        restart_strategy=sm.RestartStrategy.fixed_delay(attempts=10),
     )
-    job.sink(rows, tm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
+    job.sink(rows, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
     begun = time.monotonic()
     with hanging(tmp_path / "store/job/spark/sources/0/0"):
         with pytest.raises(

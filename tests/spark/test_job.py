@@ -15,13 +15,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
-from tidemark.model.errors import CheckpointError, ConfigurationError
-from tidemark.runtime.session import spark_session
+import seamark as sm
+from seamark.model.errors import CheckpointError, ConfigurationError
+from seamark.runtime.session import spark_session
 
 
-def config(tmp_path: Path, **settings: Any) -> tm.CheckpointConfig:
-    return tm.CheckpointConfig(storage=str(tmp_path / "store"), interval="100ms", **settings)
+def config(tmp_path: Path, **settings: Any) -> sm.CheckpointConfig:
+    return sm.CheckpointConfig(storage=str(tmp_path / "store"), interval="100ms", **settings)
 
 
 def clicks(tmp_path: Path, rows: int, first: int = 0) -> str:
@@ -53,31 +53,31 @@ def read(path: Path, sql: str) -> list[tuple[Any, ...]]:
 )
 def test_a_bad_checkpoint_setting_is_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message.replace("(", r"\(")):
-        tm.CheckpointConfig(**settings)
+        sm.CheckpointConfig(**settings)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "-a", "a" * 129, "ü", None, 7])
 def test_a_bad_job_name_is_refused(tmp_path: Path, name: Any) -> None:
     with pytest.raises(ConfigurationError, match="Job: name is"):
-        tm.Job(name, config(tmp_path))
+        sm.Job(name, config(tmp_path))
 
 
 def test_mistakes_in_a_declaration(tmp_path: Path, spark: SparkSession, rate: DataFrame) -> None:
     with pytest.raises(ConfigurationError, match="output_mode is 'upsert'"):
-        tm.Job("j", config(tmp_path), output_mode="upsert")
+        sm.Job("j", config(tmp_path), output_mode="upsert")
     with pytest.raises(ConfigurationError, match="checkpoint is None"):
-        tm.Job("j", None)  # type: ignore[arg-type]
-    job = tm.Job("j", config(tmp_path))
-    sink = tm.FileSink(str(tmp_path / "out"))
+        sm.Job("j", None)  # type: ignore[arg-type]
+    job = sm.Job("j", config(tmp_path))
+    sink = sm.FileSink(str(tmp_path / "out"))
     with pytest.raises(ConfigurationError, match="say whether the stream can be read again"):
         job.source(rate, "r")
     with pytest.raises(ConfigurationError, match="not streaming"):
         job.source(spark.range(3), "r", replayable=True)
-    with pytest.raises(ConfigurationError, match=r"give a tm\.…Source"):
+    with pytest.raises(ConfigurationError, match=r"give a sm\.…Source"):
         job.source("topic", "r")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="streaming DataFrame, found str"):
         job.sink("rows", sink, "s")  # type: ignore[arg-type]
-    with pytest.raises(ConfigurationError, match=r"give a tm\.…Sink"):
+    with pytest.raises(ConfigurationError, match=r"give a sm\.…Sink"):
         job.sink(rate, "orders", "s")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="has no sink"):
         job.run()
@@ -90,15 +90,15 @@ def test_mistakes_in_a_declaration(tmp_path: Path, spark: SparkSession, rate: Da
 
 
 def test_a_directory_of_another_job_is_refused(tmp_path: Path) -> None:
-    source = tm.FileSource(
+    source = sm.FileSource(
         clicks(tmp_path, 5), format="json", schema="id BIGINT, page STRING", ending="latest"
     )
-    job = tm.Job("first", config(tmp_path))
-    job.sink(job.source(source, "in"), tm.FileSink(str(tmp_path / "out")), "out")
+    job = sm.Job("first", config(tmp_path))
+    job.sink(job.source(source, "in"), sm.FileSink(str(tmp_path / "out")), "out")
     job.run()
     (tmp_path / "store" / "first").rename(tmp_path / "store" / "second")
-    other = tm.Job("second", config(tmp_path))
-    other.sink(other.source(source, "in"), tm.FileSink(str(tmp_path / "out")), "out")
+    other = sm.Job("second", config(tmp_path))
+    other.sink(other.source(source, "in"), sm.FileSink(str(tmp_path / "out")), "out")
     with pytest.raises(CheckpointError, match="of job 'first', not of 'second'"):
         other.run()
 
@@ -106,10 +106,10 @@ def test_a_directory_of_another_job_is_refused(tmp_path: Path) -> None:
 # --- runs
 
 
-def bounded_job(tmp_path: Path, **settings: Any) -> tm.Job:
+def bounded_job(tmp_path: Path, **settings: Any) -> sm.Job:
     """Three sinks: two share a DataFrame, the third has an aggregation of its own."""
-    job = tm.Job("clicks", config(tmp_path, **settings), output_mode="update")
-    source = tm.FileSource(
+    job = sm.Job("clicks", config(tmp_path, **settings), output_mode="update")
+    source = sm.FileSource(
         str(tmp_path / "in"),
         format="json",
         schema="id BIGINT, page STRING",
@@ -118,9 +118,9 @@ def bounded_job(tmp_path: Path, **settings: Any) -> tm.Job:
     )
     rows = job.source(source, "in")
     counts = rows.groupBy("page").count()
-    job.sink(rows, tm.SQLiteSink(str(tmp_path / "out.db"), table="raw"), "raw")
-    job.sink(rows, tm.FileSink(str(tmp_path / "out")), "files")
-    job.sink(counts, tm.SQLiteSink(str(tmp_path / "out.db"), table="counts"), "counts")
+    job.sink(rows, sm.SQLiteSink(str(tmp_path / "out.db"), table="raw"), "raw")
+    job.sink(rows, sm.FileSink(str(tmp_path / "out")), "files")
+    job.sink(counts, sm.SQLiteSink(str(tmp_path / "out.db"), table="counts"), "counts")
     return job
 
 
@@ -159,15 +159,15 @@ def test_a_job_run_again_goes_on_after_its_last_epoch(tmp_path: Path) -> None:
 
 def test_a_job_that_fails_tells_what_sparks_query_met(tmp_path: Path) -> None:
     clicks(tmp_path, 10)
-    job = tm.Job("fails", config(tmp_path))
-    source = tm.FileSource(
+    job = sm.Job("fails", config(tmp_path))
+    source = sm.FileSource(
         str(tmp_path / "in"), format="json", schema="id BIGINT, page STRING", ending="latest"
     )
     rows = job.source(source, "in").withColumn("bad", F.expr("string(raise_error('gone'))"))
-    job.sink(rows, tm.SQLiteSink(str(tmp_path / "out.db"), table="raw"), "raw")
+    job.sink(rows, sm.SQLiteSink(str(tmp_path / "out.db"), table="raw"), "raw")
     with pytest.raises(Exception, match="gone"):
         job.run()
-    stage = tmp_path / "out.db.tidemark"
+    stage = tmp_path / "out.db.seamark"
     assert not [p for p in stage.rglob("*") if p.is_file()], "a failed epoch left a stage file"
     failed = job.checkpoints().latest_failed
     assert failed is not None
@@ -190,19 +190,19 @@ def test_write_stream_returns_sparks_query_and_adopts_its_checkpoint(
     plain = frame().writeStream.format("noop").option("checkpointLocation", location)
     plain.trigger(availableNow=True).start().awaitTermination()
     clicks(tmp_path, 60, first=40)
-    query = tm.write_stream(
+    query = sm.write_stream(
         frame(),
-        tm.SQLiteSink(str(tmp_path / "out.db"), table="raw"),
+        sm.SQLiteSink(str(tmp_path / "out.db"), table="raw"),
         checkpoint_location=location,
         trigger={"availableNow": True},
     )
     assert type(query).__name__ == "StreamingQuery"
     query.awaitTermination()
     for thread in threading.enumerate():
-        if thread.name == "tidemark-run":
+        if thread.name == "seamark-run":
             thread.join(30)
     assert read(tmp_path / "out.db", "SELECT min(id), count(*) FROM raw") == [(40, 60)]
-    identity = json.loads((tmp_path / "checkpoint/tidemark/job.json").read_bytes())
+    identity = json.loads((tmp_path / "checkpoint/seamark/job.json").read_bytes())
     assert identity["body"]["first_epoch"] == 1
 
 
@@ -214,10 +214,10 @@ def test_write_stream_takes_every_interval_that_spark_takes(
     tmp_path: Path, rate: DataFrame, interval: str
 ) -> None:
     """As if with ``rate.writeStream.trigger(processingTime=interval)``."""
-    sink = tm.FileSink(str(tmp_path / "out"))
+    sink = sm.FileSink(str(tmp_path / "out"))
     trigger = {"processingTime": interval}
     location = str(tmp_path / "checkpoint")
-    query = tm.write_stream(rate, sink, checkpoint_location=location, trigger=trigger)
+    query = sm.write_stream(rate, sink, checkpoint_location=location, trigger=trigger)
     assert query.isActive
     query.stop()
 
@@ -227,9 +227,9 @@ def test_write_stream_refuses_by_name_what_spark_does_not_take(
     tmp_path: Path, rate: DataFrame, interval: str
 ) -> None:
     with pytest.raises(ConfigurationError, match="write_stream: trigger processingTime") as error:
-        tm.write_stream(
+        sm.write_stream(
             rate,
-            tm.FileSink(str(tmp_path / "out")),
+            sm.FileSink(str(tmp_path / "out")),
             checkpoint_location=str(tmp_path / "checkpoint"),
             trigger={"processingTime": interval},
         )
@@ -247,18 +247,18 @@ LATE = "transaction timeout 900s is not above checkpoint interval 0.1s . timeout
         ({}, "no broker answers"),
         ({"mode": "at-least-once", "timeout": "1h"}, "no broker answers"),  # committed at the flush
         ({"timeout": "1h"}, LATE % 3600),
-        ({"restart_strategy": tm.RestartStrategy.fixed_delay(delay="5min")}, LATE % 600),
+        ({"restart_strategy": sm.RestartStrategy.fixed_delay(delay="5min")}, LATE % 600),
     ],
 )
 def test_a_job_whose_kafka_transactions_would_not_outlive_an_epoch_is_refused(
     tmp_path: Path, settings: dict[str, Any], refused: str
 ) -> None:
     """Before anything is asked of the broker; the default settings get as far as that."""
-    job = tm.Job("late", config(tmp_path, **settings))
-    rows = job.source(tm.DatagenSource(rows_per_second=10, number_of_rows=10), "in")
-    sink = tm.KafkaSink("localhost:1", topic="t", transactional_id_prefix="p", value_format="json")
+    job = sm.Job("late", config(tmp_path, **settings))
+    rows = job.source(sm.DatagenSource(rows_per_second=10, number_of_rows=10), "in")
+    sink = sm.KafkaSink("localhost:1", topic="t", transactional_id_prefix="p", value_format="json")
     job.sink(rows, sink, "orders")
-    with pytest.raises((ConfigurationError, tm.PreflightError), match=refused):
+    with pytest.raises((ConfigurationError, sm.PreflightError), match=refused):
         job.run()
 
 
@@ -279,7 +279,7 @@ class SlowCommitter:
         return getattr(self._committer, name)
 
 
-class SlowFileSink(tm.FileSink):
+class SlowFileSink(sm.FileSink):
     def create_committer(self, context: Any) -> Any:
         return SlowCommitter(super().create_committer(context))
 
@@ -287,8 +287,8 @@ class SlowFileSink(tm.FileSink):
 def test_an_epoch_is_committed_while_the_next_one_runs(tmp_path: Path) -> None:
     for part in range(4):
         clicks(tmp_path, 10, first=part * 10)
-    job = tm.Job("slow", config(tmp_path))
-    source = tm.FileSource(
+    job = sm.Job("slow", config(tmp_path))
+    source = sm.FileSource(
         str(tmp_path / "in"),
         format="json",
         schema="id BIGINT, page STRING",
@@ -307,13 +307,13 @@ def test_an_epoch_is_committed_while_the_next_one_runs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("sinks", [1, 2])
 def test_columns_may_have_odd_names(tmp_path: Path, spark: SparkSession, sinks: int) -> None:
-    job = tm.Job("odd", config(tmp_path))
-    source = tm.FileSource(
+    job = sm.Job("odd", config(tmp_path))
+    source = sm.FileSource(
         clicks(tmp_path, 5), format="json", schema="id BIGINT, page STRING", ending="latest"
     )
     frame = job.source(source, "in").select(F.col("id").alias("a.b"), F.col("page").alias("c`d e"))
     for number in range(sinks):
-        job.sink(frame, tm.FileSink(str(tmp_path / f"out{number}")), f"out{number}")
+        job.sink(frame, sm.FileSink(str(tmp_path / f"out{number}")), f"out{number}")
     job.run()
     for number in range(sinks):
         rows = spark.read.parquet(str(tmp_path / f"out{number}"))

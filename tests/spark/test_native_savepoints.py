@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import DamagedCheckpointError, RestoreError, SavepointError
+from seamark.savepoints.record import SavepointType
+from seamark.savepoints.restoring import FORMAT, NewOperator, Placement
 from tests.spark.stateful_programs import PROGRAMS, ROCKSDB_ONLY, write_input
 from tests.spark.test_canonical_savepoints import (
     HASHMAP,
@@ -24,9 +27,6 @@ from tests.spark.test_canonical_savepoints import (
     restore,
     take,
 )
-from tidemark.model.errors import DamagedCheckpointError, RestoreError, SavepointError
-from tidemark.savepoints.record import SavepointType
-from tidemark.savepoints.restoring import FORMAT, NewOperator, Placement
 
 NATIVE = SavepointType.NATIVE
 
@@ -87,7 +87,7 @@ def test_operators_are_renumbered_and_what_cannot_be_restored_is_refused(
     with pytest.raises(RestoreError, match=r"'hashmap', and its state is of 'rocksdb'.*canonical"):
         restore(spark, both, tmp_path / "no", Place(HASHMAP, 2))
     with pytest.raises(SavepointError, match=r"is native: .* take a canonical one"):
-        tm.Savepoint(both).read_state("operator-0")
+        sm.Savepoint(both).read_state("operator-0")
 
     damaged = tmp_path / "damaged"
     shutil.copytree(both, damaged)

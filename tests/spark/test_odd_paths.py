@@ -18,22 +18,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
+from seamark.api.config import storage_uri
+from seamark.checkpoint.inspection import require_sound
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.s3 import LocalS3
+from seamark.file_systems import HadoopSettings, open_directory, shared_uri
+from seamark.file_systems.location import Location
+from seamark.model.errors import CheckpointError, ConfigurationError
+from seamark.runtime.hadoop_files import open_files
+from seamark.savepoints.checkpoint_sources import savepoint_of_checkpoint
+from seamark.savepoints.disposal import dispose
 from tests.spark.restore_app import add_clicks, counting_job, counts
 from tests.spark.test_hadoop_files import reach
 from tests.spark.test_restore import run_app
 from tests.unit.file_systems.test_location import PATHS
-from tidemark.api.config import storage_uri
-from tidemark.checkpoint.inspection import require_sound
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import CheckpointStore
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.s3 import LocalS3
-from tidemark.file_systems import HadoopSettings, open_directory, shared_uri
-from tidemark.file_systems.location import Location
-from tidemark.model.errors import CheckpointError, ConfigurationError
-from tidemark.runtime.hadoop_files import open_files
-from tidemark.savepoints.checkpoint_sources import savepoint_of_checkpoint
-from tidemark.savepoints.disposal import dispose
 
 NAME = "a%41b #1?é+;k=v [x] {y} *"
 

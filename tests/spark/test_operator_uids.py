@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
 
 
 def test_sources_and_operators_are_shown_by_uid(tmp_path: Path, spark: SparkSession) -> None:
@@ -19,12 +19,12 @@ def test_sources_and_operators_are_shown_by_uid(tmp_path: Path, spark: SparkSess
         lines = [{"id": i, "at": "2026-01-01T00:00:00Z"} for i in range(5 if name == "a" else 7)]
         (tmp_path / name / "0.json").write_text("\n".join(map(json.dumps, lines)))
 
-    def source(name: str) -> tm.FileSource:
-        return tm.FileSource(
+    def source(name: str) -> sm.FileSource:
+        return sm.FileSource(
             str(tmp_path / name), "json", "id BIGINT, at TIMESTAMP", ending="latest"
         )
 
-    job = tm.Job("uids", tm.CheckpointConfig(storage=str(tmp_path / "store")))
+    job = sm.Job("uids", sm.CheckpointConfig(storage=str(tmp_path / "store")))
     # Declared in another order than they stand in the plan.
     b = job.source(source("b"), "source-b").withWatermark("at", "1 minute")
     a = job.source(source("a"), "source-a").withWatermark("at", "1 minute")
@@ -32,8 +32,8 @@ def test_sources_and_operators_are_shown_by_uid(tmp_path: Path, spark: SparkSess
     counted = once.groupBy(F.window("at", "1 minute")).count()
     job.uid(once, "once")
     job.uid(counted, "counted")
-    job.sink(counted.select("count"), tm.FileSink(str(tmp_path / "counts")), "counts")
-    job.sink(a.select("id"), tm.FileSink(str(tmp_path / "raw")), "raw")
+    job.sink(counted.select("count"), sm.FileSink(str(tmp_path / "counts")), "counts")
+    job.sink(a.select("id"), sm.FileSink(str(tmp_path / "raw")), "raw")
     job.run()
     first = job.checkpoints().history[-1]
     tasks = {task.uid: task for task in first.tasks}
@@ -55,17 +55,17 @@ def test_a_checkpoint_with_other_numbers_is_refused_before_anything_is_written(
     (tmp_path / "in/0.json").write_text('{"id": 1, "at": "2026-01-01T00:00:00Z"}')
 
     def run(*, twice: bool) -> None:
-        job = tm.Job("counts", tm.CheckpointConfig(storage=str(tmp_path / "store")))
+        job = sm.Job("counts", sm.CheckpointConfig(storage=str(tmp_path / "store")))
         schema = "id BIGINT, at TIMESTAMP"
-        source = tm.FileSource(str(tmp_path / "in"), "json", schema, ending="latest")
+        source = sm.FileSource(str(tmp_path / "in"), "json", schema, ending="latest")
         rows = job.source(source, "rows").withWatermark("at", "1 minute")
         counted = rows.groupBy(F.window("at", "1 minute"), "id").count()
         out = counted.select("id", "count")
         if twice and more == "operators":
             out = counted.groupBy("window", "id").count().select("id", "count")
-        job.sink(out, tm.FileSink(str(tmp_path / "out"), format="json"), "out")
+        job.sink(out, sm.FileSink(str(tmp_path / "out"), format="json"), "out")
         if twice and more == "readings":
-            job.sink(rows.select("id"), tm.FileSink(str(tmp_path / "raw"), format="json"), "raw")
+            job.sink(rows.select("id"), sm.FileSink(str(tmp_path / "raw"), format="json"), "raw")
         job.run()
 
     run(twice=True)
@@ -73,7 +73,7 @@ def test_a_checkpoint_with_other_numbers_is_refused_before_anything_is_written(
     found = (
         "2 stateful operators, the program 1" if more == "operators" else "2 readings of sources"
     )
-    with pytest.raises(tm.ConfigurationError, match=found) as refused:
+    with pytest.raises(sm.ConfigurationError, match=found) as refused:
         run(twice=False)
     assert "restore that, by uid" in str(refused.value)
     executions = tmp_path / "store/counts/executions"

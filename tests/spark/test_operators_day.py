@@ -29,15 +29,15 @@ from tests.chaos.driver import MARK, REPOSITORY, kill_marked, wait_until
 
 PROGRAM = """
 import sys
-import tidemark as tm
+import seamark as sm
 from pyspark.sql import functions as F
 
 name = sys.argv[1]
-job = tm.Job(name, tm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"), "update")
-rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
+job = sm.Job(name, sm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"), "update")
+rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
 counts = job.uid(rows.groupBy((F.col("row") % 10).alias("digit")).count(), "digits")
-job.sink(rows.select("row"), tm.FileSink("out-" + name, format="json"), uid="files")
-job.sink(counts, tm.FileSink("counts-" + name, format="json"), uid="counts")
+job.sink(rows.select("row"), sm.FileSink("out-" + name, format="json"), uid="files")
+job.sink(counts, sm.FileSink("counts-" + name, format="json"), uid="counts")
 if __name__ == "__main__":
     job.run()
 """
@@ -51,26 +51,26 @@ class Site:
         self.directory = directory
         self._mark = uuid.uuid4().hex
         (directory / "app.py").write_text(program)
-        (directory / "tidemark.toml").write_text('[checkpoint]\nstorage = "store"\n')
+        (directory / "seamark.toml").write_text('[checkpoint]\nstorage = "store"\n')
         self.home = directory / "home"
-        self._scratch = tempfile.TemporaryDirectory(prefix="tm-")
+        self._scratch = tempfile.TemporaryDirectory(prefix="sm-")
 
-    def tidemark(
+    def seamark(
         self, *arguments: str, code: int = 0, stdin: int = subprocess.DEVNULL, **variables: str
     ) -> subprocess.CompletedProcess[str]:
         """Run the command line; its exit code must be `code`."""
         done = subprocess.run(
-            [sys.executable, "-m", "tidemark", *arguments],
+            [sys.executable, "-m", "seamark", *arguments],
             cwd=self.directory,
             stdin=stdin,
             capture_output=True,
             text=True,
             timeout=PATIENCE_S,
             env={
-                **{k: v for k, v in os.environ.items() if k != "TIDEMARK_CONFIG"},
+                **{k: v for k, v in os.environ.items() if k != "SEAMARK_CONFIG"},
                 "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
                 "SPARK_LOCAL_DIRS": self._scratch.name,
-                "TIDEMARK_HOME": str(self.home),
+                "SEAMARK_HOME": str(self.home),
                 MARK: self._mark,
                 **variables,
             },
@@ -206,22 +206,22 @@ def savepoints_of(page: Any) -> dict[str, int]:
 class ByCommandLine:
     def __init__(self, site: Site) -> None:
         self._site = site
-        self._tidemark = site.tidemark
+        self._seamark = site.seamark
 
     def start(self, name: str, *options: str) -> None:
-        done = self._tidemark("run", "-d", *options, "app.py", name)
+        done = self._seamark("run", "-d", *options, "app.py", name)
         assert done.stdout.startswith(f"Job {name} has been started with JobID ")
         assert done.stdout.endswith(": RUNNING\n")
-        assert f"tidemark info {name}" in done.stderr
+        assert f"seamark info {name}" in done.stderr
 
     def make_mistakes(self, name: str) -> None:
         def refused(code: int, says: str, *arguments: str, **variables: str) -> None:
-            done = self._tidemark(*arguments, code=code, **variables)
+            done = self._seamark(*arguments, code=code, **variables)
             paragraph = done.stderr.splitlines()[-1]
-            assert paragraph.startswith("tidemark: ") and says in paragraph, done.stderr
+            assert paragraph.startswith("seamark: ") and says in paragraph, done.stderr
             assert done.stdout == "", done.stdout
 
-        wrong, none = {"TIDEMARK_TOKEN": "wrong"}, {"TIDEMARK_HOME": "elsewhere"}
+        wrong, none = {"SEAMARK_TOKEN": "wrong"}, {"SEAMARK_HOME": "elsewhere"}
         # A token that has not signed the driver's record is not even sent.
         not_sent = "the token was not sent there"
         refused(2, not_sent, "checkpoint", name, **wrong)
@@ -231,16 +231,16 @@ class ByCommandLine:
         refused(4, "wait longer with --timeout", "checkpoint", name, "--timeout", "0s")
         ours, theirs = pty.openpty()  # asked only on a terminal
         os.write(ours, b"n\n")
-        done = self._tidemark("cancel", name, code=4, stdin=theirs)
+        done = self._seamark("cancel", name, code=4, stdin=theirs)
         os.close(ours)
         os.close(theirs)
         assert f"Cancel job {name} (" in done.stderr and "Not cancelled" in done.stderr
         assert self.state(name) == "RUNNING"
         token = self._site.home / "tokens" / self._info(name)["jid"]
-        self._tidemark("checkpoint", name, "--token-file", str(token), **none)
+        self._seamark("checkpoint", name, "--token-file", str(token), **none)
 
     def state(self, name: str) -> str:
-        listed = json.loads(self._tidemark("list", "--all", "--json").stdout)
+        listed = json.loads(self._seamark("list", "--all", "--json").stdout)
         info = self._info({job["name"]: job["jid"] for job in listed}[name][:12])
         assert {job["name"]: job["state"] for job in listed}[name] == info["state"]
         return str(info["state"])
@@ -257,7 +257,7 @@ class ByCommandLine:
         return str(info["restored-from"]["path"]) if info["restored-from"] else None
 
     def completed(self, name: str) -> dict[int, str]:
-        page = json.loads(self._tidemark("checkpoints", name, "--json").stdout)
+        page = json.loads(self._seamark("checkpoints", name, "--json").stdout)
         return {
             one["id"]: one["external_path"]
             for one in page["history"]
@@ -265,40 +265,40 @@ class ByCommandLine:
         }
 
     def checkpoint(self, name: str) -> int:
-        said = self._tidemark("checkpoint", name).stdout.split()
+        said = self._seamark("checkpoint", name).stdout.split()
         assert [said[0], *said[2:4]] == ["Checkpoint", "completed", "in"]
         assert said[-1].endswith(f"/{name}/epochs/{said[1]}")
         return int(said[1])
 
     def savepoint(self, name: str) -> str:
-        said = self._tidemark("savepoint", name).stdout
+        said = self._seamark("savepoint", name).stdout
         assert said.startswith("Savepoint completed. Path: ")
         return said.split("Path: ")[1].strip()
 
     def savepoints(self, name: str) -> dict[str, int]:
-        page = json.loads(self._tidemark("checkpoints", name, "--json").stdout)
+        page = json.loads(self._seamark("checkpoints", name, "--json").stdout)
         return savepoints_of(page)
 
     def stop_with_savepoint(self, name: str) -> str:
-        said = self._tidemark("stop", name, "-p", "savepoints").stdout
+        said = self._seamark("stop", name, "-p", "savepoints").stdout
         assert said.startswith("Savepoint completed. Path: ")
         assert self.state(name) == "FINISHED"
-        self._tidemark("stop", name, code=3)
+        self._seamark("stop", name, code=3)
         path = said.split("Path: ")[1].strip()
         assert next(iter(self.savepoints(name))) == path
         return path
 
     def dispose(self, name: str, path: str) -> None:
-        assert self._tidemark("savepoint", "-d", path).stdout == f"Savepoint {path} is disposed.\n"
-        self._tidemark("savepoint", "-d", path, code=2)
+        assert self._seamark("savepoint", "-d", path).stdout == f"Savepoint {path} is disposed.\n"
+        self._seamark("savepoint", "-d", path, code=2)
 
     def cancel(self, name: str) -> None:
-        assert self._tidemark("cancel", name).stdout == f"Job {name} is CANCELED.\n"
+        assert self._seamark("cancel", name).stdout == f"Job {name} is CANCELED.\n"
         assert self.state(name) == "CANCELED"
-        assert json.loads(self._tidemark("list", "--json").stdout) == []
+        assert json.loads(self._seamark("list", "--json").stdout) == []
 
     def _info(self, name: str) -> Any:
-        return json.loads(self._tidemark("info", name, "--json").stdout)
+        return json.loads(self._seamark("info", name, "--json").stdout)
 
 
 class ByRest:
@@ -307,7 +307,7 @@ class ByRest:
         self._jobs: dict[str, dict[str, Any]] = {}
 
     def start(self, name: str, *options: str) -> None:
-        done = self._site.tidemark("run", "-d", "--json", *options, "app.py", name)
+        done = self._site.seamark("run", "-d", "--json", *options, "app.py", name)
         self._jobs[name] = json.loads(done.stdout)
 
     def make_mistakes(self, name: str) -> None:

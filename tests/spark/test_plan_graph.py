@@ -9,26 +9,26 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
-from tidemark.model.job_graph import JobGraph
-from tidemark.runtime.plan_graph import find_graph
+import seamark as sm
+from seamark.model.job_graph import JobGraph
+from seamark.runtime.plan_graph import find_graph
 
 
 @pytest.fixture
-def job(tmp_path: Path, spark: SparkSession) -> tm.Job:
-    return tm.Job("graph", tm.CheckpointConfig(storage=str(tmp_path / "store")))
+def job(tmp_path: Path, spark: SparkSession) -> sm.Job:
+    return sm.Job("graph", sm.CheckpointConfig(storage=str(tmp_path / "store")))
 
 
-def rows(job: tm.Job, uid: str) -> DataFrame:
+def rows(job: sm.Job, uid: str) -> DataFrame:
     # Each with a rate of its own: to Spark two that are equal in everything are one source.
     rate = 1 + sum(map(ord, uid))
-    return job.source(tm.DatagenSource(rows_per_second=rate), uid).withWatermark(
+    return job.source(sm.DatagenSource(rows_per_second=rate), uid).withWatermark(
         "timestamp", "1 minute"
     )
 
 
-def files(job: tm.Job, tmp_path: Path, frame: DataFrame, uid: str) -> None:
-    job.sink(frame, tm.FileSink(str(tmp_path / uid), format="json"), uid)
+def files(job: sm.Job, tmp_path: Path, frame: DataFrame, uid: str) -> None:
+    job.sink(frame, sm.FileSink(str(tmp_path / uid), format="json"), uid)
 
 
 def inputs(graph: JobGraph) -> dict[str, tuple[str, ...]]:
@@ -36,7 +36,7 @@ def inputs(graph: JobGraph) -> dict[str, tuple[str, ...]]:
 
 
 def test_a_source_goes_to_a_sink_and_through_an_operator_to_two(
-    job: tm.Job, tmp_path: Path
+    job: sm.Job, tmp_path: Path
 ) -> None:
     clicks = rows(job, "clicks")
     counts = clicks.groupBy(F.window("timestamp", "1 minute")).count().select("count")
@@ -64,7 +64,7 @@ def test_a_source_goes_to_a_sink_and_through_an_operator_to_two(
 
 
 def test_unions_and_joins_have_all_their_inputs_and_a_chain_only_the_nearest(
-    job: tm.Job, tmp_path: Path
+    job: sm.Job, tmp_path: Path
 ) -> None:
     left, right, more = rows(job, "left"), rows(job, "right"), rows(job, "more")
     both = left.union(right)
@@ -90,7 +90,7 @@ def test_unions_and_joins_have_all_their_inputs_and_a_chain_only_the_nearest(
     }
 
 
-def test_what_has_no_uid_appears_by_sparks_number_and_says_so(job: tm.Job, tmp_path: Path) -> None:
+def test_what_has_no_uid_appears_by_sparks_number_and_says_so(job: sm.Job, tmp_path: Path) -> None:
     clicks = rows(job, "clicks")
     first = clicks.dropDuplicatesWithinWatermark(["row"])
     second = job.uid(first.groupBy(F.window("timestamp", "1 minute")).count(), "counted")
@@ -113,16 +113,16 @@ def test_what_has_no_uid_appears_by_sparks_number_and_says_so(job: tm.Job, tmp_p
 
 
 def test_a_static_table_is_no_input_and_dead_letters_come_out_of_their_sink(
-    job: tm.Job, tmp_path: Path, spark: SparkSession
+    job: sm.Job, tmp_path: Path, spark: SparkSession
 ) -> None:
     clicks = rows(job, "clicks")
     names = spark.createDataFrame([(1, "one")], "row BIGINT, name STRING")
     job.sink(
         clicks.join(names, "row").select("row", "name"),
-        tm.SQLiteSink(str(tmp_path / "a.db"), "t"),
+        sm.SQLiteSink(str(tmp_path / "a.db"), "t"),
         "table",
         on_bad_row="dead_letter",
-        dead_letters=tm.FileSink(str(tmp_path / "bad"), format="json"),
+        dead_letters=sm.FileSink(str(tmp_path / "bad"), format="json"),
     )
     assert inputs(find_graph(job.declaration)) == {
         "clicks": (),

@@ -1,4 +1,4 @@
-"""How: a job runs in a driver of its own, which is asked over HTTP, found by `tidemark list`,
+"""How: a job runs in a driver of its own, which is asked over HTTP, found by `seamark list`,
 killed by SIGKILL, started again and stopped. Its answers are held against its own OpenAPI document
 by schemathesis, which makes up requests, good and bad.
 """
@@ -22,9 +22,9 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 from typer.testing import CliRunner
 
+from seamark.cli.main import app
+from seamark.runtime.token import read_token
 from tests.chaos.driver import Driver, wait_until
-from tidemark.cli.main import app
-from tidemark.runtime.token import read_token
 
 SPARK = "in Spark's settings"
 SECRETS = {
@@ -40,9 +40,9 @@ MESSAGE = (
 PROGRAM = f"""
 import logging
 from pathlib import Path
-import tidemark as tm
+import seamark as sm
 
-logging.getLogger("tidemark").addHandler(logging.FileHandler("tidemark.log"))
+logging.getLogger("seamark").addHandler(logging.FileHandler("seamark.log"))
 
 def look(batches):
     for batch in batches:
@@ -50,20 +50,20 @@ def look(batches):
             raise ValueError({MESSAGE!r})
         yield batch
 
-job = tm.Job(
+job = sm.Job(
     "clicks",
-    tm.CheckpointConfig(
+    sm.CheckpointConfig(
         storage="store", interval="200ms",
-        restart_strategy=tm.RestartStrategy.fixed_delay(attempts=99, delay="100ms"),
+        restart_strategy=sm.RestartStrategy.fixed_delay(attempts=99, delay="100ms"),
         savepoint_dir="s3a://bucket/savepoints",
     ),
-    rest=tm.RestConfig(requests_per_second=1000),
+    rest=sm.RestConfig(requests_per_second=1000),
 )
-rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
+rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
 hadoop = {{"fs.s3a.secret.key": "s3a-secret-of-the-sink"}}
 job.sink(
     rows.select("row").mapInArrow(look, "row long"),
-    tm.FileSink("out", format="json", hadoop=hadoop), uid="files",
+    sm.FileSink("out", format="json", hadoop=hadoop), uid="files",
 )
 if __name__ == "__main__":
     job.run()
@@ -90,7 +90,7 @@ def start(home: Path, drivers: list[Driver], *settings_given: str) -> Driver:
         "AWS_SECRET_ACCESS_KEY": SECRETS["in the environment"],
         "BUCKET_ACCESS_KEY": home.name,  # a name in the storage's path, which stays whole
         "PYSPARK_SUBMIT_ARGS": f"{spark} pyspark-shell",
-        "TIDEMARK_SETTINGS": json.dumps(settings_given),
+        "SEAMARK_SETTINGS": json.dumps(settings_given),
     }
     log = home / f"driver-{len(drivers)}.log"
     driver = Driver(home / "app.py", {}, log, environment=environment)
@@ -262,10 +262,10 @@ def check_secrets(home: Path, url: str, jid: str) -> None:
     stored = next(home.glob("store/clicks/executions/1/started.json")).read_text()
     assert "s3a://bucket/savepoints" in stored  # what outlives the driver
     texts["started.json"] = stored
-    texts["tidemark.log"] = (home / "tidemark.log").read_text()
+    texts["seamark.log"] = (home / "seamark.log").read_text()
     for kind in ("executions/1/failure.*.json", "statistics/*.json"):
         texts[kind] = "".join(path.read_text() for path in home.glob(f"store/clicks/{kind}"))
-    for text in ("tidemark.log", "executions/1/failure.*.json", "statistics/*.json"):
+    for text in ("seamark.log", "executions/1/failure.*.json", "statistics/*.json"):
         assert "connect postgresql://***@db/x" in texts[text], text
     token = read_token(jid)
     for page, text in texts.items():

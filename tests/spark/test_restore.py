@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import tidemark as tm
+import seamark as sm
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.s3 import LocalS3
+from seamark.model.errors import DamagedCheckpointError, RestoreError
+from seamark.runtime import restore
+from seamark.runtime.hadoop_files import open_files
 from tests.spark.restore_app import add_clicks, counting_job, counts
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.s3 import LocalS3
-from tidemark.model.errors import DamagedCheckpointError, RestoreError
-from tidemark.runtime import restore
-from tidemark.runtime.hadoop_files import open_files
 
 EPOCHS = 4
 
@@ -83,7 +83,7 @@ def test_an_older_epoch_goes_on_from_there(first: Path) -> None:
 def test_the_command_line_wins_over_the_program(
     first: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIDEMARK_RESTORE", str(first / "store/first/epochs/2"))
+    monkeypatch.setenv("SEAMARK_RESTORE", str(first / "store/first/epochs/2"))
     counting_job(first, "environment").run(restore="/nowhere")
     assert counts(first, "environment") == [40, 50]
 
@@ -94,7 +94,7 @@ def test_what_cannot_be_restored_is_said(first: Path, tmp_path: Path) -> None:
             counting_job(first, name).run(restore=str(path))
         return str(found.value)
 
-    assert "holds no checkpoint of a Tidemark job" in refused("new", tmp_path / "nothing")
+    assert "holds no checkpoint of a Seamark job" in refused("new", tmp_path / "nothing")
     assert not (tmp_path / "nothing").exists()
     assert "holds those of epochs 0 to 3" in refused("new", first / "store/first/epochs/9")
     assert not (first / "store/new").exists()
@@ -105,12 +105,12 @@ def test_what_cannot_be_restored_is_said(first: Path, tmp_path: Path) -> None:
 
 def test_another_program_is_refused_before_anything_is_written(first: Path) -> None:
     job = counting_job(first, "two-sources")
-    source = tm.FileSource(str(first / "in"), format="json", schema="id BIGINT", ending="latest")
-    job.sink(job.source(source, "in2"), tm.FileSink(str(first / "files")), "files")
+    source = sm.FileSource(str(first / "in"), format="json", schema="id BIGINT", ending="latest")
+    job.sink(job.source(source, "in2"), sm.FileSink(str(first / "files")), "files")
     with pytest.raises(RestoreError, match="offsets of 1 sources, the program reads 2"):
         job.run(restore=str(first / "store/first"))
-    job = tm.Job("no-state", tm.CheckpointConfig(storage=str(first / "store")))
-    job.sink(job.source(source, "in"), tm.FileSink(str(first / "files")), "files")
+    job = sm.Job("no-state", sm.CheckpointConfig(storage=str(first / "store")))
+    job.sink(job.source(source, "in"), sm.FileSink(str(first / "files")), "files")
     with pytest.raises(RestoreError, match=r"operators 0 \(stateStoreSave\), .* has none"):
         job.run(restore=str(first / "store/first"))
     job = counting_job(first, "other-backend", state_backend="rocksdb")
@@ -139,7 +139,7 @@ def run_app(folder: Path, name: str, *path: Path, failpoint: str) -> None:
     """Run the program until it kills itself at `failpoint`."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.spark.restore_app", str(folder), name, *map(str, path)],
-        env=os.environ | {"TIDEMARK_FAILPOINT": failpoint},
+        env=os.environ | {"SEAMARK_FAILPOINT": failpoint},
         capture_output=True,
         text=True,
         timeout=240,

@@ -21,12 +21,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import StatefulProcessor
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import RestoreError
+from seamark.runtime.hadoop_files import open_files
+from seamark.savepoints.claims import claim
 from tests.chaos.driver import wait_until
 from tests.spark.test_savepoints import Numbers, Started, shown
-from tidemark.model.errors import RestoreError
-from tidemark.runtime.hadoop_files import open_files
-from tidemark.savepoints.claims import claim
 
 OPERATORS = {"digits": "number % 10", "tens": "number div 10 % 10 + 100"}
 
@@ -92,18 +92,18 @@ def declare(
     numbers: Numbers,
     operators: dict[str, Callable[[DataFrame, str], DataFrame]],
     **config: Any,
-) -> tm.Job:
+) -> sm.Job:
     """A job with one sink for each operator."""
-    checkpoint = tm.CheckpointConfig(storage=str(home / "store"), interval="100ms", **config)
-    job = tm.Job(name, checkpoint, "update")
-    source = tm.FileSource(
+    checkpoint = sm.CheckpointConfig(storage=str(home / "store"), interval="100ms", **config)
+    job = sm.Job(name, checkpoint, "update")
+    source = sm.FileSource(
         str(numbers.directory), format="json", schema="number BIGINT",
         options={"maxFilesPerTrigger": "1"},
     )  # fmt: skip
     rows = job.source(source, uid="numbers")
     for uid, make in operators.items():
         named = job.uid(make(rows, uid), uid)
-        job.sink(named, tm.FileSink(str(home / name / uid), format="json"), uid=f"{uid}-out")
+        job.sink(named, sm.FileSink(str(home / name / uid), format="json"), uid=f"{uid}-out")
     return job
 
 
@@ -247,7 +247,7 @@ def test_state_whose_schema_spark_can_evolve(
             tmp_path, "first", numbers, {"counts": processed("old")}, state_backend="rocksdb"
         )
 
-        def evolved(name: str, shape: str = shape) -> tm.Job:
+        def evolved(name: str, shape: str = shape) -> sm.Job:
             operators = {"counts": processed(shape)}
             return declare(tmp_path, name, numbers, operators, state_backend="rocksdb")
 

@@ -71,9 +71,9 @@ def test_ten_drivers_write_what_one_writes(
         write_input(tmp_path / "in", step, overlap=True)
         if step == len(CHAIN) - 1:
             write_input(tmp_path / "in", CLOSING)
-        environment = {"TIDEMARK_PARALLELISM": str(partitions)}
+        environment = {"SEAMARK_PARALLELISM": str(partitions)}
         if step:
-            environment["TIDEMARK_RESTORE"] = restored
+            environment["SEAMARK_RESTORE"] = restored
         asked = {
             "kinds": kinds,
             "config": backends[step % len(backends)],

@@ -18,19 +18,19 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.driver import Driver, wait_until
-from tests.spark.test_savepoint_verbs import home, start, started, tidemark  # noqa: F401
+from tests.spark.test_savepoint_verbs import home, seamark, start, started  # noqa: F401
 
 PROGRAM = """
 import json, sys
-import tidemark as tm
+import seamark as sm
 
 options = json.loads(sys.argv[1])
 name = options["name"]
-job = tm.Job(name, tm.CheckpointConfig(storage="store", interval="300ms"))
-rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows").select("row")
+job = sm.Job(name, sm.CheckpointConfig(storage="store", interval="300ms"))
+rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows").select("row")
 if options.get("database", True):
-    job.sink(rows, tm.SQLiteSink("rows.db", "rows"), uid="database")
-job.sink(rows, tm.FileSink("out", format="json"), uid="files")
+    job.sink(rows, sm.SQLiteSink("rows.db", "rows"), uid="database")
+job.sink(rows, sm.FileSink("out", format="json"), uid="files")
 if __name__ == "__main__":
     job.run()
 """
@@ -71,7 +71,7 @@ def locked(home: Path) -> Iterator[None]:  # noqa: F811
 
 def take(home: Path) -> str:  # noqa: F811
     """The path of a native savepoint of the job `first`."""
-    taken = tidemark(home, "savepoint", "first", "savepoints", "--type", "native")
+    taken = seamark(home, "savepoint", "first", "savepoints", "--type", "native")
     return taken.split("Path: ")[1].strip()
 
 
@@ -85,14 +85,14 @@ def test_decided_transactions_travel_in_the_savepoint(
     with locked(home):
         path = take(home)
         first.kill_tree()
-    sinks = json.loads(tidemark(home, "savepoint", "inspect", path, "--json"))["sinks"]
+    sinks = json.loads(seamark(home, "savepoint", "inspect", path, "--json"))["sinks"]
     assert [(s["uid"], s["type"]) for s in sinks] == [
         ("database", "SQLiteSink"), ("files", "FileSink"),
     ]  # fmt: skip
     assert sinks[0]["committables"] > 0 and sinks[0]["rows"] > 0
     before = in_database(home)
 
-    restore = {"TIDEMARK_RESTORE": path}
+    restore = {"SEAMARK_RESTORE": path}
     less = {"name": "less", "database": False}
     refused = Driver(home / "app.py", less, home / "less.log", environment=restore)
     assert refused.wait(240) != 0
@@ -104,7 +104,7 @@ def test_decided_transactions_travel_in_the_savepoint(
     Driver(home / "app.py", {"name": "second"}, log, "restore-copied", environment=restore).die()
     second = start(home, started, "second", **restore)
     wait_until("later rows", lambda: len(in_database(home)) > len(before) + sinks[0]["rows"], 120)
-    tidemark(home, "stop", "second")
+    seamark(home, "stop", "second")
     assert second.wait(60) == 0, second.tail()
     written = in_database(home)
     assert written == list(range(len(written))), "a row is lost or doubled"
@@ -121,20 +121,20 @@ def test_of_a_savepoint_that_is_older_than_the_ledger_nobody_claims_that_rows_ar
     first = start(home, started, "first")
     with locked(home):
         path = take(home)
-    tidemark(home, "stop", "first")
+    seamark(home, "stop", "first")
     assert first.wait(60) == 0, first.tail()
     with sqlite3.connect(home / "rows.db") as database:  # as 5,000 epochs later
         database.execute(
-            "INSERT INTO _tidemark_ledger SELECT 'late', job_id, sink_uid, generation, "
-            "max(epoch) + 5000, 1, 'committed' FROM _tidemark_ledger"
+            "INSERT INTO _seamark_ledger SELECT 'late', job_id, sink_uid, generation, "
+            "max(epoch) + 5000, 1, 'committed' FROM _seamark_ledger"
         )
-        database.execute("DELETE FROM _tidemark_ledger WHERE handle != 'late'")
+        database.execute("DELETE FROM _seamark_ledger WHERE handle != 'late'")
     shutil.rmtree(home / "store" / "first")
     before = in_database(home)
 
     second = Driver(
         home / "app.py", {"name": "second"}, home / "second.log",
-        environment={"TIDEMARK_RESTORE": path},
+        environment={"SEAMARK_RESTORE": path},
     )  # fmt: skip
     started.append(second)
     assert second.wait(240) != 0
@@ -152,15 +152,15 @@ def test_a_savepoint_that_was_cut_off_is_recognised(
     first = Driver(home / "app.py", {"name": "first"}, home / "first.log", "savepoint-written")
     started.append(first)
     wait_until("rows", lambda: in_files(home), 240)
-    tidemark(home, "savepoint", "first", "savepoints", code=3)
+    seamark(home, "savepoint", "first", "savepoints", code=3)
     assert first.wait(60) != 0
     (left,) = (home / "savepoints").iterdir()
-    assert "is not a whole savepoint" in tidemark(home, "savepoint", "inspect", str(left), code=2)
-    refused = tidemark(home, "savepoint", "-d", str(left), code=2)
+    assert "is not a whole savepoint" in seamark(home, "savepoint", "inspect", str(left), code=2)
+    refused = seamark(home, "savepoint", "-d", str(left), code=2)
     assert "taking it was cut off" in refused and "--incomplete" in refused
-    restore = {"TIDEMARK_RESTORE": str(left)}
+    restore = {"SEAMARK_RESTORE": str(left)}
     second = Driver(home / "app.py", {"name": "second"}, home / "second.log", environment=restore)
     assert second.wait(240) != 0
     assert not (home / "store" / "second").exists()
-    tidemark(home, "savepoint", "dispose", "--incomplete", str(left))
+    seamark(home, "savepoint", "dispose", "--incomplete", str(left))
     assert not left.exists()

@@ -24,6 +24,13 @@ from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from seamark.api.config import StateBackend
+from seamark.runtime.operator_uids import find_uids
+from seamark.runtime.plans import analysed
+from seamark.savepoints.exporting import export_savepoint
+from seamark.savepoints.job_restore import restore_job
+from seamark.savepoints.plan_parts import NewJob
+from seamark.savepoints.planned_state import Program
 from tests.spark.stateful_programs import (
     PROGRAMS,
     ROCKSDB_ONLY,
@@ -33,13 +40,6 @@ from tests.spark.stateful_programs import (
     run_batches,
     write_input,
 )
-from tidemark.api.config import StateBackend
-from tidemark.runtime.operator_uids import find_uids
-from tidemark.runtime.plans import analysed
-from tidemark.savepoints.exporting import export_savepoint
-from tidemark.savepoints.job_restore import restore_job
-from tidemark.savepoints.plan_parts import NewJob
-from tidemark.savepoints.planned_state import Program
 
 BATCHES = 2
 """In each phase; the last one has another, whose windows close what the phase has begun."""

@@ -20,14 +20,14 @@ from tests.chaos.driver import Driver, wait_until
 
 PROGRAM = """
 import json, sys
-import tidemark as tm
+import seamark as sm
 from pyspark.sql import functions as F
 
 name = json.loads(sys.argv[1])["name"]
-job = tm.Job(name, tm.CheckpointConfig(storage="store", interval="300ms"), "update")
-rows = job.source(tm.DatagenSource(rows_per_second=100), uid="rows")
+job = sm.Job(name, sm.CheckpointConfig(storage="store", interval="300ms"), "update")
+rows = job.source(sm.DatagenSource(rows_per_second=100), uid="rows")
 counts = job.uid(rows.groupBy((F.col("row") % 10).alias("digit")).count(), "digits")
-job.sink(counts, tm.FileSink("out/" + name, format="json"), uid="files")
+job.sink(counts, sm.FileSink("out/" + name, format="json"), uid="files")
 if __name__ == "__main__":
     job.run()
 """
@@ -36,7 +36,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def home(tmp_path: Path) -> Path:
     (tmp_path / "app.py").write_text(PROGRAM)
-    (tmp_path / "tidemark.toml").write_text('[checkpoint]\nstorage = "store"\n')
+    (tmp_path / "seamark.toml").write_text('[checkpoint]\nstorage = "store"\n')
     return tmp_path
 
 
@@ -48,9 +48,9 @@ def started(home: Path) -> Iterator[list[Driver]]:
         driver.kill_tree()
 
 
-def tidemark(home: Path, *arguments: str, code: int = 0) -> str:
+def seamark(home: Path, *arguments: str, code: int = 0) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "tidemark.cli.main", *arguments],
+        [sys.executable, "-m", "seamark.cli.main", *arguments],
         cwd=home, capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == code, (arguments, done.stdout, done.stderr)
@@ -71,7 +71,7 @@ def start(home: Path, started: list[Driver], name: str, **environment: str) -> D
 
     def runs() -> bool:
         assert driver.returncode is None, driver.tail()
-        jobs = json.loads(tidemark(home, "list", "--running", "--json"))
+        jobs = json.loads(seamark(home, "list", "--running", "--json"))
         return any(job["name"] == name and job["state"] == "RUNNING" for job in jobs)
 
     wait_until("the job begins", begins, 240)  # until then each question would be a process more
@@ -95,44 +95,44 @@ def counted(home: Path, name: str) -> bool:
 def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driver]) -> None:
     first = start(home, started, "first")
     wait_until("counts", lambda: counted(home, "first"), 120)
-    taken = tidemark(home, "savepoint", "first", "savepoints").split("Path: ")[1].strip()
-    shown: dict[str, Any] = json.loads(tidemark(home, "savepoint", "inspect", taken, "--json"))
+    taken = seamark(home, "savepoint", "first", "savepoints").split("Path: ")[1].strip()
+    shown: dict[str, Any] = json.loads(seamark(home, "savepoint", "inspect", taken, "--json"))
     assert [(o["uid"], o["rows"]) for o in shown["operators"]] == [("digits", 10)]
     assert [s["uid"] for s in shown["sources"]] == ["rows"]
-    last = tidemark(home, "stop", "first", "-p", "savepoints", "--drain").split("Path: ")[1].strip()
+    last = seamark(home, "stop", "first", "-p", "savepoints", "--drain").split("Path: ")[1].strip()
     assert first.wait(60) == 0, first.tail()
-    saved = json.loads(tidemark(home, "savepoint", "inspect", last, "--json"))
-    differences = json.loads(tidemark(home, "savepoint", "diff", taken, last, "--json"))
+    saved = json.loads(seamark(home, "savepoint", "inspect", last, "--json"))
+    differences = json.loads(seamark(home, "savepoint", "diff", taken, last, "--json"))
     assert {"epoch", "offset"} <= {one["what"] for one in differences}
-    assert "hold the same" in tidemark(home, "savepoint", "diff", last, last)
+    assert "hold the same" in seamark(home, "savepoint", "diff", last, last)
     before = last_counts(home, "first")
     rows = saved["sources"][0]["offset"]["row"]
     assert sum(before.values()) == rows, "nothing is written after the savepoint's epoch"
 
-    assert "there is no savepoint here" in tidemark(home, "savepoint", "inspect", "no", code=2)
+    assert "there is no savepoint here" in seamark(home, "savepoint", "inspect", "no", code=2)
     assert not (home / "no").exists()
     program = ("app.py", json.dumps({"name": "second"}))
-    plan = json.loads(tidemark(home, "run", "-s", last, "-p", "3", "--plan", "--json", *program))
+    plan = json.loads(seamark(home, "run", "-s", last, "-p", "3", "--plan", "--json", *program))
     assert plan["restorable"]
     (operator,) = plan["operators"]
     assert (operator["uid"], operator["action"], operator["rows"]) == ("digits", "mapped", 10)
     assert plan["sources"][0]["offset"]["row"] == rows
     assert not (home / "store/second").exists()
-    restore = {"TIDEMARK_RESTORE": last, "TIDEMARK_PARALLELISM": "3"}
-    restore["TIDEMARK_CLAIM_MODE"] = "claim"
+    restore = {"SEAMARK_RESTORE": last, "SEAMARK_PARALLELISM": "3"}
+    restore["SEAMARK_CLAIM_MODE"] = "claim"
     for failpoint in ("state-restored", "restored"):
         log = home / f"{failpoint}.log"
         Driver(home / "app.py", {"name": "second"}, log, failpoint, environment=restore).die()
         whole = (home / "store/second/job.json").exists()
         assert whole == (failpoint == "restored")
     program = ("app.py", json.dumps({"name": "third"}))
-    refused = tidemark(home, "run", "-s", last, "--plan", *program, code=4)
+    refused = seamark(home, "run", "-s", last, "--plan", *program, code=4)
     assert "was claimed by job 'second'" in refused
     assert "It cannot be restored so." in refused
-    tidemark(home, "savepoint", "-d", last, code=2)
+    seamark(home, "savepoint", "-d", last, code=2)
     second = start(home, started, "second", **restore)
     wait_until("counts", lambda: counted(home, "second"), 120)
-    tidemark(home, "stop", "second")
+    seamark(home, "stop", "second")
     assert second.wait(60) == 0, second.tail()
     after = last_counts(home, "second")
     assert all(after[digit] > count for digit, count in before.items())
@@ -140,8 +140,8 @@ def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driv
     offset = max(epochs.iterdir(), key=lambda path: int(path.name) if path.name.isdigit() else -1)
     assert '"spark.sql.shuffle.partitions":"3"' in offset.read_text()
 
-    tidemark(home, "savepoint", "-d", taken)
+    seamark(home, "savepoint", "-d", taken)
     assert not Path(taken.removeprefix("file:")).exists()
-    tidemark(home, "savepoint", "-d", taken, code=2)
+    seamark(home, "savepoint", "-d", taken, code=2)
     # The job that had claimed the other one has deleted it.
     assert not list((home / "savepoints").iterdir())

@@ -18,10 +18,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import ConfigurationError, RestoreError, SavepointError
+from seamark.savepoints.state_rows import read_rows, writing_session
 from tests.chaos.driver import wait_until
-from tidemark.model.errors import ConfigurationError, RestoreError, SavepointError
-from tidemark.savepoints.state_rows import read_rows, writing_session
 
 
 class Numbers:
@@ -43,7 +43,7 @@ class Numbers:
 class Started:
     """A job that runs in a thread."""
 
-    def __init__(self, job: tm.Job, **how: Any) -> None:
+    def __init__(self, job: sm.Job, **how: Any) -> None:
         self.job = job
         self.error: BaseException | None = None
         self._thread = threading.Thread(target=self._run, kwargs=how)
@@ -87,11 +87,11 @@ def declare(
     swapped: bool = False,
     added: bool = False,
     **config: Any,
-) -> tm.Job:
+) -> sm.Job:
     """Count numbers by their last digit and by their tens, and write each count as it grows."""
     config.setdefault("storage", str(home / "store"))
-    job = tm.Job(name, tm.CheckpointConfig(interval="100ms", **config), "update")
-    source = tm.FileSource(
+    job = sm.Job(name, sm.CheckpointConfig(interval="100ms", **config), "update")
+    source = sm.FileSource(
         str(numbers.directory), format="json", schema="number BIGINT",
         options={"maxFilesPerTrigger": "1"},
     )  # fmt: skip
@@ -105,7 +105,7 @@ def declare(
     if added:
         counts.insert(0, count("fives", "number % 5 + 1000"))
     for uid, counted in reversed(counts) if swapped else counts:
-        job.sink(counted, tm.FileSink(str(home / name / uid), format="json"), uid=f"{uid}-out")
+        job.sink(counted, sm.FileSink(str(home / name / uid), format="json"), uid=f"{uid}-out")
     return job
 
 
@@ -183,7 +183,7 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
     for delta, found in deltas.items():
         delta.write_bytes(found)
     assert path.startswith(f"file://{tmp_path}/savepoints/savepoint-")
-    state = tm.Savepoint(path).read_state("tens").collect()
+    state = sm.Savepoint(path).read_state("tens").collect()
     counts = {row["key"][0]: row["value"][0] for row in state}
     assert counts == dict.fromkeys(range(100, 110), 10)
     numbers.add()
@@ -194,11 +194,11 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
     exchanged = declare(tmp_path, "first", numbers, swapped=True)
     with pytest.raises(ConfigurationError, match="operator 0 of the checkpoint is 'digits', and"):
         exchanged.run()
-    job = tm.Job("other", tm.CheckpointConfig(storage=str(tmp_path / "store")), "update")
-    source = tm.FileSource(str(numbers.directory), format="json", schema="number BIGINT")
+    job = sm.Job("other", sm.CheckpointConfig(storage=str(tmp_path / "store")), "update")
+    source = sm.FileSource(str(numbers.directory), format="json", schema="number BIGINT")
     rows = job.source(source, uid="numbers")
     counted = job.uid(rows.groupBy(F.expr("number % 10").alias("key")).count(), "digits")
-    job.sink(counted, tm.FileSink(str(tmp_path / "other"), format="json"), uid="out")
+    job.sink(counted, sm.FileSink(str(tmp_path / "other"), format="json"), uid="out")
     with pytest.raises(RestoreError, match=r"operator 'tens' \(10 rows of state\)"):
         job.run(path)
     with pytest.raises(RestoreError, match="no savepoint; a retained checkpoint keeps its number"):

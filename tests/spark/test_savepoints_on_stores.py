@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-import tidemark as tm
+import seamark as sm
+from seamark.savepoints.record import SavepointType
 from tests.spark.test_hadoop_files import STORES, base  # noqa: F401 - a fixture
 from tests.spark.test_savepoints import Numbers, Started, declare, expected, shown
-from tidemark.savepoints.record import SavepointType
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(900)]
 
@@ -40,7 +40,7 @@ def test_both_types_there_and_elsewhere(
     canonical = asked.result(300)
     first.join()
     assert shown(tmp_path, "first") == expected(2)
-    assert tm.Savepoint(native).record.type is SavepointType.NATIVE
+    assert sm.Savepoint(native).record.type is SavepointType.NATIVE
 
     # The native one goes on where it was, after its own epoch: the second file is its too.
     copied = declare(tmp_path, "copy", numbers, storage=there, state_backend=backend)

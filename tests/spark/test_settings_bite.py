@@ -15,10 +15,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
+from seamark.checkpoint.store import LEAST_RECORDS
 from tests.chaos.workload import read_column
 from tests.spark.test_job import SlowFileSink
-from tidemark.checkpoint.store import LEAST_RECORDS
 
 
 def files(tmp_path: Path, ids: list[int]) -> None:
@@ -30,9 +30,9 @@ def files(tmp_path: Path, ids: list[int]) -> None:
         os.utime(file, (1_700_000_000 + id_,) * 2)
 
 
-def a_job(tmp_path: Path, ending: str = "latest", **settings: Any) -> tuple[tm.Job, DataFrame]:
-    job = tm.Job("job", tm.CheckpointConfig(storage=str(tmp_path / "store"), **settings))
-    source = tm.FileSource(
+def a_job(tmp_path: Path, ending: str = "latest", **settings: Any) -> tuple[sm.Job, DataFrame]:
+    job = sm.Job("job", sm.CheckpointConfig(storage=str(tmp_path / "store"), **settings))
+    source = sm.FileSource(
         str(tmp_path / "in"),
         format="json",
         schema="id BIGINT",
@@ -42,15 +42,15 @@ def a_job(tmp_path: Path, ending: str = "latest", **settings: Any) -> tuple[tm.J
     return job, job.source(source, "in")
 
 
-def to_sqlite(tmp_path: Path) -> tm.SQLiteSink:
-    return tm.SQLiteSink(str(tmp_path / "out.db"), table="t")
+def to_sqlite(tmp_path: Path) -> sm.SQLiteSink:
+    return sm.SQLiteSink(str(tmp_path / "out.db"), table="t")
 
 
 def ids(tmp_path: Path) -> list[int]:
     return sorted(read_column(tmp_path / "out.db", "t", "id"))
 
 
-def history(job: tm.Job) -> list[Any]:
+def history(job: sm.Job) -> list[Any]:
     assert job._run is not None
     return list(job._run.coordinator.history)
 
@@ -68,7 +68,7 @@ def meanwhile(condition: Callable[[], Any], act: Callable[[], None]) -> None:
 
 
 def test_the_next_epoch_waits_for_the_interval(tmp_path: Path) -> None:
-    """Two files wait, and an epoch takes one. Of short intervals `test_tidemark_run.py` tells."""
+    """Two files wait, and an epoch takes one. Of short intervals `test_seamark_run.py` tells."""
     files(tmp_path, [0, 1])
     job, rows = a_job(tmp_path, ending="never", interval="10000h")
     job.sink(rows, to_sqlite(tmp_path), "out")
@@ -170,7 +170,7 @@ def test_a_cancelled_job_ends_at_once_and_keeps_or_deletes_its_checkpoints(
     assert took_s < 60, "the epoch under way was waited for"
     assert not store.exists()
     assert ids(tmp_path) == [0], "the epoch under way was committed, or epoch 0 came again"
-    assert not [p for p in (tmp_path / "out.db.tidemark").rglob("*") if p.is_file()]
+    assert not [p for p in (tmp_path / "out.db.seamark").rglob("*") if p.is_file()]
 
 
 def test_a_bounded_job_ends_with_a_checkpoint_of_what_its_last_rows_changed(

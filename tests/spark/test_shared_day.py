@@ -18,14 +18,14 @@ from tests.spark.test_operators_day import Site
 
 PROGRAM = """
 import sys
-import tidemark as tm
+import seamark as sm
 from pyspark.sql import functions as F
-from tidemark.sources.fields import EventTime, Sequence
+from seamark.sources.fields import EventTime, Sequence
 
 name, *first = sys.argv[1:]
-job = tm.Job(name, tm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"))
+job = sm.Job(name, sm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"))
 fields = {"at": EventTime(), "row": Sequence()}
-rows = job.source(tm.DatagenSource(rows_per_second=100, fields=fields), uid="rows")
+rows = job.source(sm.DatagenSource(rows_per_second=100, fields=fields), uid="rows")
 bursts = rows.withWatermark("at", "1 second").filter("(row DIV 20) % 2 = 0")
 
 def sessions():
@@ -39,7 +39,7 @@ outputs = {
     "columns": sessions().filter("n > 0").select("k", "first", "n"),  # another object, a filter
 }
 for uid in sorted(outputs, reverse="swapped" in first):
-    job.sink(outputs[uid], tm.FileSink("out-" + uid + "-" + name, format="json"), uid=uid)
+    job.sink(outputs[uid], sm.FileSink("out-" + uid + "-" + name, format="json"), uid=uid)
 if __name__ == "__main__":
     job.run()
 """
@@ -54,21 +54,21 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 def test_each_session_is_in_both_sinks_once(site: Site) -> None:
     def run(name: str, *arguments: str) -> None:
-        site.tidemark("run", "-d", *arguments)
-        site.tidemark("checkpoint", name)
+        site.seamark("run", "-d", *arguments)
+        site.seamark("checkpoint", name)
 
     run("one", "-p", "4", "app.py", "one")
     site.kill_everything()
     run("one", "app.py", "one")
-    said = site.tidemark("explain", "app.py", "--json").stdout
-    site.tidemark("stop", "-p", "savepoints", "one")
+    said = site.seamark("explain", "app.py", "--json").stdout
+    site.seamark("stop", "-p", "savepoints", "one")
     (saved,) = (site.directory / "savepoints").iterdir()
 
     other = ("-D", "checkpoint.state_backend=rocksdb", "app.py", "two", "swapped")
     run("two", "-s", str(saved), "-p", "3", *other)
     site.kill_everything()
     run("two", *other)
-    site.tidemark("stop", "--drain", "two")
+    site.seamark("stop", "--drain", "two")
     assert site.partitions("two") == "3"
     assert "share one stream" in said
 

@@ -20,9 +20,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
-import tidemark as tm
+import seamark as sm
+from seamark.runtime.socket_lines import PARTITION_CHARACTERS, SocketReader, lost_lines
 from tests.chaos.driver import Driver, wait_until
-from tidemark.runtime.socket_lines import PARTITION_CHARACTERS, SocketReader, lost_lines
 
 APP = Path(__file__).with_name("socket_app.py")
 LOST = re.compile(r"epoch (\d+) was planned by an earlier run.* The (\d+) lines .* of source in ")
@@ -142,17 +142,17 @@ def test_a_restart_strategy_goes_on_after_a_failure_and_after_the_server_hangs_u
             raise ValueError("fails on purpose")
         return value
 
-    job = tm.Job(
+    job = sm.Job(
         "lines",
-        tm.CheckpointConfig(
+        sm.CheckpointConfig(
             storage=str(tmp_path / "store"),
             interval="200ms",
-            restart_strategy=tm.RestartStrategy.fixed_delay(attempts=2, delay="100ms"),
+            restart_strategy=sm.RestartStrategy.fixed_delay(attempts=2, delay="100ms"),
         ),
     )
-    rows = job.source(tm.SocketSource("127.0.0.1", server.port), uid="in")
+    rows = job.source(sm.SocketSource("127.0.0.1", server.port), uid="in")
     rows = rows.select(F.udf(failing, StringType())("value").alias("value"))
-    job.sink(rows, tm.SQLiteSink(str(database), "t"), uid="out")
+    job.sink(rows, sm.SQLiteSink(str(database), "t"), uid="out")
     errors: list[BaseException] = []
 
     def run() -> None:

@@ -15,10 +15,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
-from tidemark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
-from tidemark.model.errors import ConfigurationError
-from tidemark.runtime.state_backend import PROVIDER
+import seamark as sm
+from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
+from seamark.model.errors import ConfigurationError
+from seamark.runtime.state_backend import PROVIDER
 
 KEYS = 20_000
 BACKENDS = {
@@ -44,10 +44,10 @@ def add_file(world: Path, number: int, keys: range) -> None:
     os.utime(file, (number + 1, number + 1))  # Spark takes older files first
 
 
-def sums(world: Path, name: str, **settings: object) -> tm.Job:
-    config = tm.CheckpointConfig(storage=str(world / "store"), **settings)  # type: ignore[arg-type]
-    job = tm.Job(name, config, output_mode="update")
-    source = tm.FileSource(
+def sums(world: Path, name: str, **settings: object) -> sm.Job:
+    config = sm.CheckpointConfig(storage=str(world / "store"), **settings)  # type: ignore[arg-type]
+    job = sm.Job(name, config, output_mode="update")
+    source = sm.FileSource(
         str(world / "in"),
         "json",
         "id BIGINT, value BIGINT",
@@ -57,7 +57,7 @@ def sums(world: Path, name: str, **settings: object) -> tm.Job:
     rows = job.source(source, "numbers")
     total = rows.groupBy("id").agg(F.sum("value").alias("total"), F.count("*").alias("rows"))
     job.uid(total, "totals")
-    job.sink(total, tm.FileSink(str(world / f"out-{name}")), "out")
+    job.sink(total, sm.FileSink(str(world / f"out-{name}")), "out")
     return job
 
 

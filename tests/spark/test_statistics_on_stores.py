@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
-import tidemark as tm
+import seamark as sm
+from seamark.cli.main import app
+from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
 from tests.spark.test_hadoop_files import STORES, base  # noqa: F401 - a fixture
-from tidemark.cli.main import app
-from tidemark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
 
 KEYS = 2_000
 
@@ -42,15 +42,15 @@ def test_sizes_and_files(spark: SparkSession, base: str, tmp_path: Path) -> None
         file = tmp_path / f"in/{number}.json"
         file.write_text("\n".join(json.dumps({"id": i}) for i in keys))
         os.utime(file, (number + 1, number + 1))  # Spark takes older files first
-    config = tm.CheckpointConfig(storage=base, state_backend="rocksdb")
-    job = tm.Job("job", config, output_mode="update")
+    config = sm.CheckpointConfig(storage=base, state_backend="rocksdb")
+    job = sm.Job("job", config, output_mode="update")
     options = {"maxFilesPerTrigger": 1}
-    source = tm.FileSource(
+    source = sm.FileSource(
         str(tmp_path / "in"), "json", "id BIGINT", ending="latest", options=options
     )
     count = job.source(source, "numbers").groupBy("id").agg(F.count("*").alias("rows"))
     job.uid(count, "totals")
-    job.sink(count, tm.FileSink(str(tmp_path / "out")), "out")
+    job.sink(count, sm.FileSink(str(tmp_path / "out")), "out")
     job.run()
 
     shown = job.checkpoints()

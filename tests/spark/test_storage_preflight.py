@@ -10,15 +10,15 @@ import time
 import pytest
 from pyspark.sql import SparkSession
 
+from seamark.checkpoint.storage_check import DEADLINE_S, check_storage
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.java_server import free_ports
+from seamark.dev.s3 import LocalS3
+from seamark.model.errors import PreflightError
+from seamark.runtime.hadoop_files import HadoopFiles, open_files
 from tests.spark.test_hadoop_files import reach
 from tests.storage_servers import serving
 from tests.weak_s3 import Weakness, WeakS3
-from tidemark.checkpoint.storage_check import DEADLINE_S, check_storage
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.java_server import free_ports
-from tidemark.dev.s3 import LocalS3
-from tidemark.model.errors import PreflightError
-from tidemark.runtime.hadoop_files import HadoopFiles, open_files
 
 
 def check(spark: SparkSession, uri: str) -> None:

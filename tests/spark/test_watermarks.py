@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tidemark.model.errors import WatermarkLostError
-from tidemark.runtime.watermarks import require_watermarks
+from seamark.model.errors import WatermarkLostError
+from seamark.runtime.watermarks import require_watermarks
 
 FILES = 4
 

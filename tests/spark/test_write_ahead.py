@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-import tidemark as tm
-from tidemark.contracts.sink import CommitOutcome, SinkContext, WriterContext
-from tidemark.model.errors import ConfigurationError, PreflightError, SendRefusedError
+import seamark as sm
+from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
+from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
 
 
 def written(directory: Path) -> list[Any]:
@@ -29,8 +29,8 @@ def test_a_job_through_spark_s_batch_writer(tmp_path: Path, spark: SparkSession)
     for part in range(2):
         lines = [json.dumps({"id": 10 * part + i}) for i in range(10)]
         (tmp_path / f"in/{part}.json").write_text("\n".join(lines))
-    job = tm.Job("writer", tm.CheckpointConfig(storage=str(tmp_path / "store")))
-    source = tm.FileSource(
+    job = sm.Job("writer", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    source = sm.FileSource(
         str(tmp_path / "in"), format="json", schema="id BIGINT", ending="latest",
         options={"maxFilesPerTrigger": "1"},
     )  # fmt: skip
@@ -43,7 +43,7 @@ def test_a_job_through_spark_s_batch_writer(tmp_path: Path, spark: SparkSession)
         F.expr("CAST(NULL AS BINARY)").alias("nothing"),
     )
     out = tmp_path / "out"
-    sink = tm.WriteAheadSink.spark_format(
+    sink = sm.WriteAheadSink.spark_format(
         "parquet", {"path": f"{out}/{{epoch}}"}, mode="overwrite", idempotent=True
     )
     job.sink(rows, sink, "files")
@@ -74,10 +74,10 @@ def test_an_epoch_that_is_written_again_replaces_itself_by_its_token(
     tmp_path: Path, spark: SparkSession
 ) -> None:
     kept, plain = tmp_path / "kept", tmp_path / "plain"
-    overwriting = tm.WriteAheadSink.spark_format(
+    overwriting = sm.WriteAheadSink.spark_format(
         "parquet", {"path": f"{kept}/{{token}}"}, mode="overwrite", idempotent=True
     )
-    appending = tm.WriteAheadSink.spark_format("parquet", {"path": str(plain)})
+    appending = sm.WriteAheadSink.spark_format("parquet", {"path": str(plain)})
     for _ in range(2):  # as after a crash between the write and its record
         assert committed(overwriting, tmp_path, 0) == [CommitOutcome.COMMITTED] * 2
         assert committed(appending, tmp_path, 0) == [CommitOutcome.COMMITTED] * 2
@@ -88,21 +88,21 @@ def test_an_epoch_that_is_written_again_replaces_itself_by_its_token(
 
 def test_what_spark_refuses_stops_the_job(tmp_path: Path, spark: SparkSession) -> None:
     with pytest.raises(PreflightError, match=r"data source: no-such-format.*Give Spark its conn"):
-        committed(tm.WriteAheadSink.spark_format("no-such-format"), tmp_path, 0)
-    text = tm.WriteAheadSink.spark_format("text", {"path": str(tmp_path / "out")})
+        committed(sm.WriteAheadSink.spark_format("no-such-format"), tmp_path, 0)
+    text = sm.WriteAheadSink.spark_format("text", {"path": str(tmp_path / "out")})
     with pytest.raises(SendRefusedError, match="UNSUPPORTED_DATA_TYPE_FOR_DATASOURCE"):
         committed(text, tmp_path, 1)
     (tmp_path / "a file").touch()
-    away = tm.WriteAheadSink.spark_format("parquet", {"path": str(tmp_path / "a file/out")})
+    away = sm.WriteAheadSink.spark_format("parquet", {"path": str(tmp_path / "a file/out")})
     assert committed(away, tmp_path, 2) == [CommitOutcome.RETRY] * 2
 
 
 def test_mistakes_and_secrets() -> None:
-    sink = tm.WriteAheadSink.spark_format("jdbc", {"password": "secret", "batchsize": 10})
+    sink = sm.WriteAheadSink.spark_format("jdbc", {"password": "secret", "batchsize": 10})
     assert "secret" not in repr(sink) + sink.describe()
     with pytest.raises(ConfigurationError, match="mode is 'ignore'; allowed are 'append'"):
-        tm.WriteAheadSink.spark_format("parquet", mode="ignore")  # type: ignore[arg-type]
+        sm.WriteAheadSink.spark_format("parquet", mode="ignore")  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match="format is ''"):
-        tm.WriteAheadSink.spark_format("")
+        sm.WriteAheadSink.spark_format("")
     with pytest.raises(ConfigurationError, match="options is a list; give a dict"):
-        tm.WriteAheadSink.spark_format("parquet", ["path"])  # type: ignore[arg-type]
+        sm.WriteAheadSink.spark_format("parquet", ["path"])  # type: ignore[arg-type]

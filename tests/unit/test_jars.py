@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.model.errors import MissingDependencyError
-from tidemark.runtime import jars
-from tidemark.runtime.jars import Request, find_java, resolve, spark_version
+from seamark.model.errors import MissingDependencyError
+from seamark.runtime import jars
+from seamark.runtime.jars import Request, find_java, resolve, spark_version
 
 REQUEST = Request(("org.example:thing:1.0",))
 
@@ -26,7 +26,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and no Java to fill it with."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
-    return tmp_path / "cache" / "tidemark" / "jars"
+    return tmp_path / "cache" / "seamark" / "jars"
 
 
 def fill(directory: Path, remark: str = "") -> Path:
@@ -127,9 +127,9 @@ def test_pyspark_is_looked_at_but_not_imported() -> None:
     import subprocess
 
     program = (
-        "import sys; sys.modules['tidemark'] = type(sys)('tidemark');"
-        f"sys.modules['tidemark'].__path__ = [{str(Path(jars.__file__).parents[1])!r}];"
-        "from tidemark.runtime.jars import spark_version; spark_version();"
+        "import sys; sys.modules['seamark'] = type(sys)('seamark');"
+        f"sys.modules['seamark'].__path__ = [{str(Path(jars.__file__).parents[1])!r}];"
+        "from seamark.runtime.jars import spark_version; spark_version();"
         "assert 'pyspark' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)

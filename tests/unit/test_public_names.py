@@ -1,4 +1,4 @@
-"""What ``import tidemark as tm`` gives: each name, and contracts that hold their subclasses."""
+"""What ``import seamark as sm`` gives: each name, and contracts that hold their subclasses."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-import tidemark as tm
-from tidemark.model import errors
+import seamark as sm
+from seamark.model import errors
 
 REPO = Path(__file__).parents[2]
 
@@ -29,34 +29,34 @@ def errors_in(text: str) -> set[str]:
 
 
 def test_every_public_name_is_there() -> None:
-    assert set(tm.__all__) <= set(dir(tm))
-    for name in tm.__all__:
-        assert getattr(tm, name).__name__ == name
+    assert set(sm.__all__) <= set(dir(sm))
+    for name in sm.__all__:
+        assert getattr(sm, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Sink'"):
-        tm.Sink  # noqa: B018
+        sm.Sink  # noqa: B018
 
 
 def test_every_error_that_a_public_docstring_names_is_public() -> None:
     documented = {
         (name, error)
-        for name in tm.__all__
-        for text in docstrings(getattr(tm, name))
+        for name in sm.__all__
+        for text in docstrings(getattr(sm, name))
         for error in errors_in(text)
     }
     assert ("Job", "FencedError") in documented  # methods' docstrings are among them
-    assert {(name, error) for name, error in documented if error not in tm.__all__} == set()
+    assert {(name, error) for name, error in documented if error not in sm.__all__} == set()
 
 
 def test_every_error_that_the_docs_name_is_public_and_so_is_the_whole_tree() -> None:
     pages = [REPO / "README.md", *REPO.glob("docs/**/*.md")]
     named = set().union(*(errors_in(page.read_text()) for page in pages))
     assert "LostTransactionError" in named
-    assert named - set(tm.__all__) == set()
+    assert named - set(sm.__all__) == set()
     ours = {name for name, of in vars(errors).items() if inspect.isclass(of) and "Error" in name}
-    assert ours - set(tm.__all__) == set()
+    assert ours - set(sm.__all__) == set()
 
 
-@pytest.mark.parametrize("contract", [tm.TwoPhaseCommitSink, tm.CommittingWriter, tm.Committer])
+@pytest.mark.parametrize("contract", [sm.TwoPhaseCommitSink, sm.CommittingWriter, sm.Committer])
 def test_a_subclass_that_lacks_a_method_cannot_be_built(contract: type) -> None:
     with pytest.raises(TypeError, match="abstract method"):
         type("Forgetful", (contract,), {})()

@@ -14,7 +14,7 @@ from pathlib import Path
 from pyspark import TaskContext
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
 
 options = json.loads(sys.argv[1])
 TROUBLE = options["trouble"]
@@ -48,7 +48,7 @@ class HangingWriter:
                 "index": task.partitionId(),
                 "epoch": self._epoch,
                 "transaction": committables[0].transactional_id,
-                "code": tm.__file__,
+                "code": sm.__file__,
             }
             taken.write_text(json.dumps(who))
             taken.rename(taken.with_suffix(".json"))
@@ -57,20 +57,20 @@ class HangingWriter:
 
 
 @dataclass(frozen=True)
-class HangingSink(tm.KafkaSink):
+class HangingSink(sm.KafkaSink):
     def create_writer(self, context):
         return HangingWriter(super().create_writer(context), context.epoch)
 
 
-job = tm.Job(
+job = sm.Job(
     "cluster",
-    checkpoint=tm.CheckpointConfig(
+    checkpoint=sm.CheckpointConfig(
         storage=options["storage"],
         interval=options["interval"],
         timeout=options["timeout"],
     ),
 )
-source = tm.KafkaSource(options["servers"], topics=[options["input"]], starting_offsets="earliest")
+source = sm.KafkaSource(options["servers"], topics=[options["input"]], starting_offsets="earliest")
 rows = job.source(source, uid="input").selectExpr(
     "CAST(key AS STRING) AS key",
     "CAST(value AS STRING) AS value",
@@ -92,7 +92,7 @@ job.sink(
 )
 job.sink(
     counts.selectExpr("key", "concat(unix_millis(window.start), ',', count) AS value"),
-    tm.SQLiteSink(options["database"], table="windows"),
+    sm.SQLiteSink(options["database"], table="windows"),
     uid="windows-to-sqlite",
 )
 

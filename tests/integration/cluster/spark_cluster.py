@@ -18,9 +18,9 @@ from types import TracebackType
 import psutil
 import pyspark
 
+from seamark.runtime.child_jvm import release, start_jvm
 from tests.chaos.driver import MARK, kill_marked, marked, wait_until
 from tests.class_archive import JAVA_OPTIONS
-from tidemark.runtime.child_jvm import release, start_jvm
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 UP_WITHIN_S = 90.0
@@ -33,7 +33,7 @@ class SparkCluster:
         self._directory = directory
         self._size = ["--cores", str(cores), "--memory", memory]
         self._mark = uuid.uuid4().hex
-        self._scratch = tempfile.mkdtemp(prefix="tm-")
+        self._scratch = tempfile.mkdtemp(prefix="sm-")
         self._processes: list[subprocess.Popen[bytes]] = []
         self.url = ""
 

@@ -19,12 +19,12 @@ from typing import Any
 import psutil
 import pytest
 
+from seamark.dev.kafka import LocalKafka
 from tests.chaos import checker, workload
 from tests.chaos.driver import REPOSITORY, Driver, spark_submit, wait_until
 from tests.chaos.history import Pair, window_counts
 from tests.chaos.scenario import KafkaScenario
 from tests.integration.cluster.spark_cluster import HOSTS, SparkCluster
-from tidemark.dev.kafka import LocalKafka
 
 
 class ClusterScenario(KafkaScenario):
@@ -41,7 +41,7 @@ class ClusterScenario(KafkaScenario):
         more = {"database": str(self.database), "trouble": str(self.trouble)}
         super().__init__(directory, servers, rate=300.0, **more)
         package = shutil.make_archive(
-            str(directory / "tidemark"), "zip", REPOSITORY / "src", "tidemark"
+            str(directory / "seamark"), "zip", REPOSITORY / "src", "seamark"
         )
         settings = {
             "spark.executor.memory": "512m",
@@ -112,7 +112,7 @@ def test_lost_attempts_hold_up_nobody(
         driver.wait_for_epochs(3)
 
         loser = scenario.hang()
-        assert "tidemark.zip" in loser["code"], "the executors run what --py-files brought"
+        assert "seamark.zip" in loser["code"], "the executors run what --py-files brought"
         wait_for_commit(scenario, driver, loser)
 
         victim = scenario.hang()

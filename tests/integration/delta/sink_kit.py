@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 from deltalake import DeltaTable, QueryBuilder, write_deltalake
 
-from tidemark.contracts.sink import SinkContext, WriterContext
-from tidemark.file_systems import HadoopSettings, open_directory
-from tidemark.model.schema import Schema
-from tidemark.sinks.delta import DeltaSink
-from tidemark.sinks.delta.store import delta_options
-from tidemark.verify.conformance import ServerUnderTest, SinkUnderTest
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.file_systems import HadoopSettings, open_directory
+from seamark.model.schema import Schema
+from seamark.sinks.delta import DeltaSink
+from seamark.sinks.delta.store import delta_options
+from seamark.verify.conformance import ServerUnderTest, SinkUnderTest
 
 SCHEMA = pa.schema([("id", pa.int64()), ("part", pa.string()), ("text", pa.string())])
 

@@ -1,6 +1,6 @@
 """Tables whose paths have odd names: refused when the sink is built, or log and rows lie together.
 
-delta-rs makes the log, by a URI; the rows go by `tidemark.file_systems`, which takes a path as it
+delta-rs makes the log, by a URI; the rows go by `seamark.file_systems`, which takes a path as it
 stands."""
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.s3 import LocalS3
+from seamark.file_systems import HadoopSettings, open_directory
+from seamark.model.errors import ConfigurationError
 from tests.integration.delta.sink_kit import attempt, batch, driver, made, numbers
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.s3 import LocalS3
-from tidemark.file_systems import HadoopSettings, open_directory
-from tidemark.model.errors import ConfigurationError
 
 NAMES = ["a%41b", "100%", "a#1", "a?b", "a b ", "a+b", "é", "a;b", "a[1]", "a{1}", "a*", "a:b",
          "a\\b", "a^b", "a|b", "a`b", 'a"b', "a<b>", "a&k=v", "~", "a'b", "😀"]  # fmt: skip

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.delta.sink_kit import made, under_suite
-from tidemark.verify.conformance import (
+from seamark.verify.conformance import (
     ExpiryConformance,
     ForgettingConformance,
     SinkConformance,
     SinkUnderTest,
 )
+from tests.integration.delta.sink_kit import made, under_suite
 
 
 @pytest.fixture(params=["plain", "partitioned"])

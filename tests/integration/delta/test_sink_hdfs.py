@@ -7,15 +7,15 @@ from functools import partial
 
 import pytest
 
-from tests.integration.delta.sink_kit import made, under_suite
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.verify.conformance import (
+from seamark.dev.hdfs import LocalHdfs
+from seamark.verify.conformance import (
     ExpiryConformance,
     ServerConformance,
     ServerUnderTest,
     SinkConformance,
     SinkUnderTest,
 )
+from tests.integration.delta.sink_kit import made, under_suite
 
 
 @pytest.fixture

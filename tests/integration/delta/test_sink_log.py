@@ -18,6 +18,10 @@ import pytest
 from deltalake import DeltaTable, Field, write_deltalake
 from deltalake.schema import PrimitiveType
 
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.model import failpoints
+from seamark.model.errors import CommitFailedError
+from seamark.sinks.delta import DeltaSink, pending_files
 from tests.integration.delta.sink_kit import (
     attempt,
     batch,
@@ -27,10 +31,6 @@ from tests.integration.delta.sink_kit import (
     opened,
     rows,
 )
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.model import failpoints
-from tidemark.model.errors import CommitFailedError
-from tidemark.sinks.delta import DeltaSink, pending_files
 
 ABORTED, COMMITTED = AbortOutcome.ABORTED, CommitOutcome.COMMITTED
 
@@ -76,10 +76,10 @@ def test_an_epoch_is_one_version_with_its_application_transaction(sink: DeltaSin
     assert opened(sink).version() == 1
     *adds, transaction = entries(sink)[1][1:]
     assert [list(action) for action in adds] == [["add"]] * 3
-    app_id = "tidemark:c0ffee00c0ffee00:orders-out"
+    app_id = "seamark:c0ffee00c0ffee00:orders-out"
     assert transaction == {"txn": {"appId": app_id, "version": 7}}
     assert opened(sink).transaction_version(app_id) == 7
-    assert not list(Path(sink.path, "_tidemark").rglob("*.json"))
+    assert not list(Path(sink.path, "_seamark").rglob("*.json"))
 
 
 def test_a_replay_of_an_epoch_is_not_taken_for_the_first_run(sink: DeltaSink) -> None:
@@ -184,7 +184,7 @@ def test_other_writers_at_that_very_moment_are_no_conflict(
 
 
 def append(sink: DeltaSink, values: range) -> None:
-    """As another program does that knows nothing of Tidemark."""
+    """As another program does that knows nothing of Seamark."""
     write_deltalake(sink.path, pa.Table.from_batches([batch(values)]), mode="append")
 
 
@@ -211,7 +211,7 @@ def test_vacuum_spares_what_is_pending_until_its_retention_is_over(sink: DeltaSi
     opened(sink).vacuum(dry_run=False, full=True)
     assert committer.commit([first]) == [COMMITTED]
     opened(sink).vacuum(0, dry_run=False, enforce_retention_duration=False, full=True)
-    assert len(list(committer.list_lingering())) == 1  # VACUUM does not look into _tidemark
+    assert len(list(committer.list_lingering())) == 1  # VACUUM does not look into _seamark
     assert committer.commit([second]) == [CommitOutcome.LOST]
     assert sorted(numbers(sink)) == list(range(10))
 

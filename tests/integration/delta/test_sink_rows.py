@@ -15,6 +15,11 @@ import pytest
 from deltalake import DeltaTable, Field, QueryBuilder, Schema, TableFeatures
 from deltalake.schema import ArrayType, PrimitiveType
 
+from seamark.contracts.sink import CommitOutcome, SinkContext
+from seamark.model.errors import PreflightError, WriteRefusedError
+from seamark.model.schema import Column
+from seamark.sinks.delta import DeltaSink
+from seamark.sinks.delta.data_files import split
 from tests.integration.delta.sink_kit import (
     SCHEMA,
     attempt,
@@ -25,11 +30,6 @@ from tests.integration.delta.sink_kit import (
     opened,
     rows,
 )
-from tidemark.contracts.sink import CommitOutcome, SinkContext
-from tidemark.model.errors import PreflightError, WriteRefusedError
-from tidemark.model.schema import Column
-from tidemark.sinks.delta import DeltaSink
-from tidemark.sinks.delta.data_files import split
 
 UTC = datetime.timezone.utc
 COLUMNS = (
@@ -170,7 +170,7 @@ def test_a_large_attempt_has_row_groups_worth_reading(
 ) -> None:
     import pyarrow.parquet as pq
 
-    from tidemark.sinks.delta import data_files
+    from seamark.sinks.delta import data_files
 
     monkeypatch.setattr(data_files, "ROW_GROUP_BYTES", 10_000)
     sink = made(tmp_path / "large")

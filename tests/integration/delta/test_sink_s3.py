@@ -9,6 +9,18 @@ from collections.abc import Iterator
 
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
+from seamark.dev.s3 import LocalS3
+from seamark.model.errors import PreflightError
+from seamark.sinks.delta import DeltaSink
+from seamark.verify.conformance import (
+    ExpiryConformance,
+    ServerConformance,
+    ServerUnderTest,
+    SinkConformance,
+    SinkUnderTest,
+)
+from seamark.verify.conformance.steps import until_proved
 from tests.integration.delta.sink_kit import (
     attempt,
     batch,
@@ -19,18 +31,6 @@ from tests.integration.delta.sink_kit import (
 )
 from tests.storage_servers import serving
 from tests.weak_s3 import Weakness, WeakS3
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.dev.s3 import LocalS3
-from tidemark.model.errors import PreflightError
-from tidemark.sinks.delta import DeltaSink
-from tidemark.verify.conformance import (
-    ExpiryConformance,
-    ServerConformance,
-    ServerUnderTest,
-    SinkConformance,
-    SinkUnderTest,
-)
-from tidemark.verify.conformance.steps import until_proved
 
 
 def options(s3: LocalS3, endpoint: str = "") -> dict[str, str]:

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.runtime.jars import Request, resolve
+from seamark.sinks.delta import DeltaSink
 from tests.chaos.driver import REPOSITORY
 from tests.integration.delta.sink_kit import (
     attempt,
@@ -24,9 +27,6 @@ from tests.integration.delta.sink_kit import (
 )
 from tests.integration.delta.test_sink_rows import COLUMNS, context, write
 from tests.servers.needed import needed
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.runtime.jars import Request, resolve
-from tidemark.sinks.delta import DeltaSink
 
 VERSION = "4.4.0"
 

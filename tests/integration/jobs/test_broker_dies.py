@@ -10,9 +10,9 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from seamark.dev.kafka import LocalKafka
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import PassthroughScenario
-from tidemark.dev.kafka import LocalKafka
 
 AWAY_S = 3.0
 

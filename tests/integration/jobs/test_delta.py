@@ -34,13 +34,11 @@ def test_killed_around_the_commits_and_restored_to_an_older_checkpoint(tmp_path:
         scenario.require_settled()
 
         # The epochs after the restored one run again, in a new lineage: not one of their rows may
-        # be skipped because the log has a higher version of a Tidemark transaction.
+        # be skipped because the log has a higher version of a Seamark transaction.
         rows = rows_by_epoch(scenario)
         restored = max(n for n in rows if sum(rows[later] for later in rows if later > n) >= 100)
         repeated = sum(count for epoch, count in rows.items() if epoch > restored)
-        scenario.environment["TIDEMARK_RESTORE"] = str(
-            scenario.job_directory / f"epochs/{restored}"
-        )
+        scenario.environment["SEAMARK_RESTORE"] = str(scenario.job_directory / f"epochs/{restored}")
         heir = scenario.start(name="heir")
         total = len(scenario.feeder.rows) + repeated
         wait_until("the heir has caught up", lambda: len(delta.rows()) >= total, 120, 0.2)

@@ -15,20 +15,20 @@ from pathlib import Path
 import pytest
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
+from seamark.dev.kafka import LocalKafka
 from tests.integration.jobs.test_offsets import fill
 from tests.spark.test_drain_operators import drain
 from tests.spark.test_savepoints import Started
-from tidemark.dev.kafka import LocalKafka
 
 
-def declare(home: Path, name: str, servers: str, topic: str) -> tm.Job:
-    job = tm.Job(name, tm.CheckpointConfig(storage=str(home / "store"), interval="100ms"))
-    rows = job.source(tm.KafkaSource(servers, topics=topic, group_id=name), uid="numbers")
+def declare(home: Path, name: str, servers: str, topic: str) -> sm.Job:
+    job = sm.Job(name, sm.CheckpointConfig(storage=str(home / "store"), interval="100ms"))
+    rows = job.source(sm.KafkaSource(servers, topics=topic, group_id=name), uid="numbers")
     seen = rows.withWatermark("timestamp", "1 minute")
     counted = seen.groupBy(F.window("timestamp", "10 seconds")).count()
     shown = job.uid(counted, "counts").select(F.unix_timestamp("window.start"), "count")
-    job.sink(shown, tm.FileSink(str(home / name), format="json"), uid="out")
+    job.sink(shown, sm.FileSink(str(home / name), format="json"), uid="out")
     return job
 
 
@@ -38,7 +38,7 @@ def total(home: Path, *names: str) -> int:
 
 
 def read(path: str) -> int:
-    (source,) = tm.Savepoint(path).record.sources
+    (source,) = sm.Savepoint(path).record.sources
     return sum(offset for topic in source.offset.values() for offset in topic.values())
 
 
@@ -64,7 +64,7 @@ def test_what_was_read_is_counted(
     path = drain(first, tmp_path)
     ended.set()
     arriving.join()
-    assert tm.Savepoint(path).record.drained
+    assert sm.Savepoint(path).record.drained
     counted = read(path)
     assert counted > 50
     assert total(tmp_path, "first") == counted
@@ -77,6 +77,6 @@ def test_what_was_read_is_counted(
     open_ = total(tmp_path, "first", "second")
     again = Started(declare(tmp_path, "second", servers, name))
     last = drain(again, tmp_path)
-    assert tm.Savepoint(last).record.drained
+    assert sm.Savepoint(last).record.drained
     assert read(last) > counted
     assert open_ < total(tmp_path, "first", "second") == read(last)

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.s3 import LocalS3
 from tests.chaos.outputs import StoredFilesOutput
 from tests.chaos.scenario import SinksScenario
 from tests.storage_servers import spark_configuration
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.s3 import LocalS3
 
 POINTS = ["file-renamed:2", "upload-completed:2"]
 

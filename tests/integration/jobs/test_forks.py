@@ -20,7 +20,9 @@ from typing import Any
 
 import pytest
 
-import tidemark as tm
+import seamark as sm
+from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import PreflightError, UserError
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.outputs import (
     DeltaOutput,
@@ -37,8 +39,6 @@ from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
 from tests.spark.test_savepoints import Started
-from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import PreflightError, UserError
 
 PROGRAM = Path(__file__).parents[2] / "chaos" / "app_sinks.py"
 ROWS = 20
@@ -87,7 +87,7 @@ def start() -> Iterator[Callable[..., Started]]:
     """Start jobs; what a failed test has left running is stopped."""
     started: list[Started] = []
 
-    def run(job: tm.Job, **how: Any) -> Started:
+    def run(job: sm.Job, **how: Any) -> Started:
         started.append(Started(job, **how))
         return started[-1]
 
@@ -116,16 +116,16 @@ def sinks(outputs: Sequence[Output], prefix: str) -> list[dict[str, Any]]:
 
 def declare(
     home: Path, name: str, files: Files, outputs: Sequence[Output], prefix: str = ""
-) -> tm.Job:
-    job = tm.Job(name, tm.CheckpointConfig(storage=str(home / "store"), interval="100ms"))
-    source = tm.FileSource(
+) -> sm.Job:
+    job = sm.Job(name, sm.CheckpointConfig(storage=str(home / "store"), interval="100ms"))
+    source = sm.FileSource(
         str(files.directory), format="json", schema="key STRING, value STRING",
         options={"maxFilesPerTrigger": "1"},
     )  # fmt: skip
     rows = job.source(source, uid="input")
     for one in sinks(outputs, prefix):
         module, _, name = one["maker"].rpartition(":")
-        maker = getattr(importlib.import_module(module or "tidemark"), name)
+        maker = getattr(importlib.import_module(module or "seamark"), name)
         job.sink(rows, maker(**one["arguments"]), uid=one["uid"])
     return job
 
@@ -245,7 +245,7 @@ def test_restored_jobs_are_killed_while_the_first_goes_on(
             "name": "heir", "storage": str(tmp_path / "heirs"), "interval": "100ms",
             "input": str(files.directory), "sinks": sinks(outputs, "-heir"),
         }  # fmt: skip
-        restore = {"TIDEMARK_RESTORE": path}
+        restore = {"SEAMARK_RESTORE": path}
         drivers.append(
             Driver(PROGRAM, options, tmp_path / "dies.log", failpoint, environment=restore)
         )

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from seamark.dev.kafka import LocalKafka
+from seamark.protocol.points import Point
 from tests.chaos.scenario import PassthroughScenario
-from tidemark.dev.kafka import LocalKafka
-from tidemark.protocol.points import Point
 
 EPOCH_POINTS = [
     "epoch-started:3",

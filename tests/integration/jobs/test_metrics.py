@@ -20,13 +20,13 @@ from prometheus_client.openmetrics import parser as openmetrics_parser
 from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import functions as F
 
-import tidemark as tm
+import seamark as sm
+from seamark.dev.kafka import LocalKafka
 from tests.chaos.driver import wait_until
-from tidemark.dev.kafka import LocalKafka
 
 OPERATIONS = Path(__file__).resolve().parents[3] / "docs/operations"
 ROWS = 60
-NAME = re.compile(r"\btidemark_(?:job|source|operator|sink)_[a-z_]+")
+NAME = re.compile(r"\bseamark_(?:job|source|operator|sink)_[a-z_]+")
 
 Samples = dict[str, dict[tuple[str, ...], float]]
 
@@ -45,17 +45,17 @@ class Running:
     """The job, in a thread, until `stop`."""
 
     def __init__(self, directory: Path, servers: str, topic: str, out: str) -> None:
-        self.job = job = tm.Job(
+        self.job = job = sm.Job(
             "metrics",
-            tm.CheckpointConfig(storage=str(directory / "store"), interval="200ms", timeout="4min"),
+            sm.CheckpointConfig(storage=str(directory / "store"), interval="200ms", timeout="4min"),
         )
-        source = tm.KafkaSource(servers, topic, options={"maxOffsetsPerTrigger": ROWS // 6})
+        source = sm.KafkaSource(servers, topic, options={"maxOffsetsPerTrigger": ROWS // 6})
         clicks = job.source(source, "clicks").withWatermark("timestamp", "1 minute")
         once = job.uid(clicks.dropDuplicatesWithinWatermark(["value"]), "once")
-        sink = tm.KafkaSink(servers, out, transactional_id_prefix=out, transaction_timeout="5min")
+        sink = sm.KafkaSink(servers, out, transactional_id_prefix=out, transaction_timeout="5min")
         rows = once.select(F.col("value").cast("string").alias("value"))
         job.sink(rows, sink, "to-kafka")
-        job.sink(rows, tm.FileSink(str(directory / "out"), format="json"), "files")
+        job.sink(rows, sm.FileSink(str(directory / "out"), format="json"), "files")
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run)
         self._thread.start()
@@ -111,8 +111,8 @@ def samples(running: Running) -> Samples:
 
     def arrived() -> Any:
         found = running.samples()
-        lags.update(found.get("tidemark_source_pending_records", {}).values())
-        written = found.get("tidemark_sink_records_out_total", {})
+        lags.update(found.get("seamark_source_pending_records", {}).values())
+        written = found.get("seamark_sink_records_out_total", {})
         return found if written.get(("files",), 0) >= ROWS and 0 in lags else None
 
     found: Samples = wait_until("every row is counted", arrived, 240, 0.1)
@@ -123,7 +123,7 @@ def samples(running: Running) -> Samples:
 
 def test_the_figures_are_those_of_the_run(samples: Samples) -> None:
     def of(name: str, *labels: str) -> float:
-        return samples[f"tidemark_{name}"][labels]
+        return samples[f"seamark_{name}"][labels]
 
     assert of("job_state", "RUNNING") == 1
     assert of("job_state", "RESTARTING") == 0
@@ -136,12 +136,12 @@ def test_the_figures_are_those_of_the_run(samples: Samples) -> None:
     assert of("operator_busy_seconds_total", "once") > 0
     assert of("sink_busy_seconds_total", "files") > 0
     assert of("sink_transaction_timeout_seconds", "to-kafka") == 300
-    assert ("files",) not in samples["tidemark_sink_transaction_timeout_seconds"]
+    assert ("files",) not in samples["seamark_sink_transaction_timeout_seconds"]
     assert 0 <= of("sink_oldest_transaction_age_seconds", "to-kafka") < 300
     completed = of("job_checkpoints_completed_total")
     assert completed >= 6
     assert of("job_checkpoint_duration_seconds_count") == completed
-    phases = samples["tidemark_job_checkpoint_phase_duration_seconds_sum"]
+    phases = samples["seamark_job_checkpoint_phase_duration_seconds_sum"]
     assert sum(phases.values()) == pytest.approx(of("job_checkpoint_duration_seconds_sum"))
     assert of("job_checkpoint_interval_seconds") == pytest.approx(0.2)
     assert of("job_last_checkpoint_id") >= 5
@@ -151,7 +151,7 @@ def test_openmetrics_is_answered_to_who_asks_for_it(running: Running, samples: S
     page = running.page("application/openmetrics-text; version=1.0.0")
     assert page.endswith("# EOF\n")
     found = parsed(page, openmetrics_parser.text_string_to_metric_families)
-    assert found.keys() >= samples.keys() - {"tidemark_job_info"}
+    assert found.keys() >= samples.keys() - {"seamark_job_info"}
 
 
 def test_every_metric_that_dashboard_and_alerts_ask_for_is_there(samples: Samples) -> None:
@@ -166,11 +166,11 @@ def test_every_metric_that_dashboard_and_alerts_ask_for_is_there(samples: Sample
 
 def test_the_page_of_metrics_has_all_of_them_and_no_others(running: Running) -> None:
     page = (OPERATIONS / "metrics.md").read_text()
-    documented = set(re.findall(r"^\| `(tidemark_[a-z_]+)`", page, re.MULTILINE))
+    documented = set(re.findall(r"^\| `(seamark_[a-z_]+)`", page, re.MULTILINE))
     families = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in text_string_to_metric_families(running.page())
     }
     # Only a job that was restored, or went on, has gone on from a checkpoint.
-    families.add("tidemark_job_last_checkpoint_restore_timestamp_seconds")
+    families.add("seamark_job_last_checkpoint_restore_timestamp_seconds")
     assert documented == families

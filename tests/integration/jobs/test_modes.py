@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from seamark.runtime.session import spark_session
 from tests.chaos import app_modes
 from tests.chaos.driver import Driver
 from tests.chaos.workload import read_column
-from tidemark.runtime.session import spark_session
 
 EPOCHS = [list(range(n, n + 5)) for n in (0, 5, 10)]
 IN_EPOCH_1 = "ledger-committed:3"  # two an epoch: the third is the first database's in epoch 1
@@ -88,5 +88,5 @@ def test_at_most_once_doubles_nothing_and_loses_what_was_under_way(
     first, second = both(options)
     assert first == EPOCHS[0] + EPOCHS[1] + EPOCHS[2], "rows were doubled"
     assert second == EPOCHS[0] + EPOCHS[2], "the replay of epoch 1 was not skipped"
-    staged = Path(options["second"] + ".tidemark")
+    staged = Path(options["second"] + ".seamark")
     assert not [p for p in staged.rglob("*") if p.is_file()], "epoch 1's rows lie about"

@@ -1,4 +1,4 @@
-"""`tidemark offsets`, and a source whose topic has another name, on a real broker.
+"""`seamark offsets`, and a source whose topic has another name, on a real broker.
 
 How: a job reads a topic of two partitions and ends with a savepoint; the command line makes copies
 of it that go on elsewhere. Jobs that are restored from them read to the end of the log, so their
@@ -19,12 +19,12 @@ from confluent_kafka import Producer
 from pyspark.sql import functions as F
 from typer.testing import CliRunner
 
-import tidemark as tm
+import seamark as sm
+from seamark.cli.main import app
+from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import ConfigurationError, RestoreError
+from seamark.runtime.session import spark_session
 from tests.spark.test_savepoints import Started
-from tidemark.cli.main import app
-from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import ConfigurationError, RestoreError
-from tidemark.runtime.session import spark_session
 
 T0_MS = int(time.time()) * 1000  # the broker deletes what is older than a week
 
@@ -39,17 +39,17 @@ def fill(servers: str, topic: str, values: range) -> None:
 
 def declare(
     home: Path, name: str, servers: str, topics: Any, *, ending: str = "latest", **more: Any
-) -> tm.Job:
+) -> sm.Job:
     """Write each row, and the count of rows of each partition's number as it grows."""
-    job = tm.Job(name, tm.CheckpointConfig(storage=str(home / "store"), interval="100ms"), "update")
-    source = tm.KafkaSource(servers, topics=topics, ending=ending, **more)
+    job = sm.Job(name, sm.CheckpointConfig(storage=str(home / "store"), interval="100ms"), "update")
+    source = sm.KafkaSource(servers, topics=topics, ending=ending, **more)
     rows = job.source(source, uid="numbers")
     counts = job.uid(rows.groupBy("partition").count(), "counts")
     value = F.col("value").cast("string").cast("int")
     job.sink(
-        rows.select(value.alias("n")), tm.FileSink(str(home / name / "rows"), "json"), uid="rows"
+        rows.select(value.alias("n")), sm.FileSink(str(home / name / "rows"), "json"), uid="rows"
     )
-    job.sink(counts, tm.FileSink(str(home / name / "counts"), "json"), uid="counted")
+    job.sink(counts, sm.FileSink(str(home / name / "counts"), "json"), uid="counted")
     return job
 
 

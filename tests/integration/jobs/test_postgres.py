@@ -49,7 +49,7 @@ def test_a_restored_job_writes_lost_rows_again_from_the_first_jobs_spool(tmp_pat
             for transaction in lost:
                 server.execute(f"ROLLBACK PREPARED '{transaction}'")
             epoch = max(scenario.epochs_in("spark/commits"))
-            scenario.environment["TIDEMARK_RESTORE"] = f"{scenario.job_directory}/epochs/{epoch}"
+            scenario.environment["SEAMARK_RESTORE"] = f"{scenario.job_directory}/epochs/{epoch}"
             heir = scenario.start(name="heir")
             scenario.feeder.close()
             rows = scenario.feeder.rows

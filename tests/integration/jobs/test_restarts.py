@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seamark.dev.kafka import LocalKafka
 from tests.chaos import checker, workload
 from tests.chaos.driver import wait_until
 from tests.chaos.scenario import PassthroughScenario
-from tidemark.dev.kafka import LocalKafka
 
 
 def test_decision_deleted_by_hand(kafka: LocalKafka, tmp_path: Path) -> None:

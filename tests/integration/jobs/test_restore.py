@@ -14,12 +14,12 @@ import hashlib
 import json
 from pathlib import Path
 
+from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import PreflightError
+from seamark.sinks.kafka import KafkaSink
 from tests.chaos.driver import wait_until
 from tests.chaos.scenario import PassthroughScenario
 from tests.integration.kafka import sink_kit as kit
-from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import PreflightError
-from tidemark.sinks.kafka import KafkaSink
 
 
 def contents(directory: Path) -> dict[str, str]:
@@ -49,7 +49,7 @@ def test_a_job_with_a_kafka_sink_is_restored(kafka: LocalKafka, tmp_path: Path) 
 
         def restoring(number: int) -> None:
             """What is started from now on is restored from the first job, into a new storage."""
-            scenario.environment["TIDEMARK_RESTORE"] = str(first)
+            scenario.environment["SEAMARK_RESTORE"] = str(first)
             scenario.storage = tmp_path / f"restored-{number}"
             scenario.options["storage"] = str(scenario.storage)
             scenario.job_directory = scenario.storage / scenario.job

@@ -10,10 +10,10 @@ from __future__ import annotations
 import signal
 from pathlib import Path
 
+from seamark.dev.kafka import LocalKafka
+from seamark.runtime.jars import spark_kafka_jars
 from tests.chaos.driver import Driver, spark_submit, wait_until
 from tests.chaos.scenario import WindowsScenario
-from tidemark.dev.kafka import LocalKafka
-from tidemark.runtime.jars import spark_kafka_jars
 
 STOPPED_WITHIN_S = 30.0
 

@@ -38,6 +38,6 @@ def test_sigterm_during_the_delay_before_a_restart(tmp_path: Path) -> None:
         driver.kill_tree()
     assert "Traceback" not in driver.text().split(waits)[1], driver.tail()
     assert sorted(read_column(tmp_path / "out.db", "t", "id")) == list(range(5))
-    staged = tmp_path / "out.db.tidemark"
+    staged = tmp_path / "out.db.seamark"
     assert not [p for p in staged.rglob("*") if p.is_file()], "a transaction is open"
     assert (tmp_path / "store/failing/epochs/0/committed.json").exists()

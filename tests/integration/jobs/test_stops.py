@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from seamark.dev.kafka import LocalKafka
 from tests.chaos.driver import wait_until
 from tests.chaos.scenario import PassthroughScenario
-from tidemark.dev.kafka import LocalKafka
 
 STOPPED_WITHIN_S = 30.0
 LATENCY_EPOCHS = 40

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from seamark.dev.kafka import LocalKafka
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import PassthroughScenario
-from tidemark.dev.kafka import LocalKafka
 
 
 def freeze_before_decision(scenario: PassthroughScenario, driver: Driver) -> int:

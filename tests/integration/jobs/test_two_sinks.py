@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from seamark.dev.kafka import LocalKafka
 from tests.chaos.scenario import WindowsScenario
-from tidemark.dev.kafka import LocalKafka
 
 POINTS = [
     "sink-committed:4",  # the second epoch, whose counts Kafka shows and SQLite does not yet

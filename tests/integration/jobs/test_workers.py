@@ -11,9 +11,9 @@ import random
 import time
 from pathlib import Path
 
+from seamark.dev.kafka import LocalKafka
 from tests.chaos.driver import wait_until
 from tests.chaos.scenario import PassthroughScenario
-from tidemark.dev.kafka import LocalKafka
 
 
 def test_failed_and_killed_tasks(kafka: LocalKafka, tmp_path: Path) -> None:

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from seamark.model.errors import DamagedCheckpointError
+from seamark.runtime.session import spark_session
 from tests.chaos import app_write_ahead
 from tests.chaos.driver import Driver
 from tests.servers.http_endpoint import HttpEndpoint
-from tidemark.model.errors import DamagedCheckpointError
-from tidemark.runtime.session import spark_session
 
 EPOCHS = [list(range(n, n + 5)) for n in (0, 5, 10)]
 ROWS = [number for epoch in EPOCHS for number in epoch]

@@ -16,14 +16,14 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-import tidemark as tm
+import seamark as sm
+from seamark.model.errors import DamagedCheckpointError, SeamarkError
+from seamark.runtime import checkpoint_trigger
+from seamark.runtime.session import spark_session
+from seamark.savepoints import kept_rows
 from tests.chaos.driver import wait_until
 from tests.servers.http_endpoint import HttpEndpoint
 from tests.spark.test_savepoints import Started
-from tidemark.model.errors import DamagedCheckpointError, TidemarkError
-from tidemark.runtime import checkpoint_trigger
-from tidemark.runtime.session import spark_session
-from tidemark.savepoints import kept_rows
 
 AWAY = [503] * 10_000
 
@@ -57,17 +57,17 @@ class Files:
         return numbers
 
 
-def declare(home: Path, name: str, endpoints: dict[str, HttpEndpoint], **config: Any) -> tm.Job:
+def declare(home: Path, name: str, endpoints: dict[str, HttpEndpoint], **config: Any) -> sm.Job:
     storage = str(home / "store")
-    job = tm.Job(name, tm.CheckpointConfig(storage=storage, interval="100ms", **config))
-    source = tm.FileSource(
+    job = sm.Job(name, sm.CheckpointConfig(storage=storage, interval="100ms", **config))
+    source = sm.FileSource(
         str(home / "in"), format="json", schema="number BIGINT",
         options={"maxFilesPerTrigger": "1"},
     )  # fmt: skip
     rows = job.source(source, "in")
     for uid, endpoint in endpoints.items():
         url = f"{endpoint.url}/rows" + ("?keep" if uid == "kept" else "")
-        job.sink(rows, tm.WriteAheadSink.http(url, idempotent=uid == "kept"), uid)
+        job.sink(rows, sm.WriteAheadSink.http(url, idempotent=uid == "kept"), uid)
     return job
 
 
@@ -97,9 +97,9 @@ def test_rows_that_were_not_sent_go_along(
     waiting = files.add()
     wait_until("the sink that is there has them", lambda: kept.rows() == [*seen, *waiting], 60)
     path = Path(first.take("stop_with_savepoint", tmp_path / "savepoints").removeprefix("file:"))
-    with pytest.raises(TidemarkError):
+    with pytest.raises(SeamarkError):
         first.join()  # it could not commit its last epoch
-    record = tm.Savepoint(path).record
+    record = sm.Savepoint(path).record
     assert set(record.committables) == {"plain"}, "what the other one has been sent stays out"
     assert record.files.keys() >= {p.relative_to(path).as_posix() for p in buffers(path)}
     assert [file.parent.relative_to(path / "wal").as_posix() for file in buffers(path)] == [
@@ -164,7 +164,7 @@ def test_a_retained_checkpoint_of_two_epochs_that_wait(
     for epoch in (1, 2):
         everything.update(files.add())
         wait_until("it is decided", lambda epoch=epoch: (commits / str(epoch)).exists(), 60)
-    with pytest.raises(TidemarkError):
+    with pytest.raises(SeamarkError):
         first.end()
     assert not (tmp_path / "store/first/epochs/1/committed.json").exists()
     plain.ask("/script", [])
@@ -199,9 +199,9 @@ def test_a_job_ends_with_a_savepoint_while_two_epochs_wait(
         everything.update(files.add())
         wait_until("it is decided", lambda epoch=epoch: (commits / str(epoch)).exists(), 60)
     path = first.take("stop_with_savepoint", tmp_path / "savepoints")
-    with pytest.raises(TidemarkError):
+    with pytest.raises(SeamarkError):
         first.join()
-    record = tm.Savepoint(path).record
+    record = sm.Savepoint(path).record
     assert (record.epoch, list(record.earlier)) == (2, ["1"])
     epochs = sorted((f.parent.parent.name, f.parent.name) for f in buffers(Path(path[5:])))
     assert sorted(set(epochs)) == [("kept", "2"), ("plain", "1"), ("plain", "2")]

@@ -13,10 +13,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tidemark.contracts.sink import AbortOutcome, SinkContext, WriterContext
-from tidemark.sinks.kafka import KafkaSink
-from tidemark.sinks.kafka.committable import KafkaCommittable
-from tidemark.sinks.kafka.committer import KafkaCommitter
+from seamark.contracts.sink import AbortOutcome, SinkContext, WriterContext
+from seamark.sinks.kafka import KafkaSink
+from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.sinks.kafka.committer import KafkaCommitter
 
 UID = "orders-out"
 

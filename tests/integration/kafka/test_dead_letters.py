@@ -13,10 +13,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
+from seamark.dev.kafka import LocalKafka
+from seamark.sinks.kafka import KafkaSink
 from tests.integration.kafka import sink_kit as kit
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.dev.kafka import LocalKafka
-from tidemark.sinks.kafka import KafkaSink
 
 
 def limited_topic(kafka: LocalKafka, name: str, largest_bytes: int, partitions: int = 1) -> str:

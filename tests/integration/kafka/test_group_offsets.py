@@ -15,28 +15,28 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from seamark.dev.kafka import LocalKafka
+from seamark.sources.kafka import KafkaSource
 from tests.chaos.driver import Driver, wait_until
-from tidemark.dev.kafka import LocalKafka
-from tidemark.sources.kafka import KafkaSource
 
 PROGRAM = """
 import json, logging, sys
-import tidemark as tm
+import seamark as sm
 
 given = json.loads(sys.argv[1])
-job = tm.Job("lag", tm.CheckpointConfig(storage="store", interval="200ms"))
+job = sm.Job("lag", sm.CheckpointConfig(storage="store", interval="200ms"))
 
 
 def read(topic):
-    source = tm.KafkaSource(given["servers"], topic, group_id=f"group-of-{topic}")
+    source = sm.KafkaSource(given["servers"], topic, group_id=f"group-of-{topic}")
     return job.source(source, uid=topic).selectExpr("CAST(value AS STRING) AS v")
 
 
 # `rows` stands twice in Spark's plan, and in its offset log, before `others`.
 rows, others = map(read, given["topics"])
-job.sink(rows, tm.FileSink("out", format="json"), "files")
-job.sink(rows.where("v < 5"), tm.FileSink("few", format="json"), "few")
-job.sink(others, tm.FileSink("others", format="json"), "others")
+job.sink(rows, sm.FileSink("out", format="json"), "files")
+job.sink(rows.where("v < 5"), sm.FileSink("few", format="json"), "few")
+job.sink(others, sm.FileSink("others", format="json"), "others")
 if __name__ == "__main__":
     logging.basicConfig(level=logging.INFO, format="%(name)s %(message)s")
     logging.getLogger("py4j").setLevel(logging.WARNING)
@@ -124,7 +124,7 @@ def test_a_group_has_the_offsets_of_completed_checkpoints_and_is_never_believed(
     assert home.offsets(home.other) == {0: 2}
     assert home.written() == Counter(range(30))
     for generation, driver in enumerate((first, second), start=1):
-        lines = re.findall(r"^tidemark\.epochs epoch=(\d+) status=COMPLETED ", driver.text(), re.M)
+        lines = re.findall(r"^seamark\.epochs epoch=(\d+) status=COMPLETED ", driver.text(), re.M)
         assert list(map(int, lines)) == home.committed(generation), "one line an epoch"
 
 

@@ -1,7 +1,7 @@
 """KafkaSource on a real broker: where it starts, what it leaves out, which topics it takes.
 
 Rows with known timestamps are produced, then read in one bounded run of Spark into memory. No sink
-of Tidemark's is involved. What a job tells a consumer group is in test_group_offsets.py.
+of Seamark's is involved. What a job tells a consumer group is in test_group_offsets.py.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from tidemark.dev.kafka import LocalKafka
-from tidemark.runtime.session import require_format, spark_session
-from tidemark.sources.kafka import KafkaSource
+from seamark.dev.kafka import LocalKafka
+from seamark.runtime.session import require_format, spark_session
+from seamark.sources.kafka import KafkaSource
 
 NOW_MS = int(time.time()) * 1000
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.dev.kafka import LocalKafka
+from seamark.sinks.kafka import KafkaSink
+from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
+from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.sinks.kafka.end_transaction import Fate, fate
 from tests.integration.kafka import sink_kit as kit
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.dev.kafka import LocalKafka
-from tidemark.sinks.kafka import KafkaSink
-from tidemark.sinks.kafka.broker import BrokerConnection, UnreachableError
-from tidemark.sinks.kafka.committable import KafkaCommittable
-from tidemark.sinks.kafka.end_transaction import Fate, fate
 
 Topic = Callable[..., str]
 

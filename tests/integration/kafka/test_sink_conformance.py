@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 import pytest
 
+from seamark.dev.kafka import LocalKafka
+from seamark.verify.conformance import DeadLetterConformance, SinkConformance, SinkUnderTest
+from seamark.verify.conformance.steps import JOB, UID
 from tests.integration.kafka import sink_kit as kit
-from tidemark.dev.kafka import LocalKafka
-from tidemark.verify.conformance import DeadLetterConformance, SinkConformance, SinkUnderTest
-from tidemark.verify.conformance.steps import JOB, UID
 
 PARTITIONS = 64
 

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
+from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import WriteRefusedError
+from seamark.sinks.kafka import KafkaSink, producer_pool
 from tests.integration.kafka import sink_kit as kit
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import WriteRefusedError
-from tidemark.sinks.kafka import KafkaSink, producer_pool
 
 Topic = Callable[..., str]
 
@@ -24,7 +24,7 @@ def sink(kafka: LocalKafka, topic: Topic) -> KafkaSink:
 
 
 def pools(job: str) -> list[producer_pool.ProducerPool]:
-    from tidemark.sinks.kafka.transactional_id import owner
+    from seamark.sinks.kafka.transactional_id import owner
 
     return [p for key, p in producer_pool._pools.items() if key.owner == owner(job, kit.UID)]
 

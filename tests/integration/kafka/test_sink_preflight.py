@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import PreflightError
+from seamark.sinks.kafka import preflight as preflight_checks
 from tests.integration.kafka import sink_kit as kit
-from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import PreflightError
-from tidemark.sinks.kafka import preflight as preflight_checks
 
 Topic = Callable[..., str]
 REPO = Path(__file__).parents[3]

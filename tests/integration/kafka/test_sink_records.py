@@ -18,16 +18,16 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-import tidemark as tm
+import seamark as sm
+from seamark.contracts.sink import SinkContext
+from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import PreflightError, WriteRefusedError
+from seamark.model.schema import Column
+from seamark.runtime.session import require_format, spark_schema, spark_session
+from seamark.sinks.kafka import KafkaSink
 from tests.integration.kafka import sink_kit as kit
 from tests.servers.schema_registry import SchemaRegistryServer
 from tests.storage_servers import serving
-from tidemark.contracts.sink import SinkContext
-from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import PreflightError, WriteRefusedError
-from tidemark.model.schema import Column
-from tidemark.runtime.session import require_format, spark_schema, spark_session
-from tidemark.sinks.kafka import KafkaSink
 
 Topic = Callable[..., str]
 SCHEMA = (
@@ -246,8 +246,8 @@ def test_a_whole_job(
     (tmp_path / "in").mkdir()
     lines = [json.dumps({"id": i, "name": f"n{i}"}) for i in range(20)]
     (tmp_path / "in/1.json").write_text("\n".join(lines))
-    job = tm.Job("extras", tm.CheckpointConfig(storage=str(tmp_path / "store"), interval="100ms"))
-    source = tm.FileSource(
+    job = sm.Job("extras", sm.CheckpointConfig(storage=str(tmp_path / "store"), interval="100ms"))
+    source = sm.FileSource(
         str(tmp_path / "in"), format="json", schema="id BIGINT, name STRING", ending="latest"
     )
     rows = job.source(source, "in")

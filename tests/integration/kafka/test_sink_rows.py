@@ -14,12 +14,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import WriteRefusedError
+from seamark.sinks.kafka import KafkaSink, native_library
+from seamark.sinks.kafka.native_producer import NativeProducer
+from seamark.sinks.kafka.row_producer import RowProducer
 from tests.integration.kafka import sink_kit as kit
-from tidemark.dev.kafka import LocalKafka
-from tidemark.model.errors import WriteRefusedError
-from tidemark.sinks.kafka import KafkaSink, native_library
-from tidemark.sinks.kafka.native_producer import NativeProducer
-from tidemark.sinks.kafka.row_producer import RowProducer
 
 Topic = Callable[..., str]
 Row = tuple[int, bytes | None, bytes | None]

@@ -18,14 +18,14 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-import tidemark as tm
+import seamark as sm
+from seamark.cli.main import app
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.model.errors import PreflightError, WriteRefusedError
+from seamark.sinks.kafka import KafkaSink, native_library
 from tests.chaos.scenario import PassthroughScenario
 from tests.integration.kafka import sink_kit as kit
 from tests.servers.secure_kafka import PASSWORD, POOR_PASSWORD, POOR_USER, SecureKafka
-from tidemark.cli.main import app
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.model.errors import PreflightError, WriteRefusedError
-from tidemark.sinks.kafka import KafkaSink, native_library
 
 POOR = {"user": POOR_USER, "password": POOR_PASSWORD}
 
@@ -33,7 +33,7 @@ POOR = {"user": POOR_USER, "password": POOR_PASSWORD}
 @pytest.fixture(scope="module")
 def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
     with SecureKafka(tmp_path_factory.mktemp("secure")) as broker:
-        broker.grant("GROUP", "tidemark.", "READ")
+        broker.grant("GROUP", "seamark.", "READ")
         broker.grant("GROUP", "spark-kafka-source", "READ")
         for resource, operations in (
             ("TOPIC", ("READ", "WRITE")),
@@ -119,8 +119,8 @@ def test_each_missing_permission_is_named_with_what_to_grant(
     secure.grant("TRANSACTIONAL_ID", "poor-", "DESCRIBE", user=POOR_USER)
     refused(r"not authorised for transactional ids")
     secure.grant("TRANSACTIONAL_ID", "poor-", "WRITE", user=POOR_USER)
-    refused(rf"the group 'tidemark\.{name}'.*grant READ and DESCRIBE on it")
-    secure.grant("GROUP", "tidemark.poor-", "READ", user=POOR_USER)
+    refused(rf"the group 'seamark\.{name}'.*grant READ and DESCRIBE on it")
+    secure.grant("GROUP", "seamark.poor-", "READ", user=POOR_USER)
     preflight(sink)
     # That it may not write only the first write shows.
     for _ in ("the fast producer", "the general one"):
@@ -155,10 +155,10 @@ def test_offsets_are_moved_over_tls_with_a_password(secure: SecureKafka, tmp_pat
     for value in range(3):
         producer.produce(name, str(value))
     assert producer.flush(30) == 0
-    source = tm.KafkaSource(secure.servers, topics=name, ending="latest", options=secure.spark())
-    job = tm.Job("secure", tm.CheckpointConfig(storage=storage))
+    source = sm.KafkaSource(secure.servers, topics=name, ending="latest", options=secure.spark())
+    job = sm.Job("secure", sm.CheckpointConfig(storage=storage))
     rows = job.source(source, "in").select("offset")
-    job.sink(rows, tm.FileSink(str(tmp_path / "out"), "json"), "out")
+    job.sink(rows, sm.FileSink(str(tmp_path / "out"), "json"), "out")
     job.run()
     settings = tmp_path / "client.properties"
     asked = [
@@ -180,13 +180,13 @@ def test_offsets_are_moved_over_tls_with_a_password(secure: SecureKafka, tmp_pat
     assert poor.exit_code == 4 and name in poor.output, poor.output
     done = rewound()
     assert done.exit_code == 0 and "Up to 3 rows are read again" in done.output, done.output
-    (moved,) = tm.Savepoint(str(tmp_path / "copies/copy")).record.sources
+    (moved,) = sm.Savepoint(str(tmp_path / "copies/copy")).record.sources
     assert moved.offset == {name: {"0": 0, "1": 0}}
     assert PASSWORD not in done.output
 
 
 def test_reprs_show_no_password(secure: SecureKafka) -> None:
-    source = tm.KafkaSource(secure.servers, topics=["t-x"], options=secure.spark())
+    source = sm.KafkaSource(secure.servers, topics=["t-x"], options=secure.spark())
     sink = sink_on(secure, "t-x")
     for shown in (repr(source), str(source), source.describe(), repr(sink), sink.describe()):
         assert PASSWORD not in shown

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
+from seamark.dev.kafka import LocalKafka
+from seamark.sinks.kafka import KafkaSink
+from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.verify.conformance.steps import in_child, ipc
 from tests.integration.kafka import sink_kit as kit
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
-from tidemark.dev.kafka import LocalKafka
-from tidemark.sinks.kafka import KafkaSink
-from tidemark.sinks.kafka.committable import KafkaCommittable
-from tidemark.verify.conformance.steps import in_child, ipc
 
 Topic = Callable[..., str]
 DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}

@@ -1,7 +1,7 @@
 """One real server of each kind for the session, and an empty database of its own for each test.
 
 The conformance suite runs on MariaDB and on MySQL 8; the other tests on MariaDB, or on MySQL with
-``TIDEMARK_TEST_MYSQL=mysql`` or ``newest``, and with it the suite's part for MariaDB. A test that
+``SEAMARK_TEST_MYSQL=mysql`` or ``newest``, and with it the suite's part for MariaDB. A test that
 kills or pauses the server starts another (`own_server`).
 """
 
@@ -25,7 +25,7 @@ _numbers = itertools.count(1)
 
 @contextlib.contextmanager
 def serving(
-    kind: str = os.environ.get("TIDEMARK_TEST_MYSQL", "mariadb"),
+    kind: str = os.environ.get("SEAMARK_TEST_MYSQL", "mariadb"),
 ) -> Iterator[MariaDBServer]:
     """Run a server."""
     with needed(kind):

@@ -12,15 +12,15 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.model.schema import Column
+from seamark.sinks.mysql import MySQLSink, transaction_name
+from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.committer import MySQLCommitter
+from seamark.sinks.mysql.connection import prepared_xids
+from seamark.verify.conformance import LineUnderTest, ServerUnderTest, SinkUnderTest
+from seamark.verify.conformance.steps import attempt, driver
 from tests.servers.mariadb import MariaDBServer
-from tidemark.contracts.sink import SinkContext, WriterContext
-from tidemark.model.schema import Column
-from tidemark.sinks.mysql import MySQLSink, transaction_name
-from tidemark.sinks.mysql.committable import MySQLCommittable
-from tidemark.sinks.mysql.committer import MySQLCommitter
-from tidemark.sinks.mysql.connection import prepared_xids
-from tidemark.verify.conformance import LineUnderTest, ServerUnderTest, SinkUnderTest
-from tidemark.verify.conformance.steps import attempt, driver
 
 MODES = ("xa", "staged", "upsert")
 NUMBERS = (Column("id", "bigint"), Column("text", "string"))
@@ -57,17 +57,17 @@ class Target:
         return [number for (number,) in self.execute("SELECT id FROM orders ORDER BY id")]
 
     def prepared(self) -> list[str]:
-        """Return the prepared XA transactions of Tidemark's, as text."""
+        """Return the prepared XA transactions of Seamark's, as text."""
         names = [transaction_name.from_xid(*xid) for xid in all_prepared(self.server)]
         return [str(name) for name in names if name is not None]
 
     def stages(self) -> list[str]:
         """Return the stage tables."""
-        return [name for (name,) in self.execute("SHOW TABLES LIKE '\\_tidemark\\_stage%'")]
+        return [name for (name,) in self.execute("SHOW TABLES LIKE '\\_seamark\\_stage%'")]
 
     def ledger(self) -> dict[str, str]:
         """Return each transaction's outcome by its branch."""
-        return dict(self.execute("SELECT branch, outcome FROM _tidemark_ledger"))
+        return dict(self.execute("SELECT branch, outcome FROM _seamark_ledger"))
 
 
 MakeTarget = Callable[..., Target]

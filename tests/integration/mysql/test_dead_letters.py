@@ -12,12 +12,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import CommitFailedError
+from seamark.sinks.mysql import MySQLSink
+from seamark.verify.conformance.steps import attempt
 from tests.integration.mysql import sink_kit as kit
 from tests.servers.mariadb import MariaDBServer
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.model.errors import CommitFailedError
-from tidemark.sinks.mysql import MySQLSink
-from tidemark.verify.conformance.steps import attempt
 
 KINDS = {  # a column's definition, a value that is refused, a pattern of the reason
     "length": ("VARCHAR(3)", "four", "truncated"),

@@ -11,10 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.mysql.conftest import fresh_database
-from tests.integration.mysql.sink_kit import MODES, sink_under_test
-from tests.servers.mariadb import MariaDBServer
-from tidemark.verify.conformance import (
+from seamark.verify.conformance import (
     DeadLetterConformance,
     ExpiryConformance,
     ForgettingConformance,
@@ -23,6 +20,9 @@ from tidemark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
+from tests.integration.mysql.conftest import fresh_database
+from tests.integration.mysql.sink_kit import MODES, sink_under_test
+from tests.servers.mariadb import MariaDBServer
 
 
 class TestMariaDB(

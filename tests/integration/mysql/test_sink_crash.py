@@ -11,14 +11,14 @@ from collections.abc import Iterator
 import pymysql
 import pytest
 
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.model.errors import AbortFailedError, PreflightError
+from seamark.sinks.mysql import committer as committers
+from seamark.verify.conformance import ServerConformance, SinkUnderTest
+from seamark.verify.conformance.steps import attempt, until_proved
 from tests.integration.mysql.conftest import fresh_database, serving
 from tests.integration.mysql.sink_kit import MODES, batch, sink_under_test, target_on
 from tests.servers.mariadb import MariaDBServer
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.model.errors import AbortFailedError, PreflightError
-from tidemark.sinks.mysql import committer as committers
-from tidemark.verify.conformance import ServerConformance, SinkUnderTest
-from tidemark.verify.conformance.steps import attempt, until_proved
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_a_server_that_is_away_at_the_start(own_server: MariaDBServer, own_datab
     target = target_on(own_server, own_database)
     own_server.kill()
     try:
-        with pytest.raises(PreflightError, match=r"no connection as user 'tidemark'") as caught:
+        with pytest.raises(PreflightError, match=r"no connection as user 'seamark'") as caught:
             target.committer()
         assert "s3cr3t" not in str(caught.value)
     finally:

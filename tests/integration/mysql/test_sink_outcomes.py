@@ -13,17 +13,17 @@ from typing import Any
 import pymysql
 import pytest
 
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.sinks.internal.ledger import LEDGER_EPOCHS
+from seamark.sinks.mysql import ledger
+from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.table import version_of
+from seamark.sinks.mysql.transaction_name import new_name
+from seamark.verify.conformance import CuttingProxy
+from seamark.verify.conformance.steps import attempt, until_proved
 from tests.integration.mysql.sink_kit import Target, all_prepared, batch, target_on
 from tests.servers.mariadb import MariaDBServer
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.model.errors import PreCommitError, WriteRefusedError
-from tidemark.sinks.internal.ledger import LEDGER_EPOCHS
-from tidemark.sinks.mysql import ledger
-from tidemark.sinks.mysql.committable import MySQLCommittable
-from tidemark.sinks.mysql.table import version_of
-from tidemark.sinks.mysql.transaction_name import new_name
-from tidemark.verify.conformance import CuttingProxy
-from tidemark.verify.conformance.steps import attempt, until_proved
 
 COMMITTED, ALREADY, RETRY, LOST = (
     CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED, CommitOutcome.RETRY,
@@ -256,5 +256,5 @@ def test_old_ledger_rows_are_forgotten(target: Target) -> None:
     committer = target.committer()
     for epoch in (0, 1, LEDGER_EPOCHS + 1):
         until_proved(committer.commit, target.write([epoch], attempt(epoch=epoch)))
-    epochs = [e for (e,) in target.execute("SELECT epoch FROM _tidemark_ledger ORDER BY epoch")]
+    epochs = [e for (e,) in target.execute("SELECT epoch FROM _seamark_ledger ORDER BY epoch")]
     assert epochs == [1, LEDGER_EPOCHS + 1]

@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import CommitFailedError, PreflightError, WriteRefusedError
+from seamark.model.schema import Column, Schema
+from seamark.sinks.mysql import MySQLSink
+from seamark.sinks.mysql.table import exact_collation, version_of
+from seamark.verify.conformance.steps import attempt, until_proved
 from tests.integration.mysql.sink_kit import NUMBERS, batch, context, target_on
 from tests.servers.mariadb import PASSWORD, MariaDBServer
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.model.errors import CommitFailedError, PreflightError, WriteRefusedError
-from tidemark.model.schema import Column, Schema
-from tidemark.sinks.mysql import MySQLSink
-from tidemark.sinks.mysql.table import exact_collation, version_of
-from tidemark.verify.conformance.steps import attempt, until_proved
 
 UTC = dt.timezone.utc
 AWKWARD = (
@@ -245,7 +245,7 @@ def test_preflight_names_a_missing_right_and_no_secret(
     mariadb.execute("DROP USER IF EXISTS reader@'%'")
     mariadb.execute(f"CREATE USER reader@'%' IDENTIFIED BY '{PASSWORD}'")
     mariadb.execute(f"GRANT SELECT ON {database}.* TO reader@'%'")
-    secret = mariadb.url(database=database).replace("tidemark:", "reader:")
+    secret = mariadb.url(database=database).replace("seamark:", "reader:")
     for url, why in ((secret, "GRANT CREATE"), (secret.replace(":s3cr3t", ":wrong"), "no conn")):
         sink = MySQLSink(url, "t")
         with pytest.raises(PreflightError, match=why) as caught:

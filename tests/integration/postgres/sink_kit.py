@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.model.schema import Column, Schema
+from seamark.sinks.postgres import PostgresSink
+from seamark.verify.conformance import LineUnderTest, ServerUnderTest, SinkUnderTest
 from tests.servers.postgres import PostgresServer
-from tidemark.contracts.sink import SinkContext, WriterContext
-from tidemark.model.schema import Column, Schema
-from tidemark.sinks.postgres import PostgresSink
-from tidemark.verify.conformance import LineUnderTest, ServerUnderTest, SinkUnderTest
 
 JOB, UID = "c0ffee00c0ffee00", "orders-out"
 SCHEMA: Schema = (Column("id", "bigint"), Column("text", "string"))

@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import CommitFailedError, WriteRefusedError
+from seamark.sinks.postgres import PostgresSink
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.model.errors import CommitFailedError, WriteRefusedError
-from tidemark.sinks.postgres import PostgresSink
 
 
 @pytest.fixture

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.integration.postgres import sink_kit as kit
-from tests.servers.postgres import PostgresServer
-from tidemark.verify.conformance import (
+from seamark.verify.conformance import (
     DeadLetterConformance,
     ExpiryConformance,
     ForgettingConformance,
@@ -20,6 +18,8 @@ from tidemark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
+from tests.integration.postgres import sink_kit as kit
+from tests.servers.postgres import PostgresServer
 
 
 @pytest.fixture(params=kit.MODES)

@@ -10,13 +10,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.model.errors import AbortFailedError, PreCommitError, PreflightError
+from seamark.model.findings import FindingCode
+from seamark.sinks.postgres import committer as committers
+from seamark.verify.conformance import ServerConformance, SinkUnderTest
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.model.errors import AbortFailedError, PreCommitError, PreflightError
-from tidemark.model.findings import FindingCode
-from tidemark.sinks.postgres import committer as committers
-from tidemark.verify.conformance import ServerConformance, SinkUnderTest
 
 
 @pytest.fixture(scope="module")

@@ -16,13 +16,13 @@ from typing import Any
 import psycopg
 import pytest
 
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.model.errors import CommitFailedError, PreCommitError, WriteRefusedError
+from seamark.sinks.postgres import prepared, writer
+from seamark.sinks.postgres.committable import PostgresCommittable
+from seamark.verify.conformance import CuttingProxy
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.model.errors import CommitFailedError, PreCommitError, WriteRefusedError
-from tidemark.sinks.postgres import prepared, writer
-from tidemark.sinks.postgres.committable import PostgresCommittable
-from tidemark.verify.conformance import CuttingProxy
 
 
 @pytest.fixture
@@ -137,7 +137,7 @@ def test_an_unknown_transaction_is_judged_by_its_id(postgres: PostgresServer, sc
     committer = ready(sink)
 
     def gone(xid: int) -> list[PostgresCommittable]:
-        return [PostgresCommittable("tidemark:j:s:g1", kit.JOB, kit.UID, 1, 0, 5, xid)]
+        return [PostgresCommittable("seamark:j:s:g1", kit.JOB, kit.UID, 1, 0, 5, xid)]
 
     with postgres.connect() as running:
         running.execute("BEGIN")
@@ -319,11 +319,11 @@ def test_the_ledger_forgets_old_epochs_and_leaves_no_stage(
     for epoch in (1, 2, 1500):
         committer.commit(kit.write(sink, kit.attempt(epoch), kit.numbers([epoch])))
     rows = postgres.execute(
-        f"SELECT epoch, outcome FROM {schema}._tidemark_ledger ORDER BY epoch, outcome"
+        f"SELECT epoch, outcome FROM {schema}._seamark_ledger ORDER BY epoch, outcome"
     )
     assert rows == [(1, "staged"), (1500, "committed")]
     (stages,) = postgres.execute(
         f"SELECT count(*) FROM pg_tables WHERE schemaname = '{schema}' "
-        "AND starts_with(tablename, '_tidemark_stage_')"
+        "AND starts_with(tablename, '_seamark_stage_')"
     )
     assert stages == (1,)

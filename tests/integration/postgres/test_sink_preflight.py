@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
+from seamark.model.errors import PreCommitError, PreflightError
+from seamark.model.schema import Column
+from seamark.sinks.postgres import PostgresSink
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
-from tidemark.model.errors import PreCommitError, PreflightError
-from tidemark.model.schema import Column
-from tidemark.sinks.postgres import PostgresSink
 
 
 @pytest.fixture

@@ -17,13 +17,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import WriteRefusedError
+from seamark.model.schema import Column
+from seamark.sinks.postgres import copy_format
+from seamark.sinks.postgres.types import ColumnType
 from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.model.errors import WriteRefusedError
-from tidemark.model.schema import Column
-from tidemark.sinks.postgres import copy_format
-from tidemark.sinks.postgres.types import ColumnType
 
 UTC = dt.timezone.utc
 D = Decimal

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from seamark.model.errors import LostTransactionError
 from tests.integration.postgres import sink_kit as kit
 from tests.integration.spool_kit import SpooledJob, lost_and_written_again
 from tests.servers.postgres import PostgresServer
-from tidemark.model.errors import LostTransactionError
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_transaction_rolled_back_by_an_operator(
     def open_transactions() -> int:
         stages = postgres.execute(
             f"SELECT tablename FROM pg_tables WHERE schemaname = '{schema}' "
-            "AND tablename LIKE '\\_tidemark\\_stage%'"
+            "AND tablename LIKE '\\_seamark\\_stage%'"
         )
         return len(stages) + len(postgres.execute("SELECT gid FROM pg_prepared_xacts"))
 
@@ -70,7 +70,7 @@ def test_a_loss_that_cannot_be_mended_is_loud(
     with pytest.raises(LostTransactionError, match=rf"spool .*{file.name}: it has \d+ bytes"):
         damaged.driver()
     forgotten = rolled_back(tmp_path / "forgotten", mode="staged", spool=True)
-    postgres.execute(f"DELETE FROM {schema}._tidemark_ledger")
+    postgres.execute(f"DELETE FROM {schema}._seamark_ledger")
     with pytest.raises(LostTransactionError, match="cannot tell any more what became of them"):
         forgotten.driver()
     assert kit.visible(postgres, schema) == []

@@ -9,8 +9,8 @@ import itertools
 import pickle
 import sys
 
+from seamark.model.errors import PreCommitError
 from tests.integration.redis import sink_kit as kit
-from tidemark.model.errors import PreCommitError
 
 
 def main() -> None:

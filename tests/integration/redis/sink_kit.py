@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamark.sinks.redis import RedisSink
 from tests.servers.redis import RedisServer
-from tidemark.sinks.redis import RedisSink
 
 KINDS = ("strings", "hashes")
 

@@ -9,11 +9,9 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from tests.integration.redis import sink_kit as kit
-from tests.servers.redis import RedisServer
-from tidemark.sinks.redis import committer
-from tidemark.sinks.redis.committable import RedisCommittable
-from tidemark.verify.conformance import (
+from seamark.sinks.redis import committer
+from seamark.sinks.redis.committable import RedisCommittable
+from seamark.verify.conformance import (
     DeadLetterConformance,
     ExpiryConformance,
     ForgettingConformance,
@@ -27,6 +25,8 @@ from tidemark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
+from tests.integration.redis import sink_kit as kit
+from tests.servers.redis import RedisServer
 
 
 class TestStaged(

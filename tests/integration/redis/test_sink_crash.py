@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.model.errors import AbortFailedError, PreCommitError, PreflightError
+from seamark.sinks.redis import RedisSink, committer, rows
+from seamark.sinks.redis.committable import RedisCommittable
+from seamark.verify.conformance import CuttingProxy
+from seamark.verify.conformance.steps import attempt, driver, in_child, until_proved
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import RedisServer
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.model.errors import AbortFailedError, PreCommitError, PreflightError
-from tidemark.sinks.redis import RedisSink, committer, rows
-from tidemark.sinks.redis.committable import RedisCommittable
-from tidemark.verify.conformance import CuttingProxy
-from tidemark.verify.conformance.steps import attempt, driver, in_child, until_proved
 
 COMMITTED, ALREADY = CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED
 
@@ -114,7 +114,7 @@ def test_an_aborted_stage_is_not_begun_again_by_its_writer(redis: RedisServer) -
     with pytest.raises(PreCommitError, match="holds 0 blocks"):
         writer.write(kit.batch(range(6, 12)))
         writer.prepare_commit()
-    assert [k for k in redis.client().scan_iter("tidemark:*") if ":stage" in k] == []
+    assert [k for k in redis.client().scan_iter("seamark:*") if ":stage" in k] == []
 
 
 def test_after_a_change_of_mode_what_is_open_is_still_ended(redis: RedisServer) -> None:
@@ -134,7 +134,7 @@ def test_the_proofs_of_old_epochs_are_forgotten(redis: RedisServer) -> None:
     side = sink.create_committer(driver())
     for epoch in (0, 1, 1001):
         until_proved(side.commit, stage(sink, range(3), epoch=epoch))
-    (key,) = redis.client().scan_iter("tidemark:*:committed")
+    (key,) = redis.client().scan_iter("seamark:*:committed")
     assert [int(at) for _, at in redis.client().zrange(key, 0, -1, withscores=True)] == [1001]
 
 

@@ -15,14 +15,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from seamark.model.errors import PreCommitError
+from seamark.sinks.redis import RedisSink, scripts
+from seamark.sinks.redis.committable import Keys
+from seamark.sinks.redis.writer import UpsertWriter
+from seamark.verify.conformance import CuttingProxy
+from seamark.verify.conformance.steps import JOB, UID, attempt, driver
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import RedisServer
-from tidemark.model.errors import PreCommitError
-from tidemark.sinks.redis import RedisSink, scripts
-from tidemark.sinks.redis.committable import Keys
-from tidemark.sinks.redis.writer import UpsertWriter
-from tidemark.verify.conformance import CuttingProxy
-from tidemark.verify.conformance.steps import JOB, UID, attempt, driver
 
 GUARD = Keys(JOB, UID).named("guard")
 

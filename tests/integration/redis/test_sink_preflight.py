@@ -8,13 +8,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import PreCommitError, PreflightError
+from seamark.sinks.redis import RedisSink, replication
+from seamark.verify.conformance.steps import attempt, driver, until_proved
 from tests.chaos.driver import wait_until
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import PASSWORD, RedisServer
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.model.errors import PreCommitError, PreflightError
-from tidemark.sinks.redis import RedisSink, replication
-from tidemark.verify.conformance.steps import attempt, driver, until_proved
 
 
 def check(sink: RedisSink) -> None:
@@ -51,7 +51,7 @@ def test_a_server_that_drops_any_key_when_it_is_full(own_redis: RedisServer) -> 
 def test_a_server_that_writes_through_once_a_second(
     own_redis: RedisServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with caplog.at_level(logging.INFO, "tidemark"):
+    with caplog.at_level(logging.INFO, "seamark"):
         check(kit.sink_on(own_redis))
         assert caplog.text == ""
         own_redis.client().config_set("appendfsync", "everysec")

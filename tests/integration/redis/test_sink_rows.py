@@ -10,12 +10,12 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import CommitFailedError, WriteRefusedError
+from seamark.sinks.redis import RedisSink
+from seamark.verify.conformance.steps import attempt, driver, until_proved
 from tests.integration.redis import sink_kit as kit
 from tests.servers.redis import RedisServer
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.model.errors import CommitFailedError, WriteRefusedError
-from tidemark.sinks.redis import RedisSink
-from tidemark.verify.conformance.steps import attempt, driver, until_proved
 
 MODES = ("upsert", "staged")
 AWKWARD = "line\r\nbreak, \0 nul, $5, é, 😀, '\"\\"
@@ -48,7 +48,7 @@ def test_strings(redis: RedisServer, mode: str) -> None:
         epoch=1,
     )
     client = redis.client()
-    assert {k: client.get(k) for k in client.scan_iter() if not k.startswith("tidemark:")} == {
+    assert {k: client.get(k) for k in client.scan_iter() if not k.startswith("seamark:")} == {
         AWKWARD: AWKWARD, "": "", "b": "2",
     }  # fmt: skip
 

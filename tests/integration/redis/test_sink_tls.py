@@ -12,14 +12,14 @@ from urllib.parse import urlencode
 import pytest
 import trustme
 
+from seamark.dev.java_server import free_ports
+from seamark.model.errors import PreflightError
+from seamark.sinks.redis import RedisSink
+from seamark.verify.conformance.steps import driver
 from tests.integration.redis import sink_kit as kit
 from tests.integration.redis.test_sink_rows import MODES, put
 from tests.servers.needed import needed
 from tests.servers.redis import PASSWORD, RedisServer
-from tidemark.dev.java_server import free_ports
-from tidemark.model.errors import PreflightError
-from tidemark.sinks.redis import RedisSink
-from tidemark.verify.conformance.steps import driver
 
 
 class SecureRedis:

@@ -1,4 +1,4 @@
-"""`tidemark.file_systems` on each store: what a `Directory` promises, with real servers.
+"""`seamark.file_systems` on each store: what a `Directory` promises, with real servers.
 
 HDFS is the NameNode and DataNode of `dev/hdfs.py`, S3 the server of `dev/s3.py`. A writer that must
 die is a child process that kills itself.
@@ -20,10 +20,10 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.s3 import LocalS3
-from tidemark.file_systems import Directory, HadoopSettings, open_directory
-from tidemark.file_systems.s3 import PART_BYTES, S3Directory
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.s3 import LocalS3
+from seamark.file_systems import Directory, HadoopSettings, open_directory
+from seamark.file_systems.s3 import PART_BYTES, S3Directory
 
 
 @pytest.fixture(params=["local", "hdfs", "s3"])
@@ -115,7 +115,7 @@ def test_a_file_that_is_given_up_is_not_there(directory: Directory) -> None:
 def test_what_was_closed_survives_kill_9_of_its_writer(place: Any, directory: Directory) -> None:
     program = (
         "import os, pickle, sys\n"
-        "from tidemark.file_systems import open_directory\n"
+        "from seamark.file_systems import open_directory\n"
         "directory = open_directory(*pickle.load(sys.stdin.buffer))\n"
         "with directory.create('done') as file: file.write(b'done')\n"
         "file = directory.create('torn')\n"
@@ -193,7 +193,7 @@ def test_keys_that_are_wrong_raise_permission_error_without_showing_them(s3: Loc
 def test_a_name_node_that_is_silent_fails_a_call_in_time(
     hdfs: LocalHdfs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.file_systems.hdfs.CALL_DEADLINE_S", 1.0)
+    monkeypatch.setattr("seamark.file_systems.hdfs.CALL_DEADLINE_S", 1.0)
     directory = open_directory(f"{hdfs.uri}/tests/{uuid.uuid4().hex}")
     put(directory, "x", b"x")
     name_node = psutil.Process(hdfs.pid("namenode"))

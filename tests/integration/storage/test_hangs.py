@@ -22,7 +22,7 @@ from tests.storage_servers import spark_configuration
 
 TIMEOUT = {"hdfs": "15s", "s3": "45s"}
 """An epoch on S3 makes many requests more, and each is slow on a busy machine."""
-DEADLINE = re.compile(r"ERROR tidemark\.checkpoint\.coordinator: job \w+ stops: .*")
+DEADLINE = re.compile(r"ERROR seamark\.checkpoint\.coordinator: job \w+ stops: .*")
 FAILURE = re.compile(r"checkpoint failure \d+ of 100 that are tolerated: epoch \d+, (\w+): .*")
 
 

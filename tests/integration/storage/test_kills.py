@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from seamark.dev.hdfs import LocalHdfs
+from seamark.dev.s3 import LocalS3
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import EmbeddedScenario
 from tests.storage_servers import spark_configuration
-from tidemark.dev.hdfs import LocalHdfs
-from tidemark.dev.s3 import LocalS3
 
 AWAY_S = 3.0
 

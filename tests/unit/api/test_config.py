@@ -10,30 +10,30 @@ from typing import Any
 
 import pytest
 
-import tidemark as tm
-from tidemark.model.errors import ConfigurationError
+import seamark as sm
+from seamark.model.errors import ConfigurationError
 
 
 def test_defaults() -> None:
-    config = tm.CheckpointConfig(storage="/s")
+    config = sm.CheckpointConfig(storage="/s")
     assert config.storage == "file:///s"
-    assert config.mode is tm.CheckpointMode.EXACTLY_ONCE
+    assert config.mode is sm.CheckpointMode.EXACTLY_ONCE
     assert (config.interval_s, config.timeout_s, config.min_pause_s) == (10, 600, 0)
     assert config.max_concurrent_checkpoints == 1
     assert config.tolerable_failed_checkpoints == 0
-    retention = tm.ExternalizedCheckpointRetention
+    retention = sm.ExternalizedCheckpointRetention
     assert config.externalized_retention is retention.RETAIN_ON_CANCELLATION
     assert config.num_retained == 100
-    assert config.state_backend is tm.StateBackend.HASHMAP
+    assert config.state_backend is sm.StateBackend.HASHMAP
     assert config.changelog is False
     assert config.changelog_snapshot_interval == 10
     assert config.checkpoints_after_tasks_finish is True
-    assert config.restart_strategy == tm.RestartStrategy.none()
+    assert config.restart_strategy == sm.RestartStrategy.none()
 
 
 def test_values_as_text_numbers_and_objects() -> None:
-    config = tm.CheckpointConfig(
-        storage="s3a://bucket/tidemark/",
+    config = sm.CheckpointConfig(
+        storage="s3a://bucket/seamark/",
         savepoint_dir="/savepoints",
         interval=timedelta(seconds=2),
         mode="at-most-once",
@@ -43,13 +43,13 @@ def test_values_as_text_numbers_and_objects() -> None:
         state_backend="rocksdb",
         changelog=True,
     )
-    assert config.storage == "s3a://bucket/tidemark"
+    assert config.storage == "s3a://bucket/seamark"
     assert config.savepoint_dir == "file:///savepoints"
     assert (config.interval_s, config.timeout_s, config.min_pause_s) == (2, 30, 0.5)
-    assert config.mode is tm.CheckpointMode.AT_MOST_ONCE
-    retention = tm.ExternalizedCheckpointRetention
+    assert config.mode is sm.CheckpointMode.AT_MOST_ONCE
+    retention = sm.ExternalizedCheckpointRetention
     assert config.externalized_retention is retention.DELETE_ON_CANCELLATION
-    assert config.state_backend is tm.StateBackend.ROCKSDB
+    assert config.state_backend is sm.StateBackend.ROCKSDB
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_values_as_text_numbers_and_objects() -> None:
         ("storage", "", "give a URI"),
         ("storage", None, "give a URI"),
         ("storage", 7, "give a URI"),
-        ("storage", tm.EphemeralStorage, "give a URI"),
+        ("storage", sm.EphemeralStorage, "give a URI"),
         ("savepoint_dir", "", "give a URI"),
         ("savepoint_dir", True, "give a URI"),
         ("interval", "often", "not a duration"),
@@ -83,16 +83,16 @@ def test_values_as_text_numbers_and_objects() -> None:
         ("changelog", 1, "True or False"),
         ("changelog_snapshot_interval", 0, "at least 1"),
         ("checkpoints_after_tasks_finish", None, "True or False"),
-        ("restart_strategy", "none", "tm.RestartStrategy.fixed_delay"),
-        ("restart_strategy", None, "tm.RestartStrategy.fixed_delay"),
-        ("restart_strategy", tm.RestartStrategy, "tm.RestartStrategy.fixed_delay"),
+        ("restart_strategy", "none", "sm.RestartStrategy.fixed_delay"),
+        ("restart_strategy", None, "sm.RestartStrategy.fixed_delay"),
+        ("restart_strategy", sm.RestartStrategy, "sm.RestartStrategy.fixed_delay"),
     ],
 )
 def test_a_refusal_names_setting_value_and_what_is_allowed(
     setting: str, value: Any, allowed: str
 ) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        tm.CheckpointConfig(**{"storage": "/s", setting: value})
+        sm.CheckpointConfig(**{"storage": "/s", setting: value})
     message = str(refused.value)
     assert message.startswith(f"CheckpointConfig: {setting}")
     assert repr(value) in message
@@ -101,23 +101,23 @@ def test_a_refusal_names_setting_value_and_what_is_allowed(
 
 def test_a_changelog_is_for_rocksdb() -> None:
     with pytest.raises(ConfigurationError, match="changelog is True with state_backend 'hashmap'"):
-        tm.CheckpointConfig(storage="/s", changelog=True)
+        sm.CheckpointConfig(storage="/s", changelog=True)
 
 
 def test_an_unknown_setting_is_refused() -> None:
     with pytest.raises(TypeError, match="intervall"):
-        tm.CheckpointConfig(storage="/s", intervall="5s")  # type: ignore[call-arg]
+        sm.CheckpointConfig(storage="/s", intervall="5s")  # type: ignore[call-arg]
 
 
 def test_what_was_given_is_told_from_what_was_left_out() -> None:
-    config = tm.CheckpointConfig(storage=str(Path("/s")), num_retained=100)
+    config = sm.CheckpointConfig(storage=str(Path("/s")), num_retained=100)
     assert config.given == {"storage", "num_retained"}
-    assert config == tm.CheckpointConfig(storage="/s")
+    assert config == sm.CheckpointConfig(storage="/s")
     copy = pickle.loads(pickle.dumps(config))
     assert (copy, copy.given) == (config, config.given)
 
 
 def test_it_is_frozen() -> None:
-    config = tm.CheckpointConfig(storage="/s")
+    config = sm.CheckpointConfig(storage="/s")
     with pytest.raises(dataclasses.FrozenInstanceError):
         config.interval = "1s"  # type: ignore[misc]

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-import tidemark as tm
-from tidemark.api.settings import COMMAND_LINE_VARIABLE, FILE_VARIABLE, resolve
-from tidemark.model.errors import ConfigurationError
+import seamark as sm
+from seamark.api.settings import COMMAND_LINE_VARIABLE, FILE_VARIABLE, resolve
+from seamark.model.errors import ConfigurationError
 
-PROGRAM = tm.CheckpointConfig(storage="/store")
+PROGRAM = sm.CheckpointConfig(storage="/store")
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ PROGRAM = tm.CheckpointConfig(storage="/store")
 )
 def test_a_bad_setting_is_named(settings: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
-        tm.RestConfig(**settings)
+        sm.RestConfig(**settings)
 
 
 @pytest.mark.parametrize(
@@ -39,16 +39,16 @@ def test_a_bad_setting_is_named(settings: dict[str, Any], message: str) -> None:
      ("0.0.0.0", False), ("::", False), ("10.0.0.7", False), ("driver.example", False)],
 )  # fmt: skip
 def test_loopback_is_known(address: str, loopback: bool) -> None:
-    assert tm.RestConfig(address=address).is_loopback is loopback
+    assert sm.RestConfig(address=address).is_loopback is loopback
 
 
 def test_the_file_and_the_command_line_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "tidemark.toml"
+    file = tmp_path / "seamark.toml"
     file.write_text('[rest]\nport = 7000\naddress = "::1"\n')
     monkeypatch.setenv(FILE_VARIABLE, str(file))
     monkeypatch.setenv(COMMAND_LINE_VARIABLE, '["rest.port=7001"]')
-    _, settings, rest = resolve("j", PROGRAM, tm.RestConfig(requests_per_second=5, port=6000))
-    assert rest == tm.RestConfig(address="::1", port=7001, requests_per_second=5)
+    _, settings, rest = resolve("j", PROGRAM, sm.RestConfig(requests_per_second=5, port=6000))
+    assert rest == sm.RestConfig(address="::1", port=7001, requests_per_second=5)
     origins = {key: s.origin for key, s in settings.items() if key.startswith("rest.")}
     assert origins == {
         "rest.enabled": "default",
@@ -65,5 +65,5 @@ def test_a_bad_value_from_outside_says_where_it_was_given(monkeypatch: pytest.Mo
     monkeypatch.setenv(COMMAND_LINE_VARIABLE, '["rest.prot=1"]')
     with pytest.raises(ConfigurationError, match=r"did you mean 'rest\.port'"):
         resolve("j", PROGRAM)
-    with pytest.raises(ConfigurationError, match=r"give tm\.RestConfig"):
+    with pytest.raises(ConfigurationError, match=r"give sm\.RestConfig"):
         resolve("j", PROGRAM, {"port": 1})

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import tidemark as tm
-from tidemark.api.restart_strategy import RestartBackoff
-from tidemark.model.errors import ConfigurationError
+import seamark as sm
+from seamark.api.restart_strategy import RestartBackoff
+from seamark.model.errors import ConfigurationError
 
 
 def decisions(backoff: RestartBackoff, failures_s: Iterable[float]) -> list[float | None]:
@@ -19,18 +19,18 @@ def decisions(backoff: RestartBackoff, failures_s: Iterable[float]) -> list[floa
 
 
 def test_none_gives_up_at_once() -> None:
-    assert decisions(tm.RestartStrategy.none().backoff(), [0]) == [None]
+    assert decisions(sm.RestartStrategy.none().backoff(), [0]) == [None]
 
 
 def test_fixed_delay_gives_up_after_its_attempts() -> None:
-    strategy = tm.RestartStrategy.fixed_delay(attempts=2, delay="3s")
+    strategy = sm.RestartStrategy.fixed_delay(attempts=2, delay="3s")
     assert decisions(strategy.backoff(), [0, 1, 10_000]) == [3, 3, None]
     assert decisions(strategy.backoff(), [0, 1, 10_000]) == [3, 3, None]  # each run counts anew
-    assert decisions(tm.RestartStrategy.fixed_delay(attempts=0).backoff(), [0]) == [None]
+    assert decisions(sm.RestartStrategy.fixed_delay(attempts=0).backoff(), [0]) == [None]
 
 
 def test_exponential_delay_grows_up_to_its_maximum_and_begins_anew_after_a_quiet_time() -> None:
-    strategy = tm.RestartStrategy.exponential_delay(
+    strategy = sm.RestartStrategy.exponential_delay(
         initial_backoff="1s", max_backoff="5s", backoff_multiplier=2,
         reset_backoff_threshold="60s", jitter_factor=0,
     )  # fmt: skip
@@ -40,17 +40,17 @@ def test_exponential_delay_grows_up_to_its_maximum_and_begins_anew_after_a_quiet
 
 
 def test_exponential_delay_gives_up_after_its_attempts_unless_there_was_a_quiet_time() -> None:
-    strategy = tm.RestartStrategy.exponential_delay(
+    strategy = sm.RestartStrategy.exponential_delay(
         attempts=2, reset_backoff_threshold="60s", jitter_factor=0
     )
     assert decisions(strategy.backoff(), [0, 10, 20]) == [1, 1.5, None]
     assert decisions(strategy.backoff(), [0, 10, 80, 90, 100]) == [1, 1.5, 1, 1.5, None]
-    assert None not in decisions(tm.RestartStrategy.exponential_delay().backoff(), range(1000))
+    assert None not in decisions(sm.RestartStrategy.exponential_delay().backoff(), range(1000))
 
 
 @given(st.floats(0, 1), st.lists(st.floats(-1, 1), min_size=1, max_size=30))
 def test_jitter_stays_within_its_share_and_the_bounds(factor: float, draws: list[float]) -> None:
-    strategy = tm.RestartStrategy.exponential_delay(
+    strategy = sm.RestartStrategy.exponential_delay(
         initial_backoff=2, max_backoff=100, backoff_multiplier=3, jitter_factor=factor
     )
     left = iter(draws)
@@ -62,12 +62,12 @@ def test_jitter_stays_within_its_share_and_the_bounds(factor: float, draws: list
 
 
 def test_jitter_varies_the_delay() -> None:
-    strategy = tm.RestartStrategy.exponential_delay(initial_backoff=10, jitter_factor=0.5)
+    strategy = sm.RestartStrategy.exponential_delay(initial_backoff=10, jitter_factor=0.5)
     assert len({strategy.backoff().after_failure(0) for _ in range(50)}) > 1
 
 
 def test_failure_rate_gives_up_when_more_failures_than_allowed_come_within_the_interval() -> None:
-    strategy = tm.RestartStrategy.failure_rate(
+    strategy = sm.RestartStrategy.failure_rate(
         max_failures_per_interval=2, failure_rate_interval="10s", delay="1s"
     )
     assert decisions(strategy.backoff(), [0, 1, 2]) == [1, 1, None]
@@ -78,20 +78,20 @@ def test_failure_rate_gives_up_when_more_failures_than_allowed_come_within_the_i
 @pytest.mark.parametrize(
     ("strategy", "longest_s"),
     [
-        (tm.RestartStrategy.none(), 0),
-        (tm.RestartStrategy.fixed_delay(delay="7s"), 7),
-        (tm.RestartStrategy.exponential_delay(max_backoff="2min"), 120),
-        (tm.RestartStrategy.failure_rate(delay="3s"), 3),
+        (sm.RestartStrategy.none(), 0),
+        (sm.RestartStrategy.fixed_delay(delay="7s"), 7),
+        (sm.RestartStrategy.exponential_delay(max_backoff="2min"), 120),
+        (sm.RestartStrategy.failure_rate(delay="3s"), 3),
     ],
 )
-def test_the_longest_delay_is_known(strategy: tm.RestartStrategy, longest_s: float) -> None:
+def test_the_longest_delay_is_known(strategy: sm.RestartStrategy, longest_s: float) -> None:
     assert strategy.longest_delay_s == longest_s
 
 
 def test_it_shows_as_it_is_written() -> None:
     shown = "RestartStrategy.fixed_delay(attempts=3, delay='1s')"
-    assert repr(tm.RestartStrategy.fixed_delay(attempts=3)) == shown
-    assert repr(tm.RestartStrategy.none()) == "RestartStrategy.none()"
+    assert repr(sm.RestartStrategy.fixed_delay(attempts=3)) == shown
+    assert repr(sm.RestartStrategy.none()) == "RestartStrategy.none()"
 
 
 @pytest.mark.parametrize(
@@ -118,6 +118,6 @@ def test_it_shows_as_it_is_written() -> None:
 )
 def test_a_bad_value_is_refused_by_name(strategy: str, setting: str, value: Any) -> None:
     with pytest.raises(ConfigurationError) as refused:
-        getattr(tm.RestartStrategy, strategy)(**{setting: value})
+        getattr(sm.RestartStrategy, strategy)(**{setting: value})
     assert f"RestartStrategy.{strategy}: {setting}" in str(refused.value)
     assert repr(value) in str(refused.value)

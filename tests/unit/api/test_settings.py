@@ -1,7 +1,7 @@
-"""Settings from a real `tidemark.toml` and from the command line, laid over a program's own.
+"""Settings from a real `seamark.toml` and from the command line, laid over a program's own.
 
-Each test has a directory of its own as the current one, and an environment without Tidemark's
-variables; `command_line` sets what `tidemark run -D` passes on.
+Each test has a directory of its own as the current one, and an environment without Seamark's
+variables; `command_line` sets what `seamark run -D` passes on.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-import tidemark as tm
-from tidemark.api.settings import COMMAND_LINE_VARIABLE, FILE_VARIABLE, Setting, resolve
-from tidemark.model.errors import ConfigurationError
+import seamark as sm
+from seamark.api.settings import COMMAND_LINE_VARIABLE, FILE_VARIABLE, Setting, resolve
+from seamark.model.errors import ConfigurationError
 
-PROGRAM = tm.CheckpointConfig(
+PROGRAM = sm.CheckpointConfig(
     storage="/program",
     interval="1s",
     num_retained=3,
-    restart_strategy=tm.RestartStrategy.fixed_delay(attempts=3, delay="2s"),
+    restart_strategy=sm.RestartStrategy.fixed_delay(attempts=3, delay="2s"),
 )
 
 
@@ -46,12 +46,12 @@ def test_without_file_and_command_line_the_program_holds() -> None:
     assert settings["checkpoint.timeout"] == Setting("10min", "default")
     assert settings["checkpoint.restart_strategy.attempts"] == Setting(3, "program")
     # A program that gives the default's value has given it.
-    given = tm.CheckpointConfig(storage="/s", timeout="10min")
+    given = sm.CheckpointConfig(storage="/s", timeout="10min")
     assert resolve("j", given)[1]["checkpoint.timeout"].origin == "program"
 
 
 def test_command_line_over_file_over_program(directory: Path, command_line) -> None:
-    file = directory / "tidemark.toml"
+    file = directory / "seamark.toml"
     file.write_text(
         """
         [checkpoint]
@@ -65,7 +65,7 @@ def test_command_line_over_file_over_program(directory: Path, command_line) -> N
     command_line("checkpoint.interval=3", "checkpoint.changelog=false", "checkpoint.min_pause=1.5")
     config, settings, _ = resolve("j", PROGRAM)
     assert (config.interval_s, config.num_retained, config.min_pause_s) == (3, 4, 1.5)
-    assert config.state_backend is tm.StateBackend.ROCKSDB
+    assert config.state_backend is sm.StateBackend.ROCKSDB
     assert config.changelog is False
     assert config.storage == "file:///program"
     assert settings["checkpoint.interval"] == Setting(3, "command line")
@@ -75,16 +75,16 @@ def test_command_line_over_file_over_program(directory: Path, command_line) -> N
 
 def test_storage_may_come_from_outside_alone(command_line) -> None:
     with pytest.raises(ConfigurationError, match=r"'j': nothing says where its checkpoints lie"):
-        resolve("j", tm.CheckpointConfig(interval="5s"))
+        resolve("j", sm.CheckpointConfig(interval="5s"))
     command_line("checkpoint.storage=s3a://bucket/a=b")
-    assert resolve("j", tm.CheckpointConfig(interval="5s"))[0].storage == "s3a://bucket/a=b"
-    ephemeral = tm.CheckpointConfig(storage=tm.EphemeralStorage())
+    assert resolve("j", sm.CheckpointConfig(interval="5s"))[0].storage == "s3a://bucket/a=b"
+    ephemeral = sm.CheckpointConfig(storage=sm.EphemeralStorage())
     assert resolve("j", ephemeral)[0].storage == "s3a://bucket/a=b"
 
 
 def test_ephemeral_storage_of_the_program_stays() -> None:
-    config, _, _ = resolve("j", tm.CheckpointConfig(storage=tm.EphemeralStorage()))
-    assert config.storage == tm.EphemeralStorage()
+    config, _, _ = resolve("j", sm.CheckpointConfig(storage=sm.EphemeralStorage()))
+    assert config.storage == sm.EphemeralStorage()
 
 
 def test_the_last_of_two_on_the_command_line_holds(command_line) -> None:
@@ -98,7 +98,7 @@ def test_the_last_of_two_on_the_command_line_holds(command_line) -> None:
 def test_a_parameter_alone_changes_the_programs_strategy(command_line) -> None:
     command_line("checkpoint.restart_strategy.attempts=9")
     config, settings, _ = resolve("j", PROGRAM)
-    assert config.restart_strategy == tm.RestartStrategy.fixed_delay(attempts=9, delay="2s")
+    assert config.restart_strategy == sm.RestartStrategy.fixed_delay(attempts=9, delay="2s")
     assert settings["checkpoint.restart_strategy.type"].origin == "program"
     assert settings["checkpoint.restart_strategy.attempts"].origin == "command line"
 
@@ -106,16 +106,16 @@ def test_a_parameter_alone_changes_the_programs_strategy(command_line) -> None:
 def test_another_type_leaves_the_lower_layers_parameters_behind(
     directory: Path, command_line
 ) -> None:
-    (directory / "tidemark.toml").write_text(
+    (directory / "seamark.toml").write_text(
         '[checkpoint.restart_strategy]\ntype = "failure_rate"\ndelay = "5s"\n'
     )
-    expected = tm.RestartStrategy.failure_rate(delay="5s")
+    expected = sm.RestartStrategy.failure_rate(delay="5s")
     config, settings, _ = resolve("j", PROGRAM)
     assert config.restart_strategy == expected
     assert "checkpoint.restart_strategy.attempts" not in settings
     assert settings["checkpoint.restart_strategy.max_failures_per_interval"].origin == "default"
     command_line("checkpoint.restart_strategy.type=none")
-    assert resolve("j", PROGRAM)[0].restart_strategy == tm.RestartStrategy.none()
+    assert resolve("j", PROGRAM)[0].restart_strategy == sm.RestartStrategy.none()
     command_line("checkpoint.restart_strategy.type=failure_rate")  # the file's own: its delay stays
     assert resolve("j", PROGRAM)[0].restart_strategy == expected
 
@@ -144,7 +144,7 @@ def test_a_strategy_that_is_none_is_refused(command_line, texts: list[str], mess
 
 
 def test_a_bad_value_says_where_it_was_given(directory: Path, command_line) -> None:
-    file = directory / "tidemark.toml"
+    file = directory / "seamark.toml"
     file.write_text('[checkpoint]\nmode = "twice"\nnum_retained = 4\n')
     with pytest.raises(ConfigurationError) as refused:
         resolve("clicks", PROGRAM)
@@ -178,7 +178,7 @@ def test_an_unknown_key_is_refused_with_the_nearest(command_line, key: str, near
 
 
 def test_an_unknown_key_in_a_file_names_the_file(directory: Path) -> None:
-    file = directory / "tidemark.toml"
+    file = directory / "seamark.toml"
     file.write_text("[checkpoint]\nmin_pausee = 1\n")
     with pytest.raises(ConfigurationError, match=f"given in {file}.*'checkpoint.min_pause'"):
         resolve("j", PROGRAM)
@@ -188,20 +188,20 @@ def test_an_unknown_key_in_a_file_names_the_file(directory: Path) -> None:
 
 
 def test_a_file_can_be_named(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (directory / "tidemark.toml").write_text("[checkpoint]\nnum_retained = 8\n")
+    (directory / "seamark.toml").write_text("[checkpoint]\nnum_retained = 8\n")
     (directory / "other.toml").write_text("[checkpoint]\nnum_retained = 9\n")
     monkeypatch.setenv(FILE_VARIABLE, "other.toml")
     config, settings, _ = resolve("j", PROGRAM)
     assert config.num_retained == 9
     assert settings["checkpoint.num_retained"].origin == str(directory / "other.toml")
     monkeypatch.setenv(FILE_VARIABLE, "missing.toml")
-    with pytest.raises(ConfigurationError, match=r"missing\.toml \(named by TIDEMARK_CONFIG\)"):
+    with pytest.raises(ConfigurationError, match=r"missing\.toml \(named by SEAMARK_CONFIG\)"):
         resolve("j", PROGRAM)
 
 
 @pytest.mark.parametrize("content", [b"[checkpoint", b"\xff\xfe", b"a = 1\na = 2\n"])
 def test_a_file_that_is_no_toml_is_refused_by_name(directory: Path, content: bytes) -> None:
-    file = directory / "tidemark.toml"
+    file = directory / "seamark.toml"
     file.write_bytes(content)
     with pytest.raises(ConfigurationError, match=str(file)):
         resolve("j", PROGRAM)
@@ -210,7 +210,7 @@ def test_a_file_that_is_no_toml_is_refused_by_name(directory: Path, content: byt
 @pytest.mark.parametrize("text", ["{", "{}", '"a=b"', "[1]"])
 def test_a_damaged_variable_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv(COMMAND_LINE_VARIABLE, text)
-    with pytest.raises(ConfigurationError, match="TIDEMARK_SETTINGS is"):
+    with pytest.raises(ConfigurationError, match="SEAMARK_SETTINGS is"):
         resolve("j", PROGRAM)
 
 

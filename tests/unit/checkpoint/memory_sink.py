@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidemark.contracts.sink import (
+from seamark.contracts.sink import (
     AbortOutcome,
     CommitOutcome,
     Committer,
@@ -15,8 +15,8 @@ from tidemark.contracts.sink import (
     SinkContext,
     WriterContext,
 )
-from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Schema
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Schema
 
 
 @dataclass(frozen=True)

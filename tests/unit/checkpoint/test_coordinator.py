@@ -13,15 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.checkpoint.memory_sink import MemorySink
-from tidemark.checkpoint.commit_counts import CommitCounts
-from tidemark.checkpoint.coordinator import Coordinator
-from tidemark.checkpoint.flow_figures import FlowFigures
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import CheckpointStore
-from tidemark.checkpoint.task_reports import SinkReport, TaskReport
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.model.errors import (
+from seamark.checkpoint.commit_counts import CommitCounts
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore
+from seamark.checkpoint.task_reports import SinkReport, TaskReport
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import (
     AbortFailedError,
     CheckpointError,
     CheckpointExpiredError,
@@ -35,6 +34,7 @@ from tidemark.model.errors import (
     RecordNotStoredError,
     StoppedError,
 )
+from tests.unit.checkpoint.memory_sink import MemorySink
 
 
 class World:
@@ -253,7 +253,7 @@ def test_a_storage_that_is_away_does_not_make_decided_epochs_undecided(
     world: World, failed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As when its file system is unmounted: an empty directory is left."""
-    monkeypatch.setattr("tidemark.checkpoint.coordinator.LAST_WORDS_S", 0.2)
+    monkeypatch.setattr("seamark.checkpoint.coordinator.LAST_WORDS_S", 0.2)
     driver = world.driver()
     world.sinks["orders"].answers = [CommitOutcome.RETRY] * 100_000
     world.epoch(driver, 0)

@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from tidemark.checkpoint.drained import before, is_drained, is_raised, raised, undrained
+from seamark.checkpoint.drained import before, is_drained, is_raised, raised, undrained
 
 NOW_MS = 1_800_000_000_000
 NEVER_MS = int(datetime(9999, 12, 31, tzinfo=timezone.utc).timestamp() * 1000)

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from tidemark.checkpoint.envelope import open_envelope, seal_envelope
-from tidemark.model.errors import CorruptRecordError
+from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.model.errors import CorruptRecordError
 
 BODY = {"epoch": 7, "sinks": {"orders": {"rows": 3, "committables": ["YQ=="]}}}
 
@@ -39,7 +39,7 @@ def test_an_empty_file_is_called_empty() -> None:
 
 
 def test_another_kind_and_another_version_are_named() -> None:
-    with pytest.raises(CorruptRecordError, match="not a tidemark/sealed record"):
+    with pytest.raises(CorruptRecordError, match="not a seamark/sealed record"):
         open_envelope("sealed", seal_envelope("prepared", BODY), "x")
     newer = json.loads(seal_envelope("prepared", BODY)) | {"version": 2}
     with pytest.raises(CorruptRecordError, match="version 2"):

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from seamark.checkpoint.coordinator import Coordinator
 from tests.unit.checkpoint.test_coordinator import World, until
-from tidemark.checkpoint.coordinator import Coordinator
 
 PAGE = Path(__file__).resolve().parents[3] / "docs/operations/logs.md"
 
 
 @pytest.fixture
 def world(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Iterator[World]:
-    caplog.set_level(logging.INFO, logger="tidemark.epochs")
+    caplog.set_level(logging.INFO, logger="seamark.epochs")
     yield World(tmp_path)
 
 
@@ -35,7 +35,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[dict[str, str]]:
     return [
         dict(word.split("=", 1) for word in shlex.split(record.getMessage()))
         for record in caplog.records
-        if record.name == "tidemark.epochs"
+        if record.name == "seamark.epochs"
     ]
 
 
@@ -78,7 +78,7 @@ def test_a_record_has_each_key_as_an_attribute_and_the_page_knows_it(
     driver = world.driver()
     run(world, driver, 0)
     driver.finish()
-    (record,) = (record for record in caplog.records if record.name == "tidemark.epochs")
+    (record,) = (record for record in caplog.records if record.name == "seamark.epochs")
     (line,) = lines(caplog)
     page = PAGE.read_text()
     for key, text in line.items():

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.checkpoint import executions
-from tidemark.checkpoint.executions import (
+from seamark.checkpoint import executions
+from seamark.checkpoint.executions import (
     ExecutionEnd,
     ExecutionFailure,
     ExecutionRecorder,
     ExecutionStart,
     ExecutionStore,
 )
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.model.job_graph import JobGraph, Vertex
-from tidemark.model.job_state import JobState
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.model.job_graph import JobGraph, Vertex
+from seamark.model.job_state import JobState
 
 GRAPH = JobGraph((Vertex("rows", "source", "rows"), Vertex("out", "sink", "files", ("rows",))))
 START = ExecutionStart(

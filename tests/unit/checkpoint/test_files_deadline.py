@@ -14,14 +14,14 @@ from typing import Any
 
 import pytest
 
+from seamark.checkpoint import call_deadline, files_deadline
+from seamark.checkpoint.call_deadline import CallHangsError, call_within
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.files_deadline import open_local
+from seamark.checkpoint.store import CheckpointStore
+from seamark.contracts.sink import SinkContext
+from seamark.model.errors import PreflightError, RecordNotStoredError, StorageHangsError
 from tests.unit.checkpoint.memory_sink import MemorySink
-from tidemark.checkpoint import call_deadline, files_deadline
-from tidemark.checkpoint.call_deadline import CallHangsError, call_within
-from tidemark.checkpoint.coordinator import Coordinator
-from tidemark.checkpoint.files_deadline import open_local
-from tidemark.checkpoint.store import CheckpointStore
-from tidemark.contracts.sink import SinkContext
-from tidemark.model.errors import PreflightError, RecordNotStoredError, StorageHangsError
 
 
 @contextlib.contextmanager

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.model.checkpoint_statistics import CheckpointStatus
+from seamark.model.rates import OFFSETS_BEHIND, WINDOW_CHECKPOINTS
 from tests.unit.model.test_rates import checkpoint, operator, sink, source
-from tidemark.checkpoint.flow_figures import FlowFigures
-from tidemark.model.checkpoint_statistics import CheckpointStatus
-from tidemark.model.rates import OFFSETS_BEHIND, WINDOW_CHECKPOINTS
 
 
 def test_the_sums_go_on_and_only_the_last_minute_is_kept() -> None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.model.errors import PreflightError
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.model.errors import PreflightError
 
 
 def _contend(directory: str, number: int, start: object, wins: object) -> None:

@@ -6,12 +6,12 @@ from __future__ import annotations
 
 import pytest
 
+from seamark.checkpoint import statistics_store
+from seamark.checkpoint.savepoint_statistics import SavepointEnd
+from seamark.model.checkpoint_series import series
+from seamark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
 from tests.unit.checkpoint.test_coordinator import World, until
 from tests.unit.checkpoint.test_statistics import finished, run, stored, world
-from tidemark.checkpoint import statistics_store
-from tidemark.checkpoint.savepoint_statistics import SavepointEnd
-from tidemark.model.checkpoint_series import series
-from tidemark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
 
 __all__ = ["world"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from seamark.checkpoint import source_offsets
+from seamark.checkpoint.source_offsets import SourceOffsets
 from tests.unit.checkpoint.test_coordinator import until
-from tidemark.checkpoint import source_offsets
-from tidemark.checkpoint.source_offsets import SourceOffsets
 
 
 class Told:
@@ -64,7 +64,7 @@ def test_a_source_that_commits_nothing_is_asked_once() -> None:
 def test_a_failure_is_said_once_and_the_next_checkpoints_offsets_are_committed(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, logger="tidemark")
+    caplog.set_level(logging.INFO, logger="seamark")
     told = Told()
     told.away = True
     tries: list[int] = []

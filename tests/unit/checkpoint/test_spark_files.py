@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.checkpoint import hadoop_checksum
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.spark_files import StateTree, log_paths, metadata_at, unique_ids
-from tidemark.model.errors import CorruptRecordError
+from seamark.checkpoint import hadoop_checksum
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.spark_files import StateTree, log_paths, metadata_at, unique_ids
+from seamark.model.errors import CorruptRecordError
 
 ID = "0b2a7e86-5d0e-4a4e-8a34-3f1f0a6f2f11"
 OTHER = "5f3c1d52-97c1-4f5e-9a55-1f8e3b1f7a02"

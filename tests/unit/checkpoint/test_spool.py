@@ -9,13 +9,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamark.checkpoint import spool
+from seamark.contracts import row_files
+from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.sink import WriterContext
+from seamark.file_systems import open_directory
+from seamark.model.errors import CorruptRecordError, PreCommitError
 from tests.unit.checkpoint.memory_sink import MemorySink, Transaction
-from tidemark.checkpoint import spool
-from tidemark.contracts import row_files
-from tidemark.contracts.dead_letters import RefusedRow
-from tidemark.contracts.sink import WriterContext
-from tidemark.file_systems import open_directory
-from tidemark.model.errors import CorruptRecordError, PreCommitError
 
 
 class Writing(MemorySink):

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
+from seamark.checkpoint import statistics_store
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.envelope import seal_envelope
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.statistics import EpochFigures, OperatorFigures
+from seamark.checkpoint.statistics_store import StatisticsStore
+from seamark.checkpoint.store import CheckpointStore
+from seamark.checkpoint.task_reports import SinkReport, TaskReport
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from tests.unit.checkpoint.test_coordinator import World, until
-from tidemark.checkpoint import statistics_store
-from tidemark.checkpoint.coordinator import Coordinator
-from tidemark.checkpoint.envelope import seal_envelope
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.statistics import EpochFigures, OperatorFigures
-from tidemark.checkpoint.statistics_store import StatisticsStore
-from tidemark.checkpoint.store import CheckpointStore
-from tidemark.checkpoint.task_reports import SinkReport, TaskReport
-from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from tidemark.model.checkpointing_statistics import CheckpointingStatistics
 
 
 @pytest.fixture
@@ -193,7 +193,7 @@ def test_a_storage_that_refuses_statistics_does_not_stop_the_job(world: World) -
 def test_a_measure_that_fails_or_hangs_costs_figures_only(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.checkpoint.statistics_recorder.LAST_ROUND_S", 0.2)
+    monkeypatch.setattr("seamark.checkpoint.statistics_recorder.LAST_ROUND_S", 0.2)
 
     def measure(epochs: object) -> dict[int, EpochFigures]:
         if 0 in epochs:  # type: ignore[operator]

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.storage_check import check_storage
-from tidemark.model.errors import PreflightError
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.storage_check import check_storage
+from seamark.model.errors import PreflightError
 
 
 def test_a_local_directory_passes_and_nothing_is_left(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import LEAST_RECORDS, CheckpointStore, SinkEpoch
-from tidemark.protocol import procedures
-from tidemark.protocol.ports import EpochRecord
-from tidemark.protocol.states import Seal
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import LEAST_RECORDS, CheckpointStore, SinkEpoch
+from seamark.protocol import procedures
+from seamark.protocol.ports import EpochRecord
+from seamark.protocol.states import Seal
 
 
 class CountingFiles:

@@ -1,4 +1,4 @@
-"""How: a coordinator leaves a real job directory, and `tidemark checkpoints` is called on it."""
+"""How: a coordinator leaves a real job directory, and `seamark checkpoints` is called on it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from seamark.cli.main import app
 from tests.unit.checkpoint.test_coordinator import World, until
-from tidemark.cli.main import app
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_one_checkpoint_is_shown_with_its_operators(storage: Path) -> None:
 
 
 def test_the_storage_may_stand_in_the_settings_file(storage: Path) -> None:
-    (storage.parent / "tidemark.toml").write_text(f'[checkpoint]\nstorage = "{storage}"\n')
+    (storage.parent / "seamark.toml").write_text(f'[checkpoint]\nstorage = "{storage}"\n')
     assert call("clicks").output.startswith("31 checkpoints")
 
 
@@ -94,7 +94,7 @@ def test_the_storage_may_stand_in_the_settings_file(storage: Path) -> None:
         ),
         (["clicks", "--storage", "nowhere"], "there is none at all"),
         (["clicks", "--storage", "store", "--id", 99], "kept are those from 0 to 30"),
-        (["clicks"], "checkpoint.storage in tidemark.toml"),
+        (["clicks"], "checkpoint.storage in seamark.toml"),
     ],
 )
 def test_mistakes_are_said_in_one_paragraph(

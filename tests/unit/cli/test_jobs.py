@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from tidemark.checkpoint.executions import (
+from seamark.checkpoint.executions import (
     ExecutionEnd,
     ExecutionFailure,
     ExecutionStart,
     ExecutionStore,
 )
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import CheckpointStore, JobIdentity
-from tidemark.cli.main import app
-from tidemark.model.errors import OperationFailedError
-from tidemark.model.job_state import JobState
-from tidemark.operations.storage import readable
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.cli.main import app
+from seamark.model.errors import OperationFailedError
+from seamark.model.job_state import JobState
+from seamark.operations.storage import readable
 
 CLICKS, ORDERS, BILLS = "abcd1" + "0" * 27, "abcd2" + "0" * 27, "f" * 32
 
@@ -74,8 +74,8 @@ def job(
 def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Four jobs: finished, failed, killed on this machine, and silent on another."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
-    (tmp_path / "tidemark.toml").write_text('[checkpoint]\nstorage = "store"\n')
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
+    (tmp_path / "seamark.toml").write_text('[checkpoint]\nstorage = "store"\n')
     store = tmp_path / "store"
     with subprocess.Popen([sys.executable, "-c", ""]) as process:
         process.wait()
@@ -98,7 +98,7 @@ def call(*arguments: object, columns: int = 80) -> Result:
 def paragraph(result: Result) -> str:
     assert "Traceback" not in result.output
     line = result.stderr.splitlines()[-1]
-    assert line.startswith("tidemark: ")
+    assert line.startswith("seamark: ")
     return line
 
 
@@ -110,7 +110,7 @@ def test_the_list_shows_silent_jobs_and_on_wish_those_that_have_ended(storage: P
     ]  # fmt: skip
     assert "bills: its driver (pid" in shown.stderr and "was killed" in shown.stderr
     assert "of that machine alone. Run this command on far.example" in shown.stderr
-    assert "tidemark info bills" in shown.stderr
+    assert "seamark info bills" in shown.stderr
     everything = json.loads(call("list", "--all", "--json").stdout)
     assert {one["name"]: one["state"] for one in everything} == {
         "clicks": "FINISHED", "orders": "FAILED", "bills": "UNREACHABLE", "moved": "UNREACHABLE",
@@ -138,11 +138,11 @@ def test_info_of_an_ended_job_comes_from_its_storage(storage: Path) -> None:
     report = json.loads(call("explain", "orders", "--json").stdout)["orders"]
     assert (report["mode"], report["guarantee"]) == ("exactly-once", "at-least-once")
     assert [part["uid"] for part in report["parts"]] == ["in", "out"]
-    assert "tidemark explain APP.PY" in paragraph(call("explain", "clicks"))
+    assert "seamark explain APP.PY" in paragraph(call("explain", "clicks"))
     assert lines["restarts"].startswith("1 ")
     assert lines["restored from"] == "epoch 7 of file:///old/clicks"
     assert lines["last checkpoint"] == "none is completed"
-    assert "tidemark run APP.PY" in shown.stderr
+    assert "seamark run APP.PY" in shown.stderr
     page = json.loads(call("info", "orders", "--json").stdout)
     assert (page["jid"], page["state"], page["duration"]) == (ORDERS, "FAILED", 60_000)
     assert (page["restarts"], page["lineage-id"], page["epoch"]) == (1, "e" * 32, None)
@@ -194,7 +194,7 @@ def test_a_storage_that_cannot_be_is_a_mistake(
 
 
 def test_a_storage_in_the_settings_that_cannot_be_is_a_mistake(storage: Path) -> None:
-    (storage.parent / "tidemark.toml").write_text('[checkpoint]\nstorage = "sto\\u0000re"\n')
+    (storage.parent / "seamark.toml").write_text('[checkpoint]\nstorage = "sto\\u0000re"\n')
     ended = call("list")
     assert (ended.exit_code, "control character" in paragraph(ended)) == (2, True)
 
@@ -244,7 +244,7 @@ def test_without_a_storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     for verb in ("list", "info", "checkpoints", "checkpoint", "stop", "cancel", "dashboard"):
         ended = call(verb, *([] if verb in ("list", "dashboard") else ["clicks"]))
         assert ended.exit_code == 2
-        assert "checkpoint.storage in tidemark.toml" in paragraph(ended)
+        assert "checkpoint.storage in seamark.toml" in paragraph(ended)
 
 
 def test_a_storage_that_cannot_be_read() -> None:
@@ -262,14 +262,14 @@ def test_a_narrow_terminal_gets_short_ids_and_a_pipe_whole_ones(storage: Path) -
 
 
 def test_verbose_tells_on_stderr_which_driver_was_asked(storage: Path) -> None:
-    said = tidemark("list", "-v", cwd=storage.parent)
-    assert "INFO tidemark.runtime.registry: job bills at http://127.0.0.1:" in said.stderr
-    assert "INFO" not in tidemark("list", cwd=storage.parent).stderr
+    said = seamark("list", "-v", cwd=storage.parent)
+    assert "INFO seamark.runtime.registry: job bills at http://127.0.0.1:" in said.stderr
+    assert "INFO" not in seamark("list", cwd=storage.parent).stderr
 
 
-def tidemark(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
+def seamark(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tidemark", *arguments],
+        [sys.executable, "-m", "seamark", *arguments],
         cwd=cwd, capture_output=True, text=True, timeout=120, env={**os.environ, **variables},
     )  # fmt: skip
 
@@ -277,28 +277,28 @@ def tidemark(*arguments: str, cwd: Path, **variables: str) -> subprocess.Complet
 def test_a_shell_completes_verbs_and_job_names(storage: Path) -> None:
     def completed(line: str) -> set[str]:
         words = line.split(" ")
-        said = tidemark(
-            cwd=storage.parent, _TIDEMARK_COMPLETE="complete_bash", COMP_WORDS=line,
+        said = seamark(
+            cwd=storage.parent, _SEAMARK_COMPLETE="complete_bash", COMP_WORDS=line,
             COMP_CWORD=str(len(words) - 1),
         )  # fmt: skip
         return set(said.stdout.split())
 
-    assert completed("tidemark ca") == {"cancel"}
-    assert completed("tidemark info ") == {"bills", "clicks", "moved", "orders", "stream"}
+    assert completed("seamark ca") == {"cancel"}
+    assert completed("seamark info ") == {"bills", "clicks", "moved", "orders", "stream"}
     (storage / "c\x1b[2J").mkdir()
     (storage / "c\x1b[2J/job.json").touch()
-    assert completed("tidemark stop c") == {"clicks"}
-    assert completed("tidemark stop --storage nowhere ") == set()
+    assert completed("seamark stop c") == {"clicks"}
+    assert completed("seamark stop --storage nowhere ") == set()
 
 
 def test_the_exit_codes_are_in_the_help_and_the_version_is_told(tmp_path: Path) -> None:
-    shown = " ".join(tidemark("--help", cwd=tmp_path, COLUMNS="80").stdout.split())
-    assert "Exit codes: 0 done; 1 an error of Tidemark's own" in shown
-    assert tidemark("--version", cwd=tmp_path).stdout.startswith("tidemark 0.")
+    shown = " ".join(seamark("--help", cwd=tmp_path, COLUMNS="80").stdout.split())
+    assert "Exit codes: 0 done; 1 an error of Seamark's own" in shown
+    assert seamark("--version", cwd=tmp_path).stdout.startswith("seamark 0.")
 
 
 def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
     (tmp_path / "app.py").write_text("1 / 0\n")
-    ended = tidemark("explain", "app.py", cwd=tmp_path)
+    ended = seamark("explain", "app.py", cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")

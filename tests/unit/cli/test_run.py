@@ -1,4 +1,4 @@
-"""`tidemark run`, as a user calls it: real processes, with programs that need no Spark."""
+"""`seamark run`, as a user calls it: real processes, with programs that need no Spark."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from pathlib import Path
 
 import pytest
 
-TIDEMARK = [sys.executable, "-m", "tidemark.cli.main"]
+SEAMARK = [sys.executable, "-m", "seamark.cli.main"]
 SHOW = """
 import os, sys
-from tidemark.api.settings import resolve
-import tidemark as tm
-config, *_ = resolve("j", tm.CheckpointConfig(storage="/s", interval="1s"))
-print(sys.argv[1:], config.interval, __name__, os.environ.get("TIDEMARK_RESTORE"))
+from seamark.api.settings import resolve
+import seamark as sm
+config, *_ = resolve("j", sm.CheckpointConfig(storage="/s", interval="1s"))
+print(sys.argv[1:], config.interval, __name__, os.environ.get("SEAMARK_RESTORE"))
 sys.exit(7)
 """
 
 
 @pytest.fixture
-def tidemark_run(tmp_path: Path):
+def seamark_run(tmp_path: Path):
     def call(
         program: str, before: list[str] | None = None, after: list[str] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.CompletedProcess[str]:  # fmt: skip
         (tmp_path / "app.py").write_text(program)
-        clean = {k: v for k, v in os.environ.items() if not k.startswith("TIDEMARK_")}
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("SEAMARK_")}
         return subprocess.run(
-            [*TIDEMARK, "run", *(before or []), "app.py", *(after or [])],
+            [*SEAMARK, "run", *(before or []), "app.py", *(after or [])],
             cwd=tmp_path, capture_output=True, text=True, timeout=120,
             env={**clean, **(environment or {})},
         )  # fmt: skip
@@ -39,8 +39,8 @@ def tidemark_run(tmp_path: Path):
     return call
 
 
-def test_settings_restore_path_arguments_and_exit_code_go_through(tidemark_run) -> None:
-    ended = tidemark_run(
+def test_settings_restore_path_arguments_and_exit_code_go_through(seamark_run) -> None:
+    ended = seamark_run(
         SHOW,
         ["-D", "checkpoint.timeout=1min", "-Dcheckpoint.interval=4s", "-s", "/s/a"],
         ["-x", "-D", "k=v", "--help"],
@@ -49,8 +49,8 @@ def test_settings_restore_path_arguments_and_exit_code_go_through(tidemark_run) 
     assert (ended.returncode, ended.stderr) == (7, "")
 
 
-def test_without_options_the_program_holds(tidemark_run) -> None:
-    ended = tidemark_run(SHOW)
+def test_without_options_the_program_holds(seamark_run) -> None:
+    ended = seamark_run(SHOW)
     assert ended.stdout.split("\n")[0] == "[] 1s __main__ None"
 
 
@@ -63,25 +63,25 @@ def test_without_options_the_program_holds(tidemark_run) -> None:
         (["-D", "checkpoint.mode=twice"], "checkpoint.mode was given on the command line"),
     ],
 )
-def test_a_mistake_is_one_paragraph(tidemark_run, options: list[str], message: str) -> None:
-    ended = tidemark_run(SHOW, options)
+def test_a_mistake_is_one_paragraph(seamark_run, options: list[str], message: str) -> None:
+    ended = seamark_run(SHOW, options)
     assert ended.returncode == 2
     assert ended.stdout == ""
-    assert ended.stderr.startswith("tidemark: ")
+    assert ended.stderr.startswith("seamark: ")
     assert message in ended.stderr
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_mistake_in_the_program_is_one_paragraph_too(tidemark_run) -> None:
-    program = "import atexit, tidemark as tm\natexit.register(print, 'ended')\n"
-    ended = tidemark_run(program + "tm.CheckpointConfig(storage='/s', interval='often')\n")
+def test_a_mistake_in_the_program_is_one_paragraph_too(seamark_run) -> None:
+    program = "import atexit, seamark as sm\natexit.register(print, 'ended')\n"
+    ended = seamark_run(program + "sm.CheckpointConfig(storage='/s', interval='often')\n")
     assert (ended.returncode, ended.stdout) == (2, "ended\n")
-    assert ended.stderr.startswith("tidemark: CheckpointConfig: interval: 'often'")
+    assert ended.stderr.startswith("seamark: CheckpointConfig: interval: 'often'")
     assert ended.stderr.count("\n") == 1
 
 
-def test_a_bug_of_the_program_keeps_its_traceback(tidemark_run) -> None:
-    ended = tidemark_run("import tidemark\ndef f():\n    1 / 0\nf()\n")
+def test_a_bug_of_the_program_keeps_its_traceback(seamark_run) -> None:
+    ended = seamark_run("import seamark\ndef f():\n    1 / 0\nf()\n")
     assert ended.returncode == 1
     assert "Traceback" in ended.stderr
     assert 'app.py", line 3, in f' in ended.stderr
@@ -90,10 +90,10 @@ def test_a_bug_of_the_program_keeps_its_traceback(tidemark_run) -> None:
 
 def test_no_such_program(tmp_path: Path) -> None:
     ended = subprocess.run(
-        [*TIDEMARK, "run", "missing.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        [*SEAMARK, "run", "missing.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert ended.returncode == 2
-    assert ended.stderr.startswith("tidemark: missing.py: there is no such file")
+    assert ended.stderr.startswith("seamark: missing.py: there is no such file")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -106,7 +106,7 @@ def test_a_signal_reaches_the_program(tmp_path: Path, number: signal.Signals) ->
         "time.sleep(100)\n"
     )
     with subprocess.Popen(
-        [*TIDEMARK, "run", "app.py"], cwd=tmp_path, stdout=subprocess.PIPE
+        [*SEAMARK, "run", "app.py"], cwd=tmp_path, stdout=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
@@ -125,19 +125,19 @@ NO_JOB = "print('hello')\n"
 )
 @pytest.mark.parametrize("end", ["", "import sys; sys.exit()", "raise SystemExit(0)"])
 def test_a_program_without_a_job_ignores_no_option_silently(
-    tidemark_run, options: list[str], end: str
+    seamark_run, options: list[str], end: str
 ) -> None:
-    ended = tidemark_run(NO_JOB + end, options)
+    ended = seamark_run(NO_JOB + end, options)
     assert (ended.returncode, ended.stdout) == (2, "hello\n")
     given = " ".join(option for option in options if option.startswith("-"))
-    assert ended.stderr.startswith("tidemark: app.py has ended without having run a job: ")
+    assert ended.stderr.startswith("seamark: app.py has ended without having run a job: ")
     assert f": {given} had no effect" in ended.stderr
-    assert tidemark_run(NO_JOB + end).returncode == 0
-    assert tidemark_run(NO_JOB + "raise SystemExit(5)", options).returncode == 5
+    assert seamark_run(NO_JOB + end).returncode == 0
+    assert seamark_run(NO_JOB + "raise SystemExit(5)", options).returncode == 5
 
 
 def test_a_program_that_is_expected_to_run_a_job_is_run_as_python_runs_it(
-    tidemark_run, tmp_path: Path
+    seamark_run, tmp_path: Path
 ) -> None:
     (tmp_path / "beside.py").write_text("NAME = 'beside'\n")
     program = (
@@ -146,33 +146,33 @@ def test_a_program_that_is_expected_to_run_a_job_is_run_as_python_runs_it(
         "class Here: pass\n"
         "print(__name__, __main__.Here is Here, NAME, os.path.basename(__file__), sys.argv)\n"
         "print(type(pickle.loads(pickle.dumps(Here()))) is Here, 'main' in globals())\n"
-        "os.environ.pop('TIDEMARK_EXPECTING_JOB')  # as Job.run does\n"
+        "os.environ.pop('SEAMARK_EXPECTING_JOB')  # as Job.run does\n"
     )
-    ended = tidemark_run(program, ["-p", "2"], ["-x"])
+    ended = seamark_run(program, ["-p", "2"], ["-x"])
     assert ended.stdout.splitlines() == [
         "__main__ True beside app.py ['app.py', '-x']",
         "True False",
     ]
     assert (ended.returncode, ended.stderr) == (0, "")
-    ended = tidemark_run("import tidemark\ndef f():\n    1 / 0\nf()\n", ["-p", "2"])
+    ended = seamark_run("import seamark\ndef f():\n    1 / 0\nf()\n", ["-p", "2"])
     assert ended.returncode == 1
     assert 'app.py", line 3, in f\n    1 / 0\n' in ended.stderr
 
 
 def plain(tmp_path: Path, program: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run a program as its user would without `tidemark run`."""
+    """Run a program as its user would without `seamark run`."""
     (tmp_path / "app.py").write_text(program)
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("TIDEMARK_", "JAVA_HOME"))}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("SEAMARK_", "JAVA_HOME"))}
     return subprocess.run(
         [sys.executable, "app.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120,
         env={**clean, **environment},
     )  # fmt: skip
 
 
-JOB = """import tidemark as tm
-job = tm.Job("j", tm.CheckpointConfig(storage="store", interval="1s"))
+JOB = """import seamark as sm
+job = sm.Job("j", sm.CheckpointConfig(storage="store", interval="1s"))
 def declare():
-    return job.source(tm.DatagenSource(rows_per_second=1), uid="rows")
+    return job.source(sm.DatagenSource(rows_per_second=1), uid="rows")
 declare()
 """
 
@@ -185,7 +185,7 @@ def test_a_plain_program_without_java_ends_with_a_paragraph(tmp_path: Path) -> N
         f'  File "{tmp_path}/app.py", line 5, in <module>',
         "    declare()",
         f'  File "{tmp_path}/app.py", line 4, in declare',
-        '    return job.source(tm.DatagenSource(rows_per_second=1), uid="rows")',
+        '    return job.source(sm.DatagenSource(rows_per_second=1), uid="rows")',
         "MissingDependencyError: no java on PATH, and JAVA_HOME is not set; install a Java 17 "
         "runtime, or set JAVA_HOME to one",
     ]
@@ -193,20 +193,20 @@ def test_a_plain_program_without_java_ends_with_a_paragraph(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("value", ["x:y", "x:", "x:0", "x:-1", "x:1.5", "x:" + 5000 * "9"])
 def test_a_failpoint_that_is_none_ends_with_a_paragraph(tmp_path: Path, value: str) -> None:
-    ended = plain(tmp_path, JOB, TIDEMARK_FAILPOINT=value)
+    ended = plain(tmp_path, JOB, SEAMARK_FAILPOINT=value)
     assert ended.returncode == 1
     assert "Traceback" not in ended.stderr
-    says = f"ConfigurationError: TIDEMARK_FAILPOINT is '{value}'; give name"
+    says = f"ConfigurationError: SEAMARK_FAILPOINT is '{value}'; give name"
     assert ended.stderr.splitlines()[-1].startswith(says)
     command = subprocess.run(
-        [*TIDEMARK, "list", "--storage", "store"], cwd=tmp_path, capture_output=True, text=True,
-        timeout=120, env={**os.environ, "TIDEMARK_FAILPOINT": value},
+        [*SEAMARK, "list", "--storage", "store"], cwd=tmp_path, capture_output=True, text=True,
+        timeout=120, env={**os.environ, "SEAMARK_FAILPOINT": value},
     )  # fmt: skip
     assert command.returncode in (0, 2)
     assert "Traceback" not in command.stderr
 
 
 def test_a_plain_program_keeps_the_traceback_of_what_is_no_mistake(tmp_path: Path) -> None:
-    ended = plain(tmp_path, "import tidemark\n1 / 0\n")
+    ended = plain(tmp_path, "import seamark\n1 / 0\n")
     assert ended.returncode == 1
     assert ended.stderr.startswith("Traceback (most recent call last):")

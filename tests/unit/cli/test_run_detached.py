@@ -1,4 +1,4 @@
-"""`tidemark run -d` and through spark-submit, with programs that need no Spark: real processes, and
+"""`seamark run -d` and through spark-submit, with programs that need no Spark: real processes, and
 the command that would be executed. A job that runs: tests/spark/test_operators_day.py.
 """
 
@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
+from seamark.api.settings import _from_command_line
+from seamark.model.errors import UserError
+from seamark.operations.run import Program
 from tests.chaos.driver import wait_until
-from tidemark.api.settings import _from_command_line
-from tidemark.model.errors import UserError
-from tidemark.operations.run import Program
 
 
 @pytest.fixture
@@ -26,20 +26,20 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name in ("SPARK_HOME", "SPARK_CONF_DIR", "DEPLOY_MODE", "PYSPARK_DRIVER_PYTHON"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
     return tmp_path
 
 
 def detached(program: str, *options: str) -> subprocess.CompletedProcess[str]:
     Path("app.py").write_text(program)
-    command = [sys.executable, "-m", "tidemark", "run", "-d", *options, "app.py"]
+    command = [sys.executable, "-m", "seamark", "run", "-d", *options, "app.py"]
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
 @pytest.mark.parametrize(
     ("program", "code", "last"),
     [
-        ("import tidemark as tm\ntm.CheckpointConfig(storage='/s', interval='often')", 2,
+        ("import seamark as sm\nsm.CheckpointConfig(storage='/s', interval='often')", 2,
          "'often' is not a duration"),
         ("1 / 0", 4, "ZeroDivisionError: division by zero"),
         ("print('no job')", 4, "no job"),
@@ -52,7 +52,7 @@ def test_a_program_that_ends_first_is_shown(home: Path, program: str, code: int,
     assert (ended.returncode, ended.stdout) == (code, "")
     *tail, paragraph = ended.stderr.splitlines()
     assert last in tail[-1]
-    assert paragraph.startswith("tidemark: app.py has ended (")
+    assert paragraph.startswith("seamark: app.py has ended (")
     log = Path(paragraph.rpartition(" is in ")[2])
     assert log.parent == home / "home/logs"
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
@@ -77,7 +77,7 @@ def test_mistakes_start_nothing(home: Path, options: list[str], says: str) -> No
 def test_options_of_a_detached_run_alone(home: Path) -> None:
     for option in (["--log", "x"], ["--json"]):
         ended = subprocess.run(
-            [sys.executable, "-m", "tidemark", "run", *option, "app.py"],
+            [sys.executable, "-m", "seamark", "run", *option, "app.py"],
             capture_output=True, text=True, timeout=120,
         )  # fmt: skip
         assert ended.returncode == 2
@@ -88,7 +88,7 @@ def test_ctrl_c_leaves_the_program_running_and_says_so(home: Path) -> None:
     Path("app.py").write_text(
         "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntime.sleep(100)\n"
     )
-    command = [sys.executable, "-m", "tidemark", "run", "-d", "--log", "said.log", "app.py"]
+    command = [sys.executable, "-m", "seamark", "run", "-d", "--log", "said.log", "app.py"]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         wait_until("the program", lambda: Path("pid").exists() and Path("pid").read_text(), 60)
         time.sleep(0.3)
@@ -118,8 +118,8 @@ def test_spark_submits_options_go_to_spark_submit_in_front_of_the_program(home: 
     assert command[1:] == [
         "--master", "local[2]", "--conf", "a=1", "--conf", "b=2", "--name", "n", "app.py", "-x",
     ]  # fmt: skip
-    assert environment["TIDEMARK_SETTINGS"] == '["checkpoint.interval=5s"]'
-    assert environment["TIDEMARK_RESTORE"] == "/s/a"
+    assert environment["SEAMARK_SETTINGS"] == '["checkpoint.interval=5s"]'
+    assert environment["SEAMARK_RESTORE"] == "/s/a"
     assert environment["PYSPARK_DRIVER_PYTHON"] == sys.executable
 
 
@@ -137,17 +137,17 @@ def test_in_cluster_mode_settings_travel_to_the_driver(
         {"--conf": ["spark.submit.deployMode=cluster"]},
         {"--properties-file": "spark.conf"},
     ):
-        monkeypatch.delenv("TIDEMARK_SETTINGS", raising=False)
+        monkeypatch.delenv("SEAMARK_SETTINGS", raising=False)
         program = Program("s3a://b/app.py", [], texts, "s3a://b/j", {"--master": master, **mode})
         command, environment = program.command()
-        assert "TIDEMARK_SETTINGS" not in environment
+        assert "SEAMARK_SETTINGS" not in environment
         travels = dict(
             text.removeprefix(prefix).split("=", 1) for text in command if text.startswith(prefix)
         )
-        assert travels["TIDEMARK_RESTORE"] == "s3a://b/j"
-        assert travels["TIDEMARK_RUN"] == "1"
-        assert not set("\"'$ ") & set(travels["TIDEMARK_SETTINGS"])
-        monkeypatch.setenv("TIDEMARK_SETTINGS", travels["TIDEMARK_SETTINGS"])
+        assert travels["SEAMARK_RESTORE"] == "s3a://b/j"
+        assert travels["SEAMARK_RUN"] == "1"
+        assert not set("\"'$ ") & set(travels["SEAMARK_SETTINGS"])
+        monkeypatch.setenv("SEAMARK_SETTINGS", travels["SEAMARK_SETTINGS"])
         assert _from_command_line()["storage"].value == 's3a://b/it\'s "here"'
 
 
@@ -162,8 +162,8 @@ def test_the_started_job_is_told_to_scripts_as_json(home: Path) -> None:
     """The program announces itself as a driver does, and has ended before it could be asked."""
     ended = detached(
         "import os\n"
-        "from tidemark.checkpoint.executions import ExecutionStart\n"
-        "from tidemark.runtime.announcement import announce\n"
+        "from seamark.checkpoint.executions import ExecutionStart\n"
+        "from seamark.runtime.announcement import announce\n"
         "announce(ExecutionStart('a' * 32, 'j', 'h', os.getpid(), 1.0, ''), 'file:///s/j')\n",
         "--json",
     )

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from seamark.checkpoint.executions import ExecutionStart, ExecutionStore, Sign, unsigned
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.cli.main import app
+from seamark.dashboard.jobs import Jobs
+from seamark.runtime.token import DriverToken, read_token, sign
 from tests.unit.cli.listener import Listener
-from tidemark.checkpoint.executions import ExecutionStart, ExecutionStore, Sign, unsigned
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import CheckpointStore, JobIdentity
-from tidemark.cli.main import app
-from tidemark.dashboard.jobs import Jobs
-from tidemark.runtime.token import DriverToken, read_token, sign
 
 JID, OTHER = "ab" * 16, "cd" * 16
 JOB = f"/jobs/{JID}"
@@ -28,8 +28,8 @@ STARTED_S = 1_700_000_000.0
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
-    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
-    monkeypatch.delenv("TIDEMARK_TOKEN", raising=False)
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("SEAMARK_TOKEN", raising=False)
     with Listener(
         {f"GET {JOB}": {"state": "RUNNING", "start-time": round(STARTED_S * 1000)}}
     ) as it:
@@ -96,7 +96,7 @@ def test_a_record_of_another_execution_or_job_gets_no_token(
     assert {given for _, _, given in driver.seen} == {None}
 
 
-@pytest.mark.parametrize("way", ["file of the driver", "--token-file", "TIDEMARK_TOKEN"])
+@pytest.mark.parametrize("way", ["file of the driver", "--token-file", "SEAMARK_TOKEN"])
 def test_the_driver_that_has_signed_its_record_gets_the_token(
     tmp_path: Path, driver: Listener, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
@@ -107,9 +107,9 @@ def test_the_driver_that_has_signed_its_record_gets_the_token(
     if way == "--token-file":
         token.path.rename(tmp_path / "copy")
         options += ["--token-file", str(tmp_path / "copy")]
-    elif way == "TIDEMARK_TOKEN":
+    elif way == "SEAMARK_TOKEN":
         token.delete()
-        monkeypatch.setenv("TIDEMARK_TOKEN", known)
+        monkeypatch.setenv("SEAMARK_TOKEN", known)
     trigger = "0" * 32
     driver.pages |= {
         f"POST {JOB}/checkpoints": {"request-id": trigger},

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from seamark.cli.main import app
+from seamark.dashboard.jobs import Jobs
+from seamark.runtime.token import DriverToken
 from tests.unit.cli.listener import Listener
 from tests.unit.cli.test_signed_records import CHANGES, JID, JOB, STARTED_S, record
-from tidemark.cli.main import app
-from tidemark.dashboard.jobs import Jobs
-from tidemark.runtime.token import DriverToken
 
 RUNNING = {"state": "RUNNING", "start-time": round(STARTED_S * 1000)}
 TRIGGER = {"request-id": "0" * 32}
@@ -32,7 +32,7 @@ RAW = [b"", b"[" * 100_000, b"\xff\xfe", b'{"id": ' + b"9" * 5000 + b"}"]
 
 @pytest.fixture
 def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener]:
-    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
     with Listener({f"GET {JOB}": RUNNING}) as listener:
         yield listener
 
@@ -52,7 +52,7 @@ def call(*arguments: str) -> Any:
 def test_an_answer_that_no_driver_gives_is_a_paragraph(
     tmp_path: Path, driver: Listener, answer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.operations.change_job.RECORDED_S", 0.0)
+    monkeypatch.setattr("seamark.operations.change_job.RECORDED_S", 0.0)
     storage = record(tmp_path, driver.url, DriverToken(JID).sign)
     for begun in (answer, TRIGGER):
         for verb in ("checkpoints", "savepoints", "stop"):
@@ -62,7 +62,7 @@ def test_an_answer_that_no_driver_gives_is_a_paragraph(
         for change in CHANGES[:-1]:
             ended = call(*change, "--timeout", "10ms", "--storage", storage)
             assert ended.exit_code in (3, 4), ended.output
-            assert ended.stderr.splitlines()[-1].startswith("tidemark: ")
+            assert ended.stderr.splitlines()[-1].startswith("seamark: ")
 
 
 @pytest.mark.parametrize("answer", [*STRANGE, *RAW, {"id": 7}, {"parts": 7}], ids=shown)

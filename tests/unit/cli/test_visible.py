@@ -11,21 +11,21 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from tests.unit.cli.listener import Listener
-from tests.unit.cli.test_signed_records import JID, JOB, STARTED_S
-from tidemark.checkpoint.executions import (
+from seamark.checkpoint.executions import (
     ExecutionEnd,
     ExecutionFailure,
     ExecutionStart,
     ExecutionStore,
 )
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import CheckpointStore, JobIdentity
-from tidemark.cli.main import app
-from tidemark.cli.terminal import say, stdout, suggest
-from tidemark.cli.visible import VisibleFormatter, visible
-from tidemark.model.job_state import JobState
-from tidemark.runtime.token import DriverToken
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.cli.main import app
+from seamark.cli.terminal import say, stdout, suggest
+from seamark.cli.visible import VisibleFormatter, visible
+from seamark.model.job_state import JobState
+from seamark.runtime.token import DriverToken
+from tests.unit.cli.listener import Listener
+from tests.unit.cli.test_signed_records import JID, JOB, STARTED_S
 
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\x08\u202e[/bold]"
 HARMLESS = "Grüße, 東京 → 100 %\n\tnext"
@@ -61,7 +61,7 @@ def shown(*arguments: str) -> str:
 def test_no_command_hands_on_what_a_terminal_obeys(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
     failed = ExecutionEnd(JobState.FAILED, STARTED_S + 1, EVIL)
     job(tmp_path / "1", "a\x1b]0;owned\x07", failed)
     job(tmp_path / "2", "killed", None)
@@ -79,7 +79,7 @@ def test_no_command_hands_on_what_a_terminal_obeys(
 def test_what_a_driver_says_is_shown_as_it_stands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
     trigger = "0" * 32
     pages = {
         f"GET {JOB}": {"state": "RUNNING", "start-time": round(STARTED_S * 1000)},
@@ -105,7 +105,7 @@ def test_what_is_visible_stays(capsys: pytest.CaptureFixture[str]) -> None:
     assert visible(HARMLESS) == HARMLESS
     assert visible("a\x1bb\ud800\u202e") == r"a\x1bb\ud800\u202e"
     say(f"[red]{EVIL}")
-    suggest(f"tidemark info {EVIL}")
+    suggest(f"seamark info {EVIL}")
     stdout().print(f"[red]{HARMLESS}")
     said = capsys.readouterr()
     assert is_clean(said.out + said.err)
@@ -115,7 +115,7 @@ def test_what_is_visible_stays(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_ascii(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
     job(tmp_path / "store", "killed", None)
     found = shown("list", "--json", "--storage", str(tmp_path / "store"))
     assert found.isascii() and is_clean(found)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tidemark.contracts.committables import dump_committable, load_committable
-from tidemark.model.errors import CorruptRecordError
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.model.errors import CorruptRecordError
 
 
 @dataclass(frozen=True)

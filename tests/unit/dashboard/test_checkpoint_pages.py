@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidemark.dashboard.checkpoint_pages import (
+from seamark.dashboard.checkpoint_pages import (
     checkpoints_page,
     epoch_beside,
     with_those_under_way,
 )
-from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from tidemark.model.checkpointing_statistics import CheckpointCounts, checkpointing_statistics
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.checkpointing_statistics import CheckpointCounts, checkpointing_statistics
 
 FAILED, COMPLETED = CheckpointStatus.FAILED, CheckpointStatus.COMPLETED
 HISTORY = [

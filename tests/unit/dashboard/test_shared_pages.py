@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tidemark.dashboard import shared_pages
-from tidemark.dashboard.shared_pages import Page, Shared
+from seamark.dashboard import shared_pages
+from seamark.dashboard.shared_pages import Page, Shared
 
 
 def test_a_page_is_made_once_however_many_ask_for_it() -> None:

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-import tidemark as tm
-from tidemark.api.config import storage_uri
-from tidemark.file_systems import open_directory, shared_uri
-from tidemark.file_systems.location import Location, decoded, encoded, local_of, same_place
-from tidemark.model.errors import ConfigurationError
+import seamark as sm
+from seamark.api.config import storage_uri
+from seamark.file_systems import open_directory, shared_uri
+from seamark.file_systems.location import Location, decoded, encoded, local_of, same_place
+from seamark.model.errors import ConfigurationError
 
 ODD = ["%", "%41", "%2F", "%00", "#", "?", "*", "[", "]", "{", "}", "\\", ":", ";", "=", "&", "@",
        " ", "+", "~", "é", "e\u0301", "日", "😀", "'", '"', ".", "..", "a", "B", "file:", "//",
@@ -110,10 +110,10 @@ def test_two_paths_are_two_places(one: str, other: str) -> None:
 )
 def test_a_storage_that_cannot_be_is_refused_when_the_job_is_built(given: str, says: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^CheckpointConfig: storage .*{says}") as found:
-        tm.CheckpointConfig(storage=given)
+        sm.CheckpointConfig(storage=given)
     assert "s3cr3t" not in str(found.value)
     with pytest.raises(ConfigurationError, match="savepoint_dir"):
-        tm.CheckpointConfig(storage="/s", savepoint_dir=given)
+        sm.CheckpointConfig(storage="/s", savepoint_dir=given)
 
 
 def test_an_account_in_front_of_a_host_is_no_secret() -> None:
@@ -131,4 +131,4 @@ def test_links_before_two_dots_are_followed_as_the_kernel_does(tmp_path: Path) -
 @pytest.mark.parametrize("path", ["a\0b", "a\udc80b"])
 def test_a_source_with_a_path_that_cannot_be_is_refused(path: str) -> None:
     with pytest.raises(ConfigurationError, match="FileSource: path"):
-        tm.FileSource(path, "text")
+        sm.FileSource(path, "text")

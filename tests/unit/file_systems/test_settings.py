@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.contracts.sink import SinkContext, WriterContext
-from tidemark.file_systems import HadoopSettings, open_directory, shared_uri
-from tidemark.file_systems.s3_options import S3Options
-from tidemark.model.errors import ConfigurationError
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.file_systems import HadoopSettings, open_directory, shared_uri
+from seamark.file_systems.s3_options import S3Options
+from seamark.model.errors import ConfigurationError
 
 SECRET = "s3cr3t-k3y"
 SETTINGS = HadoopSettings(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.guarantees.end_to_end import (
+from seamark.guarantees.end_to_end import (
     TRANSIENT,
     OperatorPart,
     SinkPart,
@@ -17,7 +17,7 @@ from tidemark.guarantees.end_to_end import (
     source_to_sink,
     weakest,
 )
-from tidemark.model.guarantee import Guarantee, SinkWay
+from seamark.model.guarantee import Guarantee, SinkWay
 
 AMO, ALO, EO = Guarantee.AT_MOST_ONCE, Guarantee.AT_LEAST_ONCE, Guarantee.EXACTLY_ONCE
 RANK = {AMO: 0, ALO: 1, EO: 2}

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tidemark.model.checkpoint_series import LONGEST, series
-from tidemark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.checkpoint_series import LONGEST, series
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 
 
 def checkpoint(id_: int, **figures: int) -> CheckpointStatistics:

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 PASS_THREE = """
-from tidemark.model import failpoints
+from seamark.model import failpoints
 for n in (1, 2, 3):
     print(n, flush=True)
     failpoints.reached("here")
@@ -20,9 +20,9 @@ print("end", flush=True)
 
 
 def run(program: str, armed: str | None) -> subprocess.CompletedProcess[str]:
-    env = {k: v for k, v in os.environ.items() if k != "TIDEMARK_FAILPOINT"}
+    env = {k: v for k, v in os.environ.items() if k != "SEAMARK_FAILPOINT"}
     if armed is not None:
-        env["TIDEMARK_FAILPOINT"] = armed
+        env["SEAMARK_FAILPOINT"] = armed
     return subprocess.run(
         [sys.executable, "-c", program], env=env, capture_output=True, text=True, timeout=60
     )
@@ -48,7 +48,7 @@ def test_it_lives_when_the_point_is_not_reached(armed: str | None) -> None:
 def test_companions_die_with_it() -> None:
     program = """
 import subprocess, sys
-from tidemark.model import failpoints
+from seamark.model import failpoints
 child = subprocess.Popen([sys.executable, "-c", "import time; print('up', flush=True); "
                           "time.sleep(600)"], stdout=subprocess.PIPE)
 child.stdout.readline()

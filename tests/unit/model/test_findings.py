@@ -5,8 +5,8 @@ from __future__ import annotations
 import pickle
 from pathlib import Path
 
-from tidemark.model.errors import PreflightError
-from tidemark.model.findings import Finding, FindingCode
+from seamark.model.errors import PreflightError
+from seamark.model.findings import Finding, FindingCode
 
 PAGE = Path(__file__).parents[3] / "docs/findings.md"
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tidemark.model.checkpoint_statistics import (
+from seamark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,
     SubtaskCheckpointStatistics,
     TaskCheckpointStatistics,
 )
-from tidemark.model.phases import Phases, phases
+from seamark.model.phases import Phases, phases
 
 
 def sink(uid: str, *written_ms: int) -> TaskCheckpointStatistics:

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from tidemark.model.checkpoint_statistics import (
+from seamark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,
     SubtaskCheckpointStatistics,
     TaskCheckpointStatistics,
 )
-from tidemark.model.rates import OFFSETS_BEHIND, Rates, busy_ms, lag, rates, records_in, records_out
+from seamark.model.rates import OFFSETS_BEHIND, Rates, busy_ms, lag, rates, records_in, records_out
 
 DONE = CheckpointStatus.COMPLETED
 

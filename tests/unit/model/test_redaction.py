@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from tidemark.model.redaction import HIDDEN, Redactor, redact, secrets_in
+from seamark.model.redaction import HIDDEN, Redactor, redact, secrets_in
 
 SECRET = "s3cr3t-Hunter2"
 
@@ -80,8 +80,8 @@ def test_what_looks_like_a_secret_goes(text: str) -> None:
     [
         "",
         "COMPLETED",
-        "file:///var/lib/tidemark/clicks/epochs/7",
-        "hdfs://namenode:8020/tidemark/a@b",
+        "file:///var/lib/seamark/clicks/epochs/7",
+        "hdfs://namenode:8020/seamark/a@b",
         "http://127.0.0.1:35123/jobs/0123456789abcdef0123456789abcdef",
         "ValueError: the row says fail",
         "Kafka topic orders at localhost:9092 (exactly-once)",

@@ -8,7 +8,7 @@ import random
 import numpy as np
 import pytest
 
-from tidemark.model.stats_summary import UNKNOWN, StatsSummary, percentile
+from seamark.model.stats_summary import UNKNOWN, StatsSummary, percentile
 
 
 @pytest.mark.parametrize("count", [1, 2, 3, 19, 20, 99, 100, 1000, 1001])

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidemark.model import errors
-from tidemark.model.durations import seconds
-from tidemark.model.guarantee import Guarantee
-from tidemark.model.schema import quoted
+from seamark.model import errors
+from seamark.model.durations import seconds
+from seamark.model.guarantee import Guarantee
+from seamark.model.schema import quoted
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_every_error_is_in_the_tree_and_says_what_it_is() -> None:
     classes = [c for _, c in members if c.__module__ == errors.__name__]
     assert errors.LostTransactionError in classes
     for found in classes:
-        assert issubclass(found, errors.TidemarkError)
+        assert issubclass(found, errors.SeamarkError)
         assert found.__doc__

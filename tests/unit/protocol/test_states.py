@@ -10,7 +10,7 @@ import itertools
 
 import pytest
 
-from tidemark.protocol.states import (
+from seamark.protocol.states import (
     AttemptEvent,
     AttemptState,
     IllegalTransitionError,

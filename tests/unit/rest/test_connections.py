@@ -16,11 +16,11 @@ from collections.abc import Iterator
 import pytest
 from fastapi import FastAPI, Response
 
-import tidemark as tm
-from tidemark.rest import connections
-from tidemark.rest.connections import Connections, guarded_server
-from tidemark.rest.protection import Protection
-from tidemark.rest.server import CONNECTIONS, listen
+import seamark as sm
+from seamark.rest import connections
+from seamark.rest.connections import Connections, guarded_server
+from seamark.rest.protection import Protection
+from seamark.rest.server import CONNECTIONS, listen
 
 TOKEN = "Bearer the-token"
 HISTORY = b"x" * 1_000_000
@@ -34,7 +34,7 @@ PROMPT_S = 8.0
 def serving(requests_per_second: int = 100_000) -> Iterator[int]:
     """Yield the port of a server."""
     app = FastAPI()
-    config = tm.RestConfig(requests_per_second=requests_per_second)
+    config = sm.RestConfig(requests_per_second=requests_per_second)
 
     @app.get("/quick")
     def quick() -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.rest.metrics import BUCKETS_S, Durations
+from seamark.rest.metrics import BUCKETS_S, Durations
 
 
 def quantile(share: float, buckets: list[tuple[str, float]]) -> float:

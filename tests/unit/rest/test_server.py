@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-import tidemark as tm
-from tidemark.model.errors import PreflightError
-from tidemark.rest.server import listen
+import seamark as sm
+from seamark.model.errors import PreflightError
+from seamark.rest.server import listen
 
 
 def test_a_port_that_somebody_has_is_refused() -> None:
@@ -16,8 +16,8 @@ def test_a_port_that_somebody_has_is_refused() -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         with pytest.raises(PreflightError, match=r"cannot listen on 127\.0\.0\.1 port"):
-            listen(tm.RestConfig(port=taken.getsockname()[1]))
-    with listen(tm.RestConfig(address="localhost")) as listener:
+            listen(sm.RestConfig(port=taken.getsockname()[1]))
+    with listen(sm.RestConfig(address="localhost")) as listener:
         assert listener.getsockname()[1] > 0
     with pytest.raises(PreflightError, match=r"on no-such-host\.invalid port"):
-        listen(tm.RestConfig(address="no-such-host.invalid"))
+        listen(sm.RestConfig(address="no-such-host.invalid"))

@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-import tidemark as tm
-from tidemark.contracts.dead_letters import RefusedRow
-from tidemark.runtime.dead_letters import check_takes_dead_letters, dead_letters, for_sink
+import seamark as sm
+from seamark.contracts.dead_letters import RefusedRow
+from seamark.runtime.dead_letters import check_takes_dead_letters, dead_letters, for_sink
 
 
 def row_of(column: pa.Array) -> Any:
@@ -68,7 +68,7 @@ def test_every_value_has_a_text(column: pa.Array, shown: object) -> None:
 
 @pytest.mark.parametrize("form", ["parquet", "csv"])
 def test_files_with_columns_take_letters_as_they_are(form: str, tmp_path: Path) -> None:
-    sink = tm.FileSink(tmp_path, format=form)
+    sink = sm.FileSink(tmp_path, format=form)
     check_takes_dead_letters(sink, "orders")
     letters = dead_letters("orders", 0, pa.record_batch({"id": [1]}), [RefusedRow(0, "no")])
     assert for_sink(sink, letters).equals(letters)
@@ -77,10 +77,10 @@ def test_files_with_columns_take_letters_as_they_are(form: str, tmp_path: Path) 
 def test_sinks_of_one_value_take_letters_as_json(tmp_path: Path) -> None:
     batch = pa.record_batch({"id": [1], "price": pa.array([1.0])})
     letters = dead_letters("orders", 4, batch, [RefusedRow(0, "no")])
-    kafka = tm.KafkaSink("localhost:1", topic="bad", transactional_id_prefix="p")
-    files = tm.FileSink(tmp_path, format="json")
-    http = tm.WriteAheadSink.http("http://localhost:1/bad")
-    for sink, column in ((kafka, "value"), (files, "_tidemark_json"), (http, "value")):
+    kafka = sm.KafkaSink("localhost:1", topic="bad", transactional_id_prefix="p")
+    files = sm.FileSink(tmp_path, format="json")
+    http = sm.WriteAheadSink.http("http://localhost:1/bad")
+    for sink, column in ((kafka, "value"), (files, "_seamark_json"), (http, "value")):
         check_takes_dead_letters(sink, "orders")
         value = for_sink(sink, letters).to_pylist()[0][column]
         assert json.loads(value) == {
@@ -91,30 +91,30 @@ def test_sinks_of_one_value_take_letters_as_json(tmp_path: Path) -> None:
 
 def test_databases_take_letters_as_they_are(tmp_path: Path) -> None:
     for sink in (
-        tm.SQLiteSink(tmp_path / "a.db", "bad"),
-        tm.PostgresSink("postgresql://localhost/a", "bad"),
-        tm.MySQLSink("mysql://a@localhost/a", "bad"),
+        sm.SQLiteSink(tmp_path / "a.db", "bad"),
+        sm.PostgresSink("postgresql://localhost/a", "bad"),
+        sm.MySQLSink("mysql://a@localhost/a", "bad"),
     ):
         check_takes_dead_letters(sink, "orders")
 
 
 def test_a_sink_that_needs_spark_for_its_columns_is_refused(tmp_path: Path) -> None:
-    class Upper(tm.SQLiteSink):
+    class Upper(sm.SQLiteSink):
         def select_expressions(self, schema: Any) -> list[str]:
             return [f"upper({column.name})" for column in schema]
 
-    with pytest.raises(tm.ConfigurationError, match=r"'orders'.*upper\(sink\).*from_dead_letters"):
+    with pytest.raises(sm.ConfigurationError, match=r"'orders'.*upper\(sink\).*from_dead_letters"):
         check_takes_dead_letters(Upper(tmp_path / "a.db", "bad"), "orders")
 
 
 def test_what_a_sink_says_against_letters_is_passed_on() -> None:
-    with pytest.raises(tm.ConfigurationError, match=r"dead letters of sink 'orders'.*no topic="):
-        check_takes_dead_letters(tm.KafkaSink("a:1", transactional_id_prefix="p"), "orders")
-    avro = tm.KafkaSink(
+    with pytest.raises(sm.ConfigurationError, match=r"dead letters of sink 'orders'.*no topic="):
+        check_takes_dead_letters(sm.KafkaSink("a:1", transactional_id_prefix="p"), "orders")
+    avro = sm.KafkaSink(
         "a:1", "bad", "at-least-once", value_format="avro", schema_registry={"url": "http://a"}
     )
-    with pytest.raises(tm.ConfigurationError, match=r"dead letters of sink 'orders'.*'avro'"):
+    with pytest.raises(sm.ConfigurationError, match=r"dead letters of sink 'orders'.*'avro'"):
         check_takes_dead_letters(avro, "orders")
-    keyed = tm.PostgresSink("postgresql://localhost/a", "bad", "upsert", keys=["id"])
-    with pytest.raises(tm.ConfigurationError, match=r"dead letters of sink 'orders'.*'id'"):
+    keyed = sm.PostgresSink("postgresql://localhost/a", "bad", "upsert", keys=["id"])
+    with pytest.raises(sm.ConfigurationError, match=r"dead letters of sink 'orders'.*'id'"):
         check_takes_dead_letters(keyed, "orders")

@@ -1,4 +1,4 @@
-"""How: lines of Tidemark's loggers and of another one's, while a job runs and afterwards."""
+"""How: lines of Seamark's loggers and of another one's, while a job runs and afterwards."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import logging
 
 import pytest
 
-from tidemark.model.redaction import Redactor
-from tidemark.runtime.log_redaction import RedactedLog
+from seamark.model.redaction import Redactor
+from seamark.runtime.log_redaction import RedactedLog
 
 SECRET = "s3cr3t-of-the-job"
 
 
-def test_no_line_of_tidemarks_has_a_secret_while_the_job_runs(
+def test_no_line_of_seamarks_has_a_secret_while_the_job_runs(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    ours, others = logging.getLogger("tidemark.sinks.orders"), logging.getLogger("tidemarks.app")
+    ours, others = logging.getLogger("seamark.sinks.orders"), logging.getLogger("seamarks.app")
 
     def lines() -> list[str]:
         caplog.clear()

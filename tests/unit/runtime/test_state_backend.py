@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.model.errors import ConfigurationError
-from tidemark.runtime.state_backend import PROVIDER, check_backend
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.model.errors import ConfigurationError
+from seamark.runtime.state_backend import PROVIDER, check_backend
 
 HASHMAP = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -8,8 +8,8 @@ import json
 import zipfile
 from pathlib import Path
 
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.runtime.state_sizes import StateSizes
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.runtime.state_sizes import StateSizes
 
 
 def write(directory: Path, **sizes: int) -> None:

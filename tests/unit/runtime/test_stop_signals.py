@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from tidemark.runtime.stop_signals import stop_on_signals
+from seamark.runtime.stop_signals import stop_on_signals
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.model.errors import UserError
-from tidemark.runtime.token import DriverToken, read_token, token_path
+from seamark.model.errors import UserError
+from seamark.runtime.token import DriverToken, read_token, token_path
 
 JID = "0123456789abcdef" * 2
 
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    monkeypatch.setenv("TIDEMARK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
     before = os.umask(0)  # the widest: modes must not depend on it
     yield tmp_path / "home"
     os.umask(before)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyspark
 
-from tidemark.runtime.worker_daemon import installed_first
+from seamark.runtime.worker_daemon import installed_first
 
 INSTALLED = Path(pyspark.__file__).parent
 ZIPS = [str(INSTALLED / "python/lib" / name) for name in ("pyspark.zip", "py4j-0.10.9.9-src.zip")]

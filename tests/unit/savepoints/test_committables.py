@@ -6,12 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests.unit.savepoints.test_record import a_savepoint
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
-from tidemark.protocol.states import Seal
-from tidemark.runtime.restore import take_over
-from tidemark.savepoints.committables import (
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from seamark.protocol.states import Seal
+from seamark.runtime.restore import take_over
+from seamark.savepoints.committables import (
     by_epoch,
     counted,
     merged,
@@ -19,7 +18,8 @@ from tidemark.savepoints.committables import (
     uncommitted,
     unfit,
 )
-from tidemark.savepoints.record import Savepoint, Sink, read_savepoint, write_savepoint
+from seamark.savepoints.record import Savepoint, Sink, read_savepoint, write_savepoint
+from tests.unit.savepoints.test_record import a_savepoint
 
 NO_SPARK: Any = None
 """Local directories need none."""

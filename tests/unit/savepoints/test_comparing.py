@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.savepoints.comparing import Difference, diff
+from seamark.savepoints.record import Source
 from tests.unit.savepoints.test_record import a_savepoint
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.savepoints.comparing import Difference, diff
-from tidemark.savepoints.record import Source
 
 
 def test_the_same_state_at_another_time_and_place_is_no_difference(tmp_path: Path) -> None:

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from seamark.checkpoint.envelope import seal_envelope
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.cli.main import app
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import SavepointError
+from seamark.savepoints.claims import claim
+from seamark.savepoints.disposal import dispose
+from seamark.savepoints.record import write_savepoint, write_taking
 from tests.unit.savepoints.test_record import a_savepoint
-from tidemark.checkpoint.envelope import seal_envelope
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.cli.main import app
-from tidemark.contracts.checkpoint_files import CheckpointFiles
-from tidemark.model.errors import SavepointError
-from tidemark.savepoints.claims import claim
-from tidemark.savepoints.disposal import dispose
-from tidemark.savepoints.record import write_savepoint, write_taking
 
 
 def begun(directory: Path, job_directory: Path) -> LocalFiles:

@@ -13,13 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.unit.savepoints.test_record import a_savepoint
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.model.errors import DamagedCheckpointError, SavepointError, UserError
-from tidemark.operations.offsets import parse_moment, parse_partitions, parse_topics, read_options
-from tidemark.runtime.kafka_topics import Subscription
-from tidemark.savepoints.file_copies import copier
-from tidemark.savepoints.offsets import (
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.model.errors import DamagedCheckpointError, SavepointError, UserError
+from seamark.operations.offsets import parse_moment, parse_partitions, parse_topics, read_options
+from seamark.runtime.kafka_topics import Subscription
+from seamark.savepoints.file_copies import copier
+from seamark.savepoints.offsets import (
     Change,
     Move,
     Partition,
@@ -29,9 +28,10 @@ from tidemark.savepoints.offsets import (
     offset_after,
     problems,
 )
-from tidemark.savepoints.offsets_copy import write_copy
-from tidemark.savepoints.record import Savepoint, Source, read_savepoint, write_savepoint
-from tidemark.savepoints.source_topics import topic_changes
+from seamark.savepoints.offsets_copy import write_copy
+from seamark.savepoints.record import Savepoint, Source, read_savepoint, write_savepoint
+from seamark.savepoints.source_topics import topic_changes
+from tests.unit.savepoints.test_record import a_savepoint
 
 CLICKS = Source("clicks", 0, {"clicks": {"0": 10, "1": 20}})
 ORDERS = Source("orders", 1, {"orders": {"0": 5}, "returns": {"0": 7}})
@@ -172,13 +172,13 @@ def test_topics_that_are_no_longer_read() -> None:
     assert found.begun == frozenset()
     (problem,) = found.problems
     assert "'orders' is at offsets of topic 'orders'" in problem
-    assert "tidemark offsets set --topic orders=bought /s;" in problem
+    assert "seamark offsets set --topic orders=bought /s;" in problem
     found = topic_changes("/s", [CLICKS], {"clicks": reads("views")})
     assert (found.begun, found.added) == (frozenset({"clicks"}), {})
 
 
 def test_a_jobs_own_offsets_have_their_sources_names(tmp_path: Path) -> None:
-    from tidemark.savepoints.checkpoint_sources import sources_of_job
+    from seamark.savepoints.checkpoint_sources import sources_of_job
 
     files = LocalFiles(tmp_path)
     with pytest.raises(SavepointError, match="no complete checkpoint"):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.rest.operations import Operation
-from tidemark.savepoints import taking
-from tidemark.savepoints.taking import Progress, SavepointFuture
+from seamark.rest.operations import Operation
+from seamark.savepoints import taking
+from seamark.savepoints.taking import Progress, SavepointFuture
 
 
 def test_progress_is_bytes_written_and_never_more_than_expected(

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.model.errors import CorruptRecordError, SavepointError
-from tidemark.savepoints.record import (
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.model.errors import CorruptRecordError, SavepointError
+from seamark.savepoints.record import (
     ColumnFamily,
     Operator,
     Savepoint,

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.savepoints.operator_state import hashmap_problems
+from seamark.savepoints.record import ColumnFamily, Operator, Store
+from seamark.savepoints.restoring import Placement, _offsets
 from tests.unit.savepoints.test_record import LONG, a_savepoint
-from tidemark.checkpoint.local_files import LocalFiles
-from tidemark.savepoints.operator_state import hashmap_problems
-from tidemark.savepoints.record import ColumnFamily, Operator, Store
-from tidemark.savepoints.restoring import Placement, _offsets
 
 ENTRY = (
     b'v1\n{"batchWatermarkMs":5,"conf":{"a":"b","spark.sql.shuffle.partitions":"3"}}\n{"x":1}\n-'

@@ -7,13 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from tidemark.contracts.sink import WriterContext
-from tidemark.file_systems.local import local_path, make_directory
-from tidemark.model.errors import ConfigurationError, CorruptRecordError
-from tidemark.model.schema import Column
-from tidemark.sinks.internal import staged_files
-from tidemark.sinks.internal.columns import check_columns, datetimes_as_text
-from tidemark.sinks.internal.staged_files import StagedFile, list_staged, new_handle
+from seamark.contracts.sink import WriterContext
+from seamark.file_systems.local import local_path, make_directory
+from seamark.model.errors import ConfigurationError, CorruptRecordError
+from seamark.model.schema import Column
+from seamark.sinks.internal import staged_files
+from seamark.sinks.internal.columns import check_columns, datetimes_as_text
+from seamark.sinks.internal.staged_files import StagedFile, list_staged, new_handle
 
 
 @pytest.mark.parametrize(

@@ -12,19 +12,19 @@ from typing import Any
 
 import pytest
 
-import tidemark as tm
-from tidemark.model.schema import Column
+import seamark as sm
+from seamark.model.schema import Column
 
 SINKS: dict[Callable[..., Any], dict[str, Any]] = {
-    tm.KafkaSink: {"bootstrap_servers": "h:1", "topic": "t", "transactional_id_prefix": "p"},
-    tm.PostgresSink: {"url": "postgresql://u:p@h/d", "table": "t"},
-    tm.MySQLSink: {"url": "mysql://u:p@h/d", "table": "t"},
-    tm.SQLiteSink: {"path": "/tmp/x.db", "table": "t"},
-    tm.FileSink: {"path": "/tmp/x"},
-    tm.DeltaSink: {"path": "/tmp/x"},
-    tm.RedisSink: {"url": "redis://h/0", "key": "k", "value": "v"},
-    tm.WriteAheadSink.http: {"url": "http://h/"},
-    tm.WriteAheadSink.spark_format: {"format": "jdbc"},
+    sm.KafkaSink: {"bootstrap_servers": "h:1", "topic": "t", "transactional_id_prefix": "p"},
+    sm.PostgresSink: {"url": "postgresql://u:p@h/d", "table": "t"},
+    sm.MySQLSink: {"url": "mysql://u:p@h/d", "table": "t"},
+    sm.SQLiteSink: {"path": "/tmp/x.db", "table": "t"},
+    sm.FileSink: {"path": "/tmp/x"},
+    sm.DeltaSink: {"path": "/tmp/x"},
+    sm.RedisSink: {"url": "redis://h/0", "key": "k", "value": "v"},
+    sm.WriteAheadSink.http: {"url": "http://h/"},
+    sm.WriteAheadSink.spark_format: {"format": "jdbc"},
 }
 PARAMETERS = [
     (make, parameter)
@@ -47,12 +47,12 @@ def test_any_value(make: Callable[..., Any], parameter: inspect.Parameter) -> No
     for value in VALUES:
         try:
             sink = make(**{**SINKS[make], parameter.name: value})
-        except tm.ConfigurationError as error:
+        except sm.ConfigurationError as error:
             if "url" in parameter.name:
                 assert "s3cr3t-of-me" not in str(error)
             continue
         if isinstance(parameter.default, bool):
             assert isinstance(value, bool), f"{value!r} was taken for a switch"
         assert f"{sink!r}{sink.describe()}"
-        with contextlib.suppress(tm.ConfigurationError):
+        with contextlib.suppress(sm.ConfigurationError):
             sink.select_expressions(SCHEMA)

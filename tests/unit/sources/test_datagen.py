@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidemark.model.errors import ConfigurationError
-from tidemark.runtime.datagen import rows
-from tidemark.sources.datagen import DatagenSource
-from tidemark.sources.fields import Choice, EventTime, Field, RandomInt, Sequence, Text
+from seamark.model.errors import ConfigurationError
+from seamark.runtime.datagen import rows
+from seamark.sources.datagen import DatagenSource
+from seamark.sources.fields import Choice, EventTime, Field, RandomInt, Sequence, Text
 
 EVERY_FIELD: dict[str, Field] = {
     "at": EventTime("500ms"),
@@ -147,7 +147,7 @@ def test_more_text_than_a_batch_takes_is_refused() -> None:
         ({"fields": {}}, ["fields is {}", "at least one"]),
         ({"fields": [Sequence()]}, ["fields is [", "EventTime()"]),
         ({"fields": {"": Sequence()}}, ["key ''"]),
-        ({"fields": {"a": "sequence"}}, ["field 'a' is 'sequence'", "tidemark.sources.fields"]),
+        ({"fields": {"a": "sequence"}}, ["field 'a' is 'sequence'", "seamark.sources.fields"]),
         ({"fields": {"a": Sequence(), "A": Sequence()}}, ["names a, A", "case"]),
     ],
 )

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from tidemark.model.errors import ConfigurationError
-from tidemark.sources.files import FileSource
-from tidemark.sources.socket import SocketSource
+from seamark.model.errors import ConfigurationError
+from seamark.sources.files import FileSource
+from seamark.sources.socket import SocketSource
 
 
 def test_a_file_source_is_sparks_reader_with_its_schema() -> None:
@@ -75,7 +75,7 @@ def test_a_mistake_in_a_file_source_is_named(settings: dict[str, Any], named: li
 
 def test_a_socket_is_not_replayable_and_never_ends() -> None:
     source = SocketSource("localhost", 9999)
-    assert source.reader().format == "tidemark-socket"
+    assert source.reader().format == "seamark-socket"
     assert source.reader().options == {"host": "localhost", "port": "9999"}
     assert not source.replayable
     assert not source.bounded

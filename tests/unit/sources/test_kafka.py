@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tidemark.model.errors import ConfigurationError
-from tidemark.sources.kafka import KafkaSource
+from seamark.model.errors import ConfigurationError
+from seamark.sources.kafka import KafkaSource
 
 SERVERS = "a.example:9092,[::1]:9093"
 

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tidemark.file_systems import HadoopSettings
-from tidemark.model.errors import ConfigurationError
-from tidemark.model.schema import Column
-from tidemark.sinks.delta import DeltaSink, types
-from tidemark.sinks.delta.store import delta_options
+from seamark.file_systems import HadoopSettings
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import Column
+from seamark.sinks.delta import DeltaSink, types
+from seamark.sinks.delta.store import delta_options
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,17 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from tidemark.contracts.sink import CommitOutcome, SinkContext, WriterContext
-from tidemark.model.errors import (
+from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
+from seamark.model.errors import (
     ConfigurationError,
     CorruptRecordError,
     PreflightError,
     WriteRefusedError,
 )
-from tidemark.model.schema import Column
-from tidemark.sinks.files import FileSink, partitions, pending_file
-from tidemark.sinks.files.formats import Format, ParquetEncoder
-from tidemark.sinks.files.pending_file import PendingFile
+from seamark.model.schema import Column
+from seamark.sinks.files import FileSink, partitions, pending_file
+from seamark.sinks.files.formats import Format, ParquetEncoder
+from seamark.sinks.files.pending_file import PendingFile
 
 DRIVER = SinkContext("job", "job", "out", 1, 5.0)
 
@@ -56,7 +56,7 @@ def duckdb_rows(pattern: str, columns: str = "*") -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"path": "gs://bucket/x"}, "path has the scheme 'gs', and Tidemark has no client"),
+        ({"path": "gs://bucket/x"}, "path has the scheme 'gs', and Seamark has no client"),
         ({"format": "orc"}, "format is 'orc'; allowed are 'parquet', 'json', 'csv'"),
         ({"format": "csv", "compression": "snappy"}, "compression of csv is 'snappy'; allowed are"),
         ({"compression": "brotli"}, "compression of parquet is 'brotli'; allowed are 'snappy'"),
@@ -145,7 +145,7 @@ def test_rows_go_to_the_directory_of_their_values_and_keep_their_order(tmp_path:
     values = ["DE", "a%2Fb%3Dc %25", partitions.NULL_NAME]
     assert names == {f"day=2026-01-0{d}/country={v}" for d in (1, 2, 3) for v in values}
     assert len(list(tmp_path.rglob("part-*"))) == 9
-    assert not list((tmp_path / "_tidemark").rglob("*=*"))  # pending directories are taken away
+    assert not list((tmp_path / "_seamark").rglob("*=*"))  # pending directories are taken away
 
     seen = pa.dataset.dataset(tmp_path, partitioning="hive").to_table().sort_by("id")
     assert seen["id"].to_pylist() == list(range(n))
@@ -166,7 +166,7 @@ def test_names_are_escaped_as_spark_does() -> None:
 def test_many_directories_open_few_files_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.sinks.files.writer.MOST_OPEN_FILES", 4)
+    monkeypatch.setattr("seamark.sinks.files.writer.MOST_OPEN_FILES", 4)
     sink = FileSink(tmp_path, "csv", partition_by=["k"], null_value="NULL")
     batch = pa.record_batch({"id": list(range(60)), "k": [str(i % 6) for i in range(60)]})
     publish(sink, batch.slice(0, 30), batch.slice(30))
@@ -179,7 +179,7 @@ def test_many_directories_open_few_files_at_once(
 def test_open_files_share_what_they_may_keep_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.sinks.files.writer.BUFFERED_BYTES", 1000)
+    monkeypatch.setattr("seamark.sinks.files.writer.BUFFERED_BYTES", 1000)
     sink = FileSink(tmp_path, partition_by=["k"])
     batches = [
         pa.record_batch({"id": [i, i + 1], "k": ["a", "a" if i % 10 else "b"]}) for i in range(200)
@@ -234,7 +234,7 @@ def test_expressions() -> None:
     assert FileSink("/x").select_expressions(schema) == ["`a``b`", "`price`", "`window`", "`x`"]
     (lines,) = FileSink("/x", "json").select_expressions(schema)
     assert lines.startswith("to_json(struct(`a``b`, `price`, `window`, `x`), map('timeZone'")
-    assert lines.endswith(" AS `_tidemark_json`")
+    assert lines.endswith(" AS `_seamark_json`")
     as_csv = FileSink("/x", "csv").select_expressions(schema)
     assert as_csv[:2] == ["`a``b`", "CAST(`price` AS STRING) AS `price`"]
     assert as_csv[2].startswith("to_json(`window`, map(")
@@ -261,7 +261,7 @@ def test_readers_of_the_directory_see_no_pending_file(tmp_path: Path, form: str)
     open_ = sink.create_writer(attempt(epoch=2))
     open_.write(batches[1])
     pending.prepare_commit()
-    assert len(list((tmp_path / "_tidemark").rglob(f"*.{form}.pending"))) == 2
+    assert len(list((tmp_path / "_seamark").rglob(f"*.{form}.pending"))) == 2
     seen = pa.dataset.dataset(tmp_path, format=form).to_table()
     assert seen.to_pydict() == {"n": [1, 2]}
     assert duckdb_rows(f"{tmp_path}/**/*.{form}") == [(1,), (2,)]
@@ -306,7 +306,7 @@ def test_parquet_gathers_small_batches_into_one_row_group(tmp_path: Path) -> Non
 def test_parquet_starts_a_row_group_when_it_has_enough(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tidemark.sinks.files.formats.ROW_GROUP_BYTES", 8 * 250)
+    monkeypatch.setattr("seamark.sinks.files.formats.ROW_GROUP_BYTES", 8 * 250)
     batches = [pa.record_batch({"n": list(range(i, i + 100))}) for i in range(0, 1000, 100)]
     file = pa.parquet.ParquetFile(publish(FileSink(tmp_path), *batches))
     assert [file.metadata.row_group(i).num_rows for i in range(4)] == [300, 300, 300, 100]
@@ -392,7 +392,7 @@ def test_a_torn_pending_file_is_lost_not_published(tmp_path: Path) -> None:
     writer = sink.create_writer(attempt())
     writer.write(pa.record_batch({"n": [1, 2]}))
     (committable,) = writer.prepare_commit()
-    pending = tmp_path / f"_tidemark/pending/job/out/{committable.handle}.pending"
+    pending = tmp_path / f"_seamark/pending/job/out/{committable.handle}.pending"
     pending.write_bytes(pending.read_bytes()[:-1])
     assert sink.create_committer(DRIVER).commit([committable]) == [CommitOutcome.LOST]
     assert list(tmp_path.glob("part-*")) == []
@@ -436,4 +436,4 @@ def test_preflight_leaves_nothing_but_the_pending_area(tmp_path: Path) -> None:
     FileSink(tmp_path / "new/dir").create_committer(DRIVER).preflight()
     files = [p.name for p in (tmp_path / "new/dir").rglob("*") if p.is_file()]
     assert files == []
-    assert (tmp_path / "new/dir/_tidemark/pending/job/out").is_dir()
+    assert (tmp_path / "new/dir/_seamark/pending/job/out").is_dir()

@@ -10,10 +10,10 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from tidemark.model.errors import ConfigurationError
-from tidemark.model.schema import Column
-from tidemark.sinks.kafka.avro_schema import AvroSchema
-from tidemark.sinks.kafka.schema_registry import framed
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import Column
+from seamark.sinks.kafka.avro_schema import AvroSchema
+from seamark.sinks.kafka.schema_registry import framed
 
 
 def made(*columns: Column, topic: str = "orders") -> dict[str, object]:

@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
-from tidemark.model.errors import CorruptRecordError
-from tidemark.sinks.kafka.committable import KafkaCommittable, dump, load
+from seamark.model.errors import CorruptRecordError
+from seamark.sinks.kafka.committable import KafkaCommittable, dump, load
 
 ONE = KafkaCommittable("p-job-0123456789ab-g1-0123456789ab-1", 42, 7, {"örders": {0: 5, 11: 6}})
 

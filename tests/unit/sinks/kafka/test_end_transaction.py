@@ -5,9 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome
-from tidemark.sinks.kafka.committable import KafkaCommittable
-from tidemark.sinks.kafka.end_transaction import (
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.sinks.kafka.end_transaction import (
     ABORT_OUTCOMES,
     COMMIT_OUTCOMES,
     Answer,

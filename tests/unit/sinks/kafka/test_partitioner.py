@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tidemark.sinks.kafka.partitioner import LONGEST_KEY, Partitioner, layout, murmur2
+from seamark.sinks.kafka.partitioner import LONGEST_KEY, Partitioner, layout, murmur2
 
 
 def plain_murmur2(key: bytes) -> int:

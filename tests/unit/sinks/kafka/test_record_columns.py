@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from tidemark.model.errors import ConfigurationError
-from tidemark.model.schema import Column, Schema
-from tidemark.sinks.internal.columns import to_json
-from tidemark.sinks.kafka import KafkaSink
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import Column, Schema
+from seamark.sinks.internal.columns import to_json
+from seamark.sinks.kafka import KafkaSink
 
 HEADERS = Column("headers", "array<struct<key:string,value:binary>>")
 VALUE, PARTITION, TOPIC = (

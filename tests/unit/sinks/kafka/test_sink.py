@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from tidemark.contracts.sink import SinkContext
-from tidemark.model.errors import ConfigurationError
-from tidemark.model.guarantee import SinkWay
-from tidemark.sinks.kafka import KafkaSink
-from tidemark.sinks.kafka.options import admin_options, redacted
-from tidemark.sinks.kafka.producer_pool import PoolKey
+from seamark.contracts.sink import SinkContext
+from seamark.model.errors import ConfigurationError
+from seamark.model.guarantee import SinkWay
+from seamark.sinks.kafka import KafkaSink
+from seamark.sinks.kafka.options import admin_options, redacted
+from seamark.sinks.kafka.producer_pool import PoolKey
 
 SECRET = "hunter2-s3cr3t"
 AVRO = {

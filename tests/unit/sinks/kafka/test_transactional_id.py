@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidemark.sinks.kafka.transactional_id import (
+from seamark.sinks.kafka.transactional_id import (
     TransactionalId,
     capped,
     new_worker,

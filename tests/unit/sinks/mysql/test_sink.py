@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tidemark.contracts.sink import WriterContext
-from tidemark.model.errors import ConfigurationError
-from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Column
-from tidemark.sinks.mysql import MySQLSink
-from tidemark.sinks.mysql.transaction_name import (
+from seamark.contracts.sink import WriterContext
+from seamark.model.errors import ConfigurationError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Column
+from seamark.sinks.mysql import MySQLSink
+from seamark.sinks.mysql.transaction_name import (
     FORMAT_ID,
     from_xid,
     new_name,
@@ -53,8 +53,8 @@ def test_the_url_is_taken_apart_and_the_password_is_never_shown() -> None:
         {"url": 7},
         {"table": ""},
         {"table": "x" * 65},
-        {"table": "_tidemark_ledger"},
-        {"table": "_tidemark_stage_0"},
+        {"table": "_seamark_ledger"},
+        {"table": "_seamark_stage_0"},
         {"mode": "two-phase"},
         {"mode": "upsert"},
         {"mode": "upsert", "keys": "id"},

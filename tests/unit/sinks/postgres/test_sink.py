@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-import tidemark as tm
-from tidemark.contracts.committables import dump_committable
-from tidemark.contracts.sink import WriterContext
-from tidemark.model.errors import ConfigurationError, CorruptRecordError
-from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Column
-from tidemark.sinks.postgres import committable as committables
-from tidemark.sinks.postgres.committable import LONGEST_GID_BYTES, from_gid, gid
+import seamark as sm
+from seamark.contracts.committables import dump_committable
+from seamark.contracts.sink import WriterContext
+from seamark.model.errors import ConfigurationError, CorruptRecordError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Column
+from seamark.sinks.postgres import committable as committables
+from seamark.sinks.postgres.committable import LONGEST_GID_BYTES, from_gid, gid
 
 URL = "postgresql://app:secret@db:5432/shop"
 
@@ -27,7 +27,7 @@ URL = "postgresql://app:secret@db:5432/shop"
         ({"url": 5}, "url is a int"),
         ({"table": "a.b.c"}, "'schema.name'"),
         ({"table": ""}, "'schema.name'"),
-        ({"table": "s._tidemark_ledger"}, "Tidemark's own"),
+        ({"table": "s._seamark_ledger"}, "Seamark's own"),
         ({"mode": "magic"}, "'prepared' or 'staged' or 'upsert'"),
         ({"mode": "upsert"}, "needs the key columns"),
         ({"keys": ["id"]}, "no other mode"),
@@ -37,12 +37,12 @@ URL = "postgresql://app:secret@db:5432/shop"
 )
 def test_a_bad_value_is_refused_and_no_secret_is_shown(changes: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as caught:
-        tm.PostgresSink(**{"url": URL, "table": "orders", **changes})
+        sm.PostgresSink(**{"url": URL, "table": "orders", **changes})
     assert "secret" not in str(caught.value)
 
 
 def test_what_it_says_of_itself() -> None:
-    sink = tm.PostgresSink(URL, "sales.orders", "upsert", keys=["id"])
+    sink = sm.PostgresSink(URL, "sales.orders", "upsert", keys=["id"])
     assert sink.describe() == "PostgreSQL table sales.orders in shop at db:5432 (upsert)"
     assert "secret" not in repr(sink)
     assert "app:***@db:5432/shop" in repr(sink)
@@ -50,7 +50,7 @@ def test_what_it_says_of_itself() -> None:
 
 
 def test_the_expressions_and_what_no_column_holds() -> None:
-    sink = tm.PostgresSink(URL, "orders")
+    sink = sm.PostgresSink(URL, "orders")
     schema = tuple(
         Column(f"c{i}", type_)
         for i, type_ in enumerate(
@@ -63,7 +63,7 @@ def test_the_expressions_and_what_no_column_holds() -> None:
     assert as_json == [3, 4, 5, 6]
     with pytest.raises(ConfigurationError, match="interval"):
         sink.select_expressions((Column("d", "interval day"),))
-    keyed = tm.PostgresSink(URL, "orders", "upsert", keys=["id"])
+    keyed = sm.PostgresSink(URL, "orders", "upsert", keys=["id"])
     with pytest.raises(ConfigurationError, match=r"key 'id' is no column .*it has c0"):
         keyed.select_expressions(schema[:1])
 

@@ -8,11 +8,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark.model.errors import ConfigurationError, WriteRefusedError
-from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Column
-from tidemark.sinks.redis import RedisSink, rows, server
-from tidemark.sinks.redis.rows import Layout, blocks
+from seamark.model.errors import ConfigurationError, WriteRefusedError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Column
+from seamark.sinks.redis import RedisSink, rows, server
+from seamark.sinks.redis.rows import Layout, blocks
 
 URL = "rediss://etl:s3cr3t%2F%40@cache.example:6380/3"
 
@@ -57,7 +57,7 @@ def test_its_way_is_said_and_so_is_what_can_be_lost() -> None:
         {"value": 3},
         {"mode": "prepared"},
         {"durability": "fsync"},
-        {"key_prefix": "tidemark:mine"},
+        {"key_prefix": "seamark:mine"},
         {"key_prefix": None},
         {"ttl": "soon"},
         {"ttl": 0},

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark.contracts.sink import CommitOutcome
-from tidemark.model.errors import CommitFailedError
-from tidemark.sinks.sqlite import SQLiteSink, database
-from tidemark.verify.conformance.steps import attempt, driver
+from seamark.contracts.sink import CommitOutcome
+from seamark.model.errors import CommitFailedError
+from seamark.sinks.sqlite import SQLiteSink, database
+from seamark.verify.conformance.steps import attempt, driver
 
 
 def sink_on(path: Path, *statements: str) -> SQLiteSink:

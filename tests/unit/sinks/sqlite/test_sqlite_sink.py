@@ -20,19 +20,19 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome, SinkContext, WriterContext
-from tidemark.model.errors import (
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, SinkContext, WriterContext
+from seamark.model.errors import (
     CommitFailedError,
     ConfigurationError,
     PreflightError,
     WriteRefusedError,
 )
-from tidemark.model.schema import Column
-from tidemark.sinks.internal.ledger import LEDGER_EPOCHS
-from tidemark.sinks.internal.staged_files import StagedFile
-from tidemark.sinks.sqlite import SQLiteSink
-from tidemark.sinks.sqlite.committer import SQLiteCommitter
-from tidemark.verify.conformance.steps import DONE
+from seamark.model.schema import Column
+from seamark.sinks.internal.ledger import LEDGER_EPOCHS
+from seamark.sinks.internal.staged_files import StagedFile
+from seamark.sinks.sqlite import SQLiteSink
+from seamark.sinks.sqlite.committer import SQLiteCommitter
+from seamark.verify.conformance.steps import DONE
 
 REPO = Path(__file__).parents[4]
 DRIVER = SinkContext("job", "job", "out", 1, 5.0)
@@ -84,7 +84,7 @@ def test_a_database_in_memory_is_refused(path: str) -> None:
         SQLiteSink(path, table="t")
 
 
-@pytest.mark.parametrize("table", ["", None, 7, "a\0b", "sqlite_x", "_tidemark_ledger"])
+@pytest.mark.parametrize("table", ["", None, 7, "a\0b", "sqlite_x", "_seamark_ledger"])
 def test_table_names_that_cannot_be_are_refused(table: Any) -> None:
     with pytest.raises(ConfigurationError, match=r"SQLiteSink /x\.db: table is"):
         SQLiteSink("/x.db", table=table)
@@ -124,9 +124,9 @@ def test_a_missing_driver_is_named_with_its_command(tmp_path: Path) -> None:
     program = """
 import sys
 sys.modules["adbc_driver_sqlite"] = None  # as if it were not installed
-import tidemark as tm
-from tidemark.contracts.sink import SinkContext
-sink = tm.SQLiteSink(sys.argv[1], table="t")
+import seamark as sm
+from seamark.contracts.sink import SinkContext
+sink = sm.SQLiteSink(sys.argv[1], table="t")
 sink.create_committer(SinkContext("j", "j", "s", 1, 5.0)).preflight()
 """
     done = subprocess.run(
@@ -134,7 +134,7 @@ sink.create_committer(SinkContext("j", "j", "s", 1, 5.0)).preflight()
         capture_output=True, text=True, check=False, timeout=60,
     )  # fmt: skip
     assert "Traceback" not in done.stderr
-    assert "pip install 'tidemark[sqlite]'" in done.stderr
+    assert "pip install 'seamark[sqlite]'" in done.stderr
 
 
 # --- rows
@@ -359,7 +359,7 @@ def test_the_ledger_forgets_epochs_that_are_long_settled(
     parts = [stage(sink, {"a": [epoch]}, epoch=epoch) for epoch in (0, 1, 500)]
     committer.commit(parts)
     committer.commit([stage(sink, {"a": [9]}, epoch=LEDGER_EPOCHS + 1)])
-    ledger = elsewhere(sink, "SELECT epoch, rows, outcome FROM _tidemark_ledger ORDER BY epoch")
+    ledger = elsewhere(sink, "SELECT epoch, rows, outcome FROM _seamark_ledger ORDER BY epoch")
     assert ledger == [[1, 1, "committed"], [500, 1, "committed"], [1001, 1, "committed"]]
     assert committer.commit(parts[1:]) == [CommitOutcome.ALREADY_COMMITTED] * 2
 

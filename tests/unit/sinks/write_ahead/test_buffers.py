@@ -9,15 +9,15 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-import tidemark as tm
-from tidemark.checkpoint.envelope import seal_envelope
-from tidemark.contracts.sink import CommitOutcome, SinkContext, WriterContext
-from tidemark.sinks.write_ahead.committable import BufferedRows
+import seamark as sm
+from seamark.checkpoint.envelope import seal_envelope
+from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
+from seamark.sinks.write_ahead.committable import BufferedRows
 
 SENT: list[str] = []
 
 
-class Sink(tm.WriteAheadSink):
+class Sink(sm.WriteAheadSink):
     """Notes what it is sent."""
 
     def describe(self) -> str:

@@ -10,11 +10,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from seamark import EpochToken, SendRefusedError, WriteAheadSink
+from seamark.model.errors import ConfigurationError, PreflightError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Column
 from tests.servers.http_endpoint import HttpEndpoint, http_endpoint
-from tidemark import EpochToken, SendRefusedError, WriteAheadSink
-from tidemark.model.errors import ConfigurationError, PreflightError
-from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Column
 
 TOKEN = EpochToken("c0ffee", "out", 5)
 
@@ -114,7 +114,7 @@ def test_a_server_that_hangs_or_is_away_is_given_up(
         nobody.send(batches([1]), TOKEN)
     assert "secret" not in str(found.value)
     assert found.value.__cause__ is None
-    ours = [r.getMessage() for r in caplog.records if r.name.startswith("tidemark")]
+    ours = [r.getMessage() for r in caplog.records if r.name.startswith("seamark")]
     assert "secret" not in "".join(ours)
 
 

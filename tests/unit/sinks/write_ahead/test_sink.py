@@ -11,17 +11,17 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tidemark import EpochToken, SendRefusedError, WriteAheadSink
-from tidemark.contracts.sink import AbortOutcome, CommitOutcome, SinkContext, WriterContext
-from tidemark.model.errors import (
+from seamark import EpochToken, SendRefusedError, WriteAheadSink
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, SinkContext, WriterContext
+from seamark.model.errors import (
     CommitFailedError,
     ConfigurationError,
     CorruptRecordError,
     WriteRefusedError,
 )
-from tidemark.model.guarantee import SinkWay
-from tidemark.model.schema import Column
-from tidemark.sinks.write_ahead.committable import BufferedRows
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Column
+from seamark.sinks.write_ahead.committable import BufferedRows
 
 COMMITTED, LOST, RETRY = CommitOutcome.COMMITTED, CommitOutcome.LOST, CommitOutcome.RETRY
 

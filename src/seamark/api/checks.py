@@ -1,0 +1,59 @@
+"""Checks of plain setting values; each error names the setting, the value and what is allowed.
+
+Durations: `model/durations.py`. Storage URIs: `api/config.py: storage_uri`.
+"""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+from typing import Any, TypeVar
+
+from seamark.model.errors import ConfigurationError
+
+E = TypeVar("E", bound=Enum)
+
+
+def whole_number(value: Any, setting: str, *, least: int, other: str = "") -> int:
+    """Return `value` if it is an integer (not a bool) of at least `least`; `other` is what else the
+    setting takes, for the message."""
+    if isinstance(value, int) and not isinstance(value, bool) and value >= least:
+        return value
+    alternative = f", or {other}" if other else ""
+    raise ConfigurationError(
+        f"{setting} is {value!r}; give a whole number of at least {least}{alternative}"
+    )
+
+
+def number(
+    value: Any, setting: str, *, least: float = -math.inf, above: float = -math.inf,
+    most: float = math.inf,
+) -> float:  # fmt: skip
+    """Return `value` if it is a finite number (not a bool) within the bounds given."""
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and math.isfinite(value)
+        and least <= value <= most
+        and value > above
+    ):
+        return value
+    named = (("at least", least), ("above", above), ("at most", most))
+    bounds = " and ".join(f"{word} {bound:g}" for word, bound in named if math.isfinite(bound))
+    raise ConfigurationError(f"{setting} is {value!r}; give a number {bounds}")
+
+
+def yes_or_no(value: Any, setting: str) -> bool:
+    """Return `value` if it is a bool."""
+    if isinstance(value, bool):
+        return value
+    raise ConfigurationError(f"{setting} is {value!r}; give True or False")
+
+
+def member(kind: type[E], value: Any, setting: str) -> E:
+    """Return the member of the enum `kind` that `value` is, or is the value of."""
+    try:
+        return kind(value)
+    except ValueError:
+        allowed = ", ".join(repr(m.value) for m in kind)
+        raise ConfigurationError(f"{setting} is {value!r}; allowed are {allowed}") from None

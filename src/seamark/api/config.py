@@ -1,0 +1,183 @@
+"""`CheckpointConfig`: the settings of a job's checkpoints, named as Flink names them.
+
+docs/checkpoints.md compares each with Flink's. `api/settings.py` lays `seamark.toml` and the
+command line over what the program gives.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any
+
+from seamark.api.checks import member, whole_number, yes_or_no
+from seamark.api.ephemeral_storage import EphemeralStorage
+from seamark.api.restart_strategy import RestartStrategy
+from seamark.file_systems.location import Location
+from seamark.model.durations import Duration, seconds
+from seamark.model.errors import ConfigurationError
+
+
+class CheckpointMode(Enum):
+    """What the job's checkpoints promise (Flink: `CheckpointingMode`)."""
+
+    EXACTLY_ONCE = "exactly-once"
+    AT_LEAST_ONCE = "at-least-once"
+    AT_MOST_ONCE = "at-most-once"
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """What becomes of a job's checkpoints when it is cancelled."""
+
+    RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
+    DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
+
+
+class StateBackend(Enum):
+    """Where a task keeps its state: on the JVM heap, or in RocksDB on its local disk."""
+
+    HASHMAP = "hashmap"
+    ROCKSDB = "rocksdb"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointConfig:
+    """How a job takes its checkpoints.
+
+    Durations are text (``"500ms"``, ``"5s"``, ``"10min"``), a number of seconds, or a timedelta;
+    each is also there in seconds, as ``<setting>_s``.
+
+    storage: where checkpoints lie: any URI that Spark's checkpoint location takes (``file:``,
+        ``hdfs:``, ``s3a:``), a local path, or `EphemeralStorage` for tests. Each job has the
+        directory ``<storage>/<job name>``. It may be left out here if `seamark.toml` or the
+        command line gives it.
+    savepoint_dir: where savepoints go that are asked for without a directory; a URI as above.
+    interval: time between the starts of two epochs; 0 starts each epoch as soon as the one before
+        ends. A bounded job does not wait for it.
+    mode: ``"exactly-once"``; ``"at-least-once"``: sinks become visible before the decision, so a
+        replay after a failure duplicates; ``"at-most-once"``: an epoch is decided before it is
+        processed, so a failure loses it.
+    timeout: an epoch that is not decided so long after its start is aborted: its Spark jobs are
+        cancelled, its transactions aborted, and it counts as failed.
+    min_pause: the least time between the end of one epoch, committed to every sink, and the start
+        of the next.
+    max_concurrent_checkpoints: how many epochs may be stored but not yet committed; the epoch after
+        them is processed, and waits before it is stored.
+    tolerable_failed_checkpoints: how many epochs may fail one after another before the job fails; a
+        completed one starts the count again.
+    externalized_retention: whether a job's checkpoints stay when it is cancelled
+        (``"RETAIN_ON_CANCELLATION"``) or are deleted (``"DELETE_ON_CANCELLATION"``). They always
+        stay after a failure.
+    num_retained: how many complete checkpoints are kept, newest first; 1 is taken as 2, which a
+        restart needs. Spark's default, 100, rather than Flink's 1: most of what they hold is shared
+        between them, and when the newest is found damaged there is an older one to go back to.
+    state_backend: ``"hashmap"`` or ``"rocksdb"``; a job with state keeps the one it began with.
+    changelog: rocksdb only: a checkpoint uploads the changes of its epoch, and the whole state only
+        every `changelog_snapshot_interval` epochs.
+    changelog_snapshot_interval: epochs between two uploads of the whole state when `changelog` is
+        on.
+    checkpoints_after_tasks_finish: whether a job whose sources end takes a final checkpoint of what
+        their last rows changed.
+    restart_strategy: whether and when a failed job is started again in the same program, from its
+        last decided epoch. `RestartStrategy.none()`, as Spark does: a supervisor that restarts the
+        program sees each failure, and one that is not transient does not repeat unseen for ever.
+
+    Raises ConfigurationError, naming the setting, the value found and what is allowed.
+    """
+
+    storage: str | EphemeralStorage = ""
+    savepoint_dir: str | None = None
+    interval: Duration = "10s"
+    mode: str | CheckpointMode = CheckpointMode.EXACTLY_ONCE
+    timeout: Duration = "10min"
+    min_pause: Duration = 0
+    max_concurrent_checkpoints: int = 1
+    tolerable_failed_checkpoints: int = 0
+    externalized_retention: str | ExternalizedCheckpointRetention = (
+        ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
+    )
+    num_retained: int = 100
+    state_backend: str | StateBackend = StateBackend.HASHMAP
+    changelog: bool = False
+    changelog_snapshot_interval: int = 10
+    checkpoints_after_tasks_finish: bool = True
+    restart_strategy: RestartStrategy = field(default_factory=RestartStrategy.none)
+    interval_s: float = field(init=False, repr=False)
+    timeout_s: float = field(init=False, repr=False)
+    min_pause_s: float = field(init=False, repr=False)
+    given: frozenset[str] = field(init=False, repr=False, compare=False)
+    """The settings that the program gave, whatever their values: `job.config()` tells them apart
+    from defaults."""
+
+    def __new__(cls, **given: Any) -> CheckpointConfig:
+        """Remember which settings were given, before the defaults are filled in."""
+        config = super().__new__(cls)
+        object.__setattr__(config, "given", frozenset(given))
+        return config
+
+    def __post_init__(self) -> None:
+        def checked(setting: str, value: Any) -> None:
+            object.__setattr__(self, setting, value)
+
+        prefix = "CheckpointConfig: "
+        if "storage" in self.given and not isinstance(self.storage, EphemeralStorage):
+            checked("storage", storage_uri(self.storage, prefix + "storage"))
+        if self.savepoint_dir is not None:
+            checked("savepoint_dir", storage_uri(self.savepoint_dir, prefix + "savepoint_dir"))
+        checked("interval_s", seconds(self.interval, prefix + "interval"))
+        checked("timeout_s", seconds(self.timeout, prefix + "timeout", least_s=0.01))
+        checked("min_pause_s", seconds(self.min_pause, prefix + "min_pause"))
+        for setting, kind in _CHOICES.items():
+            checked(setting, member(kind, getattr(self, setting), prefix + setting))
+        for setting, least in _COUNTS.items():
+            whole_number(getattr(self, setting), prefix + setting, least=least)
+        yes_or_no(self.changelog, prefix + "changelog")
+        yes_or_no(self.checkpoints_after_tasks_finish, prefix + "checkpoints_after_tasks_finish")
+        if self.changelog and self.state_backend is not StateBackend.ROCKSDB:
+            raise ConfigurationError(
+                f"{prefix}changelog is True with state_backend 'hashmap', which writes the changes "
+                "of each epoch anyway; give state_backend='rocksdb', or leave changelog out"
+            )
+        if not isinstance(self.restart_strategy, RestartStrategy):
+            raise ConfigurationError(
+                f"{prefix}restart_strategy is {self.restart_strategy!r}; give "
+                "sm.RestartStrategy.fixed_delay(…), .exponential_delay(…), .failure_rate(…) or "
+                ".none()"
+            )
+
+
+_CHOICES: dict[str, type[Enum]] = {
+    "mode": CheckpointMode,
+    "externalized_retention": ExternalizedCheckpointRetention,
+    "state_backend": StateBackend,
+}
+_COUNTS = {
+    "max_concurrent_checkpoints": 1,
+    "tolerable_failed_checkpoints": 0,
+    "num_retained": 1,
+    "changelog_snapshot_interval": 1,
+}
+
+
+_NO_STORAGE = ("http", "https", "ftp", "sftp", "jdbc")
+"""Hadoop reads some of them, and a user may take others for a place."""
+
+
+def storage_uri(value: object, setting: str) -> str:
+    """Return `value` as a URI without a trailing slash, which Spark, Hadoop and Seamark read
+    alike; a local path becomes ``file:///…``. Raises ConfigurationError, in which `setting` is
+    named."""
+    if not isinstance(value, str | os.PathLike) or not str(value):
+        raise ConfigurationError(
+            f"{setting} is {value!r}; give a URI such as 'file:///var/lib/seamark', "
+            "'hdfs://namenode/seamark', 's3a://bucket/seamark', or a local path"
+        )
+    location = Location.parse(value, setting)
+    if location.scheme in _NO_STORAGE:
+        raise ConfigurationError(
+            f"{setting} has the scheme {location.scheme!r}, where no checkpoint can be kept: no "
+            "file can be made there that another driver has not made; give a local path, or a URI "
+            "with 'hdfs:', 's3a:' or another file system of Hadoop's"
+        )
+    return location.uri

@@ -1,0 +1,120 @@
+"""A declared job: its sources, operators and sinks by uid, without Spark.
+
+`seamark.job.Job` fills it; `guarantees` analyses it; `runtime/query.py` runs it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from seamark.api.config import CheckpointConfig
+from seamark.contracts.sink import TwoPhaseCommitSink
+from seamark.contracts.source import CommitsOffsets, Source
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import Schema
+
+OUTPUT_MODES = ("append", "update", "complete")
+ON_BAD_ROW = ("fail", "dead_letter")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+@dataclass(frozen=True)
+class DeclaredSource:
+    """One source of a job. `bounded` is whether it ends by itself; `dataframe` is Spark's; `source`
+    is None of a plain stream of Spark's."""
+
+    uid: str
+    description: str
+    replayable: bool
+    bounded: bool
+    dataframe: Any
+    source: Source | None = None
+
+    @property
+    def commits_offsets(self) -> CommitsOffsets | None:
+        """The source, if its system can be told what was read."""
+        return self.source if isinstance(self.source, CommitsOffsets) else None
+
+
+@dataclass(frozen=True)
+class DeclaredOperator:
+    """A stateful operator that the user has named; `dataframe` is Spark's, opaque here."""
+
+    uid: str
+    dataframe: Any
+
+
+@dataclass(frozen=True)
+class DeclaredSink:
+    """One sink of a job, the DataFrame that goes into it, the SQL that makes the sink's columns of
+    it, and the shape that the DataFrame has before.
+
+    One that takes the rows which another sink refuses has that sink's uid in `dead_letters_of`, and
+    no DataFrame.
+    """
+
+    uid: str
+    sink: TwoPhaseCommitSink[Any]
+    dataframe: Any
+    select_expressions: tuple[str, ...]
+    schema: Schema = ()
+    dead_letters_of: str = ""
+
+    @property
+    def description(self) -> str:
+        """One line for people."""
+        what = self.sink.describe()
+        return f"dead letters of {self.dead_letters_of}: {what}" if self.dead_letters_of else what
+
+
+@dataclass
+class JobDeclaration:
+    """All that is declared of one job. Raises ConfigurationError as soon as something is wrong."""
+
+    name: str
+    checkpoint: CheckpointConfig
+    output_mode: str = "append"
+    sources: dict[str, DeclaredSource] = field(default_factory=dict)
+    operators: dict[str, DeclaredOperator] = field(default_factory=dict)
+    sinks: dict[str, DeclaredSink] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        check_name(self.name, "Job: name")
+        if self.output_mode not in OUTPUT_MODES:
+            raise ConfigurationError(
+                f"Job {self.name!r}: output_mode is {self.output_mode!r}; "
+                f"allowed are {', '.join(map(repr, OUTPUT_MODES))}"
+            )
+
+    @property
+    def bounded(self) -> bool:
+        """Whether the job ends by itself: it has sources and every one of them is bounded."""
+        return bool(self.sources) and all(s.bounded for s in self.sources.values())
+
+    def claim_uid(self, uid: object, what: str) -> str:
+        """Return `uid` if it is valid and no other part of this job has it."""
+        checked = check_name(uid, f"Job {self.name!r}: uid of {what}")
+        for kind, taken in (
+            ("source", self.sources),
+            ("operator", self.operators),
+            ("sink", self.sinks),
+        ):
+            if checked in taken:
+                raise ConfigurationError(
+                    f"Job {self.name!r}: uid {checked!r} is given to {what}, but a {kind} has it "
+                    "already; every source, operator and sink needs a uid of its own"
+                )
+        return checked
+
+
+def check_name(value: object, setting: str) -> str:
+    """Return `value` if it can name a job or a part of one: it becomes part of paths and ids."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "…"
+        raise ConfigurationError(
+            f"{setting} is {shown}; allowed are 1 to 128 letters, digits, '.', '_' and '-', "
+            "beginning with a letter or digit"
+        )
+    return value

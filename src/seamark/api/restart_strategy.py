@@ -1,0 +1,261 @@
+"""`RestartStrategy`: whether and when a failed job is started again, named as Flink names it.
+
+A strategy is a frozen value in `CheckpointConfig.restart_strategy`. What it decides for one run is
+in its `RestartBackoff`, which is pure: the caller brings the time. Who calls it after a failure,
+and restarts from the last decided epoch, is the runtime.
+"""
+
+from __future__ import annotations
+
+import random
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
+from typing import ClassVar
+
+from seamark.api.checks import number, whole_number
+from seamark.model.durations import Duration, seconds
+from seamark.model.errors import ConfigurationError
+
+
+class RestartBackoff(ABC):
+    """The decisions of one strategy over one run of a job; made by `RestartStrategy.backoff`."""
+
+    @abstractmethod
+    def after_failure(self, now_s: float) -> float | None:
+        """Return the seconds to wait before the restart, or None: give up, the job fails.
+
+        Called once for each failure, at once; `now_s` is of one monotonic clock. After None it is
+        not called again.
+        """
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestartStrategy(ABC):
+    """What happens after a failure. Make one with `fixed_delay`, `exponential_delay`,
+    `failure_rate` or `none`; defaults are Flink's. Each raises ConfigurationError for a bad value.
+    """
+
+    type: ClassVar[str]
+
+    @property
+    def longest_delay_s(self) -> float:
+        """The longest that a failed job waits for its restart."""
+        return 0.0
+
+    @abstractmethod
+    def backoff(self) -> RestartBackoff:
+        """Return the decisions for a new run of the job, with no failure yet."""
+
+    def __repr__(self) -> str:
+        given = ", ".join(f"{f.name}={getattr(self, f.name)!r}" for f in fields(self) if f.init)
+        return f"RestartStrategy.{self.type}({given})"
+
+    @staticmethod
+    def none() -> NoRestart:
+        """Never restart: the first failure ends the job with its error."""
+        return NoRestart()
+
+    @staticmethod
+    def fixed_delay(*, attempts: int = 1, delay: Duration = "1s") -> FixedDelay:
+        """Restart `attempts` times in all, each `delay` after the failure; then give up."""
+        return FixedDelay(attempts=attempts, delay=delay)
+
+    @staticmethod
+    def exponential_delay(
+        *,
+        initial_backoff: Duration = "1s",
+        max_backoff: Duration = "1min",
+        backoff_multiplier: float = 1.5,
+        reset_backoff_threshold: Duration = "1h",
+        jitter_factor: float = 0.1,
+        attempts: int | None = None,
+    ) -> ExponentialDelay:
+        """Restart after a delay that grows from `initial_backoff` by `backoff_multiplier` with each
+        failure, up to `max_backoff`, each varied at random by up to `jitter_factor` of itself.
+
+        A job that has run for `reset_backoff_threshold` after a restart begins anew. `attempts` is
+        the number of restarts before that (None: no limit; Flink:
+        ``attempts-before-reset-backoff``).
+        """
+        return ExponentialDelay(
+            initial_backoff=initial_backoff,
+            max_backoff=max_backoff,
+            backoff_multiplier=backoff_multiplier,
+            reset_backoff_threshold=reset_backoff_threshold,
+            jitter_factor=jitter_factor,
+            attempts=attempts,
+        )
+
+    @staticmethod
+    def failure_rate(
+        *,
+        max_failures_per_interval: int = 1,
+        failure_rate_interval: Duration = "1min",
+        delay: Duration = "1s",
+    ) -> FailureRate:
+        """Restart `delay` after a failure, unless more than `max_failures_per_interval` failures
+        came within `failure_rate_interval`; then give up."""
+        return FailureRate(
+            max_failures_per_interval=max_failures_per_interval,
+            failure_rate_interval=failure_rate_interval,
+            delay=delay,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NoRestart(RestartStrategy):
+    """`RestartStrategy.none`."""
+
+    type: ClassVar[str] = "none"
+
+    def backoff(self) -> RestartBackoff:
+        """Return decisions that always give up."""
+        return _CountedBackoff(0, 0.0)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FixedDelay(RestartStrategy):
+    """`RestartStrategy.fixed_delay`."""
+
+    attempts: int
+    delay: Duration
+    delay_s: float = field(init=False)
+    type: ClassVar[str] = "fixed_delay"
+
+    def __post_init__(self) -> None:
+        setting = f"RestartStrategy.{self.type}: "
+        whole_number(self.attempts, setting + "attempts", least=0)
+        object.__setattr__(self, "delay_s", seconds(self.delay, setting + "delay"))
+
+    @property
+    def longest_delay_s(self) -> float:
+        """The one delay."""
+        return self.delay_s
+
+    def backoff(self) -> RestartBackoff:
+        """Return decisions with all attempts left."""
+        return _CountedBackoff(self.attempts, self.delay_s)
+
+
+class _CountedBackoff(RestartBackoff):
+    def __init__(self, attempts: int, delay_s: float) -> None:
+        self._left = attempts
+        self._delay_s = delay_s
+
+    def after_failure(self, now_s: float) -> float | None:
+        self._left -= 1
+        return self._delay_s if self._left >= 0 else None
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class ExponentialDelay(RestartStrategy):
+    """`RestartStrategy.exponential_delay`."""
+
+    initial_backoff: Duration
+    max_backoff: Duration
+    backoff_multiplier: float
+    reset_backoff_threshold: Duration
+    jitter_factor: float
+    attempts: int | None
+    initial_backoff_s: float = field(init=False)
+    max_backoff_s: float = field(init=False)
+    reset_backoff_threshold_s: float = field(init=False)
+    type: ClassVar[str] = "exponential_delay"
+
+    def __post_init__(self) -> None:
+        setting = f"RestartStrategy.{self.type}: "
+        for name in ("initial_backoff", "max_backoff", "reset_backoff_threshold"):
+            value_s = seconds(getattr(self, name), setting + name, least_s=0.001)
+            object.__setattr__(self, f"{name}_s", value_s)
+        if self.max_backoff_s < self.initial_backoff_s:
+            raise ConfigurationError(
+                f"{setting}max_backoff is {self.max_backoff!r}, below initial_backoff "
+                f"{self.initial_backoff!r}; raise the one or lower the other"
+            )
+        number(self.backoff_multiplier, setting + "backoff_multiplier", above=1)
+        number(self.jitter_factor, setting + "jitter_factor", least=0, most=1)
+        if self.attempts is not None:
+            whole_number(self.attempts, setting + "attempts", least=0, other="None for no limit")
+
+    @property
+    def longest_delay_s(self) -> float:
+        """`max_backoff`, which no jitter exceeds."""
+        return self.max_backoff_s
+
+    def backoff(self, jitter: Callable[[], float] | None = None) -> RestartBackoff:
+        """Return decisions that begin with `initial_backoff`. `jitter` gives numbers from -1 to 1;
+        only tests bring their own."""
+        return _ExponentialBackoff(self, jitter or (lambda: random.uniform(-1, 1)))
+
+
+class _ExponentialBackoff(RestartBackoff):
+    def __init__(self, strategy: ExponentialDelay, jitter: Callable[[], float]) -> None:
+        self._strategy = strategy
+        self._jitter = jitter
+        self._attempts = 0
+        self._backoff_s = strategy.initial_backoff_s
+        self._restarted_s: float | None = None
+
+    def after_failure(self, now_s: float) -> float | None:
+        strategy = self._strategy
+        if (
+            self._restarted_s is not None
+            and now_s - self._restarted_s >= strategy.reset_backoff_threshold_s
+        ):
+            self._attempts = 0
+            self._backoff_s = strategy.initial_backoff_s
+        if strategy.attempts is not None and self._attempts >= strategy.attempts:
+            return None
+        varied_s = self._backoff_s * (1 + strategy.jitter_factor * self._jitter())
+        delay_s = min(max(varied_s, strategy.initial_backoff_s), strategy.max_backoff_s)
+        self._attempts += 1
+        self._backoff_s = min(self._backoff_s * strategy.backoff_multiplier, strategy.max_backoff_s)
+        self._restarted_s = now_s + delay_s
+        return delay_s
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class FailureRate(RestartStrategy):
+    """`RestartStrategy.failure_rate`."""
+
+    max_failures_per_interval: int
+    failure_rate_interval: Duration
+    delay: Duration
+    failure_rate_interval_s: float = field(init=False)
+    delay_s: float = field(init=False)
+    type: ClassVar[str] = "failure_rate"
+
+    def __post_init__(self) -> None:
+        setting = f"RestartStrategy.{self.type}: "
+        whole_number(self.max_failures_per_interval, setting + "max_failures_per_interval", least=1)
+        interval_s = seconds(
+            self.failure_rate_interval, setting + "failure_rate_interval", least_s=0.001
+        )
+        object.__setattr__(self, "failure_rate_interval_s", interval_s)
+        object.__setattr__(self, "delay_s", seconds(self.delay, setting + "delay"))
+
+    @property
+    def longest_delay_s(self) -> float:
+        """The one delay."""
+        return self.delay_s
+
+    def backoff(self) -> RestartBackoff:
+        """Return decisions with no failure in the interval."""
+        return _FailureRateBackoff(self)
+
+
+class _FailureRateBackoff(RestartBackoff):
+    def __init__(self, strategy: FailureRate) -> None:
+        self._strategy = strategy
+        self._failures_s: deque[float] = deque()
+
+    def after_failure(self, now_s: float) -> float | None:
+        strategy = self._strategy
+        self._failures_s.append(now_s)
+        while now_s - self._failures_s[0] > strategy.failure_rate_interval_s:
+            self._failures_s.popleft()
+        if len(self._failures_s) > strategy.max_failures_per_interval:
+            return None
+        return strategy.delay_s

@@ -1,0 +1,307 @@
+"""Settings from outside of the program: `seamark.toml`, and ``-D key=value`` of the command line.
+
+The command line wins over the file and the file over the program. `resolve` lays them over a job's
+`CheckpointConfig` and `RestConfig` when the job is made. The keys are ``checkpoint.<setting>``, and
+below ``checkpoint.restart_strategy`` a ``type`` with the parameters that `RestartStrategy` gives
+it; and ``rest.<setting>``. The command line reaches the program through the environment
+(`operations/run.py` sets it).
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+from enum import Enum
+from inspect import signature
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from seamark.api.config import CheckpointConfig
+from seamark.api.rest_config import RestConfig
+from seamark.api.restart_strategy import RestartStrategy
+from seamark.model.errors import ConfigurationError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+FILE_NAME = "seamark.toml"
+FILE_VARIABLE = "SEAMARK_CONFIG"
+"""Environment: the path of the settings file; without it, `FILE_NAME` in the current directory."""
+COMMAND_LINE_VARIABLE = "SEAMARK_SETTINGS"
+"""Environment: a JSON array of the ``key=value`` texts that the command line gave; it may be
+percent-encoded."""
+RESTORE_VARIABLE = "SEAMARK_RESTORE"
+"""Environment: the path that ``seamark run -s`` gave: a savepoint, or a retained checkpoint."""
+DROP_STATE_VARIABLE = "SEAMARK_ALLOW_NON_RESTORED_STATE"
+"""Environment: set by ``seamark run -n``."""
+PARALLELISM_VARIABLE = "SEAMARK_PARALLELISM"
+"""Environment: the number of ``seamark run -p``."""
+
+CLAIM_MODE_VARIABLE = "SEAMARK_CLAIM_MODE"
+"""Environment: what ``seamark run --claim-mode`` gave."""
+EXPECTING_VARIABLE = "SEAMARK_EXPECTING_JOB"
+"""Environment: options of the command line that only `Job.run` obeys, which deletes it."""
+PLAN_VARIABLE = "SEAMARK_RESTORE_PLAN"
+"""Environment: set by ``seamark run --plan``: the file for the restore plan, as JSON."""
+
+DEFAULT, PROGRAM, COMMAND_LINE = "default", "program", "command line"
+
+_PREFIX = "checkpoint."
+_REST = "rest."
+_STRATEGY = "restart_strategy."
+_STRATEGY_TYPE = _STRATEGY + "type"
+_STRATEGIES = {
+    name: getattr(RestartStrategy, name)
+    for name in ("none", "fixed_delay", "exponential_delay", "failure_rate")
+}
+_PLAIN = [f.name for f in fields(CheckpointConfig) if f.init and f.name != "restart_strategy"]
+_REST_KEYS = [_REST + f.name for f in fields(RestConfig) if f.init]
+KEYS = sorted(
+    {
+        _PREFIX + _STRATEGY_TYPE,
+        *(_PREFIX + name for name in _PLAIN),
+        *(
+            _PREFIX + _STRATEGY + name
+            for make in _STRATEGIES.values()
+            for name in signature(make).parameters
+        ),
+        *_REST_KEYS,
+    }
+)
+"""Every key that a file or the command line may give."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting's value, and where it came from: ``"default"``, ``"program"``, the path of the
+    settings file, or ``"command line"``."""
+
+    value: Any
+    origin: str
+
+
+class Settings(dict[str, Setting]):
+    """All settings of a job by key, e.g. ``checkpoint.interval``; `str` shows them as a table."""
+
+    def __str__(self) -> str:
+        rows = [(key, _shown(s.value), s.origin) for key, s in sorted(self.items())]
+        widths = [max(len(row[column]) for row in rows) for column in (0, 1)]
+        return "\n".join(f"{k:<{widths[0]}}  {v:<{widths[1]}}  {origin}" for k, v, origin in rows)
+
+
+def resolve(
+    job: str, program: object, rest: object = None
+) -> tuple[CheckpointConfig, Settings, RestConfig]:
+    """Return the settings that hold for the job named `job`, and where each came from.
+
+    `program` and `rest` are the CheckpointConfig and the RestConfig that the program gave; None is
+    the default. Reads the environment and the settings file. Raises ConfigurationError for anything
+    that is wrong, saying where it was given.
+    """
+    if not isinstance(program, CheckpointConfig):
+        raise ConfigurationError(
+            f"Job {job!r}: checkpoint is {program!r}; give sm.CheckpointConfig(storage=…)"
+        )
+    rest = RestConfig() if rest is None else rest
+    if not isinstance(rest, RestConfig):
+        raise ConfigurationError(f"Job {job!r}: rest is {rest!r}; give sm.RestConfig(…)")
+    settings = _of_program(program, rest)
+    for layer in (_from_file(), _from_command_line()):
+        chosen = layer.get(_STRATEGY_TYPE)
+        if chosen is not None and chosen.value != settings[_STRATEGY_TYPE].value:
+            settings = {k: s for k, s in settings.items() if not k.startswith(_STRATEGY)}
+        settings |= layer
+    try:
+        config = _build(settings)
+        rest = _build_rest(settings)
+    except ConfigurationError as error:
+        raise ConfigurationError(f"Job {job!r}: {error}{_blame(str(error), settings)}") from None
+    if not config.storage:
+        raise ConfigurationError(
+            f"Job {job!r}: nothing says where its checkpoints lie; give "
+            f"sm.CheckpointConfig(storage=…), or checkpoint.storage in {FILE_NAME} or with -D"
+        )
+    origins = {key: s.origin for key, s in settings.items()}
+    shown = (*_plain(config), *_flat(config.restart_strategy), *_of_rest(rest))
+    settings_shown = Settings(
+        (_full(key), Setting(value, origins.get(key, DEFAULT))) for key, value in shown
+    )
+    return config, settings_shown, rest
+
+
+def check_command_line(texts: Iterable[str]) -> None:
+    """Raise ConfigurationError if one of the ``key=value`` texts has no known key."""
+    _parse_texts(texts)
+
+
+# --- the three layers, by key, without the prefix "checkpoint."
+
+
+def _full(key: str) -> str:
+    return key if key.startswith(_REST) else _PREFIX + key
+
+
+def _of_program(config: CheckpointConfig, rest: RestConfig) -> dict[str, Setting]:
+    def origin(name: str) -> str:
+        return PROGRAM if name in config.given else DEFAULT
+
+    found = {name: Setting(value, origin(name)) for name, value in _plain(config)}
+    for key, value in _flat(config.restart_strategy):
+        found[key] = Setting(value, origin("restart_strategy"))
+    for key, value in _of_rest(rest):
+        given = key[len(_REST) :] in rest.given
+        found[key] = Setting(value, PROGRAM if given else DEFAULT)
+    return found
+
+
+def _from_file() -> dict[str, Setting]:
+    named = os.environ.get(FILE_VARIABLE)
+    path = Path(named or FILE_NAME).absolute()
+    if not named and not path.exists():
+        return {}
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        from_ = f" (named by {FILE_VARIABLE})" if named else ""
+        raise ConfigurationError(f"{path}{from_} cannot be read: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigurationError(f"{path} is not valid TOML: {error}") from None
+    return {_known(key, str(path)): Setting(value, str(path)) for key, value in _leaves(table)}
+
+
+def _from_command_line() -> dict[str, Setting]:
+    text = os.environ.get(COMMAND_LINE_VARIABLE, "[]")
+    try:
+        texts = json.loads(text if text.startswith("[") else unquote(text))
+        if not isinstance(texts, list) or not all(isinstance(each, str) for each in texts):
+            raise ValueError
+    except ValueError:
+        raise ConfigurationError(
+            f"{COMMAND_LINE_VARIABLE} is {text!r}; give a JSON array of key=value texts, or use "
+            "seamark run -D key=value"
+        ) from None
+    return _parse_texts(texts)
+
+
+def _parse_texts(texts: Iterable[str]) -> dict[str, Setting]:
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigurationError(f"-D {text!r}: give key=value, e.g. -D checkpoint.interval=5s")
+        found[_known(key.strip(), COMMAND_LINE)] = Setting(_scalar(value.strip()), COMMAND_LINE)
+    return found
+
+
+def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield prefix + key, value
+
+
+def _scalar(text: str) -> Any:
+    """Return a bool or number if `text` is one as TOML writes it, else `text`."""
+    if text in ("true", "false"):
+        return text == "true"
+    if re.fullmatch(r"[+-]?\d+", text):
+        return int(text)
+    if re.fullmatch(r"[+-]?\d+\.\d+", text):
+        return float(text)
+    return text
+
+
+def _known(key: str, origin: str) -> str:
+    """Return `key` without its prefix; raise if no setting has it, with the nearest one."""
+    if key in KEYS:
+        return key.removeprefix(_PREFIX)
+    written = key.replace("-", "_").lower()  # as Flink's option names come near
+    short = {k.rpartition(".")[2]: k for k in KEYS}
+    near = difflib.get_close_matches(written, KEYS, n=1) or [
+        short[name] for name in difflib.get_close_matches(written, short, n=1)
+    ]
+    hint = f"did you mean {near[0]!r}?" if near else f"known are {', '.join(KEYS)}"
+    raise ConfigurationError(f"there is no setting {key!r} ({_given(origin)}); {hint}")
+
+
+# --- to and from the configuration
+
+
+def _plain(config: CheckpointConfig) -> list[tuple[str, Any]]:
+    return [(name, getattr(config, name)) for name in _PLAIN]
+
+
+def _of_rest(rest: RestConfig) -> list[tuple[str, Any]]:
+    return [(key, getattr(rest, key[len(_REST) :])) for key in _REST_KEYS]
+
+
+def _flat(strategy: RestartStrategy) -> list[tuple[str, Any]]:
+    names = [f.name for f in fields(strategy) if f.init]
+    return [
+        (_STRATEGY_TYPE, strategy.type),
+        *((_STRATEGY + name, getattr(strategy, name)) for name in names),
+    ]
+
+
+def _build(settings: Mapping[str, Setting]) -> CheckpointConfig:
+    values = {name: settings[name].value for name in _PLAIN if settings[name].origin != DEFAULT}
+    return CheckpointConfig(**values, restart_strategy=_strategy(settings))
+
+
+def _build_rest(settings: Mapping[str, Setting]) -> RestConfig:
+    values = {key[len(_REST) :]: settings[key] for key in _REST_KEYS}
+    return RestConfig(**{k: s.value for k, s in values.items() if s.origin != DEFAULT})
+
+
+def _strategy(settings: Mapping[str, Setting]) -> RestartStrategy:
+    values = {
+        key[len(_STRATEGY) :]: setting.value
+        for key, setting in settings.items()
+        if key.startswith(_STRATEGY)
+    }
+    chosen = values.pop("type")
+    make = _STRATEGIES.get(chosen) if isinstance(chosen, str) else None
+    if make is None:
+        raise ConfigurationError(
+            f"restart_strategy: type is {chosen!r}; allowed are "
+            + ", ".join(map(repr, _STRATEGIES))
+        )
+    parameters = signature(make).parameters
+    for name in values:
+        if name not in parameters:
+            takes = f"takes {', '.join(parameters)}" if parameters else "takes no parameters"
+            raise ConfigurationError(
+                f"restart_strategy: {name} is given, but type {chosen!r} {takes}; give the type "
+                f"too, as {_PREFIX}{_STRATEGY_TYPE}"
+            )
+    strategy = make(**values)
+    assert isinstance(strategy, RestartStrategy)
+    return strategy
+
+
+def _blame(message: str, settings: Mapping[str, Setting]) -> str:
+    """Return which of the settings that `message` names came from outside of the program."""
+    outside = [
+        f"{_full(key)} was {_given(setting.origin)}"
+        for key, setting in settings.items()
+        if setting.origin not in (DEFAULT, PROGRAM)
+        and re.search(rf"\b{key.rpartition('.')[2]}\b", message)
+    ]
+    return f" ({'; '.join(outside)})" if outside else ""
+
+
+def _given(origin: str) -> str:
+    return "given on the command line" if origin == COMMAND_LINE else f"given in {origin}"
+
+
+def _shown(value: Any) -> str:
+    return str(value.value if isinstance(value, Enum) else value)

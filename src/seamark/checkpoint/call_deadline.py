@@ -1,0 +1,96 @@
+"""Calls to an outside system with a deadline: a call that hangs ends the run, not the program.
+
+A hanging call cannot be interrupted. It runs in a thread of its own, which is left behind when the
+deadline passes. `sink_commits.py` keeps a thread for its committers and makes no further call to
+one that hangs; `files_deadline.py` and `runtime/` take one from the pool for each call.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class CallHangsError(Exception):
+    """A call has not returned by its deadline, and may still return or not."""
+
+
+POLL_S = 0.5
+"""How often a waiting caller looks whether the deadline has been brought forward."""
+
+
+def call_within(seconds: float, function: Callable[[], T]) -> T:
+    """Return what `function` returns, or raise what it raises; CallHangsError after `seconds`, and
+    then `function` may still do its work, at any time. May be called by many threads at once."""
+    deadline = time.monotonic() + seconds
+    try:
+        thread = _idle.pop()
+    except IndexError:
+        thread = CallThread("seamark-call")
+    try:
+        return thread.call(function, lambda: deadline)
+    finally:
+        if thread.idle:
+            _idle.append(thread)
+
+
+class CallThread:
+    """One thread that makes calls for one caller at a time. A daemon: it never holds up an exit."""
+
+    def __init__(self, name: str) -> None:
+        self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
+        self._last_done = threading.Event()
+        threading.Thread(target=self._run, name=name, daemon=True).start()
+
+    @property
+    def idle(self) -> bool:
+        """Whether the last call has returned."""
+        return self._last_done.is_set()
+
+    def call(self, function: Callable[[], T], deadline: Callable[[], float]) -> T:
+        """Return what `function` returns, or raise what it raises; CallHangsError when the
+        monotonic clock passes `deadline()`, which may change meanwhile. Not used again then."""
+        call = _Call(function)
+        self._last_done = call.done
+        self._calls.put(call)
+        while (left_s := deadline() - time.monotonic()) > 0:
+            if call.done.wait(min(left_s, POLL_S)):
+                return call.result()
+        raise CallHangsError
+
+    def close(self) -> None:
+        """End the thread after its last call."""
+        self._calls.put(None)
+
+    def _run(self) -> None:
+        while (call := self._calls.get()) is not None:
+            call.make()
+            del call  # what it refers to must not live until the next one
+
+
+_idle: list[CallThread] = []
+
+
+class _Call(Generic[T]):
+    def __init__(self, function: Callable[[], T]) -> None:
+        self._function = function
+        self._value: list[T] = []
+        self._error: BaseException | None = None
+        self.done = threading.Event()
+
+    def make(self) -> None:
+        try:
+            self._value.append(self._function())
+        except BaseException as error:
+            self._error = error
+        self.done.set()
+
+    def result(self) -> T:
+        if self._error is not None:
+            raise self._error
+        return self._value[0]

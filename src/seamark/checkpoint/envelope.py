@@ -1,0 +1,50 @@
+"""The envelope of every JSON record that Seamark stores: format, version, body, checksum.
+
+docs/FORMAT.md specifies it; the records themselves are in `store.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+from seamark.model.errors import CorruptRecordError
+
+VERSION = 1
+
+
+def seal_envelope(kind: str, body: dict[str, Any]) -> bytes:
+    """Return the bytes of a record of `kind`, with its version and checksum."""
+    content = {"format": f"seamark/{kind}", "version": VERSION, "body": body}
+    return canonical({**content, "sha256": _digest(content)}) + b"\n"
+
+
+def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
+    """Return a record's body; raises CorruptRecordError naming `path` and what is wrong."""
+    try:
+        record = json.loads(data)
+    except ValueError:
+        state = "empty" if not data.strip() else "not JSON: truncated or overwritten"
+        raise CorruptRecordError(f"{path}: the record is {state}") from None
+    if not isinstance(record, dict) or record.get("format") != f"seamark/{kind}":
+        raise CorruptRecordError(f"{path}: this is not a seamark/{kind} record")
+    if record.get("version") != VERSION:
+        raise CorruptRecordError(
+            f"{path}: version {record.get('version')!r} is not one that this Seamark reads "
+            f"({VERSION}); use the release that wrote it, or a newer one"
+        )
+    digest = record.pop("sha256", None)
+    if digest != _digest(record) or not isinstance(record.get("body"), dict):
+        raise CorruptRecordError(f"{path}: the checksum does not match: the record was altered")
+    body: dict[str, Any] = record["body"]
+    return body
+
+
+def canonical(value: dict[str, Any]) -> bytes:
+    """Return the one form in which a JSON object is stored, summed and signed."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(canonical(content)).hexdigest()

@@ -1,0 +1,297 @@
+"""The executions of a job: each `Job.run`, where its driver answers, how it ended and what failed.
+
+    executions/<n>/started.json  failure.<i>.json  ended.json
+
+Kept beside the checkpoints, so that a job is found and its history is known when no driver lives.
+Nothing else reads these files, so none of them, lost or damaged, can stop a job. docs/FORMAT.md has
+their contents; `runtime/registry.py` reads them for jobs of other processes.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, TypeVar
+
+from seamark.checkpoint.envelope import canonical, open_envelope, seal_envelope
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import CorruptRecordError
+from seamark.model.job_state import JobState
+
+log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+EXECUTIONS_KEPT = 100
+FAILURES_KEPT = 100
+_READERS = 16
+_FAILURE = re.compile(r"failure\.(\d+)\.json")
+_GRAPH_FIELDS = {"id", "kind", "name", "inputs", "has_uid", "guarantee"}
+_LATEST_S = 2.5e11
+"""A time beyond the year 9890 is none."""
+
+Sign = Callable[[bytes], str]
+"""Returns the signature of what the driver has recorded of itself, with the job's token."""
+
+
+def unsigned(content: bytes) -> str:
+    """Return no signature: the driver has no token."""
+    return ""
+
+
+@dataclass(frozen=True)
+class ExecutionStart:
+    """A driver that has begun to run the job. `started_at`: seconds since 1970. `rest_url`: where
+    the driver answers; "" if it has no server. For people who look when no driver answers, empty
+    where they are not known: `graph`, `JobGraph.to_record`, and `pages`, what the driver answers on
+    the paths ``config``, ``checkpoints/config`` and ``guarantees``, without secrets."""
+
+    job_id: str
+    name: str
+    host: str
+    pid: int
+    started_at: float
+    rest_url: str
+    graph: Sequence[Mapping[str, Any]] = field(default_factory=list)
+    pages: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ExecutionFailure:
+    """A failure after which the job was restarted, or ended. `epoch` is the one that it hit, -1 if
+    it is not known; `timestamp` is in seconds since 1970."""
+
+    timestamp: float
+    epoch: int
+    exception: str
+    message: str
+    restarted: bool
+
+
+@dataclass(frozen=True)
+class ExecutionEnd:
+    """How an execution ended, by its own account. `reason` is "" unless it failed."""
+
+    state: JobState
+    ended_at: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One `Job.run`, as far as it is recorded: `end` is None of one that runs, or was killed.
+
+    Of one that was read from the storage: `record` is where its start is recorded, `content` what
+    the driver has signed of that, and `signature` its signature, "" if it has none."""
+
+    number: int
+    start: ExecutionStart
+    failures: Sequence[ExecutionFailure]
+    end: ExecutionEnd | None
+    record: str = field(default="", compare=False)
+    content: bytes = field(default=b"", compare=False, repr=False)
+    signature: str = field(default="", compare=False)
+
+
+class ExecutionStore:
+    """The executions below one job's directory."""
+
+    def __init__(self, files: CheckpointFiles) -> None:
+        self._files = files
+
+    def begin(self, start: ExecutionStart, sign: Sign = unsigned) -> int:
+        """Record that a driver runs the job; return the execution's number, counted from 1."""
+        number, body = max(self.numbers(), default=0) + 1, asdict(start)
+        while not self._create(
+            number,
+            "started.json",
+            "execution",
+            {**body, "signature": sign(_content(number, body))},
+        ):
+            number += 1
+        for old in self.numbers()[:-EXECUTIONS_KEPT]:
+            self._files.delete(f"executions/{old}")
+        return number
+
+    def record_failure(self, number: int, index: int, failure: ExecutionFailure) -> None:
+        """Record the execution's failure number `index`, counted from 0; the last FAILURES_KEPT
+        are kept."""
+        self._create(number, f"failure.{index}.json", "execution-failure", asdict(failure))
+        if index >= FAILURES_KEPT:
+            self._files.delete(f"executions/{number}/failure.{index - FAILURES_KEPT}.json")
+
+    def end(self, number: int, end: ExecutionEnd) -> None:
+        """Record that the execution has ended."""
+        body = {**asdict(end), "state": end.state.value}
+        self._create(number, "ended.json", "execution-end", body)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers of the executions that are kept, oldest first."""
+        return sorted(int(name) for name in self._files.list("executions") if name.isdigit())
+
+    def newest(self) -> Execution | None:
+        """Return the last execution that can be read; None of a job that was never run."""
+        for number in reversed(self.numbers()):
+            if execution := self.read(number):
+                return execution
+        return None
+
+    def all(self) -> list[Execution]:
+        """Return every execution that can be read, the oldest first."""
+        with ThreadPoolExecutor(_READERS) as pool:  # an object store takes its time for each file
+            found = pool.map(self.read, self.numbers())
+            return [execution for execution in found if execution is not None]
+
+    def read(self, number: int) -> Execution | None:
+        """Return one execution, without what cannot be read; None if its start cannot."""
+        directory = f"executions/{number}"
+        names = self._files.list(directory)
+        path = f"{directory}/started.json"
+        found = self._open(path, "execution", lambda body: (_start(body), body))
+        if found is None:
+            return None
+        start, body = found
+        end = None
+        if "ended.json" in names:
+            end = self._open(f"{directory}/ended.json", "execution-end", _end)
+        indexes = sorted(int(m[1]) for m in map(_FAILURE.fullmatch, names) if m)
+        failures = [
+            self._open(f"{directory}/failure.{index}.json", "execution-failure", _failure)
+            for index in indexes
+        ]
+        signature = body.pop("signature", "")
+        return Execution(
+            number,
+            start,
+            [failure for failure in failures if failure is not None],
+            end,
+            f"{self._files.uri}/{path}",
+            _content(number, body),
+            signature if isinstance(signature, str) else "",
+        )
+
+    def _create(self, number: int, name: str, kind: str, body: dict[str, Any]) -> bool:
+        try:
+            self._files.create(f"executions/{number}/{name}", seal_envelope(kind, body))
+        except FileExistsError:
+            return False
+        return True
+
+    def _open(self, path: str, kind: str, load: Callable[[dict[str, Any]], T]) -> T | None:
+        try:
+            return load(open_envelope(kind, self._files.read(path), f"{self._files.uri}/{path}"))
+        except FileNotFoundError:  # an execution that is just being begun, or deleted
+            return None
+        except Exception as error:
+            log.warning("%s/%s is left out: %s", self._files.uri, path, error)
+            return None
+
+
+def _content(number: int, body: Mapping[str, Any]) -> bytes:
+    """Return what is signed of a start: all of it, and which execution's it is."""
+    return b"seamark/execution\n" + canonical({"execution": number, "body": body})
+
+
+def _start(body: Mapping[str, Any]) -> ExecutionStart:
+    known = {each.name: body[each.name] for each in fields(ExecutionStart) if each.name in body}
+    start = ExecutionStart(**known)
+    _check(start, job_id=str, name=str, host=str, pid=int, rest_url=str, graph=list, pages=dict)
+    _check_time(start.started_at)
+    for part in start.graph:
+        if not isinstance(part, dict) or not part.keys() >= _GRAPH_FIELDS:
+            raise CorruptRecordError(f"{part!r} is no part of a graph")
+    if start.rest_url and not start.rest_url.startswith("http://"):
+        raise CorruptRecordError(f"rest_url is {start.rest_url!r}; a driver answers over http:")
+    return start
+
+
+def _failure(body: Mapping[str, Any]) -> ExecutionFailure:
+    failure = ExecutionFailure(**body)
+    _check(failure, epoch=int, exception=str, message=str, restarted=bool)
+    _check_time(failure.timestamp)
+    return failure
+
+
+def _end(body: Mapping[str, Any]) -> ExecutionEnd:
+    end = ExecutionEnd(**{**body, "state": JobState(body["state"])})
+    _check(end, reason=str)
+    _check_time(end.ended_at)
+    return end
+
+
+def _check(record: object, **types: type) -> None:
+    """Refuse values of other types: whoever shows them relies on it."""
+    for name, type_ in types.items():
+        if not isinstance(value := getattr(record, name), type_):
+            raise CorruptRecordError(f"{name} is {value!r}, which is no {type_.__name__}")
+
+
+def _check_time(seconds: object) -> None:
+    if not isinstance(seconds, int | float) or not 0 <= seconds < _LATEST_S:
+        raise CorruptRecordError(f"{seconds!r} is no time")
+
+
+class ExecutionRecorder:
+    """Records one execution while it runs. What cannot be written is a warning: the job goes on."""
+
+    def __init__(self) -> None:
+        self._store: ExecutionStore | None = None
+        self._number = 0
+        self._start: ExecutionStart | None = None
+        self._end: ExecutionEnd | None = None
+        self._earlier: Sequence[Execution] | None = None
+        self.failures: list[ExecutionFailure] = []
+        """What has failed so far, the newest last; at most FAILURES_KEPT."""
+        self._failed = 0
+
+    def begin(self, files: CheckpointFiles, start: ExecutionStart, sign: Sign = unsigned) -> None:
+        """Called once, when the job's directory is known to be this job's."""
+        store = ExecutionStore(files)
+        try:
+            number = store.begin(start, sign)
+        except Exception as error:
+            log.warning("the execution could not be recorded: %s", error)
+            return
+        self._store, self._number, self._start = store, number, start
+        for index, failure in enumerate(self.failures):
+            self._record(index, failure)
+
+    @property
+    def recorded(self) -> Execution | None:
+        """This execution, as far as it has come; None before `begin`, or if that has failed."""
+        if self._start is None:
+            return None
+        return Execution(self._number, self._start, self.failures, self._end)
+
+    def earlier(self) -> Sequence[Execution]:
+        """Return the executions before this one, the oldest first. They are over, so they are read
+        once."""
+        if self._earlier is None:
+            if self._store is None:
+                return ()
+            self._earlier = [e for e in self._store.all() if e.number < self._number]
+        return self._earlier
+
+    def add_failure(self, failure: ExecutionFailure) -> None:
+        """Called after each failure, also before `begin`."""
+        self.failures = [*self.failures, failure][-FAILURES_KEPT:]
+        self._record(self._failed, failure)
+        self._failed += 1
+
+    def end(self, end: ExecutionEnd) -> None:
+        """Called once, when nothing of the execution goes on any more."""
+        self._end = end
+        if self._store is not None:
+            try:
+                self._store.end(self._number, end)
+            except Exception as error:
+                log.warning("the end of the execution could not be recorded: %s", error)
+
+    def _record(self, index: int, failure: ExecutionFailure) -> None:
+        if self._store is not None:
+            try:
+                self._store.record_failure(self._number, index, failure)
+            except Exception as error:
+                log.warning("a failure could not be recorded: %s", error)

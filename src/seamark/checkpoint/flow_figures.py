@@ -1,0 +1,131 @@
+"""What has flowed through each part of a job in this driver, added up as checkpoints end.
+
+`StatisticsRecorder` hands each ended checkpoint over on its own thread; the REST interface and the
+Prometheus metrics read what it comes to, without a look at the storage. It outlives the runs of a
+job that is restarted, and begins anew with the program.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from seamark.checkpoint.commit_counts import SinkCounts
+from seamark.model.checkpoint_statistics import (
+    CheckpointStatistics,
+    CheckpointStatus,
+    TaskCheckpointStatistics,
+)
+from seamark.model.rates import (
+    NO_RATES,
+    OFFSETS_BEHIND,
+    WINDOW_CHECKPOINTS,
+    WINDOW_MS,
+    Rates,
+    busy_ms,
+    rates,
+)
+from seamark.model.stats_summary import UNKNOWN
+
+LATE_ROWS = "numRowsDroppedByWatermark"
+"""Among an operator's metrics, as Spark calls it."""
+
+
+@dataclass(frozen=True)
+class PartFigures:
+    """Of one source, operator or sink, over the completed checkpoints of this driver.
+
+    `rows`: read from a source, changed in an operator's state, written to a sink. `data_bytes`: in
+    Arrow, of a sink. `busy_ms`: None if it is not measured. `late_rows`: dropped by an operator,
+    for they came after its watermark. `subtasks`, `state_bytes`, Spark's `metrics` and `lag` (None:
+    its system does not tell) are those of the last checkpoint with figures of it.
+    """
+
+    rows: int = 0
+    data_bytes: int = 0
+    busy_ms: float | None = None
+    subtasks: int = UNKNOWN
+    state_bytes: int = 0
+    late_rows: int = 0
+    metrics: Mapping[str, int] = field(default_factory=dict)
+    lag: int | None = None
+    rates: Rates = NO_RATES
+
+
+class FlowFigures:
+    """`slots` returns how many tasks Spark runs at once: asked once for each checkpoint."""
+
+    def __init__(self, slots: Callable[[], int] = lambda: 1) -> None:
+        self._slots_now = slots
+        self._lock = threading.Lock()
+        self._slots = 1
+        self._parts: dict[str, PartFigures] = {}
+        self._recent: deque[CheckpointStatistics] = deque()
+        self._listeners: list[Callable[[CheckpointStatistics], None]] = []
+        self.commits = SinkCounts()
+        self.triggered = 0
+        """Counted by the coordinator, as epochs begin; those that end, a moment after it."""
+        self.completed = 0
+        self.failed = 0
+        self.last_completed: CheckpointStatistics | None = None
+        self.last_failed: CheckpointStatistics | None = None
+
+    def listen(self, listener: Callable[[CheckpointStatistics], None]) -> None:
+        """Have `listener` called with each checkpoint that is taken in from now on."""
+        self._listeners.append(listener)
+
+    def add(self, checkpoint: CheckpointStatistics) -> None:
+        """Take in a checkpoint that has ended."""
+        slots = max(self._slots_now(), 1)
+        for listener in self._listeners:
+            listener(checkpoint)
+        with self._lock:
+            self._slots = slots
+            if checkpoint.status is not CheckpointStatus.COMPLETED:
+                self.failed += 1
+                self.last_failed = checkpoint
+                return
+            self.completed += 1
+            self.last_completed = checkpoint
+            for task in checkpoint.tasks:
+                before = self._parts.get(task.uid, PartFigures())
+                self._parts[task.uid] = self._added(before, task, checkpoint)
+            self._recent.append(checkpoint)
+            oldest_ms = checkpoint.trigger_timestamp - WINDOW_MS
+            while (
+                len(self._recent) > WINDOW_CHECKPOINTS
+                and self._recent[0].trigger_timestamp < oldest_ms
+            ):
+                self._recent.popleft()
+
+    def _added(
+        self, before: PartFigures, task: TaskCheckpointStatistics, checkpoint: CheckpointStatistics
+    ) -> PartFigures:
+        worked = busy_ms(checkpoint, task.uid, self._slots)
+        return replace(
+            before,
+            rows=before.rows + task.rows,
+            data_bytes=before.data_bytes + task.processed_data,
+            busy_ms=before.busy_ms if worked is None else (before.busy_ms or 0.0) + worked,
+            subtasks=task.num_subtasks,
+            state_bytes=task.state_size,
+            late_rows=before.late_rows + task.metrics.get(LATE_ROWS, 0),
+            metrics=task.metrics,
+            lag=task.metrics.get(OFFSETS_BEHIND, before.lag),
+        )
+
+    def of(self, uid: str) -> PartFigures:
+        """Return what is known of one part, with its rates up to now."""
+        with self._lock:
+            part, recent, slots = self._parts.get(uid), list(self._recent), self._slots
+        if part is None:
+            return PartFigures()
+        return replace(part, rates=rates(recent, uid, time.time() * 1e3, slots))
+
+    def uids(self) -> Sequence[str]:
+        """Return the parts of which something is known."""
+        with self._lock:
+            return list(self._parts)

@@ -1,0 +1,432 @@
+"""Is a checkpoint whole? Looks at every file that a start after one epoch needs, ours and Spark's,
+before anything is written.
+
+`require_sound` guards every start of a job; `inspect` serves it, and whoever reads a retained
+checkpoint: `runtime/restore.py` and `savepoints/checkpoint_sources.py`. What is found how, and what
+is not, is in docs/operations/damaged-checkpoint.md.
+"""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote
+
+from seamark.checkpoint.envelope import open_envelope
+from seamark.checkpoint.manifest import Manifest, read_manifest
+from seamark.checkpoint.spark_files import (
+    METADATA_VERSION,
+    StateTree,
+    log_paths,
+    metadata_at,
+    read_log,
+    store_directories,
+    unique_ids,
+    zip_references,
+)
+from seamark.checkpoint.store import CheckpointStore
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.file_systems.location import local_of
+from seamark.model.errors import (
+    CheckpointError,
+    CorruptRecordError,
+    DamagedCheckpointError,
+    DecisionMissingError,
+    RestoreError,
+)
+from seamark.protocol.states import Seal
+
+_RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json|(committed|manifest|started)\.json")
+_TRIES = 5
+_MANY = 100
+_NO_DECISION = "missing, though every sink has committed this epoch"
+RESTORING = "restoring.json"
+"""Marks a directory into which a checkpoint is being restored (`runtime/restore.py`)."""
+
+
+@dataclass
+class Inspection:
+    """What one checkpoint consists of, and what is wrong with it.
+
+    `files`: Spark's files, below its checkpoint location. `problems`: one line for each damaged or
+    missing file, beginning with its path. `uncommitted`: the generation whose attempt is decided,
+    but not recorded as committed to every sink; None if all is committed.
+    """
+
+    epoch: int
+    files: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    uncommitted: int | None = None
+    void: bool = False
+    """Every attempt at it is sealed abort: its decision, if there is one, will be taken back."""
+
+
+def inspect(store: CheckpointStore, epoch: int) -> Inspection:
+    """Look at all that the checkpoint of one epoch needs; reads its state through."""
+    found = Inspection(epoch)
+    manifest = _records(store, epoch, found)
+    _logs(store.spark_files, epoch, manifest, found)
+    _state(store, epoch, manifest, found)
+    found.files = list(dict.fromkeys(found.files))
+    found.problems = list(dict.fromkeys(found.problems))
+    return found
+
+
+def inspect_records(store: CheckpointStore, epoch: int) -> Inspection:
+    """Look at Seamark's records of one epoch alone."""
+    found = Inspection(epoch)
+    _records(store, epoch, found)
+    return found
+
+
+def require_sound(
+    store: CheckpointStore,
+    find_damaged_rows: Callable[[int, int], list[str]] = lambda epoch, generation: [],
+) -> None:
+    """Return if the job can go on from its last decided epoch, or is new.
+
+    `find_damaged_rows(epoch, generation)` looks at rows that sinks keep in the checkpoint for a
+    decided attempt which is not recorded as committed.
+
+    Raises DamagedCheckpointError, which names each damaged file and the newest complete checkpoint.
+    An older driver may still be at work meanwhile: what it has moved on from is looked at again.
+    """
+    if store.files.exists(RESTORING) and not store.files.exists("job.json"):
+        path = open_envelope(
+            "restoring", store.files.read(RESTORING), f"{store.uri}/{RESTORING}"
+        ).get("path")
+        raise RestoreError(
+            f"{store.uri}: a restore of {path} into this directory was begun and has not ended; "
+            f"run the job with restore={path!r} again, or delete the directory"
+        )
+    _require_one_place(store)
+    for attempt in range(_TRIES):
+        latest = store.latest_decision()
+        epochs = store.epochs()  # an adopted Spark checkpoint is not among them
+        problems = _job_records(store)
+        if store.files.exists("job.json"):
+            if latest in epochs:
+                found = inspect(store, latest)
+                problems += found.problems
+                if not problems and found.uncommitted is not None:
+                    problems += find_damaged_rows(latest, found.uncommitted)
+                if found.void:  # the job goes on from the one before
+                    problems += inspect(store, latest - 1).problems if latest - 1 in epochs else []
+            problems += _unsettled(store, latest, epochs)
+            problems += _later(store, latest)
+        if not problems:
+            return
+        if attempt and store.latest_decision() == latest:
+            break
+    raise damaged(store, latest, problems)
+
+
+def _require_one_place(store: CheckpointStore) -> None:
+    """Raise CheckpointError for a job whose records an older version has put into another
+    directory than Spark's files: it took a ``%41`` in a local path for an ``A``."""
+    local = local_of(store.uri) or ""
+    other = Path(unquote(local))
+    if (
+        str(other) != local
+        and not store.files.exists("job.json")
+        and store.spark_files.list("offsets")
+        and (other / "job.json").exists()
+    ):
+        raise CheckpointError(
+            f"{store.uri} holds Spark's files of a job whose records lie in {other}: an older "
+            "version of Seamark took the path for another one, and its sinks may lack rows. "
+            "Begin it anew under another name or storage; to go on from Spark's files all the "
+            f"same, move {other} away"
+        )
+
+
+def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedCheckpointError:
+    """Return the error that names the files and offers the newest complete checkpoint."""
+    shown = problems[:5] + ([f"… and {len(problems) - 5} more files"] if problems[5:] else [])
+    other = newest_complete(store, epoch)
+    if other is None:
+        offer = "No other checkpoint of this job is complete; put the files back from a backup"
+        path = None
+    else:
+        path = store.external_path(other)
+        offer = (
+            f"The newest complete checkpoint is that of epoch {other}; restore it under another "
+            f"job name or storage with job.run(restore={path!r})"
+        )
+        last = max(e for e in {epoch, *store.epochs()} if e == epoch or _committed(store, e))
+        if other < last:
+            offer += (
+                f". Rows of epochs {other + 1} to {last}, which the sinks hold already, are then "
+                "written again"
+            )
+    of_epoch = f"of epoch {epoch} " if epoch >= 0 else ""
+    listed = "".join(f"\n  {line}" for line in shown)
+    missing = any(_NO_DECISION in line for line in problems)
+    return (DecisionMissingError if missing else DamagedCheckpointError)(
+        f"the checkpoint {of_epoch}in {store.uri} is damaged; nothing was written. Found:"
+        f"{listed}\n{offer}. See docs/operations/damaged-checkpoint.md",
+        problems=tuple(problems),
+        restore_path=path,
+    )
+
+
+def newest_complete(store: CheckpointStore, up_to: int) -> int | None:
+    """Return the newest epoch, at most `up_to`, whose checkpoint has no problem."""
+    for epoch in reversed(_epochs(store)):
+        if epoch <= up_to and store.spark_files.exists(f"commits/{epoch}"):
+            found = inspect(store, epoch)
+            if not found.problems and not found.void:
+                return epoch
+    return None
+
+
+def _committed(store: CheckpointStore, epoch: int) -> bool:
+    return store.files.exists(f"epochs/{epoch}/committed.json")
+
+
+def _epochs(store: CheckpointStore) -> list[int]:
+    return sorted(store.epochs())
+
+
+# --- Seamark's records
+
+
+def _job_records(store: CheckpointStore) -> list[str]:
+    """Look at job.json and the leases, against what the epochs' records say."""
+    problems: list[str] = []
+    newest = 0
+    for epoch in _epochs(store)[-3:]:  # one that could be undecided, the last decided, one before
+        for name in store.files.list(f"epochs/{epoch}"):
+            if (match := _RECORD.fullmatch(name)) and match[2]:
+                newest = max(newest, int(match[2]))
+    leases = store.generations()  # after them: a driver that claims the job now has made none yet
+    if not store.files.exists("job.json"):
+        if store.epochs() or leases:
+            problems.append(f"{store.uri}/job.json: missing, though the job has other records")
+    else:
+        _open(store.files, "job", "job.json", problems)
+    for generation in leases:
+        _open(store.files, "lease", f"lease/{generation}.json", problems)
+    if newest > max(leases, default=0):
+        problems.append(
+            f"{store.uri}/lease/{newest}.json: missing, though this generation has records"
+        )
+    return problems
+
+
+def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest | None:
+    """Look at the epoch's own records; return its manifest."""
+    files, problems, at = store.files, found.problems, f"epochs/{epoch}"
+    names = set(files.list(at))
+    bodies = {
+        name: _open(files, match[1] or match[3], f"{at}/{name}", problems)
+        for name in names
+        if (match := _RECORD.fullmatch(name))
+    }
+    manifest = None
+    if bodies.get("manifest.json"):
+        try:
+            manifest = read_manifest(files, epoch)
+        except CheckpointError as error:
+            problems.append(str(error))
+    prepared = sorted(int(n.split(".")[1]) for n in names if n.startswith("prepared."))
+    committed = bodies.get("committed.json")
+    if committed is not None:
+        for kind in ("prepared", "sealed"):
+            name = f"{kind}.{committed.get('generation')}.json"
+            if name not in names:
+                problems.append(f"{store.uri}/{at}/{name}: missing")
+        if (
+            bodies.get(f"sealed.{committed.get('generation')}.json", {}).get("seal", "commit")
+            != "commit"
+        ):
+            problems.append(f"{store.uri}/{at}: committed, and its seal says abort")
+    elif "committed.json" not in names:
+        if "manifest.json" in names and prepared:
+            problems.append(f"{store.uri}/{at}/committed.json: missing")
+        elif not prepared and "manifest.json" not in names:
+            problems.append(f"{store.uri}/{at}: it holds no record of a complete checkpoint")
+        else:
+            standing = [
+                g
+                for g in prepared
+                if bodies.get(f"sealed.{g}.json", {}).get("seal") != Seal.ABORT.value
+            ]
+            found.uncommitted = max(standing, default=None)
+            found.void = bool(prepared) and not standing
+    return manifest
+
+
+def _unsettled(store: CheckpointStore, latest: int, epochs: Collection[int]) -> list[str]:
+    """Look at the decided epochs that are not known to be committed: their transactions are."""
+    try:
+        first = store.read_identity().first_epoch
+    except CorruptRecordError:  # noted already
+        return []
+    problems: list[str] = []
+    epoch = latest
+    while epoch >= first and not (epoch in epochs and _committed(store, epoch)):
+        if epoch not in epochs:
+            problems.append(f"{store.uri}/epochs/{epoch}: missing, though this epoch is decided")
+        elif epoch < latest:  # the latest one is inspected as a whole
+            problems += inspect_records(store, epoch).problems
+        epoch -= 1
+        if len(problems) > _MANY:
+            break
+    return problems
+
+
+def _later(store: CheckpointStore, latest: int) -> list[str]:
+    """Look at what was begun after the last decided epoch: it is run again, or taken back."""
+    problems: list[str] = []
+    for epoch in (e for e in _epochs(store) if e > latest):
+        names = store.files.list(f"epochs/{epoch}")
+        if "committed.json" in names:
+            problems.append(f"{store.spark_files.uri}/commits/{epoch}: {_NO_DECISION}")
+        for name in names:
+            if match := _RECORD.fullmatch(name):
+                _open(store.files, match[1] or match[3], f"epochs/{epoch}/{name}", problems)
+    for epoch in range(latest + 1, store.latest_plan() + 1):
+        path = f"offsets/{epoch}"
+        if store.spark_files.exists(path):
+            _guard(problems, _whole_log, store.spark_files, path)
+            if problems:
+                problems[-1] += (
+                    f". Epoch {epoch} is not decided: delete this file, and Spark plans it anew"
+                )
+    return problems
+
+
+# --- Spark's files
+
+
+def _logs(spark: CheckpointFiles, epoch: int, manifest: Manifest | None, found: Inspection) -> None:
+    expected = dict(manifest.files) if manifest is not None else {}
+    paths = [_held(spark, path, epoch) for path in expected]
+    if not paths:
+        try:
+            paths = log_paths(spark, epoch)
+        except FileNotFoundError:
+            found.problems.append(f"{spark.uri}/offsets/{epoch}: missing")
+        except CorruptRecordError as error:
+            found.problems.append(str(error))
+    found.files += paths
+    for path in paths:
+        _guard(found.problems, _small_file, spark, path, expected.get(path))
+    for log in ("offsets", "commits"):
+        if f"{log}/{epoch}" in paths:
+            _guard(found.problems, read_log, spark, f"{log}/{epoch}")
+
+
+def _held(spark: CheckpointFiles, path: str, epoch: int) -> str:
+    """Return the path; of an operator's metadata that Spark has deleted, what holds instead. Spark
+    deletes the oldest: where an older file is left, it was not Spark."""
+    version = METADATA_VERSION.fullmatch(path)
+    if version is None or spark.exists(path):
+        return path
+    numbers = [int(name) for name in spark.list(version[1].rstrip("/")) if name.isdigit()]
+    if not numbers or min(numbers) < int(version[2]):
+        return path
+    return metadata_at((f"{version[1]}{number}" for number in numbers), epoch)[0]
+
+
+def _small_file(spark: CheckpointFiles, path: str, expected: tuple[int, int] | None) -> None:
+    if expected is not None:
+        data = spark.read(path)
+        if (len(data), zlib.crc32(data)) != expected:
+            raise CorruptRecordError(
+                f"{spark.uri}/{path}: it holds {len(data)} bytes that differ from the "
+                f"{expected[0]} bytes in the checkpoint's manifest"
+            )
+    if spark.check(path) == 0:
+        raise CorruptRecordError(f"{spark.uri}/{path}: the file is empty")
+
+
+def _whole_log(spark: CheckpointFiles, path: str) -> None:
+    _small_file(spark, path, None)
+    read_log(spark, path)
+
+
+def _state(
+    store: CheckpointStore, epoch: int, manifest: Manifest | None, found: Inspection
+) -> None:
+    spark = store.spark_files
+    groups = manifest.stores if manifest is not None else _earlier_stores(store, epoch)
+    tree = StateTree.read(spark)
+    if manifest is None:
+        metadata = metadata_at(tree.metadata, epoch)
+        found.files += metadata
+        groups = groups or tuple(tree.groups())
+        for path in metadata:
+            _guard(found.problems, _small_file, spark, path, None)
+    if not groups:
+        return
+    try:
+        commit = read_log(spark, f"commits/{epoch}")
+    except (FileNotFoundError, CorruptRecordError):
+        commit = []  # reported already
+    for directory in store_directories(groups):
+        needed, missing = tree.chain(directory, epoch + 1, unique_ids(commit, directory))
+        found.problems += [f"{spark.uri}/{path}: missing" for path in missing]
+        sizes: dict[str, int | None] = dict.fromkeys(needed)
+        for path in needed:
+            if path.endswith(".zip"):
+                _guard(found.problems, _add_references, spark, path, sizes)
+        for path, size in sizes.items():
+            _guard(found.problems, _state_file, spark, path, size)
+        found.files += sizes
+
+
+def _add_references(spark: CheckpointFiles, path: str, sizes: dict[str, int | None]) -> None:
+    sizes.update(zip_references(spark, path))
+
+
+def _state_file(spark: CheckpointFiles, path: str, expected: int | None) -> None:
+    size = spark.check(path)
+    if size == 0 or (expected is not None and size != expected):
+        wanted = f"{expected} are recorded" if expected is not None else "it was not empty"
+        raise CorruptRecordError(f"{spark.uri}/{path}: it has {size} bytes; {wanted}")
+
+
+def _earlier_stores(store: CheckpointStore, epoch: int) -> tuple[tuple[str, str, int], ...]:
+    """Return the state stores of the last manifest before `epoch`, which may have none yet."""
+    for earlier in reversed([e for e in _epochs(store) if e < epoch][-5:]):
+        try:
+            if (manifest := read_manifest(store.files, earlier)) is not None:
+                return manifest.stores
+        except CorruptRecordError:
+            continue
+    return ()
+
+
+# --- both
+
+
+def _open(files: CheckpointFiles, kind: str, path: str, problems: list[str]) -> dict[str, object]:
+    """Return a record's body, {} if it is damaged, which is noted."""
+    try:
+        return open_envelope(kind, files.read(path), f"{files.uri}/{path}")
+    except CorruptRecordError as error:
+        problems.append(str(error))
+    except FileNotFoundError:
+        problems.append(f"{files.uri}/{path}: missing")
+    return {}
+
+
+def _guard(
+    problems: list[str],
+    look: Callable[..., object],
+    files: CheckpointFiles,
+    path: str,
+    *more: object,
+) -> None:
+    """Look at one file; note what is wrong with it."""
+    try:
+        look(files, path, *more)
+    except CorruptRecordError as error:
+        problems.append(str(error))
+    except FileNotFoundError:
+        problems.append(f"{files.uri}/{path}: missing")

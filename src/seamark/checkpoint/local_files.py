@@ -1,0 +1,139 @@
+"""`CheckpointFiles` on a local directory: exclusive create by hard link, durable by fsync.
+
+Hadoop's local file system renames over an existing file after a look, so two drivers could both
+believe that they have made a record; a hard link cannot (docs/adr/0004-exclusive-create.md).
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import errno
+import itertools
+import os
+import secrets
+import shutil
+import stat
+from pathlib import Path
+
+from seamark.checkpoint import hadoop_checksum
+from seamark.model.errors import PreflightError
+
+
+class LocalFiles:
+    """Records below one local directory, which is made if it is missing, unless `make` is False."""
+
+    def __init__(self, directory: str | Path, *, make: bool = True) -> None:
+        self._root = Path(directory)
+        if not make:
+            return
+        try:
+            self._root.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise PreflightError(
+                f"checkpoint directory {self._root}: cannot be made ({error.strerror}); "
+                "make it writable for this user or choose another storage"
+            ) from error
+
+    @property
+    def uri(self) -> str:
+        """The directory as a ``file:`` URI."""
+        return "file://" + str(self._root)
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write a temporary file, sync it and link it to its name, unless that is taken."""
+        target = self._root / path
+        if not target.parent.is_dir():
+            self._make_directory(target.parent)
+        temporary = target.parent / f".{target.name}.{secrets.token_hex(8)}.tmp"
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.link(temporary, target)
+        finally:
+            temporary.unlink(missing_ok=True)
+        _sync_directory(target.parent)
+
+    def read(self, path: str) -> bytes:
+        """Return the whole file."""
+        return (self._root / path).read_bytes()
+
+    def exists(self, path: str) -> bool:
+        """Whether the file exists now."""
+        return (self._root / path).exists()
+
+    def list(self, path: str) -> list[str]:
+        """Return the names in a directory, without unfinished temporary files."""
+        try:
+            names = [entry.name for entry in (self._root / path).iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [name for name in names if not name.startswith(".")]
+
+    def sizes(self, *patterns: str) -> dict[str, int]:
+        """Return the files that match one of the patterns, with their bytes."""
+        found = {}
+        for path in itertools.chain.from_iterable(self._root.glob(p) for p in patterns):
+            with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
+                status = path.stat()
+                if stat.S_ISREG(status.st_mode) and not path.name.startswith("."):
+                    found[path.relative_to(self._root).as_posix()] = status.st_size
+        return found
+
+    def delete(self, path: str) -> None:
+        """Delete a file or a whole directory; a missing one is fine."""
+        target = self._root / path
+        if target.is_dir():
+            shutil.rmtree(target)
+        else:
+            target.unlink(missing_ok=True)
+        if target.parent.is_dir():
+            _sync_directory(target.parent)
+
+    def tree(self) -> builtins.list[str]:
+        """Return every file below the directory, hidden ones and links too."""
+        found = []
+        for at, directories, names in os.walk(self._root):
+            links = [name for name in directories if Path(at, name).is_symlink()]
+            found += [Path(at, name).relative_to(self._root).as_posix() for name in names + links]
+        return found
+
+    def remove(self, path: str) -> None:
+        """Delete one file."""
+        (self._root / path).unlink(missing_ok=True)
+
+    def remove_empty(self) -> None:
+        """Delete every directory in which no file is."""
+        for at, _, _ in os.walk(self._root, topdown=False):
+            try:
+                Path(at).rmdir()
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                _sync_directory(Path(at))
+        if not self._root.exists():
+            _sync_directory(self._root.parent)
+
+    def check(self, path: str) -> int:
+        """Compare the file with Hadoop's checksum file, if there is one; return its size."""
+        return hadoop_checksum.verify(self._root / path)
+
+    def _make_directory(self, directory: Path) -> None:
+        if not directory.parent.is_dir():
+            self._make_directory(directory.parent)
+        try:
+            directory.mkdir(exist_ok=True)
+        except FileExistsError as error:  # a file: not the record that `create` may find
+            raise NotADirectoryError(error.errno, "is a file", str(directory)) from None
+        _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

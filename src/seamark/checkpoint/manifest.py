@@ -1,0 +1,84 @@
+"""The manifest of a complete checkpoint: ``epochs/<n>/manifest.json`` (docs/FORMAT.md).
+
+It says what Spark's small files of that epoch hold (size and CRC-32), and which state stores there
+are, so that a missing or altered one is found. The state itself is not read back for it: on local
+disks Hadoop has a checksum file beside each of its files, HDFS and object stores have their own.
+The commit thread writes it after the epoch's committed record, which makes it cost the next epoch
+nothing; a crash in between leaves an epoch without one, and the next start writes it.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass
+
+from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.spark_files import StateTree, StoreGroup, log_paths, metadata_at
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import CorruptRecordError
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """`files`: (size in bytes, CRC-32) by path below the Spark checkpoint location."""
+
+    epoch: int
+    files: dict[str, tuple[int, int]]
+    stores: tuple[StoreGroup, ...]
+
+
+def manifest_path(epoch: int) -> str:
+    """Return the manifest's path below the job's directory."""
+    return f"epochs/{epoch}/manifest.json"
+
+
+def read_manifest(files: CheckpointFiles, epoch: int) -> Manifest | None:
+    """Return the epoch's manifest, None if it has none; raises CorruptRecordError."""
+    path = manifest_path(epoch)
+    try:
+        body = open_envelope("manifest", files.read(path), f"{files.uri}/{path}")
+    except FileNotFoundError:
+        return None
+    try:
+        return Manifest(
+            epoch=body["epoch"],
+            files={name: (size, crc) for name, (size, crc) in body["files"].items()},
+            stores=tuple((op, name, partitions) for op, name, partitions in body["stores"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptRecordError(f"{files.uri}/{path}: {error!r}") from None
+
+
+class ManifestWriter:
+    """Writes the manifests of one run. What cannot change within a run is looked up once: the
+    state's metadata, and files that were read for the manifest before."""
+
+    def __init__(self, files: CheckpointFiles, spark: CheckpointFiles) -> None:
+        self._files = files
+        self._spark = spark
+        self._state: tuple[list[str], list[StoreGroup]] | None = None
+        self._known: dict[str, tuple[int, int]] = {}
+
+    def write(self, epoch: int) -> None:
+        """Write the manifest of an epoch that is committed to every sink, if it has none.
+
+        Raises OSError and what the file system raises; the run can go on without this manifest.
+        """
+        if self._files.exists(manifest_path(epoch)):
+            return
+        if self._state is None:
+            tree = StateTree.read(self._spark)
+            self._state = tree.metadata, tree.groups()
+        metadata, stores = self._state
+        found = {}
+        for path in [*log_paths(self._spark, epoch), *metadata_at(metadata, epoch)]:
+            if path not in self._known:
+                data = self._spark.read(path)
+                self._known[path] = len(data), zlib.crc32(data)
+            found[path] = self._known[path]
+        self._known = found
+        body = {"epoch": epoch, "files": found, "stores": stores}
+        try:
+            self._files.create(manifest_path(epoch), seal_envelope("manifest", body))
+        except FileExistsError:  # a driver that fenced this one was first
+            return

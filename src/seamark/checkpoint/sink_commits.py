@@ -1,0 +1,375 @@
+"""The protocol's `Sinks` on real committers: repeats a call until its outcome is proved, and writes
+lost rows again from their spool.
+
+The deadline is Seamark's, not the committer's: a committer answers RETRY, and here it is asked
+again with growing pauses. Nothing here decides anything; `protocol/procedures.py` does.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import partial
+from typing import Any, TypeVar
+
+from seamark.checkpoint.call_deadline import CallHangsError, CallThread, call_within
+from seamark.checkpoint.commit_counts import SinkCounts
+from seamark.checkpoint.spool import LostTransaction, Spool, Spooled, load
+from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    Committer,
+    SinkContext,
+    TwoPhaseCommitSink,
+)
+from seamark.model import failpoints
+from seamark.model.errors import (
+    AbortFailedError,
+    CheckpointError,
+    CommitFailedError,
+    LostTransactionError,
+    PreflightError,
+    SeamarkError,
+)
+from seamark.protocol.write_again import write_again
+
+log = logging.getLogger(__name__)
+O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
+R = TypeVar("R")
+
+FIRST_PAUSE_S = 0.01
+LONGEST_PAUSE_S = 1.0
+LAST_CALL_S = 10.0
+"""How long a call may still take when the run has been given up."""
+
+
+@dataclass(frozen=True)
+class AttachedSink:
+    """One sink of the running job with its committer, which was made for `context`."""
+
+    uid: str
+    sink: TwoPhaseCommitSink[Any]
+    committer: Committer[Any]
+    context: SinkContext
+
+
+Stored = tuple[Any, Spool | None]
+"""A committable, and where its rows are kept, if they are."""
+
+
+class SinkCommits:
+    """Commits and aborts stored attempts. Used by one thread at a time.
+
+    No call to a committer takes longer than `deadline_s`; one that hangs ends the run, and that
+    committer is not called again. `open_files` opens another job's checkpoint directory: a spool
+    that a restore has taken over lies there.
+    """
+
+    def __init__(
+        self,
+        attached: Sequence[AttachedSink],
+        store: CheckpointStore,
+        deadline_s: float,
+        open_files: Callable[[str], CheckpointFiles],
+        counts: SinkCounts | None = None,
+    ) -> None:
+        self._attached = {a.uid: a for a in attached}
+        self._counts = counts if counts is not None else SinkCounts()
+        self._store = store
+        self._open_files = open_files
+        self._deadline_s = deadline_s
+        self._staged: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
+        self._calls: CallThread | None = None
+        self._hanging: set[str] = set()
+        self.give_up_at = math.inf
+        """From this monotonic time on a RETRY is not asked again: the run is being ended."""
+
+    @property
+    def uids(self) -> tuple[str, ...]:
+        """The job's sinks, in the order of commit."""
+        return tuple(self._attached)
+
+    @classmethod
+    def attach(
+        cls,
+        sinks: Mapping[str, TwoPhaseCommitSink[Any]],
+        contexts: Mapping[str, SinkContext],
+        store: CheckpointStore,
+        deadline_s: float,
+        open_files: Callable[[str], CheckpointFiles],
+        counts: SinkCounts | None = None,
+    ) -> SinkCommits:
+        """Make the committers of all sinks. `counts` is told what becomes of transactions."""
+        attached = []
+        for uid, sink in sinks.items():
+            try:
+                committer = call_within(deadline_s, partial(sink.create_committer, contexts[uid]))
+            except CallHangsError:
+                raise PreflightError(
+                    f"sink {uid!r}: create_committer has not returned within {deadline_s:g} s: "
+                    "its system hangs; start the job again when it answers"
+                ) from None
+            attached.append(AttachedSink(uid, sink, committer, contexts[uid]))
+        return cls(attached, store, deadline_s, open_files, counts)
+
+    def preflight(self) -> None:
+        """Ask every real system whether the job can run on it."""
+        for uid, attached in self._attached.items():
+            self._call(uid, "preflight", attached.committer.preflight, PreflightError)
+
+    def remember(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
+        """Spare the next commit of this attempt the reading of its record."""
+        self._staged[epoch, generation] = sinks
+
+    def commit(self, uid: str, epoch: int, generation: int) -> None:
+        """Commit one sink's part of a sealed attempt; returns when every outcome is proved. Rows of
+        a lost transaction are written again from their spool, if there is one."""
+        attached, stored = self._load(uid, epoch, generation)
+        outcomes = self._commit(attached, [committable for committable, _ in stored], epoch)
+        gone = []
+        for (committable, spool), outcome in zip(stored, outcomes, strict=True):
+            if outcome is CommitOutcome.LOST and spool is not None:
+                self._counts[uid].rewritten += 1
+                self._write_again(attached, Spooled(committable, spool), epoch)
+            elif outcome in (CommitOutcome.LOST, CommitOutcome.UNKNOWN):
+                gone.append(committable)
+        if gone:
+            self._counts[uid].lost += len(gone)
+            rows = self._parts(epoch, generation)[uid].rows
+            raise _lost(uid, epoch, gone, outcomes, f"The {rows} rows of epoch {epoch}")
+
+    def _commit(
+        self, attached: AttachedSink, committables: Sequence[Any], epoch: int
+    ) -> list[CommitOutcome]:
+        uid, counts = attached.uid, self._counts[attached.uid]
+
+        def ask(open_: Sequence[Any]) -> Sequence[CommitOutcome]:
+            answers = self._call(
+                uid, "commit", lambda: attached.committer.commit(open_), CommitFailedError
+            )
+            counts.retried += list(answers).count(CommitOutcome.RETRY)
+            return answers
+
+        outcomes = self._until_proved(
+            ask,
+            committables,
+            CommitOutcome.RETRY,
+            lambda open_: CommitFailedError(
+                f"sink {uid!r}: epoch {epoch} is decided, but {len(open_)} of its transactions "
+                f"({_some(open_)}) could not be committed within {self._deadline_s:g} s; the epoch "
+                "stays decided: start the job again when the system answers, and it is committed"
+            ),
+        )
+        counts.committed += outcomes.count(CommitOutcome.COMMITTED)
+        counts.already_committed += outcomes.count(CommitOutcome.ALREADY_COMMITTED)
+        return outcomes
+
+    def _write_again(self, attached: AttachedSink, lost: Spooled, epoch: int) -> None:
+        """Make the rows of a transaction that is proved lost visible, by the protocol's steps."""
+        uid = attached.uid
+        log.warning(
+            "sink %s: transaction %s of the decided epoch %d is lost; its %d rows are written "
+            "again from the spool",
+            uid, lost.handle, epoch, lost.spool.rows,
+        )  # fmt: skip
+
+        def commit_now(rewrite: Any) -> bool:
+            outcomes = self._commit(attached, [rewrite], epoch)
+            if CommitOutcome.UNKNOWN in outcomes:
+                raise _lost(uid, epoch, [rewrite], outcomes, f"Its {lost.spool.rows} rows")
+            return CommitOutcome.LOST not in outcomes
+
+        rewrites = LostTransaction(
+            attached.sink,
+            lost,
+            attached.context,
+            lambda job: self._store.files if job == self._store.uri else self._open_files(job),
+            commit_now,
+            abort_now=lambda rewrite: self._abort(attached, [rewrite], f"epoch {epoch}"),
+            within_deadline=lambda call: self._call(
+                uid, "writing lost rows again", call, CommitFailedError
+            ),
+        )
+        for point in write_again(rewrites):
+            failpoints.reached(point.value)
+
+    def abort(self, uid: str, epoch: int, generation: int) -> None:
+        """Abort one sink's part of an attempt whose seal says abort."""
+        attached, stored = self._load(uid, epoch, generation)
+        self._abort(attached, [committable for committable, _ in stored], f"epoch {epoch}")
+        self._counts[uid].aborted += len(stored)
+
+    def abort_lingering(
+        self, uid: str, below_generation: int, keep: Collection[str] = frozenset()
+    ) -> None:
+        """Abort what older generations left open, but for the handles in `keep`."""
+        attached = self._attached[uid]
+        left = [
+            found.committable
+            for found in self._call(
+                uid,
+                "list_lingering",
+                lambda: list(attached.committer.list_lingering()),
+                AbortFailedError,
+            )
+            if found.generation < below_generation and found.committable.handle not in keep
+        ]
+        if left:
+            log.info("sink %s: aborting %d lingering transactions: %s", uid, len(left), _some(left))
+            self._abort(attached, left, "lingering")
+            self._counts[uid].lingering_aborted += len(left)
+
+    def abort_all_lingering(
+        self, below_generation: int, keep: Collection[str] = frozenset()
+    ) -> None:
+        """`abort_lingering` at every sink."""
+        for uid in self.uids:
+            self.abort_lingering(uid, below_generation, keep)
+
+    def handles(self, epoch: int, generation: int) -> set[str]:
+        """Return the transaction handles of one stored attempt, of all sinks."""
+        return {
+            load(attached.sink, data)[0].handle
+            for uid, attached in self._attached.items()
+            for data in self._parts(epoch, generation).get(uid, _NOTHING).committables
+        }
+
+    def remembered_handles(self) -> set[str]:
+        """Return the transaction handles of every attempt that `remember` was given and `forget`
+        was not."""
+        return {
+            h for epoch, generation in list(self._staged) for h in self.handles(epoch, generation)
+        }
+
+    def pending(self) -> dict[str, int]:
+        """Return how many flushed transactions of each sink wait for their commit, among the
+        attempts that `remember` was given and `forget` was not."""
+        waiting = list(self._staged.values())
+        return {
+            uid: sum(len(parts[uid].committables) for parts in waiting if uid in parts)
+            for uid in self._attached
+        }
+
+    def forget(self, epoch: int, generation: int) -> None:
+        """Drop what `remember` kept."""
+        self._staged.pop((epoch, generation), None)
+
+    def close(self) -> None:
+        """Close every committer."""
+        for uid, attached in self._attached.items():
+            try:
+                self._call(uid, "close", attached.committer.close, SeamarkError)
+            except Exception as error:
+                log.info("sink %s was not closed: %s", uid, error)
+        if self._calls is not None:
+            self._calls.close()
+            self._calls = None
+
+    def _call(self, uid: str, what: str, call: Callable[[], R], error: type[SeamarkError]) -> R:
+        """Make one call to a committer, or raise `error` at the deadline."""
+        begun = time.monotonic()
+        if uid not in self._hanging:
+            self._calls = self._calls or CallThread("seamark-sink-calls")
+            try:
+                return self._calls.call(
+                    call, lambda: min(begun + self._deadline_s, self.give_up_at + LAST_CALL_S)
+                )
+            except CallHangsError:
+                self._hanging.add(uid)
+                self._calls = None  # left behind
+        raise error(
+            f"sink {uid!r}: {what} has not returned within {self._deadline_s:g} s, or within "
+            f"{LAST_CALL_S:g} s of the job's end: its system hangs. Nothing decided is lost: start "
+            "the job again when the system answers"
+        )
+
+    def _abort(self, attached: AttachedSink, committables: Sequence[Any], what: str) -> None:
+        uid = attached.uid
+        outcomes = self._until_proved(
+            lambda open_: self._call(
+                uid, "abort", lambda: attached.committer.abort(open_), AbortFailedError
+            ),
+            committables,
+            AbortOutcome.RETRY,
+            lambda open_: AbortFailedError(
+                f"sink {uid!r}: {len(open_)} transactions of {what} ({_some(open_)}) could not be "
+                f"proved aborted within {self._deadline_s:g} s; nothing is written before they "
+                "are. Start the job again when the system answers"
+            ),
+        )
+        found = [
+            c for c, o in zip(committables, outcomes, strict=True) if o is AbortOutcome.COMMITTED
+        ]
+        if found:
+            raise AbortFailedError(
+                f"sink {uid!r}: transactions of {what} that must be aborted ({_some(found)}) are "
+                "committed already, and not by a driver of this job: something else ended them. "
+                "Their rows are visible and would be written again; find out who committed them"
+            )
+
+    def _parts(self, epoch: int, generation: int) -> Mapping[str, SinkEpoch]:
+        staged = self._staged.get((epoch, generation))
+        return staged if staged is not None else self._store.read_prepared(epoch, generation)
+
+    def _load(self, uid: str, epoch: int, generation: int) -> tuple[AttachedSink, list[Stored]]:
+        parts = self._parts(epoch, generation)
+        if strangers := {u for u, p in parts.items() if p.committables} - set(self._attached):
+            raise CheckpointError(
+                f"epoch {epoch} holds transactions of sink {sorted(strangers)[0]!r}, which this "
+                "program does not declare; declare it with that uid once more, let the job commit "
+                "them, then remove it"
+            )
+        attached = self._attached[uid]
+        return attached, [load(attached.sink, d) for d in parts.get(uid, _NOTHING).committables]
+
+    def _until_proved(
+        self,
+        call: Callable[[Sequence[Any]], Sequence[O]],
+        committables: Sequence[Any],
+        retry: O,
+        failure: Callable[[list[Any]], Exception],
+    ) -> list[O]:
+        outcomes: list[O] = [retry] * len(committables)
+        deadline = time.monotonic() + self._deadline_s
+        pause_s = FIRST_PAUSE_S
+        while open_ := [i for i, outcome in enumerate(outcomes) if outcome is retry]:
+            answers = call([committables[i] for i in open_])
+            for i, outcome in zip(open_, answers, strict=True):
+                outcomes[i] = outcome
+            still = [committables[i] for i in open_ if outcomes[i] is retry]
+            if still:
+                if time.monotonic() > min(deadline, self.give_up_at):
+                    raise failure(still)
+                time.sleep(pause_s)
+                pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
+        return outcomes
+
+
+_NOTHING = SinkEpoch(rows=0, committables=())
+
+
+def _lost(
+    uid: str, epoch: int, gone: list[Any], outcomes: Sequence[CommitOutcome], rows: str
+) -> LostTransactionError:
+    how = "aborted or timed out before they were committed"
+    look = ""
+    if CommitOutcome.UNKNOWN in outcomes:
+        how = "the system cannot tell any more what became of them"
+        look = "Look for them in the sink first. "
+    return LostTransactionError(
+        f"sink {uid!r}: epoch {epoch} is decided, but {len(gone)} of its {len(outcomes)} "
+        f"transactions ({_some(gone)}) are gone: {how}. {rows} are not all visible, and running "
+        f"the job again will not write them. {look}Re-read them from the source into the sink, "
+        "then see docs/operations/lost-transactions.md"
+    )
+
+
+def _some(committables: Sequence[Any]) -> str:
+    shown = ", ".join(c.handle for c in committables[:3])
+    return shown if len(committables) <= 3 else f"{shown}, … {len(committables) - 3} more"

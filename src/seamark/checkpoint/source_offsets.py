@@ -1,0 +1,121 @@
+"""Commits the offsets of completed checkpoints to the sources' own systems, on a thread of its own.
+
+For lag tools alone (`contracts/source.py: CommitsOffsets`). `runtime/query.py` tells it of each
+epoch that every sink has committed; what comes of it neither holds up nor fails the job.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from seamark.contracts.source import OffsetCommitter
+
+log = logging.getLogger(__name__)
+
+MakeCommitter = Callable[[], OffsetCommitter | None]
+
+PAUSE_S = 1.0
+"""Between two commits: lag tools do not look more often."""
+REST = 9
+"""A commit of very many partitions costs CPU, of which the epochs must not be robbed: after it,
+this many times as long without one."""
+PAUSE_AFTER_FAILURE_S = 30.0
+LAST_COMMIT_S = 5.0
+"""How long the end of a run waits for its last offsets to be committed."""
+
+
+class SourceOffsets:
+    """Used by one run. `read` returns the lines of the offset log's entry of an epoch that hold end
+    offsets; `sources` are those to be told: by the line, the uid and what makes the committer."""
+
+    def __init__(
+        self,
+        read: Callable[[int], Sequence[Any]],
+        sources: Mapping[int, tuple[str, MakeCommitter]],
+    ) -> None:
+        self._read = read
+        self._sources = dict(sources)
+        self._committers: dict[int, OffsetCommitter] = {}
+        self._warned: set[int] = set()
+        self._changed = threading.Condition()
+        self._epoch = -1
+        self._closing = False
+        self._thread: threading.Thread | None = None
+
+    def completed(self, epoch: int) -> None:
+        """Note that a checkpoint has completed; returns at once. -1 is none."""
+        if not self._sources or epoch < 0:
+            return
+        with self._changed:
+            self._epoch = max(self._epoch, epoch)
+            if self._thread is None and not self._closing:
+                self._thread = threading.Thread(
+                    target=self._run, name="seamark-source-offsets", daemon=True
+                )
+                self._thread.start()
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Commit the last offsets and end; gives up after LAST_COMMIT_S."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(LAST_COMMIT_S)
+
+    def _run(self) -> None:
+        done = -1
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._epoch > done or self._closing)  # noqa: B023
+                epoch = self._epoch
+                if epoch == done:
+                    break
+            begun_s = time.thread_time()
+            whole = self._commit(epoch)
+            worked_s = time.thread_time() - begun_s
+            log.debug("the offsets of epoch %d took %.0f ms of CPU", epoch, worked_s * 1e3)
+            done = epoch
+            with self._changed:
+                pause_s = max(PAUSE_S, worked_s * REST) if whole else PAUSE_AFTER_FAILURE_S
+                self._changed.wait_for(lambda: self._closing, pause_s)
+        for committer in self._committers.values():
+            try:
+                committer.close()
+            except Exception as error:
+                log.debug("an offset committer was not closed: %s", error)
+
+    def _commit(self, epoch: int) -> bool:
+        """Commit one epoch's offsets; return whether all went well."""
+        try:
+            ends = self._read(epoch)
+        except Exception as error:  # deleted by now, or the storage is away
+            log.debug("the offsets of epoch %d cannot be read: %s", epoch, error)
+            return False
+        for place, (uid, make) in list(self._sources.items()):
+            try:
+                committer = self._committers.get(place) or make()
+                if committer is None:
+                    del self._sources[place]
+                    continue
+                self._committers[place] = committer
+                if place < len(ends) and ends[place] is not None:
+                    committer.commit(ends[place])
+            except Exception as error:
+                if place not in self._warned:
+                    self._warned.add(place)
+                    log.warning(
+                        "source %s: the offsets of completed checkpoints could not be committed "
+                        "for lag tools: %s. The job does not need them and goes on; said once",
+                        uid,
+                        str(error).splitlines()[0] if str(error) else type(error).__name__,
+                    )
+                continue
+            if place in self._warned:
+                self._warned.discard(place)
+                log.info("source %s: offsets are committed again, up to epoch %d", uid, epoch)
+        return not self._warned

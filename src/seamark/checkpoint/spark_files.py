@@ -1,0 +1,224 @@
+"""Spark's side of a checkpoint: which files of its checkpoint location a restart after one epoch
+needs, and whether they are there and whole.
+
+With V = N + 1, epoch N needs ``metadata``, ``offsets/N`` (and ``N-1`` where there is one),
+``commits/N``, the source logs up to their offset in ``offsets/N``, the state's metadata, and for
+each state store:
+
+| backend | files |
+|---|---|
+| hashmap | the latest ``*.snapshot`` up to V, then each ``*.delta`` up to V |
+| RocksDB | ``V.zip`` and the SST files that it names |
+| RocksDB, changelog | the latest ``*.zip`` up to V and its SST files, then each ``*.changelog`` |
+
+With Spark's checkpoint format 2 the names are ``V_<unique id>.*``, and ``commits/N`` says which
+unique id. `inspection.py` asks here; `manifest.py` records what the small files must hold.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import CorruptRecordError
+
+_VERSIONED = re.compile(
+    r"state/(?P<store>\d+/\d+(?:/[^/]+)?)/(?P<version>\d+)(?:_(?P<id>[0-9a-f-]{36}))?"
+    r"\.(?P<kind>delta|snapshot|zip|changelog)(?P<crc>\.crc)?"
+)
+_WHOLE = ("snapshot", "zip")
+_SOURCE_LOG = re.compile(r"(\d+)(\.compact)?")
+
+StoreGroup = tuple[str, str, int]
+"""(operator, store name or "", number of partitions): the state stores of one operator."""
+
+
+METADATA_VERSION = re.compile(r"(.*/_metadata/v2/)(\d+)")
+"""The path of an operator's metadata in format 2, and the epoch before which it was written."""
+
+
+@dataclass(frozen=True)
+class _Version:
+    name: str
+    kind: str
+    id: str | None
+
+
+@dataclass
+class StateTree:
+    """What lies below ``state/``: each store's versioned files, and the metadata beside them;
+    `sizes` are the bytes of every file."""
+
+    stores: dict[str, dict[int, list[_Version]]] = field(default_factory=dict)
+    checksums: set[str] = field(default_factory=set)
+    metadata: list[str] = field(default_factory=list)
+    sizes: dict[str, int] = field(default_factory=dict)
+
+    @staticmethod
+    def read(files: CheckpointFiles) -> StateTree:
+        """List ``state/``."""
+        tree = StateTree()
+        tree.sizes = files.sizes("state/*/*/*", "state/*/*/*/*", "state/*/*/*/*/*")
+        for path in tree.sizes:
+            tree._add(path)
+        return tree
+
+    def _add(self, path: str) -> None:
+        found = _VERSIONED.fullmatch(path)
+        if found is not None and found["crc"]:
+            self.checksums.add(path)
+        elif found is not None:
+            versions = self.stores.setdefault(found["store"], {})
+            versions.setdefault(int(found["version"]), []).append(
+                _Version(path, found["kind"], found["id"])
+            )
+        elif "/_metadata/" in path or "/_stateSchema/" in path:
+            self.metadata.append(path)
+
+    def groups(self) -> list[StoreGroup]:
+        """Return the stores, as operator, store name and number of partitions."""
+        highest: dict[tuple[str, str], int] = {}
+        for store in self.stores:
+            operator, partition, *name = store.split("/")
+            key = operator, "".join(name)
+            highest[key] = max(highest.get(key, -1), int(partition))
+        return [(operator, name, last + 1) for (operator, name), last in sorted(highest.items())]
+
+    def chain(
+        self, store: str, version: int, ids: Sequence[str] = ()
+    ) -> tuple[list[str], list[str]]:
+        """Return the files that a load of `version` reads, and those of them that are missing.
+
+        `ids`: the unique ids of this store in format 2, one of which the last version must have.
+        """
+        versions = self.stores.get(store, {})
+        whole = [v for v, found in versions.items() if v <= version and _of_kind(found, True)]
+        start = max(whole, default=0)
+        needed = _of_kind(versions.get(start, []), True)
+        missing = []
+        for v in range(start + 1, version + 1):
+            changes = _of_kind(versions.get(v, []), False)
+            needed += changes
+            if not changes:
+                missing.append(f"state/{store}/{v}.{self._extension(store)}")
+        if ids and version and not any(f.id in ids for f in versions.get(version, [])):
+            missing.append(f"state/{store}/{version}_{ids[0]}.*")
+        needed += [crc for name in list(needed) if (crc := f"{name}.crc") in self.checksums]
+        return needed, missing
+
+    def _extension(self, store: str) -> str:
+        kinds = {f.kind for found in self.stores.get(store, {}).values() for f in found}
+        return next((kind for kind in ("changelog", "zip") if kind in kinds), "delta")
+
+
+def _of_kind(found: Iterable[_Version], whole: bool) -> list[str]:
+    return [f.name for f in found if (f.kind in _WHOLE) is whole]
+
+
+def store_directories(groups: Iterable[StoreGroup]) -> list[str]:
+    """Return each store's directory below ``state/``."""
+    return [
+        f"{operator}/{partition}" + (f"/{name}" if name else "")
+        for operator, name, partitions in groups
+        for partition in range(partitions)
+    ]
+
+
+def metadata_at(paths: Iterable[str], epoch: int) -> list[str]:
+    """Return those of the paths that hold at `epoch`. Spark writes an operator's metadata (format
+    2) anew at each start of the query, and deletes what is older than its oldest commit, even if
+    nothing newer was there at that commit: so of each operator's that is the newest file up to
+    then, or, if that is gone, the oldest of the later ones."""
+    found: list[str] = []
+    versions: dict[str, list[int]] = {}
+    for path in paths:
+        if match := METADATA_VERSION.fullmatch(path):
+            versions.setdefault(match[1], []).append(int(match[2]))
+        else:
+            found.append(path)
+    for directory, numbers in versions.items():
+        until = [number for number in numbers if number <= epoch]
+        found.append(f"{directory}{max(until) if until else min(numbers)}")
+    return found
+
+
+def log_paths(files: CheckpointFiles, epoch: int) -> list[str]:
+    """Return the metadata file, the logs' entries and the source logs that `epoch` needs.
+
+    Raises CorruptRecordError or FileNotFoundError if ``offsets/<epoch>`` can't be read.
+    """
+    paths = ["metadata", f"offsets/{epoch}", f"commits/{epoch}"]
+    if files.exists(f"offsets/{epoch - 1}"):
+        paths.append(f"offsets/{epoch - 1}")
+    offsets = read_log(files, f"offsets/{epoch}")[1:]
+    for source in files.list("sources"):
+        offset = offsets[int(source)] if source.isdigit() and int(source) < len(offsets) else None
+        limit = offset.get("logOffset") if isinstance(offset, dict) else None
+        entries = {}
+        for name in files.list(f"sources/{source}"):
+            if found := _SOURCE_LOG.fullmatch(name):
+                number = int(found[1])
+                if not isinstance(limit, int) or number <= limit:
+                    entries[name] = number
+        compacted = max((n for name, n in entries.items() if name.endswith(".compact")), default=-1)
+        paths += [f"sources/{source}/{name}" for name, n in entries.items() if n >= compacted]
+    return paths
+
+
+def read_log(files: CheckpointFiles, path: str) -> list[Any]:
+    """Return the JSON lines of an entry of Spark's offset or commit log, without its version."""
+    try:
+        version, *lines = files.read(path).decode().split("\n")
+        if not re.fullmatch(r"v\d+", version) or not lines:
+            raise ValueError(f"it begins with {version[:20]!r}")
+        return [None if line == "-" else json.loads(line or "{}") for line in lines]
+    except ValueError as error:
+        raise CorruptRecordError(
+            f"{files.uri}/{path}: this is not a whole entry of Spark's log: {error}"
+        ) from None
+
+
+def log_version(files: CheckpointFiles, path: str) -> int:
+    """Return the version of an entry of Spark's offset or commit log; of the latter it is Spark's
+    checkpoint format, 1 or 2."""
+    return int(files.read(path).decode().split("\n", 1)[0].removeprefix("v"))
+
+
+def unique_ids(commit: Sequence[Any], store: str) -> list[str]:
+    """Return the unique ids that a commit log entry gives for one store (format 2); else []."""
+    operator, partition = store.split("/")[:2]
+    body = commit[0] if commit and isinstance(commit[0], dict) else {}
+    found = ((body.get("stateUniqueIds") or {}).get(operator) or [])[int(partition) :][:1]
+    return [i for i in (found[0] if found and isinstance(found[0], list) else found) if i]
+
+
+def zip_references(files: CheckpointFiles, path: str) -> list[tuple[str, int | None]]:
+    """Return the files that a RocksDB checkpoint's zip names, with their sizes in bytes.
+
+    Raises CorruptRecordError if the zip is damaged.
+    """
+    directory = path.rsplit("/", 1)[0]
+    data = files.read(path)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if bad := archive.testzip():
+                raise ValueError(f"its part {bad} does not match its checksum")
+            body = json.loads(archive.read("metadata").decode().split("\n", 1)[1])
+        return [
+            (f"{directory}/{folder}/{entry[key]}", entry.get("sizeBytes"))
+            for part, folder, key in (
+                ("sstFiles", "SSTs", "dfsSstFileName"), ("logFiles", "logs", "dfsLogFileName")
+            )
+            for entry in body.get(part) or []
+            if entry.get(key)
+        ]  # fmt: skip
+    except (zipfile.BadZipFile, ValueError, KeyError, IndexError, OSError, EOFError) as error:
+        raise CorruptRecordError(f"{files.uri}/{path}: the zip is damaged: {error}") from None
+    except Exception as error:  # zlib.error, NotImplementedError of a flipped method field
+        raise CorruptRecordError(f"{files.uri}/{path}: the zip is damaged: {error}") from None

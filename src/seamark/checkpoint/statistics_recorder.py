@@ -1,0 +1,328 @@
+"""Keeps the statistics of one driver's epochs, on a thread of its own.
+
+The coordinator and the query tell it what happens (`begun`, `committed`, `failed`), which costs
+them no more than an entry in a queue. The thread then measures what is left to measure, writes one
+file per epoch (`checkpoint/statistics_store.py`) and deletes the oldest. Who takes a savepoint
+tells of it on a thread of his own (`savepoint_begun`, `savepoint_ended`).
+
+Invariants: nothing here can hold up, fail or stop the job; measuring takes at most a tenth of the
+time, however slow the storage is: epochs that end meanwhile are measured together.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from seamark.checkpoint.epoch_log import log_epoch
+from seamark.checkpoint.epoch_progress import EpochProgress
+from seamark.checkpoint.savepoint_statistics import SavepointEnd, describe_savepoint
+from seamark.checkpoint.statistics import NO_FIGURES, EpochFigures, describe
+from seamark.checkpoint.statistics_store import (
+    Key,
+    StatisticsRecord,
+    StatisticsStore,
+    last_written,
+)
+from seamark.checkpoint.store import JobIdentity
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.checkpointing_statistics import (
+    CheckpointCounts,
+    CheckpointingStatistics,
+    RestoredCheckpointStatistics,
+)
+from seamark.model.redaction import redact
+
+log = logging.getLogger(__name__)
+
+Measure = Callable[[Sequence[int]], Mapping[int, EpochFigures]]
+"""Returns what can be found out about decided epochs; may take its time."""
+OnEnded = Callable[[CheckpointStatistics], None]
+"""Is told of each checkpoint that has ended, in order, when its figures are known."""
+
+SETTLE_S = 0.1
+"""Spark's progress report of an epoch comes a little after its decision."""
+REST = 9
+"""After a round of measuring, this many times as long without one."""
+LAST_ROUND_S = 10.0
+"""How long the end of a run waits for its last statistics to be written."""
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """An epoch whose statistics are still to be written."""
+
+    key: Key
+    progress: EpochProgress
+    status: CheckpointStatus
+    reason: str
+    failed_s: float
+
+
+class StatisticsRecorder:
+    """The checkpoint history of one running job, as `job.checkpoints()` shows it. Every text in it,
+    the reasons of failures above all, has been through `hide`."""
+
+    def __init__(
+        self,
+        store: StatisticsStore,
+        sinks: Mapping[str, str],
+        measure: Measure = lambda epochs: {},
+        on_ended: OnEnded = lambda checkpoint: None,
+        hide: Callable[[str], str] = redact,
+    ) -> None:
+        self._store = store
+        self._sinks = {uid: hide(description) for uid, description in sinks.items()}
+        self._measure = measure
+        self._on_ended = on_ended
+        self._hide = hide
+        self._identity: JobIdentity | None = None
+        self._generation = 0
+        self._lock = threading.Condition()
+        self._open: dict[int, EpochProgress] = {}
+        self._ended: list[_Ended] = []
+        self._attempts: dict[int, int] = {}
+        self._savepoints: dict[Key, CheckpointStatistics] = {}
+        self._savepoints_of_generation: list[Key] = []
+        self._closing = False
+        self._changes = 0
+        self._files = threading.Lock()  # taken before `_lock`, never on the epoch's path
+        self._counts: CheckpointCounts | None = None
+        self._restored: RestoredCheckpointStatistics | None = None
+        self._subtasks = 0
+        self._thread: threading.Thread | None = None
+
+    # --- what happens to epochs; called on the epoch's path
+
+    def start(
+        self,
+        identity: JobIdentity,
+        generation: int,
+        restored_epoch: int,
+        origin: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Note that the driver of `generation` goes on after `restored_epoch` (-1: starts anew),
+        of this job, or of the checkpoint or savepoint `origin`, as `JobIdentity` names it."""
+        self._identity = identity
+        self._generation = generation
+        if restored_epoch >= 0:
+            self._restored = RestoredCheckpointStatistics(
+                id=restored_epoch,
+                restore_timestamp=round(time.time() * 1e3),
+                is_savepoint=bool(origin and origin.get("is_savepoint")),
+                external_path=str(origin["path"])
+                if origin
+                else f"{self._store.uri}/epochs/{restored_epoch}",
+            )
+        # A daemon: `close` waits for it, and a run that is never closed must not wait for ever.
+        self._thread = threading.Thread(target=self._run, name="seamark-statistics", daemon=True)
+        self._thread.start()
+
+    def begun(self, progress: EpochProgress) -> None:
+        """Note that an epoch has been triggered."""
+        with self._lock:
+            self._open[progress.epoch] = progress
+            self._changes += 1
+
+    def committed(self, epoch: int) -> None:
+        """Note that an epoch is decided and every sink has committed it."""
+        self._end(epoch, CheckpointStatus.COMPLETED)
+
+    def failed(self, epoch: int, reason: str) -> None:
+        """Note that an epoch has failed and will run again, and why. An epoch whose end is noted
+        already, or that has not begun, is left alone."""
+        self._end(epoch, CheckpointStatus.FAILED, reason or "unknown")
+
+    def _end(self, epoch: int, status: CheckpointStatus, reason: str = "") -> None:
+        reason = self._hide(reason)
+        with self._lock:
+            progress = self._open.pop(epoch, None)
+            if progress is None:
+                return
+            attempt = self._attempts.pop(epoch, 0)
+            failed_s = 0.0
+            if status is CheckpointStatus.FAILED:
+                self._attempts[epoch] = attempt + 1
+                failed_s = time.monotonic()
+            key = Key(self._generation, epoch, attempt)
+            self._ended.append(_Ended(key, progress, status, reason, failed_s))
+            self._changes += 1
+            self._lock.notify_all()
+        if self._identity is not None:
+            name, job_id = self._identity.name, self._identity.job_id
+            log_epoch(name, job_id, self._generation, progress, status, reason)
+
+    def unrecorded(self) -> list[EpochProgress]:
+        """Return the epochs that no file tells of yet, those that have ended included, oldest
+        first."""
+        with self._lock:
+            running = [progress for _, progress in sorted(self._open.items())]
+            return [*(ended.progress for ended in self._ended), *running]
+
+    # --- savepoints; called by the thread that takes one
+
+    def savepoint_begun(self, epoch: int, format_: str, asked_at: float) -> Key:
+        """Note that a savepoint of a decided epoch is being written; return what `savepoint_ended`
+        is told. `asked_at`: when it was asked for, in seconds since 1970."""
+        with self._lock:
+            number = sum(key.epoch == epoch for key in self._savepoints_of_generation)
+            key = Key(self._generation, epoch, number, is_savepoint=True)
+            self._savepoints_of_generation.append(key)
+            self._savepoints[key] = describe_savepoint(epoch, format_, asked_at)
+            self._changes += 1
+            return key
+
+    def savepoints_in_progress(self) -> list[CheckpointStatistics]:
+        """Return those that are being written."""
+        with self._lock:
+            return list(self._savepoints.values())
+
+    def savepoint_ended(self, key: Key, end: SavepointEnd) -> None:
+        """Note that a savepoint is whole, or why it failed, and write that down. Never raises."""
+        end = replace(end, failure=self._hide(end.failure))
+        with self._files:
+            with self._lock:
+                begun = self._savepoints[key]
+            self._store_record(key, end.of(begun))
+            with self._lock:
+                del self._savepoints[key]
+                self._changes += 1
+
+    @property
+    def restored(self) -> RestoredCheckpointStatistics | None:
+        """The checkpoint that this job last went on from, as far as it is known."""
+        return self._restored
+
+    # --- what is known
+
+    @property
+    def version(self) -> str:
+        """Something that changes whenever `read` would return something else, but for files that
+        are deleted: that is seen at the next change."""
+        with self._lock:
+            steps = ".".join(progress.state.value for progress in self._open.values())
+            return f"{self._generation}.{self._changes}.{steps}"
+
+    def read(self) -> CheckpointingStatistics:
+        """Return everything up to now, with the epochs in progress."""
+        with self._files:  # so that one that is being written is not seen twice, or missed
+            records = self._store.records()
+            counts, restored = self._history(last_written(records))
+            with self._lock:
+                finished = [self._describe(ended) for ended in self._ended]
+                running = [progress for _, progress in sorted(self._open.items())]
+                savepoints = list(self._savepoints.values())
+        for checkpoint in finished:
+            counts = _counted(counts, checkpoint)
+        in_progress = [
+            describe(p, CheckpointStatus.IN_PROGRESS, self._sinks, expected_subtasks=self._subtasks)
+            for p in running
+        ]
+        history = [*(record.checkpoint for record in records), *finished, *in_progress, *savepoints]
+        return self._store.summed_up(counts, restored, history)
+
+    def _history(
+        self, newest: StatisticsRecord | None
+    ) -> tuple[CheckpointCounts, RestoredCheckpointStatistics | None]:
+        """Return the counts of what is written, with this driver's own restore, and that."""
+        if self._counts is None:  # nothing is written by this driver yet
+            counts = newest.counts if newest else CheckpointCounts()
+            if self._restored is not None:
+                counts = replace(counts, restored=counts.restored + 1)
+            elif newest is not None:
+                self._restored = newest.restored
+            self._counts = counts
+        return self._counts, self._restored
+
+    def _describe(self, ended: _Ended, figures: EpochFigures = NO_FIGURES) -> CheckpointStatistics:
+        return describe(
+            ended.progress,
+            ended.status,
+            self._sinks,
+            figures,
+            failure=ended.reason,
+            failed_s=ended.failed_s,
+            expected_subtasks=self._subtasks,
+        )
+
+    # --- the thread
+
+    def close(self, outcome: Callable[[EpochProgress], tuple[CheckpointStatus, str]]) -> None:
+        """End every open epoch as `outcome` says (with the reason of a failure), and return when
+        all is written, or after LAST_ROUND_S."""
+        if self._thread is None:
+            return
+        for epoch, progress in sorted(self._open.items()):
+            try:
+                self._end(epoch, *outcome(progress))
+            except Exception as error:  # the storage is away, or Spark is
+                self._end(epoch, CheckpointStatus.FAILED, f"its outcome is not known: {error}")
+        with self._lock:
+            self._closing = True
+            self._lock.notify_all()
+        self._thread.join(LAST_ROUND_S)
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                self._lock.wait_for(lambda: self._ended or self._closing)
+                if not self._ended:
+                    return
+                self._lock.wait_for(lambda: self._closing, SETTLE_S)
+            started_s = time.monotonic()
+            epochs = self._round()
+            took_s = time.monotonic() - started_s
+            log.debug("statistics of %d epochs took %.0f ms", epochs, took_s * 1e3)
+            with self._lock:
+                self._lock.wait_for(lambda: self._closing, took_s * REST)
+
+    def _round(self) -> int:
+        """Measure and write all that have ended by now; return how many."""
+        with self._lock:
+            ended = list(self._ended)
+        figures = self._measured(ended)
+        for one in ended:
+            with self._files:
+                self._write(one, figures.get(one.key[1], NO_FIGURES))
+                with self._lock:
+                    self._ended.pop(0)
+                    self._changes += 1
+        return len(ended)
+
+    def _measured(self, ended: Sequence[_Ended]) -> Mapping[int, EpochFigures]:
+        epochs = [one.key[1] for one in ended if one.status is CheckpointStatus.COMPLETED]
+        try:
+            return self._measure(epochs) if epochs else {}
+        except Exception as error:
+            log.warning("the sizes of epochs %s are not known: %s", epochs, error)
+            return {}
+
+    def _write(self, ended: _Ended, figures: EpochFigures) -> None:
+        checkpoint = self._describe(ended, figures)
+        self._subtasks = checkpoint.num_subtasks
+        try:
+            self._on_ended(checkpoint)
+        except Exception as error:
+            log.warning("epoch %d is not in the metrics: %s", ended.key[1], error)
+        self._store_record(ended.key, checkpoint)
+
+    def _store_record(self, key: Key, checkpoint: CheckpointStatistics) -> None:
+        """Called with `_files`. Never raises."""
+        try:
+            counts, restored = self._history(None if self._counts else self._store.newest())
+            self._counts = _counted(counts, checkpoint)
+            self._store.write(key, StatisticsRecord(checkpoint, self._counts, restored))
+            self._store.prune()
+        except Exception as error:
+            kind = "savepoint of epoch" if checkpoint.is_savepoint else "epoch"
+            log.warning("%s %d is not in the checkpoint history: %s", kind, key.epoch, error)
+
+
+def _counted(counts: CheckpointCounts, ended: CheckpointStatistics) -> CheckpointCounts:
+    if ended.status is CheckpointStatus.COMPLETED:
+        return replace(counts, completed=counts.completed + 1)
+    return replace(counts, failed=counts.failed + 1)

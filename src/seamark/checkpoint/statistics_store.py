@@ -1,0 +1,200 @@
+"""The files of a job's checkpoint history: one for each finished checkpoint and savepoint.
+
+    statistics/<generation>.<epoch>.<attempt>.json
+    statistics/<generation>.<epoch>.savepoint-<number>.json
+
+One file each, and no file that is changed: nothing to repair after a crash, and no more requests
+to an object store than the epoch's other records make. Nothing else reads these files, so none of
+them, lost or damaged, can stop a job. docs/FORMAT.md has their contents.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
+from typing import NamedTuple
+
+from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.checkpointing_statistics import (
+    CheckpointCounts,
+    CheckpointingStatistics,
+    RestoredCheckpointStatistics,
+    checkpointing_statistics,
+    checkpoints,
+)
+
+log = logging.getLogger(__name__)
+
+CHECKPOINTS_KEPT = 1000
+SAVEPOINTS_KEPT = 100
+_NAME = re.compile(r"(\d+)\.(\d+)\.(savepoint-)?(\d+)\.json")
+_READERS = 16
+
+
+class Key(NamedTuple):
+    """Names one file. `number` counts the attempts at the epoch in that generation, or its
+    savepoints, from 0. Keys of checkpoints ascend with time."""
+
+    generation: int
+    epoch: int
+    number: int
+    is_savepoint: bool = False
+
+    @property
+    def path(self) -> str:
+        """The file, below the job's directory."""
+        kind = "savepoint-" if self.is_savepoint else ""
+        return f"statistics/{self.generation}.{self.epoch}.{kind}{self.number}.json"
+
+
+@dataclass(frozen=True)
+class StatisticsRecord:
+    """One finished checkpoint or savepoint, the counts with it included, and the job's last
+    restore."""
+
+    checkpoint: CheckpointStatistics
+    counts: CheckpointCounts
+    restored: RestoredCheckpointStatistics | None
+
+
+class StatisticsStore:
+    """The history below one job's directory. What was once read is kept in memory: the files never
+    change, and a history that is looked at every second would be read a thousand files at a time.
+    """
+
+    def __init__(self, files: CheckpointFiles) -> None:
+        self._files = files
+        self._known: dict[Key, StatisticsRecord | None] = {}
+
+    @property
+    def uri(self) -> str:
+        """The job's directory."""
+        return self._files.uri
+
+    def write(self, key: Key, record: StatisticsRecord) -> None:
+        """Store one; a file of that name stays as it is."""
+        body = {
+            "checkpoint": record.checkpoint.to_record(),
+            "counts": {
+                "restored": record.counts.restored,
+                "completed": record.counts.completed,
+                "failed": record.counts.failed,
+            },
+            "restored": None if record.restored is None else asdict(record.restored),
+        }
+        try:
+            self._files.create(key.path, seal_envelope("statistics", body))
+        except FileExistsError:
+            log.warning("%s/%s exists already and is left alone", self.uri, key.path)
+
+    def keys(self, *, savepoints: bool = False) -> list[Key]:
+        """Return the checkpoints that are stored, or the savepoints, oldest first."""
+        found = (_NAME.fullmatch(name) for name in self._files.list("statistics"))
+        keys = (Key(int(m[1]), int(m[2]), int(m[4]), bool(m[3])) for m in found if m)
+        return sorted(key for key in keys if key.is_savepoint is savepoints)
+
+    def prune(self) -> None:
+        """Delete all but the last CHECKPOINTS_KEPT and SAVEPOINTS_KEPT."""
+        old = self.keys()[:-CHECKPOINTS_KEPT] + self.keys(savepoints=True)[:-SAVEPOINTS_KEPT]
+        for key in old:
+            self._files.delete(key.path)
+
+    def newest(self) -> StatisticsRecord | None:
+        """Return the record that was written last, of those that can be read."""
+        found = (
+            next((record for key in reversed(keys) if (record := self._read(key))), None)
+            for keys in (self.keys(), self.keys(savepoints=True))
+        )
+        return last_written([record for record in found if record is not None])
+
+    def uids(self, epoch: int | None = None) -> dict[str, list[str]]:
+        """Return the uids of a job's parts by kind, sources and operators in the order of Spark's
+        numbers, as its newest completed checkpoint has them, or the newest up to `epoch`; {} if
+        none that can be read names its sources."""
+        for key in reversed(self.keys()):
+            if epoch is not None and key.epoch > epoch:
+                continue
+            record = self._read(key)
+            if record is None or record.checkpoint.status is not CheckpointStatus.COMPLETED:
+                continue
+            found: dict[str, list[str]] = {}
+            for task in record.checkpoint.tasks:
+                found.setdefault(task.kind, []).append(task.uid)
+            if "source" in found:  # else Spark's figures of it were not to be had
+                return found
+        return {}
+
+    def records(self) -> list[StatisticsRecord]:
+        """Return every record that can be read: the checkpoints, oldest first, then the
+        savepoints."""
+        keys, known = self.keys()[-CHECKPOINTS_KEPT:], self._known
+        keys += self.keys(savepoints=True)[-SAVEPOINTS_KEPT:]
+        unknown = [key for key in keys if key not in known]
+        if self.uri.startswith("file:"):
+            read: Sequence[StatisticsRecord | None] = [self._read(key) for key in unknown]
+        else:  # each is a request to an object store
+            with ThreadPoolExecutor(_READERS) as pool:
+                read = list(pool.map(self._read, unknown))
+        found = {**known, **dict(zip(unknown, read, strict=True))}
+        self._known = {key: found[key] for key in keys}
+        return [record for record in self._known.values() if record is not None]
+
+    def _read(self, key: Key) -> StatisticsRecord | None:
+        path = f"{self.uri}/{key.path}"
+        try:
+            body = open_envelope("statistics", self._files.read(key.path), path)
+            restored = body["restored"]
+            return StatisticsRecord(
+                CheckpointStatistics.from_record(body["checkpoint"]),
+                CheckpointCounts(**body["counts"]),
+                None if restored is None else RestoredCheckpointStatistics(**restored),
+            )
+        except FileNotFoundError:  # pruned meanwhile
+            return None
+        except Exception as error:
+            log.warning("%s is left out of the checkpoint history: %s", path, error)
+            return None
+
+    def read(self) -> CheckpointingStatistics:
+        """Return what is stored, summed up: of a job that need not be running."""
+        records = self.records()
+        last = last_written(records)
+        return self.summed_up(
+            last.counts if last else CheckpointCounts(),
+            last.restored if last else None,
+            [record.checkpoint for record in records],
+        )
+
+    def summed_up(
+        self,
+        counts: CheckpointCounts,
+        restored: RestoredCheckpointStatistics | None,
+        ended: Sequence[CheckpointStatistics],
+    ) -> CheckpointingStatistics:
+        """Sum up the checkpoints `ended`, oldest first, with savepoints anywhere between them; mark
+        those checkpoints that are deleted by now: their records, or Spark's entries (where the
+        Spark checkpoint location is the job's own)."""
+        kept = {int(name) for name in self._files.list("epochs") if name.isdigit()}
+        decided = {int(name) for name in self._files.list("spark/commits") if name.isdigit()}
+        kept = kept & decided if decided else kept
+        history = [
+            replace(c, discarded=c.id not in kept, external_path=f"{self.uri}/epochs/{c.id}")
+            for c in checkpoints(reversed(ended))
+        ]
+        for one in ended:
+            if one.is_savepoint:
+                at = one.trigger_timestamp
+                older = (n for n, c in enumerate(history) if c.trigger_timestamp <= at)
+                history.insert(next(older, len(history)), one)
+        return checkpointing_statistics(counts, restored, history)
+
+
+def last_written(records: Sequence[StatisticsRecord]) -> StatisticsRecord | None:
+    """Return the one that has counted all others. Not the last by key: a savepoint ends when later
+    epochs have ended."""
+    return max(reversed(records), key=lambda record: record.counts.total, default=None)

@@ -1,0 +1,122 @@
+"""Whether a store can hold checkpoints, found out by trying it before the job writes anything.
+
+Leases, seals and prepared records stand on exactly one of several creators winning. No store says
+reliably whether it gives that: some S3 servers ignore the condition of a write, some look first and
+write afterwards. `checkpoint/coordinator.py` calls `check_storage` at each start.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from contextlib import suppress
+
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import PreflightError, SeamarkError
+
+DEADLINE_S = 30.0
+RACERS = 8
+"""How many create the same file at once; two on a local disk, whose hard links are known."""
+
+
+def check_storage(files: CheckpointFiles, deadline_s: float = DEADLINE_S) -> None:
+    """Create, read, list and delete a file below `files`, as a checkpoint will; leave nothing.
+
+    Raises PreflightError naming the store, what it did and the remedy: also when it does not answer
+    within `deadline_s`. Takes a few milliseconds on a local disk, some ten calls elsewhere.
+    """
+    failure: list[BaseException] = []
+
+    def check() -> None:
+        try:
+            _try_out(files)
+        except BaseException as error:
+            failure.append(error)
+
+    # A store's client may wait for ever; then this thread does, and the program can still end.
+    thread = threading.Thread(target=check, name="seamark-storage-check", daemon=True)
+    thread.start()
+    thread.join(deadline_s)
+    where = f"checkpoint storage {files.uri}"
+    if thread.is_alive():
+        raise PreflightError(
+            f"{where} has not answered within {deadline_s:g} s; check that its server runs and can "
+            "be reached from here"
+        )
+    if not failure:
+        return
+    error = failure[0]
+    if isinstance(error, OSError):
+        raise PreflightError(f"{where}: {error}; {_remedy(error)}") from error
+    raise error
+
+
+def _remedy(error: OSError) -> str:
+    if isinstance(error, PermissionError):
+        return "let this user write there, or give the credentials of one who may"
+    if isinstance(error, FileNotFoundError):
+        return "make what is missing (a bucket, a mount), or correct the address"
+    return "check the address, and that its server runs and has room"
+
+
+def _try_out(files: CheckpointFiles) -> None:
+    directory = f"preflight-{uuid.uuid4().hex}"
+    path = f"{directory}/probe"
+    try:
+        winner = _race(files, path)
+        if files.read(path) != winner:
+            raise _unfit(files, "a file that was just created reads differently")
+        if files.list(directory) != ["probe"]:
+            raise _unfit(files, "a file that was just created is not listed")
+        try:
+            files.create(path, b"again")
+        except FileExistsError:
+            pass
+        else:
+            raise _unfit(files, "a file that exists was created once more")
+        files.delete(path)
+        if files.exists(path) or files.list(directory):
+            raise _unfit(files, "a file that was just deleted is still there")
+    except (ConnectionError, TimeoutError):
+        raise  # a deletion would not be answered either
+    except BaseException:
+        with suppress(OSError):  # what went wrong before is what matters
+            files.delete(directory)
+        raise
+    files.delete(directory)
+
+
+def _race(files: CheckpointFiles, path: str) -> bytes:
+    """Let several create one file at once; return what the only winner wrote."""
+    racers = 2 if files.uri.startswith("file:") else RACERS
+    start = threading.Barrier(racers)
+    outcomes: dict[int, BaseException | None] = {}
+
+    def create(number: int) -> None:
+        start.wait()
+        try:
+            files.create(path, b"%d" % number)
+            outcomes[number] = None
+        except BaseException as error:
+            outcomes[number] = error
+
+    threads = [threading.Thread(target=create, args=(n,), daemon=True) for n in range(racers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in outcomes.values():
+        if error is not None and not isinstance(error, FileExistsError):
+            raise error
+    winners = [number for number, error in outcomes.items() if error is None]
+    if len(winners) != 1:
+        raise _unfit(files, f"{len(winners)} of {racers} at once created the same file")
+    return b"%d" % winners[0]
+
+
+def _unfit(files: CheckpointFiles, found: str) -> SeamarkError:
+    return PreflightError(
+        f"checkpoint storage {files.uri} is not fit for checkpoints: {found}. Two drivers of a job "
+        "could both believe that they hold it. Choose another storage: a local disk, HDFS, or an "
+        "S3 server with conditional writes (If-None-Match); docs/operations/storage.md"
+    )

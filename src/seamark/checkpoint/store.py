@@ -1,0 +1,358 @@
+"""The checkpoint store: one job's directory, as the protocol's `Records`.
+
+    job.json  lease/<generation>.json  spark/commits/<epoch>
+    epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
+                   committed.json
+    wal/<sink>/<epoch>/   rows that a sink keeps until the epoch is committed (deleted here alone)
+
+Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
+(`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
+`void_plan` delete entries that a fenced driver left.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import re
+import socket
+import time
+import uuid
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.storage_check import check_storage
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.contracts.row_files import ROWS, sink_directory
+from seamark.file_systems.location import encoded
+from seamark.model.errors import (
+    CheckpointError,
+    CorruptRecordError,
+    FencedError,
+    RecordNotStoredError,
+    SeamarkError,
+)
+from seamark.protocol.ports import EpochRecord
+from seamark.protocol.states import Seal
+
+_RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
+LEAST_RECORDS = 10
+"""Committed epochs whose records are kept at least: a driver that was paused looks for them."""
+
+
+@dataclass(frozen=True)
+class JobIdentity:
+    """Who this job is, for ever: written once, when its directory is first used.
+
+    `first_epoch` is 0, or the first epoch to commit after a restored checkpoint, or after the last
+    batch of an adopted Spark checkpoint location. `restored_from`: the `path`, `job_id` and `epoch`
+    of the restored checkpoint, and `is_savepoint` if it is one.
+    """
+
+    job_id: str
+    lineage_id: str
+    name: str
+    first_epoch: int
+    created_at: float
+    restored_from: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True)
+class SinkEpoch:
+    """One sink's part of one prepared epoch: the rows it was given and its dumped committables."""
+
+    rows: int
+    committables: tuple[bytes, ...]
+
+
+class CheckpointStore:
+    """One job's records below `files`; `spark` is its Spark checkpoint location."""
+
+    def __init__(self, files: CheckpointFiles, spark: CheckpointFiles) -> None:
+        self._files = files
+        self._spark = spark
+        self._to_store: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
+        self._identity: JobIdentity | None = None
+        self._kept: deque[int] | None = None
+
+    @property
+    def uri(self) -> str:
+        """The job's directory."""
+        return self._files.uri
+
+    @property
+    def files(self) -> CheckpointFiles:
+        """The job's directory, for what is kept beside the protocol's records."""
+        return self._files
+
+    @property
+    def spark_files(self) -> CheckpointFiles:
+        """The Spark checkpoint location."""
+        return self._spark
+
+    def external_path(self, epoch: int) -> str:
+        """Return what names this epoch's checkpoint in ``job.run(restore=…)``."""
+        return f"{self.uri}/epochs/{epoch}"
+
+    def buffer_uri(self, sink_uid: str) -> str:
+        """Return the directory for rows that this sink keeps in the checkpoint, as
+        `open_directory` takes it."""
+        return encoded(f"{self.uri}/{sink_directory(sink_uid)}")
+
+    # --- the job
+
+    def preflight(self) -> None:
+        """Try out whether the storage can hold records; raises PreflightError."""
+        check_storage(self._files)
+
+    def open(self, name: str) -> JobIdentity:
+        """Read the job's identity, or write it if this directory is new."""
+        try:
+            self._identity = self.read_identity()
+        except FileNotFoundError:
+            identity = JobIdentity(
+                job_id=uuid.uuid4().hex,
+                lineage_id=uuid.uuid4().hex,
+                name=name,
+                first_epoch=self.latest_decision() + 1,
+                created_at=time.time(),
+            )
+            self._identity = self.create_identity(identity)
+        if self._identity.name != name:
+            raise CheckpointError(
+                f"{self.uri} holds the checkpoints of job {self._identity.name!r}, not of "
+                f"{name!r}; use that name, or another storage"
+            )
+        return self._identity
+
+    def check_identity(self, identity: JobIdentity) -> None:
+        """Raise RecordNotStoredError unless the directory is still this job's: a mount that is away
+        looks like an empty directory, and what is decided would look undecided."""
+        try:
+            found = self.read_identity().job_id
+        except FileNotFoundError:
+            found = None
+        if found != identity.job_id:
+            raise RecordNotStoredError(
+                f"{self.uri} no longer holds job {identity.job_id} (found: {found}); is its file "
+                "system still mounted? Nothing is lost; make the storage reachable again"
+            )
+
+    def create_identity(self, identity: JobIdentity) -> JobIdentity:
+        """Make this directory that job's; return the one that stands, if another was first."""
+        made = self._create("job", "job.json", asdict(identity))
+        return identity if made else self.read_identity()
+
+    def read_identity(self) -> JobIdentity:
+        """Read job.json; raises FileNotFoundError or CorruptRecordError."""
+        body = self._open("job", "job.json")
+        try:
+            return JobIdentity(**body)
+        except TypeError as error:
+            raise CorruptRecordError(f"{self.uri}/job.json: {error}") from None
+
+    # --- protocol.ports.Records
+
+    def generations(self) -> list[int]:
+        """Return the generations whose lease stands, ascending."""
+        names = self._list("lease")
+        return sorted(int(n[:-5]) for n in names if n.endswith(".json") and n[:-5].isdigit())
+
+    def claim_generation(self, generation: int) -> bool:
+        """Create the lease; False if another driver has it."""
+        holder = {
+            "generation": generation,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+            "started_at": time.time(),
+        }
+        return self._create("lease", f"lease/{generation}.json", holder)
+
+    def forget_generations(self, generations: list[int]) -> None:
+        """Delete the leases of settled generations."""
+        for generation in generations:
+            self._delete(f"lease/{generation}.json")
+
+    def latest_decision(self) -> int:
+        """Return the highest entry of Spark's commit log, or -1."""
+        return self._latest_batch("commits")
+
+    def is_decided(self, epoch: int) -> bool:
+        """Whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
+        with self._blamed(f"spark/commits/{epoch}", "looked for"):
+            return self._spark.exists(f"commits/{epoch}")
+
+    def void_decision(self, epoch: int) -> None:
+        """Delete the epoch's entry from Spark's commit log."""
+        self._delete_batch("commits", epoch)
+
+    def latest_plan(self) -> int:
+        """Return the highest entry of Spark's offset log, or -1."""
+        return self._latest_batch("offsets")
+
+    def void_plan(self, epoch: int) -> None:
+        """Delete the epoch's entry from Spark's offset log."""
+        self._delete_batch("offsets", epoch)
+
+    def _latest_batch(self, log: str) -> int:
+        with self._blamed(f"spark/{log}", "listed"):
+            return max((int(n) for n in self._spark.list(log) if n.isdigit()), default=-1)
+
+    def _delete_batch(self, log: str, epoch: int) -> None:
+        with self._blamed(f"spark/{log}/{epoch}", "deleted"):
+            self._spark.delete(f"{log}/.{epoch}.crc")  # Hadoop's checksum, on a local file system
+            self._spark.delete(f"{log}/{epoch}")
+
+    def epochs(self) -> list[int]:
+        """Return every epoch that has a record."""
+        return [int(n) for n in self._list("epochs") if n.isdigit()]
+
+    def epoch(self, epoch: int) -> EpochRecord:
+        """Return one epoch's records, with the checksums of those that matter proved."""
+        names: Sequence[str] = self._list(f"epochs/{epoch}")
+        found = {"prepared": set[int](), "sealed": set[int]()}
+        for name in names:
+            if match := _RECORD.fullmatch(name):
+                found[match[1]].add(int(match[2]))
+        committed = None
+        if "committed.json" in names:
+            committed = int(self._open("committed", f"epochs/{epoch}/committed.json")["generation"])
+        return EpochRecord(
+            prepared=frozenset(found["prepared"]),
+            seals={
+                g: Seal(self._open("sealed", f"epochs/{epoch}/sealed.{g}.json")["seal"])
+                for g in found["sealed"]
+            },
+            committed=committed,
+        )
+
+    def first_epoch(self) -> int:
+        """Return the first epoch that the job's checkpoints cover."""
+        if self._identity is None:
+            raise CheckpointError(f"{self.uri}: the store was used before `open`")
+        return self._identity.first_epoch
+
+    def claim_epoch(self, epoch: int, generation: int) -> bool:
+        """Record that `generation` processes the epoch, and no other; False if one does already."""
+        body = {"epoch": epoch, "generation": generation, "started_at": time.time()}
+        return self._create("started", f"epochs/{epoch}/started.json", body)
+
+    def write_prepared(self, epoch: int, generation: int) -> None:
+        """Store what `stage_prepared` was given for this attempt."""
+        sinks = self._to_store.pop((epoch, generation))
+        body = {
+            "epoch": epoch,
+            "generation": generation,
+            "sinks": {
+                uid: {
+                    "rows": part.rows,
+                    "committables": [base64.b64encode(c).decode() for c in part.committables],
+                }
+                for uid, part in sinks.items()
+            },
+        }
+        if not self._create("prepared", _prepared(epoch, generation), body):
+            raise FencedError(
+                f"epoch {epoch} was prepared already by a driver of generation {generation}: "
+                "two drivers hold the same lease; this one stops"
+            )
+
+    def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
+        """Create the attempt's seal if there is none; return the one that stands."""
+        path = f"epochs/{epoch}/sealed.{generation}.json"
+        body = {"epoch": epoch, "generation": generation, "seal": seal.value}
+        if self._create("sealed", path, body):
+            return seal
+        return Seal(self._open("sealed", path)["seal"])
+
+    def write_committed(self, epoch: int, generation: int) -> None:
+        """Record that every sink has committed the epoch."""
+        body = {"epoch": epoch, "generation": generation, "committed_at": time.time()}
+        self._create("committed", f"epochs/{epoch}/committed.json", body)
+
+    # --- what the coordinator needs beside the protocol
+
+    def stage_prepared(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
+        """Hand over what the next `write_prepared` of this attempt is to store."""
+        self._to_store[epoch, generation] = dict(sinks)
+
+    def read_prepared(self, epoch: int, generation: int) -> dict[str, SinkEpoch]:
+        """Return a stored attempt's committables by sink uid."""
+        path = _prepared(epoch, generation)
+        body = self._open("prepared", path)
+        try:
+            return {
+                uid: SinkEpoch(
+                    rows=part["rows"],
+                    committables=tuple(base64.b64decode(c) for c in part["committables"]),
+                )
+                for uid, part in body["sinks"].items()
+            }
+        except (KeyError, TypeError, ValueError) as error:
+            raise CorruptRecordError(f"{self.uri}/{path}: {error!r}") from None
+
+    def forget_rows(self, sink_uid: str, epoch: int) -> None:
+        """Delete the rows that a sink kept for an epoch, which is committed everywhere."""
+        self._delete(f"{sink_directory(sink_uid)}/{epoch}")
+
+    def forget_settled_rows(self, settled_epoch: int) -> None:
+        """Delete the rows that any sink kept for epochs up to `settled_epoch`: what a driver that
+        died had not deleted yet, also of sinks that the program does not declare any more."""
+        for sink in self._files.list(ROWS):
+            for name in self._files.list(f"{ROWS}/{sink}"):
+                if name.isdigit() and int(name) <= settled_epoch:
+                    self._delete(f"{ROWS}/{sink}/{name}")
+
+    def prune(self, committed_epoch: int, retained: int) -> None:
+        """Keep the records of the last `retained` committed epochs, but at least LEAST_RECORDS, and
+        of all after them."""
+        if self._kept is None:  # listed once: a listing an epoch is dear on an object store
+            self._kept = deque(sorted(self.epochs()))
+        elif committed_epoch not in self._kept:
+            self._kept.append(committed_epoch)
+        while self._kept and self._kept[0] <= committed_epoch - max(retained, LEAST_RECORDS):
+            self._delete(f"epochs/{self._kept.popleft()}")
+
+    def _create(self, kind: str, path: str, body: dict[str, Any]) -> bool:
+        try:
+            with self._blamed(path, "written"):
+                self._files.create(path, seal_envelope(kind, body))
+        except FileExistsError:
+            return False
+        return True
+
+    def _delete(self, path: str) -> None:
+        with self._blamed(path, "deleted"):
+            self._files.delete(path)
+
+    @contextlib.contextmanager
+    def _blamed(self, path: str, done: str) -> Iterator[None]:
+        """Tell a storage that refuses something from everything else that can go wrong."""
+        try:
+            yield
+        except (FileExistsError, SeamarkError):
+            raise
+        except Exception as error:  # OSError, or whatever the file system behind Spark raises
+            if isinstance(error, FileNotFoundError) and done == "read":
+                raise
+            raise RecordNotStoredError(
+                f"{self.uri}/{path} cannot be {done}: {type(error).__name__}: {error}. Nothing is "
+                "lost; make room, or make the storage writable and reachable"
+            ) from error
+
+    def _open(self, kind: str, path: str) -> dict[str, Any]:
+        with self._blamed(path, "read"):
+            data = self._files.read(path)
+        return open_envelope(kind, data, f"{self.uri}/{path}")
+
+    def _list(self, path: str) -> list[str]:
+        with self._blamed(path, "listed"):
+            return self._files.list(path)
+
+
+def _prepared(epoch: int, generation: int) -> str:
+    return f"epochs/{epoch}/prepared.{generation}.json"

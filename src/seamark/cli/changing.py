@@ -1,0 +1,158 @@
+"""`seamark checkpoint`, `stop` and `cancel`: what changes a running job. Savepoints are in
+`savepoints.py`.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seamark.cli import options
+from seamark.cli.exits import NOT_DONE
+from seamark.cli.terminal import ms, reading, say, suggest, time_of, waiting, writing
+from seamark.cli.visible import echo, visible
+
+if TYPE_CHECKING:
+    from seamark.operations.running_job import RunningJob
+
+
+def find(verb: str, job: str, storage: str | None, token_file: Path | None) -> RunningJob:
+    """Return a running job, for a verb that changes it; raises as `find_running`."""
+    from seamark.operations.running_job import find_running
+    from seamark.operations.storage import storage_of
+
+    uri = storage_of(verb, storage)
+    with reading(uri):
+        return find_running(verb, job, uri, token_file)
+
+
+def checkpoint(
+    job: options.Job,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
+    as_json: options.Json = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Let a job take a checkpoint now, and wait for it.
+
+    Prints its id, its duration and the path that `seamark run -s` takes.
+    """
+    import json
+
+    from seamark.operations.change_job import take_checkpoint
+    from seamark.operations.storage import storage_option
+
+    running = find("checkpoint", job, storage, token_file)
+    say(f"Triggering a checkpoint of job {running.job.name} ({running.job.job_id}).")
+    with waiting("Waiting for the checkpoint") as tick:
+        found = take_checkpoint(running, timeout, lambda: tick(""))
+    if as_json:
+        echo(json.dumps(found, indent=2))
+        return
+    path, option = str(found.get("external_path", "")), storage_option(running.storage)
+    echo(f"Checkpoint {found['id']} completed in {ms(found['end_to_end_duration'])}. Path: {path}")
+    suggest(
+        f"seamark checkpoints {quote(running.job.name)} --id {found['id']}{option}",
+        f"seamark run -s {quote(path)} APP.PY",
+    )
+
+
+def stop(
+    job: options.Job,
+    savepoint: Annotated[
+        str | None,
+        typer.Option(
+            "-p",
+            "--savepointPath",
+            metavar="DIR",
+            show_default=False,
+            help="End it with a savepoint below this directory.",
+        ),
+    ] = None,
+    type_: options.SavepointType = options.SavepointFormat.CANONICAL,
+    drain: Annotated[
+        bool,
+        typer.Option(
+            "-d",
+            "--drain",
+            help="For good: read nothing more and close every window, then take the savepoint.",
+        ),
+    ] = False,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]
+    verbose: options.Verbose = 0,
+) -> None:
+    """End a job after its current epoch, with all that is decided committed.
+
+    Its checkpoints stay: the same program, run again, goes on from there. With -p it ends with a
+    savepoint, after whose epoch nothing is written. With --drain too, and that is in -p's directory
+    or the job's savepoint_dir; the same program does not go on after it.
+    """
+    from seamark.operations.change_job import stop as stop_job
+    from seamark.operations.change_job import stop_with_savepoint
+
+    running = find("stop", job, storage, token_file)
+    name = running.job.name
+    if savepoint is not None or drain:
+        how = "Draining" if drain else "Suspending"
+        say(f"{how} job {name} ({running.job.job_id}) with a {type_.value} savepoint.")
+        with writing("Waiting for the savepoint") as show:
+            path = stop_with_savepoint(
+                running, savepoint, timeout, lambda: show(0, None), type_, show, drain=drain
+            )
+        echo(f"Savepoint completed. Path: {path}")
+        suggest(f"seamark run -s {quote(path)} APP.PY")
+        return
+    say(f"Stopping job {name} ({running.job.job_id}) after its current epoch.")
+    with waiting("Waiting for the job to end") as tick:
+        last = stop_job(running, timeout, lambda: tick(""))
+    if last is None:
+        echo(f"Job {name} is FINISHED; it never completed a checkpoint.")
+    else:
+        echo(
+            f"Job {name} is FINISHED. Committed last: checkpoint {last.id}. "
+            f"Path: {last.external_path}"
+        )
+    suggest(
+        "seamark run APP.PY",
+        *([f"seamark run -s {quote(last.external_path)} APP.PY"] if last else []),
+    )
+
+
+def cancel(
+    job: options.Job,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]
+    verbose: options.Verbose = 0,
+) -> None:
+    """End a job at once; the epoch under way is aborted and runs again at the next start.
+
+    Asks first on a terminal. With DELETE_ON_CANCELLATION the job's checkpoints are deleted.
+    """
+    from seamark.operations.change_job import cancel as cancel_job
+    from seamark.operations.storage import storage_option
+
+    running = find("cancel", job, storage, token_file)
+    name = running.job.name
+    if not yes and sys.stdin.isatty():
+        since = time_of(running.job.started_at)
+        question = f"Cancel job {name} ({running.job.job_id}), running since {since}?"
+        if not typer.confirm(visible(question), err=True):
+            say("Not cancelled. To end it after its current epoch: seamark stop " + name)
+            raise typer.Exit(NOT_DONE)
+    say(f"Cancelling job {name} ({running.job.job_id}).")
+    with waiting("Waiting for the job to end") as tick:
+        kept = cancel_job(running, timeout, lambda: tick(""))
+    echo(f"Job {name} is CANCELED." + ("" if kept else " Its checkpoints are deleted."))
+    if kept:
+        suggest(
+            f"seamark info {quote(name)}{storage_option(running.storage)}", "seamark run APP.PY"
+        )

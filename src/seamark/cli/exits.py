@@ -1,0 +1,52 @@
+"""How a command ends: the exit codes, and the one place where an error becomes a paragraph."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from seamark.cli.visible import VisibleFormatter, echo
+from seamark.model.errors import DriverUnreachableError, SeamarkError, UserError
+
+MISTAKE, UNREACHABLE, NOT_DONE = 2, 3, 4
+
+EPILOG = (
+    "Exit codes: 0 done; 1 an error of Seamark's own, with a traceback; 2 a mistake that you can "
+    "mend: an option, a name, a file, a token; 3 no driver answers: the job has ended, was killed, "
+    "or runs elsewhere; 4 it was not done: the job or the operation failed, was refused by you, or "
+    "took too long; 130 Ctrl-C. `run` without -d ends with the program's own code."
+)
+
+
+class Commands(TyperGroup):
+    """The root of all commands."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was given."""
+        last = logging.StreamHandler()
+        last.setFormatter(VisibleFormatter())
+        logging.lastResort = last  # for warnings; -v makes a handler
+        with errors_as_paragraphs():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def errors_as_paragraphs() -> Iterator[None]:
+    """Let every error that Seamark raises on purpose end the command with one paragraph on stderr
+    and its exit code; what else is raised is a bug and keeps its traceback."""
+    try:
+        yield
+    except SeamarkError as error:
+        echo(f"seamark: {error}", err=True)
+        raise typer.Exit(_code(error)) from None
+
+
+def _code(error: SeamarkError) -> int:
+    if isinstance(error, UserError):
+        return MISTAKE
+    return UNREACHABLE if isinstance(error, DriverUnreachableError) else NOT_DONE

@@ -1,0 +1,101 @@
+"""What `seamark info` shows of one job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from shlex import quote
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from seamark.cli.job_table import STYLES
+from seamark.cli.terminal import ago, ms, size, stdout, suggest, time_of
+from seamark.model.job_state import JobState
+from seamark.operations.job_info import JobInfo
+from seamark.operations.running_job import why_unreachable
+
+
+def show(info: JobInfo, option: str) -> None:
+    """Print all that is known; `option` is what a command needs to find jobs of that storage."""
+    console, job = stdout(), info.job
+    console.print(
+        Text.assemble((job.name, "bold"), "  ", (job.state.value, STYLES.get(job.state, "")))
+    )
+    for name, value in _lines(info):
+        console.print(Text(f"{name:<16}") + Text(value), soft_wrap=True)
+    if info.parts:
+        table = Table("uid", "kind", "guarantee", "what", box=None, pad_edge=False)
+        for part in info.parts:
+            shown = (part["uid"], part["kind"], part["guarantee"] or "unknown", part["description"])
+            table.add_row(*map(Text, shown))
+        console.print()
+        console.print(table)
+    if job.state is JobState.UNREACHABLE:
+        console.print(Text(f"\n{why_unreachable(job)}"), soft_wrap=True)
+    suggest(*_next(info, option))
+
+
+def _lines(info: JobInfo) -> list[tuple[str, str]]:
+    job, now = info.job, time.time()
+    lines = [("job id", job.job_id), ("started", f"{time_of(job.started_at)}")]
+    if job.ended_at is None:
+        lines[-1] = ("started", f"{lines[-1][1]}, {ago(now - job.started_at)} ago")
+    else:
+        took = ago(job.ended_at - job.started_at)
+        lines.append(("ended", f"{time_of(job.ended_at)}, after {took}"))
+    if job.reason:
+        lines.append(("reason", job.reason))
+    lines += [
+        ("driver", f"pid {job.pid} on {job.host}, {job.rest_url or 'no address'}"),
+        ("restarts", f"{info.restarts} since the driver started"),
+        ("directory", info.directory),
+        ("generation", str(info.generation or "unknown")),
+    ]
+    if info.identity is not None:
+        lines.append(("lineage", info.identity.lineage_id))
+        if restored := info.identity.restored_from:
+            what = f"epoch {restored.get('epoch')} of {restored.get('path')}"
+            lines.append(("restored from", what))
+    if info.guarantees is not None:
+        weakest = info.guarantees["weakest"]
+        because = f", because of {weakest}: seamark explain {job.name}" if weakest else ""
+        lines.append(("guarantee", f"{info.guarantees['guarantee']}{because}"))
+    if info.epoch is not None:
+        lines.append(("current epoch", _epoch(info.epoch, now)))
+    if (last := info.last_completed) is not None:
+        at = last.trigger_timestamp / 1e3
+        lines += [
+            (
+                "last checkpoint",
+                f"{last.id}, {time_of(at)} ({ago(now - at)} ago), "
+                f"{ms(last.end_to_end_duration)}, {size(last.checkpointed_size)}",
+            ),
+            ("its path", last.external_path),
+        ]
+    else:
+        lines.append(("last checkpoint", "none is completed"))
+    return lines
+
+
+def _epoch(epoch: Mapping[str, Any], now: float) -> str:
+    if epoch["id"] < 0:
+        shown = "none under way"
+    else:
+        shown = f"{epoch['id']}: {epoch['phase']} for {ms(now * 1e3 - epoch['phase-since'])}"
+    if waiting := epoch.get("uncommitted"):
+        shown += "; stored and not yet committed: " + ", ".join(str(one["id"]) for one in waiting)
+    return shown
+
+
+def _next(info: JobInfo, option: str) -> list[str]:
+    name, last = quote(info.job.name), info.last_completed
+    if info.job.state is JobState.UNREACHABLE or info.job.state.is_terminal:
+        restore = [f"seamark run -s {quote(last.external_path)} APP.PY"] if last is not None else []
+        return [f"seamark checkpoints {name}{option}", "seamark run APP.PY", *restore]
+    return [
+        f"seamark checkpoints {name}{option}",
+        f"seamark checkpoint {name}{option}",
+        f"seamark stop {name}{option}",
+    ]

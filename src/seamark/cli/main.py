@@ -1,0 +1,67 @@
+"""The `seamark` command line: its verbs, in the order of `--help`.
+
+Whatever is slow to import is imported inside the command that needs it, so that `--help` and shell
+completion are quick. Exit codes: `exits.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from seamark.cli import changing, offsets, reading, running, savepoints
+from seamark.cli.dashboard import dashboard
+from seamark.cli.development import dev
+from seamark.cli.exits import EPILOG, Commands
+
+app = typer.Typer(
+    name="seamark",
+    cls=Commands,
+    epilog=EPILOG,
+    rich_markup_mode="markdown",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        import importlib.metadata
+
+        typer.echo(f"seamark {importlib.metadata.version('seamark')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show it, and exit."),
+    ] = False,
+) -> None:
+    """State consistency for PySpark Structured Streaming.
+
+    Jobs are found by their checkpoints: --storage, or checkpoint.storage in seamark.toml.
+    """
+
+
+_RUN, _LOOK, _CHANGE = "Run a job", "Look at jobs", "Change a running job"
+app.command("run", rich_help_panel=_RUN, context_settings={"allow_interspersed_args": False})(
+    running.run
+)
+app.command("explain", rich_help_panel=_RUN)(reading.explain)
+app.command("list", rich_help_panel=_LOOK)(reading.list_jobs)
+app.command("info", rich_help_panel=_LOOK)(reading.info)
+app.command("checkpoints", rich_help_panel=_LOOK)(reading.checkpoints)
+app.command("dashboard", rich_help_panel=_LOOK)(dashboard)
+app.command("checkpoint", rich_help_panel=_CHANGE)(changing.checkpoint)
+app.add_typer(savepoints.app, name="savepoint", rich_help_panel=_CHANGE)
+app.add_typer(offsets.app, name="offsets", rich_help_panel=_CHANGE)
+app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
+app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
+app.add_typer(dev, name="dev", rich_help_panel="Develop")
+
+if __name__ == "__main__":
+    app()

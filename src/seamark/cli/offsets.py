@@ -1,0 +1,326 @@
+"""`seamark offsets`: where a savepoint goes on in Kafka, and copies that go on elsewhere.
+
+Nothing is written into the savepoint that is given.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from seamark.cli import options
+from seamark.cli.exits import NOT_DONE
+from seamark.cli.terminal import say, stdout, suggest
+from seamark.cli.visible import echo
+
+if TYPE_CHECKING:
+    from seamark.operations.offsets import Brokers, Wanted
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Show where a savepoint goes on in its sources; make a copy that goes on elsewhere.",
+)
+What = Annotated[
+    str, typer.Argument(metavar="PATH|JOB", help="A savepoint's directory, or a job's name.")
+]
+Servers = Annotated[
+    str | None,
+    typer.Option(metavar="HOST:PORT,…", show_default=False, help="Kafka's brokers, to be asked."),
+]
+Config = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", show_default=False,
+        help="Settings of the consumer that asks them: librdkafka's, name=value.",
+    ),
+]  # fmt: skip
+SourceUid = Annotated[
+    str | None,
+    typer.Option(
+        metavar="UID", show_default=False, help="Only this source; default: all of Kafka's."
+    ),
+]
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic", metavar="OLD=NEW", show_default=False,
+        help="The topic has another name now; may be repeated.",
+    ),
+]  # fmt: skip
+To = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NEWPATH", show_default=False,
+        help="Where the copy is put, a new directory; default: one beside the savepoint.",
+    ),
+]  # fmt: skip
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")]
+ToTimestamp = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TIME", show_default=False,
+        help="The first row of that time or later; ISO 8601 with a time zone, or ms since 1970.",
+    ),
+]  # fmt: skip
+ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The start of each log.")]
+
+
+@app.command()
+def show(
+    what: What,
+    bootstrap_servers: Servers = None,
+    command_config: Config = None,
+    storage: options.Storage = None,
+    as_json: options.Json = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Show the offset of each partition; with --bootstrap-servers also what its log holds.
+
+    Of a job: those of its last decided epoch.
+    """
+    import json
+
+    from rich.table import Table
+
+    from seamark.operations import offsets
+
+    base = offsets.base_of(what, storage)
+    sources, partitions = (
+        base.sources,
+        offsets.show(base, _brokers(bootstrap_servers, command_config)),
+    )
+    if as_json:
+        shown = [
+            {
+                "uid": source.uid,
+                "offset": source.offset,
+                "partitions": [
+                    {
+                        "topic": m.topic, "partition": m.partition, "offset": m.old,
+                        "log-start": m.log_start, "log-end": m.log_end, "remaining": m.remaining,
+                    }
+                    for m in partitions if m.source == source.uid
+                ],
+            }
+            for source in sources
+        ]  # fmt: skip
+        echo(json.dumps(shown, indent=2))
+        return
+    table = Table("source", "partition", "offset", "its log holds", "to be read")
+    for source in sources:
+        mine = [move for move in partitions if move.source == source.uid]
+        for move in mine:
+            table.add_row(
+                source.uid, f"{move.topic}:{move.partition}", str(move.old),
+                _log(move.log_start, move.log_end), _count(move.remaining),
+            )  # fmt: skip
+        if not mine:
+            table.add_row(source.uid, "", json.dumps(source.offset), "", "")
+    stdout().print(table)
+
+
+@app.command(name="set")
+def set_(
+    what: What,
+    partition: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="TOPIC:P=OFFSET", show_default=False,
+            help="The next offset to read; may be repeated.",
+        ),
+    ] = None,
+    to_timestamp: ToTimestamp = None,
+    to_earliest: ToEarliest = False,
+    to_latest: Annotated[bool, typer.Option("--to-latest", help="The end of each log.")] = False,
+    topic: Topics = None,
+    source: SourceUid = None,
+    to: To = None,
+    bootstrap_servers: Servers = None,
+    command_config: Config = None,
+    dry_run: DryRun = False,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
+    as_json: options.Json = False,
+    verbose: options.Verbose = 0,
+) -> None:  # fmt: skip
+    """Write a copy of a savepoint with other offsets: of single partitions, or a position for all.
+
+    Of a running job a savepoint is taken first. What each partition would re-read or skip is shown.
+    """
+    from seamark.operations import offsets
+
+    wanted = offsets.Wanted(
+        offsets.parse_partitions(partition or ()),
+        offsets.parse_topics(topic or ()),
+        _position(to_timestamp, to_earliest, to_latest),
+        source=source,
+    )
+    if not (wanted.partitions or wanted.topics or wanted.position is not None):
+        raise typer.BadParameter(
+            "say what to set: --partition, --topic, --to-timestamp, --to-earliest or --to-latest"
+        )
+    brokers = _required(bootstrap_servers, command_config)
+    _change(what, wanted, brokers, to, dry_run, storage, token_file, timeout, as_json)
+
+
+@app.command()
+def rewind(
+    what: What,
+    to_timestamp: ToTimestamp = None,
+    to_earliest: ToEarliest = False,
+    topic: Topics = None,
+    source: SourceUid = None,
+    to: To = None,
+    bootstrap_servers: Servers = None,
+    command_config: Config = None,
+    dry_run: DryRun = False,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]
+    as_json: options.Json = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Write a copy of a savepoint that goes on earlier. No row is skipped: a partition that is
+    before that place already stays where it is.
+
+    Of a running job a savepoint is taken first. What each partition would re-read is shown.
+    """
+    from seamark.operations import offsets
+
+    position = _position(to_timestamp, to_earliest, False)
+    if position is None:
+        raise typer.BadParameter("say how far: --to-timestamp or --to-earliest")
+    wanted = offsets.Wanted(
+        {}, offsets.parse_topics(topic or ()), position, only_back=True, source=source
+    )
+    brokers = _required(bootstrap_servers, command_config)
+    _change(what, wanted, brokers, to, dry_run, storage, token_file, timeout, as_json)
+
+
+def _position(to_timestamp: str | None, to_earliest: bool, to_latest: bool) -> str | int | None:
+    from seamark.operations.offsets import EARLIEST, LATEST, parse_moment
+
+    if (to_timestamp is not None) + to_earliest + to_latest > 1:
+        raise typer.BadParameter("--to-timestamp, --to-earliest and --to-latest exclude each other")
+    if to_timestamp is not None:
+        return parse_moment(to_timestamp)
+    return EARLIEST if to_earliest else LATEST if to_latest else None
+
+
+def _brokers(servers: str | None, config: Path | None) -> Brokers | None:
+    from seamark.operations.offsets import Brokers, read_options
+
+    return None if servers is None else Brokers(servers, read_options(config))
+
+
+def _required(servers: str | None, config: Path | None) -> Brokers:
+    found = _brokers(servers, config)
+    if found is None:
+        raise typer.BadParameter(
+            "--bootstrap-servers is missing; a savepoint does not hold the brokers' addresses, and "
+            "only they know which offsets there are"
+        )
+    return found
+
+
+def _change(
+    what: str,
+    wanted: Wanted,
+    brokers: Brokers,
+    to: str | None,
+    dry_run: bool,
+    storage: str | None,
+    token_file: Path | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    import json
+
+    from rich.table import Table
+
+    from seamark.operations import offsets
+    from seamark.operations.savepoints import open_savepoint
+
+    path = what
+    shown = offsets.preview(offsets.base_of(what, storage), wanted, brokers)
+    if not (dry_run or shown.problems or offsets.names_savepoint(what)):
+        path = _savepoint_of(what, to, storage, token_file, timeout)
+        shown = offsets.preview(offsets.base_of(path, storage), wanted, brokers)
+    copy = None
+    if not dry_run and not shown.problems:
+        copy = offsets.write(open_savepoint(path), shown, to)
+    if as_json:
+        body = {"base": path, "copy": copy and copy.uri, **shown.to_json()}
+        echo(json.dumps(body, indent=2))
+    else:
+        table = Table("source", "partition", "now", "new", "", "its log holds")
+        for move in shown.moves:
+            table.add_row(
+                move.source, f"{move.topic}:{move.partition}", _count(move.old), _count(move.new),
+                _what_happens(move.reread, move.skipped, move.old, move.new, move.renamed_from),
+                _log(move.log_start, move.log_end),
+            )  # fmt: skip
+        stdout().print(table)
+        for sentence in shown.consequences:
+            echo(sentence)
+    for problem in shown.problems:
+        say(f"Refused: {problem}.")
+    if shown.problems:
+        raise typer.Exit(NOT_DONE if dry_run else 2)
+    if copy is not None:
+        if not as_json:
+            echo(f"Savepoint {path} stays as it is. Copy: {copy.uri}")
+        suggest(f"seamark run -s {quote(copy.uri)} APP.PY")
+
+
+def _savepoint_of(
+    job: str, to: str | None, storage: str | None, token_file: Path | None, timeout: float
+) -> str:
+    """Take a savepoint of a running job, or make one of the newest checkpoint of a job that has no
+    driver any more; return its path."""
+    from seamark.api.config import storage_uri
+    from seamark.cli.changing import find
+    from seamark.cli.terminal import waiting
+    from seamark.operations.change_job import take_savepoint
+    from seamark.operations.offsets import can_take_savepoint, savepoint_of_newest
+
+    if not can_take_savepoint(job, storage):
+        if to is None:
+            raise typer.BadParameter(
+                f"no driver runs job {job}: say where the copy is put, with --to"
+            )
+        say(f"Writing a savepoint of the newest checkpoint of job {job}, whose driver is gone.")
+        with waiting("Starting Spark"):
+            path = savepoint_of_newest(job, storage, to).uri
+    else:
+        running = find("offsets", job, storage, token_file)
+        say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
+        directory = None if to is None else storage_uri(to, "--to").rstrip("/").rpartition("/")[0]
+        with waiting("Waiting for the savepoint") as tick:
+            path = take_savepoint(running, directory, timeout, lambda: tick(""))
+    say(f"Savepoint completed. Path: {path}")
+    return path
+
+
+def _what_happens(
+    reread: int, skipped: int, old: int | None, new: int | None, renamed_from: str | None
+) -> str:
+    if new is None:
+        return "no longer read"
+    if renamed_from is not None:
+        return f"in the place of {renamed_from}"
+    if old is None:
+        return f"new; skips {skipped:,}" if skipped else "new"
+    return f"re-reads {reread:,}" if reread else f"skips {skipped:,}" if skipped else "stays"
+
+
+def _count(number: int | None) -> str:
+    return "" if number is None else f"{number:,}"
+
+
+def _log(start: int | None, end: int | None) -> str:
+    return "" if start is None or end is None else f"{start:,} to {end:,}"

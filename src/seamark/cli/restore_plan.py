@@ -1,0 +1,131 @@
+"""`seamark run -s PATH --plan`: the restore plan as tables, or as JSON."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import typer
+from rich.table import Table
+from rich.text import Text
+
+from seamark.cli.exits import MISTAKE, NOT_DONE
+from seamark.cli.terminal import say, size, stdout, time_of, waiting
+from seamark.cli.visible import echo
+
+_STYLES = {"mapped": "green", "new": "yellow", "dropped": "red"}
+
+
+def show_plan(program: Any, *, as_json: bool) -> None:
+    """Print what the restore would do; the exit code is 0 if it would be done, else NOT_DONE."""
+    from seamark.operations.run_detached import ProgramEndedError
+    from seamark.operations.run_plan import plan_of
+
+    try:
+        with waiting(f"Planning with {program.app}"):
+            plan = plan_of(program)
+    except ProgramEndedError as error:
+        say(f"seamark: {error}")
+        raise typer.Exit(MISTAKE if error.code == MISTAKE else NOT_DONE) from None
+    if as_json:
+        echo(json.dumps(plan, indent=2))
+    else:
+        _print(plan)
+    if not plan["restorable"]:
+        raise typer.Exit(NOT_DONE)
+
+
+def _print(plan: dict[str, Any]) -> None:
+    before, after = plan["from"], plan["to"]
+    out = stdout()
+    out.print(Text(f"{_kind(plan)} {plan['path']}"), soft_wrap=True)
+    if before["jid"] is not None:
+        out.print(Text(f"  of job {before['name']} ({before['jid']}), epoch {before['epoch']}"
+                       + _when(before)))  # fmt: skip
+    out.print(Text(f"into job {after['name']}, {after['directory']}"), soft_wrap=True)
+    if before["partitions"]:
+        for name, key in (("state backend", "state-backend"), ("partitions", "partitions")):
+            same = before[key] == after[key]
+            out.print(
+                f"  {name:<14} {before[key]}"
+                if same
+                else f"  {name:<14} {before[key]} → {after[key]}"
+            )
+        out.print(f"  claim mode     {plan['claim-mode']}")
+    _print_operators(plan)
+    _print_sources(plan)
+    _print_sinks(plan)
+    for warning in plan["warnings"]:
+        out.print(Text("warning: ", "yellow") + Text(warning, "default"), soft_wrap=True)
+    for problem in plan["problems"]:
+        out.print(Text("problem: ", "bold red") + Text(problem, "default"), soft_wrap=True)
+    verdict = "It can be restored so." if plan["restorable"] else "It cannot be restored so."
+    out.print(Text(verdict, "bold green" if plan["restorable"] else "bold red"))
+
+
+def _kind(plan: dict[str, Any]) -> str:
+    if plan["kind"] == "checkpoint":
+        return "Retained checkpoint"
+    return f"{plan['format'].capitalize()} savepoint" if plan["format"] else "Savepoint"
+
+
+def _when(before: dict[str, Any]) -> str:
+    text = ""
+    if before["created"] is not None:
+        text += f", taken {time_of(before['created'] / 1000)}"
+    if before["watermark"]:
+        watermark = datetime.fromtimestamp(before["watermark"] / 1000, timezone.utc)
+        text += f", watermark {watermark:%Y-%m-%d %H:%M:%S} UTC"
+    return text
+
+
+def _print_operators(plan: dict[str, Any]) -> None:
+    if not plan["operators"]:
+        return
+    table = Table("operator", "type", "what becomes of it", "rows", "bytes")
+    for operator in plan["operators"]:
+        done = [
+            word for word in ("repartitioned", "converted", "evolved") if operator[word]
+        ]  # fmt: skip
+        note = {"new": "begins empty", "dropped": "its state is left out"}.get(operator["action"])
+        table.add_row(
+            _uid(operator),
+            operator["type"],
+            _action(operator["action"], note or ", ".join(done)),
+            f"{operator['rows']:,}" if operator["rows"] is not None else "",
+            size(operator["bytes"]) if operator["bytes"] is not None else "",
+        )
+    stdout().print(table)
+
+
+def _print_sources(plan: dict[str, Any]) -> None:
+    if not plan["sources"]:
+        return
+    table = Table("source", "what becomes of it", "offset")
+    for source in plan["sources"]:
+        note = {"new": "begins at its own starting offsets", "dropped": "is left out"}
+        offset = json.dumps(source["offset"]) if source["offset"] is not None else ""
+        table.add_row(
+            _uid(source), _action(source["action"], note.get(source["action"], "goes on")), offset
+        )
+    stdout().print(table)
+
+
+def _print_sinks(plan: dict[str, Any]) -> None:
+    if not plan["sinks"]:
+        return
+    table = Table("sink", "what becomes of it", "to commit", "left to the first job")
+    for sink in plan["sinks"]:
+        action = _action(sink["action"], "") if sink["action"] else Text("written to")
+        table.add_row(sink["uid"], action, str(sink["commit"]), str(sink["abort"]))
+    stdout().print(table)
+
+
+def _action(action: str, note: str) -> Text:
+    text = Text(action, _STYLES[action])
+    return text.append(f": {note}" if note else "", "default")
+
+
+def _uid(part: dict[str, Any]) -> Text:
+    return Text(part["uid"]) if part["named"] else Text(part["uid"]).append(" (no uid)", "yellow")

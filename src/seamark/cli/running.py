@@ -1,0 +1,225 @@
+"""`seamark run`."""
+
+from __future__ import annotations
+
+import json
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from seamark.cli.exits import MISTAKE, NOT_DONE
+from seamark.cli.restore_plan import show_plan
+from seamark.cli.terminal import say, suggest, waiting
+from seamark.cli.visible import echo
+
+
+class ClaimMode(str, Enum):
+    """`restore_plan.ClaimMode`, for the options' help: importing that takes a second."""
+
+    NO_CLAIM = "no-claim"
+    CLAIM = "claim"
+
+
+_SPARK = "Through spark-submit (any of these)"
+
+
+def _spark(name: str, help_: str, metavar: str = "TEXT") -> Any:
+    return typer.Option(
+        name, help=help_, metavar=metavar, rich_help_panel=_SPARK, show_default=False
+    )
+
+
+def run(
+    app_path: Annotated[
+        str, typer.Argument(metavar="APP.PY", help="A program that declares and runs a job.")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="The program's own arguments.")
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-D", metavar="KEY=VALUE", help="Set e.g. checkpoint.interval=5s; may be repeated."
+        ),
+    ] = None,
+    restore: Annotated[
+        str | None,
+        typer.Option(
+            "-s", "--from-savepoint", metavar="PATH",
+            help="Start from a savepoint or a retained checkpoint.",
+        ),
+    ] = None,
+    drop_state: Annotated[
+        bool,
+        typer.Option(
+            "-n", "--allow-non-restored-state",
+            help="Drop what the savepoint holds for a uid that the program does not have.",
+        ),
+    ] = False,
+    parallelism: Annotated[
+        int | None,
+        typer.Option(
+            "-p", "--parallelism", metavar="N", min=1, show_default=False,
+            help="State partitions; default: the savepoint's.",
+        ),
+    ] = None,
+    claim_mode: Annotated[
+        ClaimMode | None,
+        typer.Option(
+            "--claim-mode", show_default=False,
+            help="claim: the savepoint is the job's, which deletes it when its own first "
+            "checkpoint is complete. Default: no-claim.",
+        ),
+    ] = None,
+    plan: Annotated[
+        bool,
+        typer.Option("--plan", help="Only show what -s would do, and what would stop it."),
+    ] = False,
+    detached: Annotated[
+        bool,
+        typer.Option("-d", "--detached", help="In the background; return when the job runs."),
+    ] = False,
+    log: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With -d: what the program says; default: a new file in ~/.seamark/logs.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With -d or --plan: print the job, or the plan, as JSON.")
+    ] = False,
+    master: Annotated[str | None, _spark("--master", "local[4], spark://…, yarn, k8s://…")] = None,
+    deploy_mode: Annotated[
+        str | None, _spark("--deploy-mode", "Where the driver runs: client or cluster.")
+    ] = None,
+    conf: Annotated[
+        list[str] | None, _spark("--conf", "A setting of Spark's; may be repeated.", "KEY=VALUE")
+    ] = None,
+    packages: Annotated[str | None, _spark("--packages", "Maven coordinates, by comma.")] = None,
+    jars: Annotated[str | None, _spark("--jars", "Jars, by comma.")] = None,
+    py_files: Annotated[
+        str | None, _spark("--py-files", "Python files and zips for the executors, by comma.")
+    ] = None,
+    files: Annotated[
+        str | None, _spark("--files", "Files for the executors, by comma.")
+    ] = None,
+    archives: Annotated[
+        str | None, _spark("--archives", "Archives to be unpacked on the executors, by comma.")
+    ] = None,
+    properties_file: Annotated[
+        str | None, _spark("--properties-file", "Instead of spark-defaults.conf.", "FILE")
+    ] = None,
+    driver_memory: Annotated[str | None, _spark("--driver-memory", "E.g. 2g.")] = None,
+    executor_memory: Annotated[str | None, _spark("--executor-memory", "E.g. 4g.")] = None,
+    num_executors: Annotated[str | None, _spark("--num-executors", "How many.", "N")] = None,
+    executor_cores: Annotated[str | None, _spark("--executor-cores", "Of each.", "N")] = None,
+    name: Annotated[str | None, _spark("--name", "The application's name for Spark.")] = None,
+    queue: Annotated[str | None, _spark("--queue", "YARN's queue.")] = None,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v", "--verbose", count=True, metavar="", show_default=False,
+            help="Log Seamark's doings, a line an epoch, if the program sets up no logging.",
+        ),
+    ] = 0,
+) -> None:  # fmt: skip
+    """Run a program as `python APP.PY` does, with settings laid over its own.
+
+    The command line wins over seamark.toml, and that over the program; job.config() shows what
+    holds. Options stand before APP.PY; what follows it is the program's. A job that has run before
+    goes on after its last decided epoch.
+    """
+    from seamark.operations.run import Program
+    from seamark.operations.run import run as run_app
+
+    program = Program(
+        app=app_path,
+        arguments=arguments or [],
+        settings=settings or [],
+        restore=restore,
+        drop_state=drop_state,
+        parallelism=parallelism,
+        claim_mode=claim_mode.value if claim_mode is not None else None,
+        spark={
+            "--master": master,
+            "--deploy-mode": deploy_mode,
+            "--conf": conf,
+            "--packages": packages,
+            "--jars": jars,
+            "--py-files": py_files,
+            "--files": files,
+            "--archives": archives,
+            "--properties-file": properties_file,
+            "--driver-memory": driver_memory,
+            "--executor-memory": executor_memory,
+            "--num-executors": num_executors,
+            "--executor-cores": executor_cores,
+            "--name": name,
+            "--queue": queue,
+        },
+        log_level=("", "INFO", "DEBUG")[min(verbose, 2)],
+    )
+    if plan:
+        if detached or log is not None:
+            raise typer.BadParameter("--plan runs no job: leave -d and --log out")
+        show_plan(program, as_json=as_json)
+    elif detached:
+        _run_detached(program, log, as_json=as_json)
+    elif log is not None or as_json:
+        option = "--log" if log is not None else "--json"
+        raise typer.BadParameter(
+            f"{option} goes with -d{' or --plan' if as_json else ''}; without it the program "
+            "writes to this terminal"
+        )
+    else:
+        run_app(program)
+
+
+def _run_detached(program: Any, log: Path | None, *, as_json: bool) -> None:
+    from seamark.operations.run_detached import ProgramEndedError, run_detached
+    from seamark.operations.storage import storage_option
+
+    seen: list[Path] = []
+    try:
+        with waiting(f"Starting {program.app}") as tick:
+
+            def show(path: Path) -> None:
+                seen[:] = [path]
+                tick(_last_line(path))
+
+            job = run_detached(program, log, show)
+    except ProgramEndedError as error:
+        for line in error.tail:
+            say(f"  {line}")
+        say(f"seamark: {error}")
+        raise typer.Exit(MISTAKE if error.code == MISTAKE else NOT_DONE) from None
+    except KeyboardInterrupt:
+        for path in seen:
+            say(f"\n{program.app} goes on in the background; what it says is in {path}")
+        raise
+    if as_json:
+        echo(json.dumps(job.to_json(), indent=2))
+        return
+    echo(f"Job {job.name} has been started with JobID {job.job_id}: {job.state}")
+    say(f"driver  pid {job.pid}, {job.rest_url}")
+    say(f"log     {job.log}")
+    at = storage_option(job.directory.rpartition("/")[0])
+    suggest(
+        f"seamark info {job.name}{at}",
+        f"seamark checkpoints {job.name}{at}",
+        f"seamark stop {job.name}{at}",
+    )
+
+
+def _last_line(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            file.seek(max(path.stat().st_size - 1000, 0))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    return lines[-1] if lines else ""

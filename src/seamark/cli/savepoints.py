@@ -1,0 +1,188 @@
+"""`seamark savepoint`: take one, look at one, dispose of one.
+
+``seamark savepoint JOB [DIR]`` takes one, as Flink's does, so whatever is no verb of this group is
+the name of a job.
+"""
+
+from __future__ import annotations
+
+from shlex import quote
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from seamark.cli import options
+from seamark.cli.changing import find
+from seamark.cli.terminal import say, size, stdout, suggest, writing
+from seamark.cli.visible import echo
+
+
+class _Savepoints(TyperGroup):
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put in the verb that Flink leaves out."""
+        if args and args[0] in ("-d", "--dispose"):
+            args = ["dispose", *args[1:]]
+        elif args and args[0] not in (*self.commands, *ctx.help_option_names):
+            args = ["take", *args]
+        return super().parse_args(ctx, args)
+
+
+app = typer.Typer(
+    cls=_Savepoints,
+    no_args_is_help=True,
+    help="Take a savepoint of a job: `savepoint JOB [DIR]`. Look at one, or dispose of it (`-d`).",
+)
+Path = Annotated[str, typer.Argument(metavar="PATH", help="The savepoint's directory.")]
+
+
+@app.command()
+def take(
+    job: options.Job,
+    directory: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DIR", show_default=False,
+            help="Where it is put, in a directory of its own; default: the job's savepoint_dir.",
+        ),
+    ] = None,
+    type_: options.SavepointType = options.SavepointFormat.CANONICAL,
+    storage: options.Storage = None,
+    token_file: options.TokenFile = None,
+    timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
+    verbose: options.Verbose = 0,
+) -> None:  # fmt: skip
+    """Take a savepoint of a running job, which goes on. The verb may be left out."""
+    from seamark.operations.change_job import take_savepoint
+
+    running = find("savepoint", job, storage, token_file)
+    say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
+    with writing("Waiting for the savepoint") as show:
+        path = take_savepoint(running, directory, timeout, lambda: show(0, None), type_, show)
+    echo(f"Savepoint completed. Path: {path}")
+    suggest(f"seamark savepoint inspect {quote(path)}", f"seamark run -s {quote(path)} APP.PY")
+
+
+@app.command()
+def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose = 0) -> None:
+    """Show what a savepoint holds: operators with uid, rows and bytes of state; sources with their
+    offsets; sinks with the transactions that a restore commits."""
+    import json
+
+    from rich.table import Table
+
+    from seamark.operations.savepoints import open_savepoint
+
+    savepoint = open_savepoint(path)
+    operators = [
+        {
+            "uid": o.uid,
+            "type": o.name,
+            "rows": o.rows if o.rows >= 0 else None,
+            "bytes": savepoint.bytes_of(o),
+            "partitions": o.partitions,
+        }
+        for o in savepoint.operators
+    ]
+    sources = [{"uid": s.uid, "offset": s.offset} for s in savepoint.sources]
+    sinks = [
+        {
+            "uid": s.uid,
+            "type": s.type,
+            "committables": len(savepoint.committables.get(s.uid, ())),
+            "rows": s.rows,
+        }
+        for s in savepoint.sinks
+    ]
+    if as_json:
+        shown = {
+            "path": savepoint.uri,
+            "type": savepoint.type.value,
+            "drained": savepoint.drained,
+            "jid": savepoint.job_id,
+            "name": savepoint.job_name,
+            "epoch": savepoint.epoch,
+            "created": round(savepoint.created_at * 1000),
+            "state-backend": savepoint.state_backend,
+            "operators": operators,
+            "sources": sources,
+            "sinks": sinks,
+        }
+        echo(json.dumps(shown, indent=2))
+        return
+    echo(
+        f"{savepoint.type.value.capitalize()} savepoint of job {savepoint.job_name} "
+        f"({savepoint.job_id}), epoch {savepoint.epoch}, state backend {savepoint.state_backend}"
+        + (", drained: its windows were closed early" if savepoint.drained else "")
+    )
+    table = Table("operator", "type", "rows", "bytes", "partitions")
+    for found in operators:
+        table.add_row(
+            str(found["uid"]), str(found["type"]),
+            "n/a" if found["rows"] is None else f"{found['rows']:,}",
+            size(float(str(found["bytes"]))), str(found["partitions"]),
+        )  # fmt: skip
+    stdout().print(table)
+    table = Table("source", "offset")
+    for one in sources:
+        table.add_row(str(one["uid"]), json.dumps(one["offset"]))
+    stdout().print(table)
+    table = Table("sink", "type", "transactions to commit", "their rows")
+    for sink in sinks:
+        table.add_row(*map(str, sink.values()))
+    stdout().print(table)
+
+
+@app.command()
+def diff(
+    old: Annotated[str, typer.Argument(metavar="A", help="A savepoint's directory.")],
+    new: Annotated[str, typer.Argument(metavar="B", help="Another one's.")],
+    as_json: options.Json = False,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Show what differs between two savepoints: sources, operators and sinks by uid, settings."""
+    import json
+    from dataclasses import asdict
+
+    from rich.table import Table
+
+    from seamark.operations.savepoints import open_savepoint
+    from seamark.savepoints.comparing import diff as compare
+
+    found = compare(open_savepoint(old), open_savepoint(new))
+    if as_json:
+        echo(json.dumps([asdict(one) for one in found], indent=2))
+        return
+    if not found:
+        echo("The savepoints hold the same.")
+        return
+    table = Table("part", "uid", "what", "A", "B")
+    for one in found:
+        values = (
+            value if isinstance(value, str) else json.dumps(value) for value in (one.old, one.new)
+        )
+        table.add_row(one.part, one.uid, one.what, *values)
+    stdout().print(table)
+
+
+@app.command()
+def dispose(
+    path: Path,
+    incomplete: Annotated[
+        bool, typer.Option("--incomplete", help="Also one that was cut off while it was written.")
+    ] = False,
+    storage: options.Storage = None,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Delete a savepoint: `savepoint -d PATH`. No job needs one once it has been restored.
+
+    Refused are one that a job has claimed, that is being written, or that a job in the storage is
+    being restored from. Files in its directory that are not the savepoint's stay, and are named.
+    """
+    from seamark.operations.savepoints import dispose as delete
+
+    left = delete(path, storage, incomplete=incomplete)
+    echo(f"Savepoint {path} is disposed.")
+    if left:
+        names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if left[5:] else "")
+        say(f"Its directory stays: it has {len(left)} files that are not the savepoint's: {names}")

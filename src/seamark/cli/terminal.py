@@ -1,0 +1,139 @@
+"""What commands print on: results on stdout, everything about them on stderr.
+
+A pipe gets plain lines: no colours, no spinner, and tables as wide as they are.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import datetime
+
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
+from rich.text import Text
+
+from seamark.cli.visible import visible
+
+_UNLIMITED = 1000
+
+
+class _Terminal(Console):
+    """Shows texts as they are, whatever stands in them: no markup, no escape sequence."""
+
+    def render(
+        self, renderable: RenderableType, options: ConsoleOptions | None = None
+    ) -> Iterator[Segment]:
+        for segment in super().render(renderable, options):
+            yield segment if segment.control else Segment(visible(segment.text), segment.style)
+
+
+def stdout() -> Console:
+    """Return the console for results."""
+    return _console(stderr=False)
+
+
+def stderr() -> Console:
+    """Return the console for everything else."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    console = _Terminal(stderr=stderr, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = _UNLIMITED
+    return console
+
+
+def say(text: str) -> None:
+    """Tell what is being done, or has been: one line on stderr."""
+    stderr().print(Text(text), soft_wrap=True)
+
+
+def suggest(*commands: str) -> None:
+    """Name the commands that are likely to come next, on stderr."""
+    for number, command in enumerate(commands):
+        stderr().print(Text("Next:  " if not number else "       ") + Text(command, "bold"),
+                       soft_wrap=True)  # fmt: skip
+
+
+@contextmanager
+def waiting(text: str) -> Iterator[Callable[[str], None]]:
+    """Show that something takes its time: a spinner with the seconds on a terminal, else nothing.
+
+    Yields a function to be called now and then, with what is known of the progress or "".
+    """
+    console = stderr()
+    if not console.is_terminal:
+        yield lambda progress: None
+        return
+    begun = time.monotonic()
+    with console.status(Text(text)) as status:
+
+        def tick(progress: str) -> None:
+            line = Text(f"{text} · {time.monotonic() - begun:.0f} s")
+            line.append(f" · {progress}" if progress else "", "dim")
+            line.truncate(max(console.width - 4, 20), overflow="ellipsis")
+            status.update(line)
+
+        yield tick
+
+
+@contextmanager
+def writing(text: str) -> Iterator[Callable[[int, int | None], None]]:
+    """Show how much is written: a bar on a terminal, else nothing.
+
+    Yields a function to be called now and then with the bytes that are written and how many there
+    will be; None while that is not known.
+    """
+    console = stderr()
+    if not console.is_terminal:
+        yield lambda written, expected: None
+        return
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeElapsedColumn
+
+    text_column = TextColumn("{task.description}")
+    columns = (text_column, BarColumn(), DownloadColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as shown:
+        task = shown.add_task(text, total=None)
+        yield lambda written, expected: shown.update(task, completed=written, total=expected)
+
+
+def reading(uri: str) -> AbstractContextManager[object]:
+    """Show that a storage is read, where that takes a Spark session."""
+    return nullcontext() if uri.startswith("file:") else waiting(f"Reading {uri} through Spark")
+
+
+def time_of(seconds: float) -> str:
+    """Return a time since 1970 as people of this time zone read it."""
+    return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def ago(seconds: float) -> str:
+    """Return a length of time in its two largest units."""
+    whole = max(round(seconds), 0)
+    for unit, size, part, small in (
+        ("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1),
+    ):  # fmt: skip
+        if whole >= size:
+            return f"{whole // size} {unit} {whole % size // small} {part}"
+    return f"{whole} s"
+
+
+def ms(value: float) -> str:
+    """Return milliseconds as text; n/a of what is not known."""
+    if not value >= 0:  # not known, or the percentile of nothing
+        return "n/a"
+    return f"{value:.0f} ms" if value < 10_000 else f"{value / 1e3:.1f} s"
+
+
+def size(value: float) -> str:
+    """Return bytes as text; n/a of what is not known."""
+    if not value >= 0:
+        return "n/a"
+    for unit in ("B", "kB", "MB", "GB"):
+        if value < 1000 or unit == "GB":
+            break
+        value /= 1000
+    return f"{value:.0f} B" if unit == "B" else f"{value:.1f} {unit}"

@@ -1,0 +1,56 @@
+"""The bytes of a committable: a dataclass of texts, whole numbers and tuples of texts.
+
+The format is ``<version> <CRC-32 in hex> <JSON>``; docs/FORMAT.md specifies it. A sink's `dump` and
+`load` may call these two, or keep a format of their own.
+"""
+
+from __future__ import annotations
+
+import binascii
+import dataclasses
+import json
+from typing import Any, TypeVar, get_type_hints
+
+from seamark.model.errors import CorruptRecordError
+
+T = TypeVar("T")
+
+
+def dump_committable(committable: Any, version: int = 1) -> bytes:
+    """Serialise a dataclass whose fields are ``str``, ``int`` or ``tuple[str, ...]``; `version` is
+    that of its fields."""
+    fields = dataclasses.asdict(committable)
+    body = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
+    return b"%d %08x %s" % (version, binascii.crc32(body), body)
+
+
+def load_committable(kind: type[T], data: bytes, version: int = 1) -> T:
+    """Read what `dump_committable` wrote of a `kind`; raises CorruptRecordError for anything else,
+    one altered bit included."""
+    found, _, rest = bytes(data).partition(b" ")
+    checksum, _, body = rest.partition(b" ")
+    if found != b"%d" % version:
+        raise CorruptRecordError(
+            f"{kind.__name__}: version {found[:20]!r}, this program reads {version}; it is damaged "
+            "or from a newer version of the sink"
+        )
+    if checksum != b"%08x" % binascii.crc32(body):
+        raise CorruptRecordError(
+            f"{kind.__name__}: checksum {checksum[:20]!r} does not match its {len(body)} bytes; "
+            "the record is damaged"
+        )
+    fields, wanted = json.loads(body), get_type_hints(kind)
+    values = {n: _value(v) for n, v in fields.items()} if isinstance(fields, dict) else {}
+    if values.keys() != wanted.keys() or not all(_fits(values[n], wanted[n]) for n in wanted):
+        raise CorruptRecordError(f"{kind.__name__}: unexpected fields {fields!r}")
+    return kind(**values)
+
+
+def _value(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _fits(value: Any, wanted: Any) -> bool:
+    if wanted == tuple[str, ...]:
+        return type(value) is tuple and all(type(part) is str for part in value)
+    return type(value) is wanted

@@ -1,0 +1,98 @@
+"""What the dashboard shows of a checkpoint history that Flink's pages do not have. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, replace
+from typing import Any
+
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.checkpointing_statistics import CheckpointingStatistics
+from seamark.model.phases import phases
+from seamark.model.stats_summary import UNKNOWN
+
+
+def checkpoints_page(
+    found: CheckpointingStatistics,
+    limit: int,
+    before: int | None,
+    status: CheckpointStatus | None,
+    epoch: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Return Flink's ``/jobs/:id/checkpoints`` with the newest `limit` checkpoints of the history
+    that were triggered before `before` (ms since 1970) and have this status; None is all.
+    `matching` (Seamark's) is how many have this status, and `epoch` what is under way beside all
+    this, as a driver's ``/jobs/:id/epoch``."""
+    matching = [c for c in found.history if status in (None, c.status)]
+    shown = [c for c in matching if before is None or 0 <= c.trigger_timestamp < before]
+    part = replace(found, history=shown[:limit]).to_json()
+    older = max(len(shown) - limit, 0)
+    return {**part, "matching": len(matching), "older": older, "epoch": epoch}
+
+
+def details_page(one: CheckpointStatistics) -> dict[str, Any]:
+    """Return Flink's ``/jobs/:id/checkpoints/details/:n``; `phases` is Seamark's, and a savepoint
+    has none."""
+    phased = {} if one.is_savepoint else {"phases": asdict(phases(one))}
+    return {**one.to_json(details=True), **phased}
+
+
+def epoch_beside(found: CheckpointingStatistics, epoch: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a driver's ``/jobs/:id/epoch`` as it is where `found`, which was read after the driver
+    answered, is known: what has ended since is no longer under way."""
+    ended = {(c.id, c.trigger_timestamp): c for c in found.history if not c.is_savepoint}
+
+    def is_over(one: Mapping[str, Any]) -> bool:
+        return (one["id"], one.get("trigger-timestamp", UNKNOWN)) in ended
+
+    last = found.latest_completed
+    shown = {
+        **epoch,
+        "last-completed": UNKNOWN if last is None else last.id,
+        "uncommitted": [one for one in epoch["uncommitted"] if not is_over(one)],
+    }
+    if is_over(epoch):
+        over = ended[epoch["id"], epoch["trigger-timestamp"]]
+        since = over.trigger_timestamp + max(over.end_to_end_duration, 0)
+        none = {"id": UNKNOWN, "trigger-timestamp": UNKNOWN, "phase": "IDLE", "phase-since": since}
+        shown |= none
+    return shown
+
+
+def with_those_under_way(
+    found: CheckpointingStatistics, epoch: Mapping[str, Any]
+) -> CheckpointingStatistics:
+    """Return `found`, what the storage has, with the checkpoints and savepoints besides it that a
+    driver's ``/jobs/:id/epoch`` names: no more is known of them than that they are.
+
+    None is missed in between if `found` was read after the driver answered.
+    """
+    recorded = {(c.id, c.trigger_timestamp, c.is_savepoint) for c in found.history}
+    older = [*epoch.get("unrecorded", ()), *epoch["uncommitted"]]
+    under_way = [
+        CheckpointStatistics(
+            id=one["id"],
+            status=CheckpointStatus.IN_PROGRESS,
+            trigger_timestamp=triggered,
+        )
+        for one in (epoch, *reversed(older))
+        if (triggered := one.get("trigger-timestamp", UNKNOWN)) != UNKNOWN
+        and (one["id"], triggered, False) not in recorded
+    ]
+    savepoints = [
+        CheckpointStatistics(
+            id=one["id"],
+            status=CheckpointStatus.IN_PROGRESS,
+            trigger_timestamp=one["trigger-timestamp"],
+            checkpoint_type="SAVEPOINT",
+            is_savepoint=True,
+            savepoint_format=one["format"],
+        )
+        for one in epoch.get("savepoints", ())
+        if (one["id"], one["trigger-timestamp"], True) not in recorded
+    ]
+    return replace(
+        found,
+        counts=replace(found.counts, in_progress=len(under_way) + len(savepoints)),
+        history=(*under_way, *savepoints, *found.history),
+    )

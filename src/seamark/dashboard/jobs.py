@@ -1,0 +1,305 @@
+"""The jobs of one storage: each page is made here, once a second at most, from the job's driver or
+from the storage.
+
+Invariant: a driver is asked at most once a second for each of its pages, whatever the number of
+browsers, and only while someone looks.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from seamark.checkpoint.executions import Execution, ExecutionStore
+from seamark.dashboard import drivers
+from seamark.dashboard.checkpoint_pages import (
+    checkpoints_page,
+    details_page,
+    epoch_beside,
+    with_those_under_way,
+)
+from seamark.dashboard.drivers import DriverSilentError
+from seamark.dashboard.savepoints import Savepoints
+from seamark.dashboard.shared_pages import Page, Shared
+from seamark.dashboard.stored_jobs import StoredJob
+from seamark.model.checkpoint_series import series
+from seamark.model.checkpoint_statistics import CheckpointStatus
+from seamark.model.checkpointing_statistics import CheckpointingStatistics
+from seamark.model.errors import UserError
+from seamark.model.job_state import JobState
+from seamark.rest.epochs import EpochPage
+from seamark.rest.models import JobDetails, SavepointDisposalRequest
+from seamark.runtime.checkpoint_history import jobs_in, open_storage
+from seamark.runtime.registry import require_signed, token_for_reading
+
+_READ_AT_ONCE = 16
+NOTHING_KNOWN = Page(b"", 204)
+"""Only the job's driver could know it, and it does not answer."""
+
+
+class JobNotFoundError(Exception):
+    """The storage has no job with this id."""
+
+
+class Jobs:
+    """Makes the dashboard's pages. Safe to use from any thread; every method may read files and
+    wait for drivers."""
+
+    def __init__(self, storage: str) -> None:
+        self.storage = storage
+        self._pages: Shared[Page] = Shared()
+        self._scans: Shared[dict[str, StoredJob]] = Shared()
+        self._jobs: dict[str, StoredJob] = {}
+        self._last_seen: dict[str, int] = {}
+        self._savepoints = Savepoints(storage)
+
+    def fresh(self, key: str) -> Page | None:
+        """Return a page that was made less than a second ago. Never waits."""
+        return self._pages.fresh(key)
+
+    # --- all jobs
+
+    def overview(self, key: str) -> Page:
+        """Return ``/jobs/overview``: the running ones first, the last started first."""
+
+        def row(job: StoredJob) -> dict[str, Any] | None:
+            try:
+                details = self._details(job)
+            except JobNotFoundError:  # deleted this very moment
+                return None
+            details.pop("vertices", None)
+            details.pop("plan", None)
+            return {**details, **job.row()}
+
+        def make() -> Page:
+            jobs = list(self.find_all().values())
+            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+                rows = [found for found in pool.map(row, jobs) if found is not None]
+            rows.sort(key=lambda one: (one["end-time"] >= 0, -one["start-time"]))
+            return Page.of({"jobs": rows, "storage": self.storage})
+
+        return self._pages.get(key, make)
+
+    def find_all(self) -> dict[str, StoredJob]:
+        """Return the jobs of the storage by id."""
+
+        def make() -> dict[str, StoredJob]:
+            known = {job.name: job for job in self._jobs.values()}
+
+            def find(name: str) -> StoredJob | None:
+                if (job := known.get(name)) is not None and job.newest() is not None:
+                    return job
+                return _open(self.storage, name)
+
+            with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+                found = pool.map(find, jobs_in(self.storage))
+                self._jobs = {job.job_id: job for job in found if job is not None}
+            return self._jobs
+
+        return self._scans.get("", make)
+
+    def _find(self, jid: str) -> tuple[StoredJob, Execution]:
+        job = self._jobs.get(jid)
+        if job is None or (execution := job.newest()) is None:
+            job = self.find_all().get(jid)
+            execution = None if job is None else job.newest()
+        if job is None or execution is None:
+            raise JobNotFoundError(
+                f"Job {jid} not found in {self.storage}; its checkpoints may have been deleted"
+            )
+        return job, execution
+
+    # --- one job, from its driver if that answers
+
+    def details(self, jid: str) -> Page:
+        """Return ``/jobs/:id``."""
+        job, _ = self._find(jid)
+        return self._live_details(job)
+
+    def _live_details(self, job: StoredJob) -> Page:
+        def make() -> Page:
+            found = job.newest()
+            if found is None:
+                raise JobNotFoundError(f"Job {job.job_id} is gone from {self.storage}")
+            if found.end is None and found.start.rest_url:
+                try:
+                    page = _ask(job, found, path)
+                    # A port may be taken by another driver since.
+                    since = round(found.start.started_at * 1000)
+                    if page.status == 200 and _start_time(page) == since:
+                        self._last_seen[job.job_id] = round(time.time() * 1000)
+                        return page
+                except (DriverSilentError, ValueError):  # or what answers is no driver
+                    pass
+            seen = self._last_seen.get(job.job_id)
+            return Page.of({**job.details(found), **({"last-seen": seen} if seen else {})})
+
+        path = f"/jobs/{job.job_id}"
+        return self._pages.get(path, make)
+
+    def _details(self, job: StoredJob) -> dict[str, Any]:
+        return dict(json.loads(self._live_details(job).body))
+
+    def from_driver(self, jid: str, page: str) -> Page:
+        """Return a page of the job's driver; if it is silent, what it has stored of it."""
+        job, execution = self._find(jid)
+        path = f"/jobs/{jid}/{page}"
+
+        def make() -> Page:
+            if execution.end is None and execution.start.rest_url:
+                try:
+                    found = _ask(job, execution, path)
+                    # A driver of an older version may lack the page.
+                    return NOTHING_KNOWN if found.status == 404 else found
+                except DriverSilentError:
+                    pass
+            stored = execution.start.pages.get(page)
+            return Page.of(stored) if stored is not None else NOTHING_KNOWN
+
+        return self._pages.get(path, make)
+
+    def ask_driver(self, jid: str, path: str) -> Page:
+        """Return a driver's answer of this moment: for what is polled by one browser alone."""
+        job, execution = self._find(jid)
+        return self._to_driver(lambda: _ask(job, execution, f"/jobs/{jid}{path}"))
+
+    def stopping(self, jid: str, trigger_id: str) -> Page:
+        """Return how far a stop is: its driver says so until it ends, then the storage does."""
+        found = self.ask_driver(jid, f"/stop/{trigger_id}")
+        _, execution = self._find(jid)
+        if found.status != 502 or execution.end is None:
+            return found
+        state = execution.end.state.value
+        return Page.of({"status": {"id": "COMPLETED"}, "operation": {"state": state}})
+
+    def act(self, jid: str, method: str, path: str, token: str, body: bytes) -> Page:
+        """Forward a request that changes the job; `token` is the job's, and goes only to the driver
+        that has it."""
+        job, execution = self._find(jid)
+        try:
+            require_signed(execution, job.name, token)
+        except UserError as error:
+            return Page.problem(409, str(error))
+        return self._to_driver(
+            lambda: drivers.act(execution.start.rest_url, method, f"/jobs/{jid}{path}", token, body)
+        )
+
+    def _to_driver(self, request: Callable[[], Page]) -> Page:
+        try:
+            return request()
+        except DriverSilentError as error:
+            return Page.problem(502, f"The job's driver does not answer: {error}")
+
+    # --- savepoints
+
+    def savepoints(self, jid: str, key: str) -> Page:
+        """Return ``/jobs/:id/savepoints``: those that its drivers have recorded."""
+        job, _ = self._find(jid)
+        return self._pages.get(
+            key, lambda: Page.of(self._savepoints.page(self._with_those_under_way(jid, job)[0]))
+        )
+
+    def dispose(self, jid: str, request: SavepointDisposalRequest) -> Page:
+        """Begin to delete one of this job's savepoints."""
+        job, _ = self._find(jid)
+        known = {one.external_path for one in job.history().history if one.is_savepoint}
+        if request.savepoint_path not in known:
+            return Page.problem(
+                409,
+                f"{request.savepoint_path} is no savepoint that job {job.name} has taken; dispose "
+                "of others with: seamark savepoint -d PATH",
+            )
+        return self._savepoints.dispose(request.savepoint_path, request.triggerId)
+
+    def disposal(self, trigger_id: str) -> Page:
+        """Return what came of a disposal."""
+        return self._savepoints.disposal(trigger_id)
+
+    def _with_those_under_way(
+        self, jid: str, job: StoredJob
+    ) -> tuple[CheckpointingStatistics, dict[str, Any] | None]:
+        """Return the history, and beside it what is under way; None where no driver says it."""
+        epoch = self.from_driver(jid, "epoch")
+        try:
+            if epoch.status == 200:
+                known = EpochPage.model_validate_json(epoch.body).model_dump(by_alias=True)
+                found = job.history(epoch.made_s)
+                return with_those_under_way(found, known), epoch_beside(found, known)
+        except ValueError:  # what answers is no driver of this version
+            pass
+        return job.history(), None
+
+    # --- one job, from the storage
+
+    def checkpoints(
+        self, jid: str, key: str, limit: int, before: int | None, status: CheckpointStatus | None
+    ) -> Page:
+        """Return ``/jobs/:id/checkpoints``, with a part of the history."""
+        job, _ = self._find(jid)
+
+        def make() -> Page:
+            found, epoch = self._with_those_under_way(jid, job)
+            return Page.of(checkpoints_page(found, limit, before, status, epoch))
+
+        return self._pages.get(key, make)
+
+    def checkpoint(
+        self, jid: str, key: str, checkpoint_id: int, uid: str | None, triggered: int | None = None
+    ) -> Page:
+        """Return one checkpoint with its operators, or one of its operators with its subtasks: the
+        newest attempt at it, or the one that was triggered then (ms since 1970)."""
+        job, execution = self._find(jid)
+
+        def make() -> Page:
+            known = job.history()
+            found = known.find(checkpoint_id)
+            if triggered is not None:
+                attempts = (c for c in known.history if c.id == checkpoint_id)
+                found = next((c for c in attempts if c.trigger_timestamp == triggered), None)
+            if found is None:
+                if execution.end is None and execution.start.rest_url:  # in progress, perhaps
+                    return self.ask_driver(jid, f"/checkpoints/details/{checkpoint_id}")
+                return Page.problem(404, f"Checkpoint {checkpoint_id} is not in the history")
+            if uid is None:
+                return Page.of(details_page(found))
+            for task in found.tasks:
+                if task.uid == uid:
+                    return Page.of(task.to_json(checkpoint_id, subtasks=True))
+            return Page.problem(404, f"Checkpoint {checkpoint_id} has no operator {uid}")
+
+        return self._pages.get(key, make)
+
+    def series(self, jid: str, key: str, since: int) -> Page:
+        """Return ``/jobs/:id/series``: the checkpoints triggered at `since` or later."""
+        job, _ = self._find(jid)
+        return self._pages.get(key, lambda: Page.of_figures(series(job.history().history, since)))
+
+    def exceptions(self, jid: str, key: str) -> Page:
+        """Return ``/jobs/:id/exceptions``."""
+        job, _ = self._find(jid)
+        return self._pages.get(key, lambda: Page.of(job.exceptions()))
+
+    def lineage(self, jid: str, key: str) -> Page:
+        """Return ``/jobs/:id/lineage``."""
+        job, _ = self._find(jid)
+        return self._pages.get(
+            key, lambda: Page.of(job.lineage(JobState(self._details(job)["state"])))
+        )
+
+
+def _start_time(page: Page) -> int:
+    return JobDetails.model_validate_json(page.body).start_time
+
+
+def _ask(job: StoredJob, execution: Execution, path: str) -> Page:
+    token = token_for_reading(execution, job.name)
+    return drivers.ask(execution.start.rest_url, path, token)
+
+
+def _open(storage: str, name: str) -> StoredJob | None:
+    files = open_storage(f"{storage}/{name}")
+    execution = ExecutionStore(files).newest()
+    return None if execution is None else StoredJob(name, execution.start.job_id, files)

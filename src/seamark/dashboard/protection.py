@@ -1,0 +1,65 @@
+"""Who may do what with the dashboard. It listens on the loopback address only.
+
+- Whoever is on this machine may read, from a page of the dashboard's own: the `Host` header must
+  name a loopback address, so that a foreign page cannot reach it under a name of its own (DNS
+  rebinding), and no answer allows another origin to read it (CORS).
+- Whatever changes a job needs the dashboard's token, as a bearer. A browser does not send it by
+  itself, so a foreign page cannot either.
+- The page may load only what this server serves, and runs no inline script (CSP).
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+
+from fastapi.responses import JSONResponse
+
+from seamark.rest.connections import Connections
+from seamark.rest.guard import App, Guard, Message, refuse
+
+MOST_BODY_BYTES = 4096
+AT_ONCE = 18
+"""Of holders of the token, and of others: fewer than the threads that make pages."""
+_LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
+_HEADERS = {
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+}
+
+
+def allows(authorization: str | None, token: str) -> bool:
+    """Whether the value of an ``Authorization`` header is this token, as a bearer's."""
+    scheme, _, given = (authorization or "").partition(" ")
+    return scheme.lower() == "bearer" and hmac.compare_digest(
+        given.strip().encode(), token.encode()
+    )
+
+
+class Protection(Guard):
+    """ASGI middleware: refuses foreign hosts and large bodies, adds the headers above. `token` is
+    the dashboard's."""
+
+    def __init__(self, app: App, connections: Connections, token: str) -> None:
+        super().__init__(
+            app,
+            connections,
+            at_once=AT_ONCE,
+            most_body=MOST_BODY_BYTES,
+            holds=lambda authorization: allows(authorization, token),
+            headers=[(name.encode(), value.encode()) for name, value in _HEADERS.items()],
+        )
+
+    def refusal(
+        self, scope: Message, headers: dict[bytes, bytes], client: str
+    ) -> JSONResponse | None:
+        """Return why a request is not answered; None if it is."""
+        if _LOOPBACK.fullmatch(headers.get(b"host", b"")):
+            return None
+        return refuse(421, "this dashboard answers on the loopback address only")

@@ -1,0 +1,99 @@
+"""What is made once for all browsers, however many ask for it."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any, Generic, TypeVar
+
+from seamark.model.redaction import Redactor
+
+T = TypeVar("T")
+
+FRESH_S = 0.9
+"""How long a value is handed out again: browsers ask once a second."""
+REST = 4
+"""A value that was slow to make is handed out this many times as long as it took …"""
+STALE_S = 10.0
+"""… but no longer than this."""
+KEPT = 1000
+_HIDE = Redactor(()).everywhere
+
+
+class Page:
+    """One answer: its bytes, and what a browser compares to find that it has them already."""
+
+    def __init__(self, body: bytes, status: int = 200) -> None:
+        self.body = body
+        self.status = status
+        self.made_s = time.monotonic()
+
+    @staticmethod
+    def of(value: Any, status: int = 200) -> Page:
+        """Return `value` as JSON, without what looks like a secret in its texts."""
+        return Page.of_figures(_HIDE(value), status)
+
+    @staticmethod
+    def of_figures(value: Any, status: int = 200) -> Page:
+        """Return `value`, which has no text but its own names, as JSON."""
+        return Page(json.dumps(value, separators=(",", ":")).encode(), status)
+
+    @staticmethod
+    def problem(status: int, why: str) -> Page:
+        """Return why a request was not answered, as drivers say it."""
+        return Page.of({"errors": [why]}, status)
+
+    @cached_property
+    def etag(self) -> str:
+        """The value of its ETag header."""
+        return f'"{hashlib.sha256(self.body).hexdigest()[:32]}"'
+
+    @cached_property
+    def zipped(self) -> bytes:
+        """The body as gzip."""
+        return gzip.compress(self.body, 4)
+
+
+class _Slot(Generic[T]):
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.made: list[T] = []
+        self.begun_s = 0.0
+        self.until = 0.0
+
+
+class Shared(Generic[T]):
+    """Values by key, each made again after a while, when it is asked for. Safe in any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._slots: OrderedDict[str, _Slot[T]] = OrderedDict()
+
+    def fresh(self, key: str) -> T | None:
+        """Return the value if it need not be made again. Never waits."""
+        slot = self._slots.get(key)
+        return slot.made[0] if slot is not None and time.monotonic() < slot.until else None
+
+    def get(self, key: str, make: Callable[[], T], since_s: float = 0.0) -> T:
+        """Return the value, made by `make` unless it is fresh, and not begun before `since_s`
+        (monotonic). Whoever asks for it meanwhile waits and gets the same. What `make` raises is
+        raised, and `make` is called again next time."""
+        with self._lock:
+            slot = self._slots.setdefault(key, _Slot())
+            self._slots.move_to_end(key)
+            while len(self._slots) > KEPT:
+                self._slots.popitem(last=False)
+        with slot.lock:
+            if not slot.made or time.monotonic() >= slot.until or slot.begun_s < since_s:
+                begun_s = time.monotonic()
+                slot.made = [make()]
+                slot.begun_s = begun_s
+                took_s = time.monotonic() - begun_s
+                slot.until = time.monotonic() + min(max(FRESH_S, REST * took_s), STALE_S)
+            return slot.made[0]

@@ -1,0 +1,140 @@
+// What the server has said, kept up to date: whoever draws a page asks for its paths by `page`, and
+// the paths that were asked for in the last drawing are polled.
+//
+// The last answer is kept when the connection is lost, with the time since when.
+
+const POLL_MS = 1000;
+const PATIENCE_MS = 15_000;
+
+const entries = new Map(); // path -> {data, etag, error, at, every, due, loading}
+let wanted = new Set();
+let asked = new Set();
+let changed = () => {};
+let skewMs = 0;
+
+// The dashboard's token, of a tab that has it (requests.js): the server keeps places for its holder.
+export const TOKEN = "seamark-token";
+export const authorized = () => {
+  const token = sessionStorage.getItem(TOKEN);
+  return /^[\w-]+$/.test(token || "") ? { Authorization: `Bearer ${token}` } : {};
+};
+
+export const connection = { lostSince: 0, lastAnswer: 0 };
+
+// The server's clock: the dashboard may be looked at from another machine, through a tunnel.
+export function now() {
+  return Date.now() + skewMs;
+}
+
+export function start(onChange) {
+  changed = onChange;
+  setInterval(poll, POLL_MS);
+  document.addEventListener("visibilitychange", poll);
+}
+
+// Called around each drawing: what is not asked for between the two is polled no more.
+export function beginDrawing() {
+  asked = new Set();
+}
+
+export function endDrawing() {
+  wanted = asked;
+  const unknown = [...wanted].filter((path) => !entries.get(path).tried);
+  if (unknown.length) queueMicrotask(() => unknown.forEach(load));
+}
+
+// Returns {data, error, at}; data is undefined until it is there, null if nothing is known.
+// `every` (ms): how often it is asked for again; 0 is never, once it is there.
+export function page(path, every = POLL_MS) {
+  asked.add(path);
+  const entry = entries.get(path) || { data: undefined, etag: "", error: "", at: 0, tried: false, due: 0, loading: false };
+  entries.delete(path); // the last asked for is the last to be forgotten
+  entries.set(path, entry);
+  while (entries.size > 200) entries.delete(entries.keys().next().value);
+  entry.every = every;
+  return entry;
+}
+
+// The same for /jobs/:id/series, of which only what is new is asked for: columns, oldest first.
+export function series(jid) {
+  const entry = page(`/jobs/${jid}/series`);
+  entry.grows = true;
+  return entry;
+}
+
+function grown(old, more) {
+  if (!old?.id) return more;
+  const joined = {};
+  for (const name in old) joined[name] = [...old[name], ...(more[name] || [])].slice(-1000);
+  return joined;
+}
+
+// After an action: do not wait for the next second.
+export function refresh() {
+  for (const path of wanted) entries.get(path).due = 0;
+  poll();
+}
+
+function poll() {
+  if (document.hidden) return;
+  const time = Date.now();
+  for (const path of wanted) {
+    const entry = entries.get(path);
+    if (entry.tried && time >= entry.due) load(path);
+  }
+  changed(); // what ticks: "12 s ago"
+}
+
+async function load(path) {
+  const entry = entries.get(path);
+  if (!entry || entry.loading) return;
+  entry.loading = entry.tried = true;
+  try {
+    const last = entry.grows ? entry.data?.trigger_timestamp?.at(-1) : undefined;
+    const from = last === undefined ? "" : `?since=${last + 1}`;
+    const headers = { ...authorized(), ...(entry.etag && !from ? { "If-None-Match": entry.etag } : {}) };
+    const signal = AbortSignal.timeout(PATIENCE_MS);
+    const answer = await fetch(path + from, { headers, cache: "no-store", signal });
+    noteClock(answer);
+    if (answer.status === 200) {
+      const found = await answer.json();
+      entry.data = entry.grows ? grown(entry.data, found) : found;
+      entry.etag = answer.headers.get("ETag") || "";
+      entry.error = "";
+    } else if (answer.status === 204) {
+      entry.data = entry.data ?? null;
+      entry.error = "";
+    } else if (answer.status !== 304) {
+      entry.error = await problem(answer);
+      entry.status = answer.status;
+    } else {
+      entry.error = "";
+    }
+    entry.at = Date.now();
+    entry.due = entry.every ? entry.at + entry.every - POLL_MS / 2 : Infinity;
+    if (entry.error || entry.data === null) entry.due = entry.at + 3 * POLL_MS;
+    connection.lostSince = 0;
+    connection.lastAnswer = entry.at;
+  } catch (error) {
+    connection.lostSince ||= connection.lastAnswer || Date.now();
+    entry.due = Date.now() + 2 * POLL_MS;
+  } finally {
+    entry.loading = false;
+  }
+  changed();
+}
+
+function noteClock(answer) {
+  const date = Date.parse(answer.headers.get("Date") || "");
+  const skew = date + 500 - Date.now();
+  skewMs = Math.abs(skew) > 5000 ? skew : 0;
+}
+
+export async function problem(answer) {
+  try {
+    const said = await answer.json();
+    return said.errors.join("; ");
+  } catch {
+    return `the server answers ${answer.status}`;
+  }
+}

@@ -1,0 +1,144 @@
+"""One server in a JVM of its own on this machine: started, killed, paused, and never outliving us.
+
+`kafka.py`, `hdfs.py` and `s3.py` are built on it. What it says goes to a log file, whose end is in
+every error.
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from seamark.model.errors import ConfigurationError, PreflightError
+from seamark.runtime.child_jvm import release, start_jvm
+
+START_TIMEOUT_S = 90
+
+# The kernel gives a client's socket a port from 32768 upwards. Were a server's port among those, a
+# client that keeps on trying to reach a killed server could be given that very port, connect to
+# itself, and so keep the server from coming back.
+_PORTS = range(20_000, 32_000)
+
+
+class JavaServer:
+    """A Java program that serves until it is killed.
+
+    `name` is for messages. `ready` asks the server itself whether it serves; it is called again and
+    again and may raise OSError.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        java: Path,
+        arguments: Sequence[str],
+        log: Path,
+        ready: Callable[[], bool],
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.name = name
+        self._java = java
+        self._arguments = arguments
+        self._log = log
+        self._ready = ready
+        self._environment = environment
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """The JVM's process id, dead or alive."""
+        if self._process is None:
+            raise ConfigurationError(f"{self.name} was never started")
+        return self._process.pid
+
+    def start(self) -> None:
+        """Start it, killing it first if it runs, and return when it serves.
+
+        Raises PreflightError with the end of its log when it ends or is silent for START_TIMEOUT_S.
+        """
+        self.launch()
+        self.wait_until_ready()
+
+    def launch(self) -> None:
+        """Start it, killing it first if it runs, without waiting."""
+        self.kill()
+        self._process = self._run(self._arguments)
+
+    def run_once(self, arguments: Sequence[str]) -> None:
+        """Run another Java program of the same kind to its end; PreflightError if it fails."""
+        process = self._run(arguments)
+        code = process.wait(START_TIMEOUT_S)
+        release(process)
+        if code != 0:
+            raise PreflightError(f"{self.name}: set-up ended with code {code}; {self._tail()}")
+
+    def wait_until_ready(self) -> None:
+        """Return when it serves."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while True:
+            if not self.alive():
+                raise self.ended()
+            try:
+                if self._ready():
+                    return
+            except OSError:
+                pass  # not yet
+            if time.monotonic() > deadline:
+                raise PreflightError(
+                    f"{self.name} did not serve within {START_TIMEOUT_S} s; {self._tail()}"
+                )
+            time.sleep(0.05)
+
+    def ended(self) -> PreflightError:
+        """Return the error that says that it has ended, and why as far as it said."""
+        return PreflightError(f"{self.name} has ended; {self._tail()}")
+
+    def alive(self) -> bool:
+        """Whether the JVM runs."""
+        if self._process is None:
+            return False
+        if self._process.poll() is None:
+            return True
+        release(self._process)
+        return False
+
+    def send(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
+        if self.alive() and self._process is not None:
+            self._process.send_signal(number)
+
+    def kill(self) -> None:
+        """End it with SIGKILL, as a machine that dies; its data stay."""
+        self.send(signal.SIGKILL)
+        if self._process is not None:
+            self._process.wait()
+            release(self._process)
+
+    def _run(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
+        with self._log.open("ab") as log:
+            return start_jvm(self._java, arguments, log, self._environment)
+
+    def _tail(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()[-25:]
+        return "\n".join([f"its log ({self._log}) ends:", *lines])
+
+
+def free_ports(count: int) -> list[int]:
+    """Return `count` loopback ports that nothing listens on now."""
+    ports: list[int] = []
+    for port in random.sample(_PORTS, 1000):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise PreflightError(f"no {count} free ports from {_PORTS.start} to {_PORTS.stop}")

@@ -1,0 +1,238 @@
+"""HDFS through hdfs-native, a client in Rust that needs no JVM.
+
+It reads ``HADOOP_CONF_DIR`` by itself, and the settings given here go over it. The user is that of
+the process, or ``HADOOP_USER_NAME``; with Kerberos, the process's ticket or delegation token. It
+waits for ever on a NameNode that is silent, so each of its calls here has a deadline of our own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as DeadlinePassedError
+from typing import Any, BinaryIO
+
+from seamark.file_systems.settings import HadoopSettings
+from seamark.model.errors import MissingDependencyError
+
+BUFFER_BYTES = 1 << 20
+CALL_DEADLINE_S = 60.0
+_DEADLINES = {
+    # Its own values keep a call at a NameNode that is away for three minutes.
+    "dfs.client.failover.max.attempts": "4",
+    "dfs.client.failover.sleep.base.millis": "200",
+    "dfs.client.failover.sleep.max.millis": "2000",
+    "dfs.client.socket-timeout": "20000",
+}
+"""Unless the user has set them."""
+_PREFIXES = ("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.security.")
+
+
+def client_settings(settings: HadoopSettings) -> HadoopSettings:
+    """Return what hdfs-native is told: its part of Hadoop's settings, over deadlines of ours."""
+    given = {name: value for name, value in settings.items() if name.startswith(_PREFIXES)}
+    return HadoopSettings({**_DEADLINES, **given})
+
+
+class HdfsDirectory:
+    """See `Directory` and `RenamingDirectory`."""
+
+    def __init__(self, uri: str, settings: HadoopSettings) -> None:
+        self._uri = uri.rstrip("/")
+        host, _, path = self._uri.removeprefix("hdfs://").partition("/")
+        self._root = f"/{path}"
+        self._config = client_settings(settings)
+        self._url = f"hdfs://{host}" if host else self._config.get("fs.defaultFS")
+        _library()
+
+    @property
+    def uri(self) -> str:
+        """The URI."""
+        return self._uri
+
+    @property
+    def _client(self) -> Any:
+        return _client(self._url, self._config)
+
+    def create(self, path: str) -> _HdfsFile:
+        """Begin a new file."""
+        with _os_errors(f"{self._uri}/{path}"):
+            raw = _call(
+                self._client.create, self._at(path), _library().WriteOptions(overwrite=False)
+            )
+        return _HdfsFile(self, path, raw)
+
+    def open(self, path: str) -> BinaryIO:
+        """Return a file for reading."""
+        with _os_errors(f"{self._uri}/{path}"):
+            raw = _call(self._client.read, self._at(path))
+        return io.BufferedReader(_Reading(raw, path), BUFFER_BYTES)
+
+    def size(self, path: str) -> int | None:
+        """Return a file's bytes."""
+        try:
+            with _os_errors(f"{self._uri}/{path}"):
+                return int(_call(self._client.get_file_info, self._at(path)).length)
+        except FileNotFoundError:
+            return None
+
+    def list(self, path: str = "") -> dict[str, int]:
+        """Return all files below `path`."""
+        try:
+            with _os_errors(f"{self._uri}/{path}"):
+                found = _call(
+                    lambda: list(self._client.list_status(self._at(path), recursive=True))
+                )
+        except FileNotFoundError:
+            return {}
+        top = self._root.rstrip("/") + "/"
+        return {f.path.removeprefix(top): int(f.length) for f in found if not f.isdir}
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        with contextlib.suppress(FileNotFoundError), _os_errors(f"{self._uri}/{path}"):
+            _call(self._client.delete, self._at(path), False)
+
+    def rename(self, path: str, to: str) -> None:
+        """Move a file."""
+        with _os_errors(f"{self._uri}/{path}"):
+            target = self._at(to)
+            _call(self._client.mkdirs, target.rpartition("/")[0], 0o755, True)
+            _call(self._client.rename, self._at(path), target, False)
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Nothing to do: the NameNode has logged every change when it answers."""
+
+    def prune(self, path: str, below: str) -> None:
+        """Remove empty directories: the NameNode refuses those that are not."""
+        directory = path.rpartition("/")[0]
+        with contextlib.suppress(OSError), _os_errors(f"{self._uri}/{path}"):
+            while directory.startswith(f"{below}/"):
+                _call(self._client.delete, self._at(directory), False)
+                directory = directory.rpartition("/")[0]
+
+    def _at(self, path: str) -> str:
+        return f"{self._root.rstrip('/')}/{path}" if path else self._root
+
+
+class _HdfsFile:
+    """A `NewFile`, gathered into large writes."""
+
+    def __init__(self, directory: HdfsDirectory, path: str, raw: Any) -> None:
+        self._directory, self._path, self._raw = directory, path, raw
+        self._buffer = bytearray()
+        self._bytes = 0
+        self._name = f"{directory.uri}/{path}"
+        self.closed = False
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data).cast("B")
+        self._buffer += view
+        self._bytes += view.nbytes
+        if len(self._buffer) >= BUFFER_BYTES:
+            self._send()
+        return view.nbytes
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self._send()
+        with _os_errors(self._name):
+            if self._bytes:
+                # Not only in the DataNodes' memory. Erasure-coded files cannot be asked for it.
+                with contextlib.suppress(NotImplementedError):
+                    _call(self._raw.hsync)
+            _call(self._raw.close)
+
+    def discard(self) -> None:
+        self.closed = True
+        with contextlib.suppress(OSError):
+            self._directory.delete(self._path)
+
+    def _send(self) -> None:
+        if self._buffer:
+            with _os_errors(self._name):
+                _call(self._raw.write, bytes(self._buffer))
+            self._buffer.clear()
+
+    def __enter__(self) -> _HdfsFile:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close() if error[0] is None else self.discard()
+
+
+class _Reading(io.RawIOBase):
+    """hdfs-native's reader with `readinto`, which buffering needs."""
+
+    def __init__(self, raw: Any, name: str) -> None:
+        self._raw, self._name = raw, name
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        with _os_errors(self._name):
+            data = _call(self._raw.read, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+
+@functools.cache
+def _library() -> Any:
+    try:
+        import hdfs_native
+    except ImportError as error:
+        raise MissingDependencyError(
+            "the HDFS client is not installed; pip install 'seamark[hdfs]'"
+        ) from error
+    return hdfs_native
+
+
+@functools.lru_cache(maxsize=8)
+def _client(url: str | None, config: HadoopSettings) -> Any:
+    return _library().Client(url, dict(config))
+
+
+def _call(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call the client in a thread that is left behind at the deadline."""
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(*arguments))
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=run, name="seamark-hdfs", daemon=True).start()
+    try:
+        return future.result(CALL_DEADLINE_S)
+    except DeadlinePassedError:
+        _client.cache_clear()  # the next call makes a connection of its own
+        raise OSError(f"HDFS has not answered within {CALL_DEADLINE_S:g} s") from None
+
+
+@contextlib.contextmanager
+def _os_errors(name: str) -> Iterator[None]:
+    """The client raises RuntimeError with Java's exception in its text for what is not simple."""
+    try:
+        yield
+    except (FileNotFoundError, FileExistsError) as error:
+        raise type(error)(f"{name}: {_first_line(error)}") from error
+    except NotImplementedError:
+        raise
+    except (OSError, RuntimeError) as error:
+        kind = PermissionError if "AccessControlException" in str(error) else OSError
+        raise kind(f"{name}: {_first_line(error)}") from error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0].split("\\n")[0]

@@ -1,0 +1,156 @@
+"""Local disks, and file systems that are mounted like one: durable by fsync."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from seamark.file_systems.location import Location, require_unescaped
+from seamark.model.errors import ConfigurationError
+
+
+def local_path(value: object, setting: str) -> str:
+    """Return `value`, a path or a ``file:`` URI, as an absolute path.
+
+    `setting` is what an error shows, e.g. ``SQLiteSink: database``. Raises ConfigurationError for
+    other schemes: several tasks and the driver must see one local directory.
+    """
+    if not isinstance(value, str | os.PathLike) or not str(value):
+        raise ConfigurationError(
+            f"{setting} is {value!r}; give a local path or a URI such as 'file:///data/clicks'"
+        )
+    location = Location.parse(value, setting)
+    if not location.is_local:
+        raise ConfigurationError(
+            f"{setting} is a {location.scheme!r} URI: only local paths in this version; "
+            f"give a path or a 'file:' URI instead of '{location.scheme}:'"
+        )
+    require_unescaped(value, location, setting)
+    return location.path
+
+
+def make_directory(path: Path) -> None:
+    """Make `path` and its parents; each new entry is durable on return."""
+    if path.is_dir():
+        return
+    make_directory(path.parent)
+    with contextlib.suppress(FileExistsError):
+        path.mkdir()
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the entries of a directory durable: files that were created, renamed or removed."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+class LocalDirectory:
+    """See `Directory` and `RenamingDirectory`."""
+
+    def __init__(self, path: str) -> None:
+        self._root = Path(path)
+
+    @property
+    def uri(self) -> str:
+        """The path."""
+        return str(self._root)
+
+    def create(self, path: str) -> _LocalFile:
+        """Begin a new file."""
+        target = self._root / path
+        while True:
+            make_directory(target.parent)
+            # `prune` of another process may take the directory away before the file is in it.
+            with contextlib.suppress(FileNotFoundError):
+                return _LocalFile(target)
+
+    def open(self, path: str) -> BinaryIO:
+        """Return a file for reading."""
+        return (self._root / path).open("rb")
+
+    def size(self, path: str) -> int | None:
+        """Return a file's bytes."""
+        try:
+            return (self._root / path).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def list(self, path: str = "") -> dict[str, int]:
+        """Return all files below `path`."""
+        found = {}
+        for directory, _, names in os.walk(self._root / path):
+            for name in names:
+                file = Path(directory) / name
+                with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                    found[file.relative_to(self._root).as_posix()] = file.stat().st_size
+        return found
+
+    def delete(self, path: str) -> None:
+        """Delete a file."""
+        (self._root / path).unlink(missing_ok=True)
+
+    def rename(self, path: str, to: str) -> None:
+        """Move a file."""
+        source, target = self._root / path, self._root / to
+        if source.exists():  # else a root that is not mounted any more would be made anew
+            make_directory(target.parent)
+        source.rename(target)
+
+    def sync(self, paths: Iterable[str]) -> None:
+        """Make the entries of the directories of `paths` durable."""
+        sync_directory(self._root)  # raises if it is not mounted any more
+        for directory in {(self._root / path).parent for path in paths} - {self._root}:
+            with contextlib.suppress(FileNotFoundError):  # pruned
+                sync_directory(directory)
+
+    def prune(self, path: str, below: str) -> None:
+        """Remove empty directories."""
+        top, directory = self._root / below, (self._root / path).parent
+        with contextlib.suppress(OSError):  # it is not empty, or another one was faster
+            while top in directory.parents:
+                directory.rmdir()
+                directory = directory.parent
+
+
+class _LocalFile:
+    """A `NewFile`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file = path.open("xb")
+
+    @property
+    def closed(self) -> bool:
+        return self._file.closed
+
+    def write(self, data: Any, /) -> int:
+        return self._file.write(data)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        if not self._file.closed:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            sync_directory(self._path.parent)
+
+    def discard(self) -> None:
+        with contextlib.suppress(OSError):
+            self._file.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink()
+
+    def __enter__(self) -> _LocalFile:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close() if error[0] is None else self.discard()

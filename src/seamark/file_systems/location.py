@@ -1,0 +1,158 @@
+"""The one place where what a user writes becomes a place in a file system, and back.
+
+A place is written as Spark and Hadoop read it: nothing in a path is percent-encoded, and neither
+``#`` nor ``?`` ends it. Whatever they would take for another place than Seamark is refused.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote, unquote
+
+from seamark.model.errors import ConfigurationError
+
+_URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(.*)", re.DOTALL)
+_HOST = re.compile(r"[\w.:@\[\]+,-]*")
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
+_FILE = "file://"
+S3_SCHEMES = ("s3a", "s3", "s3n")
+_WITH_ACCOUNT = ("abfs", "abfss", "wasb", "wasbs")
+"""Schemes whose URIs have ``<container>@<account>`` for a host."""
+
+
+@dataclass(frozen=True)
+class Location:
+    """A file or directory. `scheme` is in lower case, and ``file`` of a local path; `path` begins
+    with a slash and ends without one; it is empty at the top of another file system."""
+
+    scheme: str
+    authority: str
+    path: str
+
+    @classmethod
+    def parse(cls, value: str | os.PathLike[str], setting: str) -> Location:
+        """Return what a user has written: a local path, or a URI. `setting` begins each error.
+
+        Touches nothing but the symbolic links before a ``..``. Raises ConfigurationError.
+        """
+        text = os.fsdecode(value)
+        check_characters(text, setting)
+        parts = _URI.fullmatch(text)
+        if parts is None:
+            return cls("file", "", _absolute(text, text, setting))
+        scheme, authority, path = parts[1].lower(), parts[2] or "", parts[3]
+        if scheme == "file":
+            if authority not in ("", "localhost"):
+                raise ConfigurationError(
+                    f"{setting} is {text!r}: {authority!r} stands where a file URI has its host; "
+                    f"write 'file:///{authority}{path}' for an absolute path"
+                )
+            return cls("file", "", _absolute(path, text, setting))
+        user, at, _ = authority.rpartition("@")
+        if at and (scheme not in _WITH_ACCOUNT or ":" in user):  # not shown: it holds a secret
+            raise ConfigurationError(
+                f"{setting} is a {scheme}: URI with a user or a key in front of its host; keys "
+                "belong into Spark's settings, e.g. spark.hadoop.fs.s3a.access.key and "
+                "spark.hadoop.fs.s3a.secret.key"
+            )
+        if path and not path.startswith("/"):  # not shown: jdbc: has passwords there
+            raise ConfigurationError(
+                f"{setting} has the scheme {scheme!r} and no path from the top; write "
+                f"{scheme}://<host>/<path>, or ./… for a local path with a colon in its name"
+            )
+        if not _HOST.fullmatch(authority):
+            raise ConfigurationError(
+                f"{setting} is {text!r}: {authority!r} is no host; write {scheme}://<host>/<path>"
+            )
+        if scheme in S3_SCHEMES and not authority:
+            raise ConfigurationError(
+                f"{setting} is {text!r}: it names no bucket; write {scheme}://<bucket>/<path>"
+            )
+        path = path.strip("/")
+        if path and any(part in ("", ".", "..") for part in path.split("/")):
+            raise ConfigurationError(
+                f"{setting} is {text!r}: write it without '.', '..' and doubled slashes"
+            )
+        return cls(scheme, authority, f"/{path}" if path else "")
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a local disk, or on what is mounted like one."""
+        return self.scheme == "file"
+
+    @property
+    def uri(self) -> str:
+        """The URI as Spark takes it."""
+        return f"{self.scheme}://{self.authority}{self.path}"
+
+
+def check_characters(text: str, setting: str) -> None:
+    """Raise ConfigurationError for what no path can hold that Python, the JVM and records share."""
+    for character in text:
+        if character < " " or character == "\x7f":
+            raise ConfigurationError(
+                f"{setting} is {text!r}: it holds the control character {character!r}; give a path "
+                "without (NUL cannot be in one, and the others are taken for a mistake)"
+            )
+        if "\ud800" <= character <= "\udfff":
+            raise ConfigurationError(
+                f"{setting} is {text!r}: {character!r} stands for a byte that is no UTF-8, and "
+                "Spark's JVM cannot name such a file; rename the directory"
+            )
+
+
+def local_of(uri: str) -> str | None:
+    """Return the path of a local place's `Location.uri`, None of any other."""
+    return uri.removeprefix(_FILE) if uri.startswith(_FILE) else None
+
+
+def same_place(recorded: object, uri: str) -> bool:
+    """Whether a path that a record holds, maybe of an older version, is that of a
+    `Location.uri`."""
+    try:
+        return Location.parse(str(recorded), "").uri == uri
+    except ConfigurationError:
+        return False
+
+
+def require_unescaped(value: object, location: Location, setting: str) -> None:
+    """Raise ConfigurationError for a ``file:`` URI with a ``%20``: elsewhere it is a space, and
+    Spark takes it as it stands."""
+    if location.is_local and str(value)[:5].lower() == "file:" and _ESCAPE.search(location.path):
+        raise ConfigurationError(
+            f"{setting} is {value!r}: a 'file:' URI is taken as it stands, as Spark takes it, and "
+            f"a % in it stands for itself; write the path alone: {unquote(location.path)!r}, or "
+            f"{location.path!r} if it is really that"
+        )
+
+
+# --- URIs in stored committables: of local directories they are percent-encoded
+
+
+def encoded(uri: str) -> str:
+    """Return a `Location.uri` as committables name directories, and `open_directory` takes it."""
+    path = local_of(uri)
+    return uri if path is None else _FILE + quote(path)
+
+
+def decoded(uri: str) -> str:
+    """Return the `Location.uri` of what `encoded` has made."""
+    path = local_of(uri)
+    return uri if path is None else _FILE + unquote(path)
+
+
+def _absolute(path: str, text: str, setting: str) -> str:
+    """Return a local path without ``~`` and ``..``, with single slashes."""
+    try:
+        found = Path(path).expanduser().absolute()
+    except (RuntimeError, OSError) as error:  # a home, or the current directory, that is not there
+        raise ConfigurationError(f"{setting} is {text!r}: {error}; give an absolute path") from None
+    if ".." in found.parts:
+        # Spark drops what is before it, and the kernel follows links first: only without it
+        # are both in one directory.
+        last = len(found.parts) - found.parts[::-1].index("..")
+        found = Path(os.path.realpath(Path(*found.parts[:last])), *found.parts[last:])
+    return "/" + str(found).lstrip("/")

@@ -1,0 +1,286 @@
+"""S3, and stores that speak its protocol, through boto3.
+
+An object is there whole or not at all, from one answer of the store on. Besides what a `Directory`
+does there are multipart uploads: their parts are durable at S3, and no reader and no listing sees
+them until the upload is completed, by any process (`sinks/files/uploads.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from seamark.file_systems.s3_options import S3Options
+from seamark.file_systems.settings import HadoopSettings
+from seamark.model.errors import MissingDependencyError
+
+PART_BYTES = 8 << 20
+"""Of every part but the last: some stores want them alike. S3 takes at least 5 MiB."""
+MOST_PARTS = 10_000
+"""S3's limit, which bounds a file to 78 GiB."""
+_DEADLINES = {"connect_timeout": 10, "read_timeout": 20}
+_MISSING = {"404", "NoSuchKey", "NoSuchUpload", "NoSuchBucket", "NotFound"}
+_DENIED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
+
+
+@dataclass(frozen=True)
+class FoundUpload:
+    """A multipart upload that was neither completed nor aborted."""
+
+    path: str
+    upload_id: str
+
+
+class S3Directory:
+    """See `Directory`."""
+
+    def __init__(self, uri: str, settings: HadoopSettings) -> None:
+        self._uri = uri.rstrip("/")
+        self._bucket, _, self._prefix = self._uri.partition("://")[2].partition("/")
+        self._options = S3Options.of(self._bucket, settings)
+        _boto3()
+
+    @property
+    def uri(self) -> str:
+        """The URI."""
+        return self._uri
+
+    def create(self, path: str) -> _S3File:
+        """Begin a new object."""
+        return _S3File(self, path)
+
+    def open(self, path: str) -> BinaryIO:
+        """Return an object for reading; it is read from the store as it goes."""
+        return self._call(path, "get_object", Key=self._key(path))["Body"]  # type: ignore[no-any-return]
+
+    def size(self, path: str) -> int | None:
+        """Return an object's bytes."""
+        try:
+            found = self._call(path, "head_object", Key=self._key(path))
+        except FileNotFoundError:
+            return None
+        return int(found["ContentLength"])
+
+    def list(self, path: str = "") -> dict[str, int]:
+        """Return all objects below `path`."""
+        prefix = self._key(path) + "/" if path or self._prefix else ""
+        return {
+            self._path(found["Key"]): int(found["Size"])
+            for page in self._pages(path, "list_objects_v2", Prefix=prefix)
+            for found in page.get("Contents", ())
+            if not found["Key"].endswith("/")  # what consoles show as a directory
+        }
+
+    def delete(self, path: str) -> None:
+        """Delete an object."""
+        self._call(path, "delete_object", Key=self._key(path))
+
+    # --- multipart uploads
+
+    def begin_upload(self, path: str) -> S3Upload:
+        """Begin an upload that will be the object `path` once it is completed. Tried once: raises
+        ConnectionError if the store did not answer, or said that it is busy, and the upload may
+        have begun all the same."""
+        with _os_errors(f"{self._uri}/{path}"):
+            answer = _client(self._options, tries=1).create_multipart_upload(
+                Bucket=self._bucket, Key=self._key(path), **self._encryption()
+            )
+        return S3Upload(self, path, answer["UploadId"])
+
+    def complete_upload(self, path: str, upload_id: str, etags: Sequence[str]) -> None:
+        """Make the object of its parts, in one step. Raises FileNotFoundError if the upload has
+        ended, either way."""
+        parts = [{"PartNumber": n, "ETag": f'"{etag}"'} for n, etag in enumerate(etags, start=1)]
+        self._call(
+            path, "complete_multipart_upload", Key=self._key(path), UploadId=upload_id,
+            MultipartUpload={"Parts": parts},
+        )  # fmt: skip
+
+    def abort_upload(self, path: str, upload_id: str) -> None:
+        """Delete the parts: the upload cannot be completed any more. An ended one is fine."""
+        with contextlib.suppress(FileNotFoundError):
+            self._call(path, "abort_multipart_upload", Key=self._key(path), UploadId=upload_id)
+
+    def uploads(self) -> Iterator[FoundUpload]:
+        """Yield every upload below this directory that has not ended."""
+        for page in self._pages("", "list_multipart_uploads", Prefix=self._prefix + "/"):
+            for found in page.get("Uploads", ()):
+                yield FoundUpload(self._path(found["Key"]), found["UploadId"])
+
+    def _upload_part(self, path: str, upload_id: str, number: int, data: bytes) -> str:
+        answer = self._call(
+            path, "upload_part", Key=self._key(path), UploadId=upload_id, PartNumber=number,
+            Body=data,
+        )  # fmt: skip
+        return str(answer["ETag"]).strip('"')
+
+    def _put(self, path: str, data: bytes) -> None:
+        self._call(path, "put_object", Key=self._key(path), Body=data, **self._encryption())
+
+    def _encryption(self) -> dict[str, str]:
+        algorithm, key = self._options.encryption, self._options.encryption_key
+        given = {"ServerSideEncryption": algorithm} if algorithm else {}
+        return {**given, "SSEKMSKeyId": key} if key and "kms" in algorithm else given
+
+    def _call(self, path: str, operation: str, **arguments: Any) -> Any:
+        with _os_errors(f"{self._uri}/{path}"):
+            return getattr(_client(self._options), operation)(Bucket=self._bucket, **arguments)
+
+    def _pages(self, path: str, operation: str, **arguments: Any) -> Iterator[Any]:
+        with _os_errors(f"{self._uri}/{path}"):
+            pages = _client(self._options).get_paginator(operation)
+            yield from pages.paginate(Bucket=self._bucket, **arguments)
+
+    def _key(self, path: str) -> str:
+        return "/".join(part for part in (self._prefix, path) if part)
+
+    def _path(self, key: str) -> str:
+        return key[len(self._prefix) + 1 :] if self._prefix else key
+
+
+class S3Upload:
+    """A multipart upload that is being written."""
+
+    def __init__(self, directory: S3Directory, path: str, upload_id: str) -> None:
+        self._directory, self._path = directory, path
+        self._buffer = bytearray()
+        self.upload_id = upload_id
+        self.etags: list[str] = []
+
+    def write(self, data: Any, /) -> int:
+        """Append bytes."""
+        view = memoryview(data).cast("B")
+        self._buffer += view
+        while len(self._buffer) >= PART_BYTES:
+            self._send(bytes(self._buffer[:PART_BYTES]))
+            del self._buffer[:PART_BYTES]
+        return view.nbytes
+
+    def finish(self) -> Sequence[str]:
+        """Send what is left. On return every byte is durable at S3; returns the parts' ETags."""
+        if self._buffer or not self.etags:
+            self._send(bytes(self._buffer))
+            self._buffer.clear()
+        return self.etags
+
+    def abort(self) -> None:
+        """Give up; never raises."""
+        with contextlib.suppress(OSError):
+            self._directory.abort_upload(self._path, self.upload_id)
+
+    def _send(self, data: bytes) -> None:
+        number = len(self.etags) + 1
+        if number > MOST_PARTS:
+            raise OSError(
+                f"{self._directory.uri}/{self._path}: more than {MOST_PARTS} parts of {PART_BYTES} "
+                "bytes, which S3 does not take; let more tasks write it"
+            )
+        part = self._directory._upload_part(self._path, self.upload_id, number, data)
+        self.etags.append(part)
+
+
+class _S3File:
+    """A `NewFile`: one request for a small object, an upload for a larger one."""
+
+    def __init__(self, directory: S3Directory, path: str) -> None:
+        self._directory, self._path = directory, path
+        self._buffer = bytearray()
+        self._upload: S3Upload | None = None
+        self.closed = False
+
+    def write(self, data: Any, /) -> int:
+        view = memoryview(data).cast("B")
+        if self._upload is None:
+            self._buffer += view
+            if len(self._buffer) >= PART_BYTES:
+                self._upload = self._directory.begin_upload(self._path)
+                self._upload.write(self._buffer)
+                self._buffer = bytearray()
+        else:
+            self._upload.write(view)
+        return view.nbytes
+
+    def flush(self) -> None:
+        pass
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        if self._upload is None:
+            self._directory._put(self._path, bytes(self._buffer))
+        else:
+            etags = self._upload.finish()
+            self._directory.complete_upload(self._path, self._upload.upload_id, etags)
+
+    def discard(self) -> None:
+        self.closed = True
+        if self._upload is not None:
+            self._upload.abort()
+        with contextlib.suppress(OSError):
+            self._directory.delete(self._path)
+
+    def __enter__(self) -> _S3File:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.close() if error[0] is None else self.discard()
+
+
+@functools.cache
+def _boto3() -> Any:
+    try:
+        import boto3
+    except ImportError as error:
+        raise MissingDependencyError(
+            "the S3 client is not installed; pip install 'seamark[s3]'"
+        ) from error
+    return boto3
+
+
+@functools.lru_cache(maxsize=16)
+def _client(options: S3Options, tries: int = 3) -> Any:
+    from botocore import UNSIGNED
+    from botocore.config import Config
+
+    boto3 = _boto3()
+    config = Config(
+        **_DEADLINES,
+        retries={"mode": "standard", "total_max_attempts": tries},
+        max_pool_connections=32,
+        signature_version=UNSIGNED if options.anonymous else None,
+        s3={"addressing_style": "path" if options.path_style else "auto"},
+        # Newer checksums are unknown to many stores that speak S3's protocol.
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    # A session of our own: the default one is not safe to be used by several threads.
+    return boto3.session.Session().client(
+        "s3",
+        endpoint_url=options.endpoint or None,
+        region_name=options.region or None,
+        aws_access_key_id=options.access_key or None,
+        aws_secret_access_key=options.secret_key or None,
+        aws_session_token=options.session_token or None,
+        config=config,
+    )
+
+
+@contextlib.contextmanager
+def _os_errors(name: str) -> Iterator[None]:
+    from botocore.exceptions import BotoCoreError, ClientError
+
+    try:
+        yield
+    except ClientError as error:
+        code = str(error.response.get("Error", {}).get("Code", ""))
+        busy = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0) >= 500
+        kind = ConnectionError if busy else OSError
+        kind = FileNotFoundError if code in _MISSING else kind
+        kind = PermissionError if code in _DENIED else kind
+        raise kind(f"{name}: {error}") from error
+    except BotoCoreError as error:
+        raise ConnectionError(f"{name}: {error}") from error

@@ -1,0 +1,57 @@
+"""What a client of S3 needs to know, out of S3A's settings and their per-bucket forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from seamark.file_systems.settings import HadoopSettings
+from seamark.model.errors import ConfigurationError
+
+_ANONYMOUS = "AnonymousAWSCredentialsProvider"
+_ENCRYPTION = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:dsse"}
+
+
+@dataclass(frozen=True)
+class S3Options:
+    """How to reach one bucket; "" is what the AWS client finds by itself (environment, profile,
+    instance). Keys are not in its `repr`."""
+
+    endpoint: str = ""
+    region: str = ""
+    access_key: str = field(default="", repr=False)
+    secret_key: str = field(default="", repr=False)
+    session_token: str = field(default="", repr=False)
+    path_style: bool = False
+    anonymous: bool = False
+    encryption: str = ""
+    encryption_key: str = field(default="", repr=False)
+
+    @classmethod
+    def of(cls, bucket: str, settings: HadoopSettings) -> S3Options:
+        """Read what S3A would take for this bucket. Raises ConfigurationError for an encryption
+        that only S3A can do."""
+
+        def get(name: str) -> str:
+            return settings.of_bucket(bucket, name)
+
+        endpoint = get("endpoint")
+        if endpoint and "://" not in endpoint:
+            secure = get("connection.ssl.enabled").lower() != "false"
+            endpoint = f"{'https' if secure else 'http'}://{endpoint}"
+        algorithm = get("encryption.algorithm") or get("server-side-encryption-algorithm")
+        if algorithm and algorithm not in _ENCRYPTION:
+            raise ConfigurationError(
+                f"bucket {bucket!r}: fs.s3a.encryption.algorithm is {algorithm!r}, which Seamark "
+                f"cannot write; allowed are {', '.join(map(repr, _ENCRYPTION))}"
+            )
+        return cls(
+            endpoint,
+            get("endpoint.region"),
+            get("access.key"),
+            get("secret.key"),
+            get("session.token"),
+            path_style=get("path.style.access").lower() == "true",
+            anonymous=_ANONYMOUS in get("aws.credentials.provider"),
+            encryption=_ENCRYPTION.get(algorithm, ""),
+            encryption_key=get("encryption.key") or get("server-side-encryption.key"),
+        )

@@ -1,0 +1,55 @@
+"""From a URI to a directory: which file systems there are, and what a user may write."""
+
+from __future__ import annotations
+
+import os
+
+from seamark.file_systems.directory import Directory
+from seamark.file_systems.local import LocalDirectory, local_path
+from seamark.file_systems.location import Location, decoded, local_of
+from seamark.file_systems.settings import HadoopSettings
+from seamark.model.errors import ConfigurationError
+
+_S3_SCHEMES = ("s3a", "s3")
+
+
+def shared_uri(value: object, setting: str) -> str:
+    """Return `value` as `open_directory` takes it: an absolute local path, or a ``hdfs:``, ``s3a:``
+    or ``s3:`` URI without a slash at its end. `setting` is what an error shows, e.g. ``FileSink:
+    path``. Raises ConfigurationError; touches nothing."""
+    if not isinstance(value, str | os.PathLike) or not str(value):
+        return local_path(value, setting)  # says what to give
+    location = Location.parse(value, setting)
+    if location.is_local:
+        return local_path(value, setting)
+    scheme = location.scheme
+    if scheme not in ("hdfs", *_S3_SCHEMES):
+        raise ConfigurationError(
+            f"{setting} has the scheme {scheme!r}, and Seamark has no client for it; give a local "
+            "path, or a URI with 'file:', 'hdfs:', 's3a:' or 's3:'"
+        )
+    if not location.path:
+        raise ConfigurationError(
+            f"{setting} is {value!r}: it names no directory; write "
+            f"{scheme}://{location.authority}/<path>"
+        )
+    return location.uri
+
+
+def open_directory(uri: str, settings: HadoopSettings | None = None) -> Directory:
+    """Return the files below `uri`, which is as `shared_uri` returns it, or as `encoded` does.
+
+    Touches nothing yet. Raises MissingDependencyError when the store's client is not installed, and
+    ConfigurationError for a setting that it cannot follow. Clients are kept for the process, one
+    for each store and settings.
+    """
+    settings = settings or HadoopSettings()
+    if uri.startswith("hdfs:"):
+        from seamark.file_systems.hdfs import HdfsDirectory
+
+        return HdfsDirectory(uri, settings)
+    if uri.partition(":")[0] in _S3_SCHEMES:
+        from seamark.file_systems.s3 import S3Directory
+
+        return S3Directory(uri, settings)
+    return LocalDirectory(local_of(decoded(uri)) or uri)

@@ -1,0 +1,149 @@
+"""A job's checkpoints summed up: counts, the latest of each kind, a summary, the history.
+
+The single checkpoint is `model/checkpoint_statistics.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.stats_summary import StatsSummary
+
+
+@dataclass(frozen=True)
+class RestoredCheckpointStatistics:
+    """The checkpoint that a driver went on from, and when."""
+
+    id: int
+    restore_timestamp: int
+    is_savepoint: bool
+    external_path: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as Flink's ``latest.restored``."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class CheckpointCounts:
+    """How many there have been since the job's directory was made, also those no longer kept."""
+
+    restored: int = 0
+    in_progress: int = 0
+    completed: int = 0
+    failed: int = 0
+
+    @property
+    def total(self) -> int:
+        """Checkpoints that were triggered."""
+        return self.in_progress + self.completed + self.failed
+
+    def to_json(self) -> dict[str, int]:
+        """Return it as Flink's ``counts``."""
+        return {
+            "restored": self.restored,
+            "total": self.total,
+            "in_progress": self.in_progress,
+            "completed": self.completed,
+            "failed": self.failed,
+        }
+
+
+SUMMARISED = (
+    "checkpointed_size",
+    "state_size",
+    "end_to_end_duration",
+    "processed_data",
+    "persisted_data",
+    "sync_duration",
+    "async_duration",
+    "alignment_duration",
+    "start_delay",
+)
+
+
+@dataclass(frozen=True)
+class CheckpointingStatistics:
+    """All that is known of a job's checkpoints and savepoints. `history` is newest first;
+    `summary`, by the name of a figure, is over the completed checkpoints in it, without savepoints
+    (Flink's is with them)."""
+
+    counts: CheckpointCounts
+    summary: Mapping[str, StatsSummary]
+    latest_completed: CheckpointStatistics | None
+    latest_savepoint: CheckpointStatistics | None
+    latest_failed: CheckpointStatistics | None
+    latest_restored: RestoredCheckpointStatistics | None
+    history: Sequence[CheckpointStatistics]
+
+    def find(self, checkpoint_id: int) -> CheckpointStatistics | None:
+        """Return the newest attempt at a checkpoint; where only a savepoint of its epoch is in the
+        history, that; None if neither is."""
+        found = [one for one in self.history if one.id == checkpoint_id]
+        return next(iter([*checkpoints(found), *found]), None)
+
+    def to_json(self, *, history: bool = True) -> dict[str, Any]:
+        """Return it as Flink's ``/jobs/:id/checkpoints``, or without its ``history``."""
+
+        def shown(checkpoint: Any) -> Any:
+            return None if checkpoint is None else checkpoint.to_json()
+
+        summary = {name: part.to_json() for name, part in self.summary.items()}
+        summary["alignment_buffered"] = StatsSummary.of(
+            0 for c in checkpoints(self.history) if c.status is CheckpointStatus.COMPLETED
+        ).to_json()
+        page: dict[str, Any] = {
+            "counts": self.counts.to_json(),
+            "summary": summary,
+            "latest": {
+                "completed": shown(self.latest_completed),
+                "savepoint": shown(self.latest_savepoint),
+                "failed": shown(self.latest_failed),
+                "restored": shown(self.latest_restored),
+            },
+        }
+        if history:
+            page["history"] = [checkpoint.to_json() for checkpoint in self.history]
+        return page
+
+
+def checkpoints(history: Iterable[CheckpointStatistics]) -> list[CheckpointStatistics]:
+    """Return those of a history that are no savepoints."""
+    return [one for one in history if not one.is_savepoint]
+
+
+def checkpointing_statistics(
+    counts: CheckpointCounts,
+    restored: RestoredCheckpointStatistics | None,
+    history: Iterable[CheckpointStatistics],
+) -> CheckpointingStatistics:
+    """Sum up `history`, which is newest first. A savepoint is counted; a completed one is the
+    latest of its own kind alone."""
+    history = tuple(history)
+
+    def latest(
+        status: CheckpointStatus, of: Iterable[CheckpointStatistics] = history
+    ) -> CheckpointStatistics | None:
+        return next((c for c in of if c.status is status), None)
+
+    completed = [c for c in checkpoints(history) if c.status is CheckpointStatus.COMPLETED]
+    return CheckpointingStatistics(
+        counts=replace(
+            counts, in_progress=sum(c.status is CheckpointStatus.IN_PROGRESS for c in history)
+        ),
+        summary={
+            figure: StatsSummary.of(getattr(c, figure) for c in completed) for figure in SUMMARISED
+        },
+        latest_completed=latest(CheckpointStatus.COMPLETED, checkpoints(history)),
+        latest_savepoint=latest(CheckpointStatus.COMPLETED, (c for c in history if c.is_savepoint)),
+        latest_failed=latest(CheckpointStatus.FAILED),
+        latest_restored=restored,
+        history=history,
+    )
+
+
+NONE_YET = checkpointing_statistics(CheckpointCounts(), None, ())
+"""The statistics of a job that has no checkpoint."""

@@ -1,0 +1,56 @@
+"""Failpoints: `SEAMARK_FAILPOINT=name[:nth]` makes this process kill itself there with SIGKILL.
+
+The names are those of `protocol/points.py`, and those that sink writers and committers reach
+(ARCHITECTURE lists them all). Off by default, at the cost of one comparison with None.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import threading
+
+from seamark.model.errors import ConfigurationError
+
+VARIABLE = "SEAMARK_FAILPOINT"
+_NTH = re.compile(r"0*[1-9][0-9]{0,8}")
+
+companions: list[int] = []
+"""Processes that die with this one: the Spark JVM of the driver, as when the machine dies."""
+
+_lock = threading.Lock()
+_armed: str | None = None
+_remaining = 0
+
+
+def arm(text: str | None) -> None:
+    """Arm `name` or `name:nth` (the nth time it is reached, from 1); None disarms. Raises
+    ConfigurationError if nth is no such number."""
+    global _armed, _remaining
+    name, colon, nth = (text or "").partition(":")
+    if colon and not _NTH.fullmatch(nth):
+        raise ConfigurationError(
+            f"{VARIABLE} is {text!r}; give name or name:nth, nth being a number from 1, or unset it"
+        )
+    _remaining = int(nth or 1)
+    _armed = name or None
+
+
+arm(os.environ.get(VARIABLE))
+
+
+def reached(name: str) -> None:
+    """Die here, uncatchably, if `name` is armed and this is the nth time; else return at once."""
+    global _remaining
+    if _armed is None or _armed != name:
+        return
+    with _lock:
+        _remaining -= 1
+        if _remaining > 0:
+            return
+        for pid in companions:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)

@@ -1,0 +1,55 @@
+"""The way of a job's data: sources, stateful operators and sinks, and who feeds whom.
+
+`runtime/plan_graph.py` finds it in Spark's plan; the REST interface shows it as Flink's
+``vertices`` and ``plan``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from seamark.model.guarantee import Guarantee
+
+
+@dataclass(frozen=True)
+class Vertex:
+    """One part of a job. `id` is its uid, or where the user gave none, its number:
+    ``operator-0``, ``source-0``, as in the checkpoint statistics. `kind`: source, operator or sink.
+    `name` is one line for people. `inputs` are the ids of the parts that feed it. `guarantee` is
+    the best that a job with this part can give; "" if nobody has looked.
+    """
+
+    id: str
+    kind: str
+    name: str
+    inputs: tuple[str, ...] = ()
+    has_uid: bool = True
+    guarantee: str = ""
+
+
+@dataclass(frozen=True)
+class JobGraph:
+    """All parts of a job, each after those that feed it. `sharing` says, a line each, what sinks
+    share and what is computed more than once."""
+
+    vertices: tuple[Vertex, ...] = ()
+    sharing: tuple[str, ...] = ()
+
+    def with_guarantees(self, levels: Mapping[str, Guarantee]) -> JobGraph:
+        """Return the graph with each part's level by uid. The state of an operator that has no uid
+        is committed with the epoch too."""
+
+        def level(vertex: Vertex) -> str:
+            return levels.get(vertex.id, Guarantee.EXACTLY_ONCE).value
+
+        graded = (replace(vertex, guarantee=level(vertex)) for vertex in self.vertices)
+        return JobGraph(tuple(graded), self.sharing)
+
+    def to_record(self) -> list[dict[str, Any]]:
+        """Return it as it is stored: every part with its fields by their names here."""
+        return [{**asdict(vertex), "inputs": list(vertex.inputs)} for vertex in self.vertices]
+
+
+NO_GRAPH = JobGraph()

@@ -1,0 +1,148 @@
+"""How much flows, from the statistics of checkpoints: records in and out, lag, rates, busy time.
+
+Pure. `model/checkpoint_series.py` has the figures of each checkpoint; the job's graph and the
+Prometheus metrics show the rates and sums (docs/operations/metrics.md says what each means).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckpointStatistics
+from seamark.model.stats_summary import UNKNOWN
+
+OFFSETS_BEHIND = "offsetsBehindLatest"
+"""Among a source's metrics: rows that it held when the epoch was planned and that are not in it."""
+
+WATERMARK = "currentInputWatermark"
+"""Among an operator's metrics: what its input is held to be complete up to, ms since 1970."""
+
+WINDOW_MS = 60_000
+WINDOW_CHECKPOINTS = 10
+LATE = 2.0
+"""A next checkpoint that has not come after so many usual gaps: nothing flows any more."""
+_STATE_TIMES = ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs")
+
+
+def records_in(checkpoint: CheckpointStatistics) -> int | None:
+    """Return the rows that its sources gave; None if Spark has not reported them (yet).
+
+    As Spark counts them: rows of a source that several branches of the plan scan count for each."""
+    sources = [task for task in checkpoint.tasks if task.kind == "source"]
+    return sum(task.rows for task in sources) if sources else None
+
+
+def records_out(checkpoint: CheckpointStatistics) -> int | None:
+    """Return the rows that its sinks took; None before its pre-commit is complete."""
+    sinks = [task for task in checkpoint.tasks if task.kind == "sink"]
+    return sum(task.rows for task in sinks) if sinks else None
+
+
+def lag(checkpoint: CheckpointStatistics) -> int | None:
+    """Return the rows that its sources held when it was planned and that it left to later ones;
+    None if no source tells."""
+    known = [
+        task.metrics[OFFSETS_BEHIND]
+        for task in checkpoint.tasks
+        if task.kind == "source" and OFFSETS_BEHIND in task.metrics
+    ]
+    return sum(known) if known else None
+
+
+def busy_ms(checkpoint: CheckpointStatistics, uid: str, slots: int) -> float | None:
+    """Return how long one part of the job has worked on a checkpoint, as if by one subtask: work of
+    parallel tasks is divided by how many of them can run at once (`slots`: the cores).
+
+    - a sink: its writers' `write` and `prepare_commit`, and its commit.
+    - a stateful operator: Spark's times for updates, removals and the store's commit, which count
+      what is computed in the same stage before them too.
+    - a source: planning (latestOffset, getBatch), and what is left of the pre-commit tasks' time
+      beside the sinks': reading and stateless processing. None where stages come before the
+      pre-commit (there are stateful operators), or there are several sources: not measured.
+    """
+    task = next((task for task in checkpoint.tasks if task.uid == uid), None)
+    if task is None:
+        return None
+    if task.kind == "sink":
+        commit = max(task.async_duration, 0)
+        return commit + sum(_parallel(task, [s.sync_duration for s in task.subtasks], slots))
+    if task.kind == "operator":
+        known = [task.metrics[name] for name in _STATE_TIMES if name in task.metrics]
+        return sum(known) / min(max(task.num_subtasks, 1), slots) if known else None
+    kinds = [other.kind for other in checkpoint.tasks]
+    if "operator" in kinds or kinds.count("source") > 1:
+        return None
+    return _reading_ms(checkpoint, slots)
+
+
+def _reading_ms(checkpoint: CheckpointStatistics, slots: int) -> float | None:
+    sinks = [task for task in checkpoint.tasks if task.kind == "sink" and task.subtasks]
+    durations = checkpoint.spark_durations
+    if not sinks or "latestOffset" not in durations:
+        return None
+    left = [
+        max(part.end_to_end_duration - part.start_delay, 0) - sum(
+            max(sink.subtasks[place].sync_duration, 0) for sink in sinks
+        )
+        for place, part in enumerate(sinks[0].subtasks)
+    ]  # fmt: skip
+    planning = durations["latestOffset"] + durations.get("getBatch", 0)
+    return planning + sum(_parallel(sinks[0], left, slots))
+
+
+def _parallel(
+    task: TaskCheckpointStatistics, times_ms: Sequence[int], slots: int
+) -> Iterator[float]:
+    lanes = min(max(len(task.subtasks), 1), slots)
+    return (max(time_ms, 0) / lanes for time_ms in times_ms)
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Of one part of a job; None: not known."""
+
+    records_per_second: float | None = None
+    busy_share: float | None = None
+
+
+NO_RATES = Rates()
+
+
+def rates(completed: Sequence[CheckpointStatistics], uid: str, now_ms: float, slots: int) -> Rates:
+    """Return how fast one part works: over the last minute of checkpoints, the last ten at least.
+
+    `completed` are checkpoints that have completed, oldest first. Each counts from its trigger to
+    the next one's; the newest does too as soon as the next one is late, with the time up to now, so
+    that the rates fall when nothing comes any more. One that lacks the part's figures counts for
+    nothing, and neither does its time.
+    """
+    recent = [
+        checkpoint
+        for place, checkpoint in enumerate(completed)
+        if len(completed) - place <= WINDOW_CHECKPOINTS
+        or checkpoint.trigger_timestamp >= completed[-1].trigger_timestamp - WINDOW_MS
+    ]
+    if len(recent) < 2:
+        return NO_RATES
+    triggers = [float(checkpoint.trigger_timestamp) for checkpoint in recent]
+    usual_ms = (triggers[-1] - triggers[0]) / (len(recent) - 1)
+    if now_ms - triggers[-1] > LATE * usual_ms:
+        triggers.append(now_ms)
+    rows, worked_ms, counted_ms, measured_ms = 0, 0.0, 0.0, 0.0
+    for place, elapsed_ms in enumerate(b - a for a, b in pairwise(triggers)):
+        checkpoint = recent[place]
+        task = next((task for task in checkpoint.tasks if task.uid == uid), None)
+        if task is None or task.rows == UNKNOWN:
+            continue
+        rows += task.rows
+        counted_ms += elapsed_ms
+        worked = busy_ms(checkpoint, uid, slots)
+        if worked is not None:
+            worked_ms += worked
+            measured_ms += elapsed_ms
+    return Rates(
+        records_per_second=rows / counted_ms * 1e3 if counted_ms > 0 else None,
+        busy_share=min(worked_ms / measured_ms, 1.0) if measured_ms > 0 else None,
+    )

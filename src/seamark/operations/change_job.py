@@ -1,0 +1,176 @@
+"""`seamark checkpoint`, `savepoint`, `stop` and `cancel`: what is asked of a running job.
+
+Each returns when the job has done it. `tick` is called now and then meanwhile, for a spinner.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from seamark.model.checkpoint_statistics import CheckpointStatistics
+from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
+from seamark.model.job_state import JobState
+from seamark.operations.driver_client import POLL_S, DriverClient
+from seamark.operations.running_job import RunningJob
+from seamark.runtime import registry
+from seamark.runtime.checkpoint_history import jobs_in, read_history
+from seamark.runtime.registry import RegisteredJob
+
+RECORDED_S = 10.0
+"""How long the end of a job may take to be recorded after its driver has fallen silent."""
+
+Tick = Callable[[], None]
+Progress = Callable[[int, int], None]
+"""Told the bytes of a savepoint that are written, and how many there will be."""
+
+
+def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[str, Any]:
+    """Let the job take a checkpoint now; return it, in Flink's fields, when it is completed.
+
+    Raises OperationFailedError if it failed, or is not complete after `timeout_s`.
+    """
+    try:
+        done = running.driver.perform("/checkpoints", timeout_s=timeout_s, tick=tick)
+    except OperationFailedError as error:
+        raise OperationFailedError(f"checkpoint of job {running.job.name!r}: {error}") from None
+    id_ = running.driver.part(done, "checkpointId", int)
+    found = running.driver.get(f"/checkpoints/details/{id_}")
+    for name in ("id", "end_to_end_duration"):
+        running.driver.part(found, name, int)
+    return dict(found)
+
+
+def take_savepoint(
+    running: RunningJob,
+    directory: str | None,
+    timeout_s: float,
+    tick: Tick,
+    type_: str = "canonical",
+    progress: Progress | None = None,
+) -> str:
+    """Let the job write a savepoint of this type (``canonical`` or ``native``) below `directory`,
+    or where its settings say; return its path.
+
+    Raises OperationFailedError if it failed, or is not whole after `timeout_s`.
+    """
+    body = {"target-directory": directory, "formatType": type_.upper()}
+    try:
+        done = running.driver.perform(
+            "/savepoints", body, timeout_s=timeout_s, tick=tick, progress=progress
+        )
+    except OperationFailedError as error:
+        raise OperationFailedError(f"savepoint of job {running.job.name!r}: {error}") from None
+    return running.driver.part(done, "location", str)
+
+
+def stop_with_savepoint(
+    running: RunningJob,
+    directory: str | None,
+    timeout_s: float,
+    tick: Tick,
+    type_: str = "canonical",
+    progress: Progress | None = None,
+    *,
+    drain: bool = False,
+) -> str:
+    """End the job with a savepoint below `directory`, or where its settings say, drained before if
+    that is wanted; return its path when the job has ended. As `take_savepoint` otherwise.
+
+    Raises OperationFailedError if either failed: without the savepoint the job goes on.
+    """
+    body = {"targetDirectory": directory or None, "formatType": type_.upper(), "drain": drain}
+    try:
+        done = running.driver.perform(
+            "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick,
+            progress=progress,
+        )  # fmt: skip
+    except OperationFailedError as error:
+        raise OperationFailedError(f"stop of job {running.job.name!r}: {error}") from None
+    path = running.driver.part(done, "location", str)
+    try:
+        _require(running, _await_end(running, tick), JobState.FINISHED)
+    except (OperationFailedError, DriverUnreachableError) as error:
+        raise type(error)(f"the savepoint is whole ({path}), but {error}") from None
+    return path
+
+
+def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:
+    """End the job after its current epoch; return the checkpoint that was completed last, when all
+    that is decided is committed. None if none ever was.
+
+    Raises OperationFailedError if the job failed instead, or has not ended after `timeout_s`.
+    """
+
+    def ended() -> RegisteredJob | None:
+        return _await_end(running, tick)
+
+    try:
+        running.driver.perform("/stop", timeout_s=timeout_s, tick=tick, ended=ended)
+        last = ended()
+    except OperationFailedError as error:
+        raise OperationFailedError(f"stop of job {running.job.name!r}: {error}") from None
+    _require(running, last, JobState.FINISHED)
+    return read_history(running.storage, running.job.name).latest_completed
+
+
+def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
+    """End the job at once: the epoch under way is aborted; return when all is settled, and whether
+    its checkpoints are still there (they are not with DELETE_ON_CANCELLATION).
+
+    Raises OperationFailedError if the job failed instead, or has not ended after `timeout_s`.
+    """
+    running.driver.change("PATCH", "?mode=cancel")
+    deadline = time.monotonic() + timeout_s
+    while _lives(running.driver):
+        if time.monotonic() > deadline:
+            raise OperationFailedError(
+                f"cancel of job {running.job.name!r}: it has not ended after {timeout_s:g} s and "
+                f"is still being cancelled; wait longer with --timeout, or look with: seamark "
+                f"info {running.job.name}"
+            )
+        tick()
+        time.sleep(POLL_S)
+    if (last := _await_end(running, tick)) is None and running.job.name not in jobs_in(
+        running.storage
+    ):
+        return False
+    _require(running, last, JobState.CANCELED)
+    return True
+
+
+def _lives(driver: DriverClient) -> bool:
+    try:
+        return not JobState(driver.part(driver.poll(""), "state", str)).is_terminal
+    except (DriverUnreachableError, UserError, OperationFailedError, ValueError):
+        return False  # gone, or another driver, or something else, has its port
+
+
+def _await_end(running: RunningJob, tick: Tick) -> RegisteredJob | None:
+    """Return the job as it is recorded when its end is; None if it never is."""
+    deadline = time.monotonic() + RECORDED_S
+    while time.monotonic() < deadline:
+        try:
+            found = registry.find_job(running.storage, running.job.name)
+        except UserError:  # deleted at its cancellation
+            return None
+        if found.state.is_terminal or found.started_at != running.job.started_at:
+            return found
+        tick()
+        time.sleep(POLL_S)
+    return None
+
+
+def _require(running: RunningJob, found: RegisteredJob | None, state: JobState) -> None:
+    name = running.job.name
+    if found is None:
+        raise DriverUnreachableError(
+            f"job {name!r}: its driver has ended without a word; what it has decided is committed "
+            f"by its next start. See seamark info {name}"
+        )
+    if found.state is not state:
+        raise OperationFailedError(
+            f"job {name!r} is not {state.value}, but {found.state.value}"
+            + (f": {found.reason}" if found.reason else "")
+        )

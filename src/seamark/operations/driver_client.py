@@ -1,0 +1,225 @@
+"""Asks the driver of one job over its REST interface, with a deadline for every request.
+
+All verbs that concern a running job go through `DriverClient`. What can go wrong becomes one of
+three errors: DriverUnreachableError (nobody answers), UserError (the request was refused: a wrong
+token, something that is not there), OperationFailedError (the job could not do it, or what answers
+is no driver that this Seamark understands).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Callable, Mapping
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any, TypeVar
+
+from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
+from seamark.runtime.registry import (
+    MOST_BYTES,
+    RegisteredJob,
+    require_signed,
+    token_for_reading,
+)
+from seamark.runtime.token import HOME_VARIABLE, read_token, token_path
+
+REQUEST_S = 10.0
+"""How long a driver may take to answer one request; one that takes a checkpoint answers at once."""
+POLL_S = 0.2
+SILENT_TRIES = 3
+"""So often a driver in the middle of an operation is asked before it is held to be gone."""
+SHOWN = 200
+"""So many characters of an answer that is not understood are shown."""
+BUSY_TRIES = 20
+"""So often a request is sent again that the driver refuses because it is busy."""
+TOKEN_VARIABLE = "SEAMARK_TOKEN"
+"""Environment: the job's token, where its file is not at hand."""
+_BUSY = (429, 503)
+T = TypeVar("T")
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class NotThereError(UserError):
+    """The driver does not know what was asked for (404): another job, or an older version."""
+
+
+class DriverClient:
+    """One running job. `token_file` holds its token; None takes SEAMARK_TOKEN, or the file that
+    the driver has made for its own user."""
+
+    def __init__(self, job: RegisteredJob, token_file: Path | None = None) -> None:
+        self.job = job
+        self._token_file = token_file
+        self._url = f"{job.rest_url}/jobs/{job.job_id}"
+        self._read_with = ""
+
+    def get(self, path: str = "") -> Any:
+        """Return the answer to ``/jobs/<id><path>``."""
+        token = self._read_with or token_for_reading(self.job.execution, self.job.name)
+        return self._request("GET", path, token=token)
+
+    def part(self, answer: Any, name: str, type_: type[T]) -> T:
+        """Return a field of the driver's answer; raises OperationFailedError if it has none of that
+        type: what answers is a driver of another version, or none at all."""
+        found = answer.get(name) if isinstance(answer, dict) else None
+        if isinstance(found, type_):
+            return found
+        raise OperationFailedError(
+            f"job {self.job.name!r}: what answers at {self.job.rest_url} is no driver of this "
+            f"version of Seamark: its answer has no {name} ({type_.__name__}): "
+            f"{json.dumps(answer)[:SHOWN]}"
+        )
+
+    def find(self, path: str) -> Any:
+        """Return the answer; None if the driver has no such page."""
+        try:
+            return self.get(path)
+        except NotThereError:
+            return None
+
+    def poll(self, path: str) -> Any:
+        """Return the answer, as `get`; a driver that is busy may fail to answer a few times."""
+        for _ in range(SILENT_TRIES - 1):
+            try:
+                return self.get(path)
+            except DriverUnreachableError:
+                time.sleep(POLL_S)
+        return self.get(path)
+
+    def change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Send a request that changes the job, with its token; return the answer. Raises UserError
+        if the driver's record is not signed with that token."""
+        token = self._token()
+        try:
+            require_signed(self.job.execution, self.job.name, token)
+        except UserError as error:
+            raise UserError(f"{error}. {self._where_the_token_is()}") from None
+        self._read_with = token
+        return self._request(method, path, body or {}, token)
+
+    def perform(
+        self,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        timeout_s: float,
+        answers_at: str | None = None,
+        tick: Callable[[], None] = lambda: None,
+        progress: Callable[[int, int], None] | None = None,
+        ended: Callable[[], Any] = lambda: None,
+    ) -> Any:
+        """Ask for one of Flink's asynchronous operations and poll until it is done, at
+        `answers_at` where that is another path; return its ``operation``.
+
+        `tick` is called between two polls, or `progress`, with what is done and what is to be done,
+        if the driver says that. `ended` is called when the driver no longer answers: if
+        it returns something, that is the result. Raises OperationFailedError with the driver's
+        reason, or when `timeout_s` have passed: the operation then goes on.
+        """
+        deadline = time.monotonic() + timeout_s
+        trigger = uuid.uuid4().hex
+        begun = self.change("POST", path, {**(body or {}), "triggerId": trigger})
+        trigger = self.part(begun, "request-id", str)
+        while True:
+            try:
+                answer = self.poll(f"{answers_at or path}/{trigger}")
+            except DriverUnreachableError:
+                if (result := ended()) is not None:
+                    return result
+                raise
+            if self.part(self.part(answer, "status", dict), "id", str) == "COMPLETED":
+                operation = self.part(answer, "operation", dict)
+                if "failure-cause" in operation:
+                    raise OperationFailedError(_reason(self.part(operation, "failure-cause", dict)))
+                return operation
+            if time.monotonic() > deadline:
+                raise OperationFailedError(
+                    f"not done after {timeout_s:g} s, and still under way (trigger id {trigger}); "
+                    f"wait longer with --timeout, or look with: seamark info {self.job.name}"
+                )
+            known = answer.get("progress")
+            if known and progress is not None:
+                progress(self.part(known, "bytes", int), self.part(known, "total", int))
+            else:
+                tick()
+            time.sleep(POLL_S)
+
+    # --- one request
+
+    def _request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, token: str = ""
+    ) -> Any:
+        request = urllib.request.Request(
+            self._url + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"} if body is not None else {},
+        )
+        if token:
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
+        for left in reversed(range(BUSY_TRIES)):
+            try:
+                with _DIRECTLY.open(request, timeout=REQUEST_S) as answer:
+                    return json.loads(answer.read(MOST_BYTES) or b"{}")
+            except urllib.error.HTTPError as error:
+                if error.code not in _BUSY or not left:
+                    raise self._refused(error) from None
+                time.sleep(POLL_S)
+            except (OSError, HTTPException, ValueError, RecursionError) as error:
+                raise self._unreachable(error) from None
+        raise AssertionError("the last try returns or raises")
+
+    def _refused(self, error: urllib.error.HTTPError) -> Exception:
+        try:
+            said = "; ".join(json.loads(error.read(MOST_BYTES))["errors"])
+        except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError):
+            said = str(error)
+        what = f"job {self.job.name!r}: its driver answers {error.code}: {said}"
+        if error.code in (401, 403):
+            return UserError(f"{what}. {self._where_the_token_is()}")
+        if error.code == 404:
+            return NotThereError(what)
+        return OperationFailedError(what) if error.code >= 500 else UserError(what)
+
+    def _unreachable(self, error: Exception) -> DriverUnreachableError:
+        reason = getattr(error, "reason", None) or error
+        return DriverUnreachableError(
+            f"job {self.job.name!r}: its driver does not answer at {self.job.rest_url} ({reason}); "
+            f"look with: seamark info {self.job.name}"
+        )
+
+    # --- the token
+
+    def _token(self) -> str:
+        if self._token_file is not None:
+            try:
+                return self._token_file.read_text(encoding="ascii").strip()
+            except (OSError, ValueError) as error:
+                raise UserError(
+                    f"--token-file {self._token_file} cannot be read: {error}"
+                ) from None
+        token = (os.environ.get(TOKEN_VARIABLE) or "").strip() or read_token(self.job.job_id)
+        if not token:
+            raise UserError(
+                f"job {self.job.name!r} can be changed only with its token, and there is no "
+                f"{token_path(self.job.job_id)}. {self._where_the_token_is()}"
+            )
+        return token
+
+    def _where_the_token_is(self) -> str:
+        return (
+            f"Run this command on {self.job.host} as the user who runs the job's driver, with the "
+            f"same {HOME_VARIABLE}, or give the token with --token-file or in {TOKEN_VARIABLE}"
+        )
+
+
+def _reason(cause: Mapping[str, Any]) -> str:
+    """Return why an operation failed: the text, which may begin with the class already."""
+    text = str(cause.get("stack-trace") or "").strip()
+    kind = str(cause.get("class") or "").rpartition(".")[2]
+    return text if not kind or kind in text else f"{kind}: {text}"

@@ -1,0 +1,92 @@
+"""`seamark explain`: what a program's jobs guarantee, without running them, or what one did."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from seamark.guarantees.end_to_end import GuaranteeReport, PartGuarantee, SinkGuarantee
+from seamark.model.errors import UserError
+from seamark.model.guarantee import Guarantee
+from seamark.operations.storage import readable, storage_of
+from seamark.runtime.registry import find_job, newest_execution
+
+RUN_NAME = "__seamark_explain__"
+"""What `__name__` is in the program: not ``"__main__"``, so that its job is not run."""
+
+
+def explain(app: Path) -> dict[str, GuaranteeReport]:
+    """Return the guarantee report of each job that the program at `app` declares, by job name.
+
+    The program is executed to its end under another `__name__`: jobs must be declared at its top
+    level and run under ``if __name__ == "__main__":``. Nothing outside is written. Raises UserError
+    if there is no such file, or no job in it; the program's own exceptions pass through.
+    """
+    from seamark.job import Job
+
+    if not app.is_file():
+        raise UserError(f"{app}: there is no such file; give the path of a Python program")
+    sys.path.insert(0, str(app.resolve().parent))
+    try:
+        names = runpy.run_path(str(app), run_name=RUN_NAME)
+    finally:
+        sys.path.pop(0)
+    jobs = {id(value): value for value in names.values() if isinstance(value, Job)}
+    if not jobs:
+        raise UserError(
+            f"{app}: no job found; declare it at the top level of the program (job = sm.Job(…)) "
+            'and run it under if __name__ == "__main__":'
+        )
+    return {job.declaration.name: job.report() for job in jobs.values()}
+
+
+def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
+    """Return what a job guarantees, by the job's name, id or the first digits of its id: what its
+    driver says, or has stored when it began. Raises UserError if there is no such job, or its last
+    driver has stored nothing: it was one of an older version."""
+    uri = storage_of("explain", storage)
+    with readable(uri):
+        found = find_job(uri, job)
+        execution = newest_execution(uri, found.name)
+    pages = execution.start.pages if execution is not None else {}
+    if "guarantees" not in pages:
+        raise UserError(
+            f"job {found.name!r}: its last run has not stored what it guarantees; give the path of "
+            "its program instead: seamark explain APP.PY"
+        )
+    try:
+        return {found.name: _stored_report(pages)}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(
+            f"job {found.name!r}: {found.execution.record} holds no guarantees that this version "
+            "of Seamark understands; give the path of its program instead: seamark explain APP.PY"
+        ) from None
+
+
+def _stored_report(pages: Mapping[str, Any]) -> GuaranteeReport:
+    page, mode = pages["guarantees"], pages["checkpoints/config"]
+
+    def typed(part: dict[str, Any]) -> dict[str, Any]:
+        return {**part, "guarantee": Guarantee(part["guarantee"])}
+
+    return GuaranteeReport(
+        mode=Guarantee(mode["mode"].replace("_", "-")),
+        parts=tuple(PartGuarantee(**typed(part)) for part in page["parts"]),
+        sinks=tuple(SinkGuarantee(**typed(sink)) for sink in page["sinks"]),
+        guarantee=Guarantee(page["guarantee"]),
+        weakest=page["weakest"],
+        remedy=page["remedy"],
+    )
+
+
+def to_json(report: GuaranteeReport) -> dict[str, Any]:
+    """Return a report in the fields of ``/jobs/:id/guarantees``, and the checkpoint mode."""
+
+    def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return {k: v.value if isinstance(v, Guarantee) else v for k, v in pairs}
+
+    return asdict(report, dict_factory=plain)

@@ -1,0 +1,147 @@
+"""`seamark info JOB`: all that is known of one job, from its driver and from its storage.
+
+The storage has what outlives a driver: executions with their guarantees, identity, leases,
+checkpoint statistics. A driver that answers adds the epoch under way.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seamark.checkpoint.executions import Execution
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.model.checkpoint_statistics import CheckpointStatistics
+from seamark.model.errors import (
+    CheckpointError,
+    DriverUnreachableError,
+    OperationFailedError,
+    UserError,
+)
+from seamark.model.job_state import JobState
+from seamark.operations.driver_client import DriverClient
+from seamark.operations.storage import readable, storage_of
+from seamark.runtime.checkpoint_history import open_storage, read_history
+from seamark.runtime.registry import RegisteredJob, find_job, newest_execution
+
+log = logging.getLogger(__name__)
+_PART = ("uid", "kind", "description", "guarantee")
+
+
+@dataclass(frozen=True)
+class JobInfo:
+    """One job. `guarantees` and `epoch` are the driver's answers as they came. Without a driver
+    `guarantees` is what the last one has stored at its start, None if it has not, and `epoch` None.
+    `restarts` are those of the last execution; `generation` is 0 where no lease stands."""
+
+    job: RegisteredJob
+    directory: str
+    restarts: int
+    generation: int
+    identity: JobIdentity | None
+    last_completed: CheckpointStatistics | None
+    guarantees: Mapping[str, Any] | None
+    epoch: Mapping[str, Any] | None
+
+    @property
+    def parts(self) -> Sequence[Mapping[str, str]]:
+        """Sources, operators and sinks: uid, kind, description, guarantee ("" if unknown). Where
+        guarantees are not known those of the last completed checkpoint."""
+        if self.guarantees is not None:
+            return [{key: part[key] for key in _PART} for part in self.guarantees["parts"]]
+        tasks = self.last_completed.tasks if self.last_completed is not None else ()
+        return [
+            {"uid": t.uid, "kind": t.kind, "description": t.name, "guarantee": ""} for t in tasks
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it with Flink's names where Flink has them; ms since 1970, ms."""
+        shown = self.job.to_json()
+        end = shown["end-time"]
+        identity, last = self.identity, self.last_completed
+        return shown | {
+            "duration": (round(time.time() * 1000) if end < 0 else end) - shown["start-time"],
+            "restarts": self.restarts,
+            "directory": self.directory,
+            "generation": self.generation,
+            "lineage-id": identity and identity.lineage_id,
+            "restored-from": identity and identity.restored_from,
+            "guarantee": self.guarantees and self.guarantees["guarantee"],
+            "parts": list(self.parts),
+            "epoch": self.epoch,
+            "last-checkpoint": last and last.to_json(),
+        }
+
+
+def info(job: str, storage: str | None) -> JobInfo:
+    """Return what is known of a job, by its name, id or the first digits of its id.
+
+    Works for a job that runs, has ended, or whose driver is silent. Raises UserError if there is no
+    such job.
+    """
+    uri = storage_of("info", storage)
+    with readable(uri):
+        return _info(uri, job)
+
+
+def _info(uri: str, job: str) -> JobInfo:
+    found = find_job(uri, job)
+    directory = f"{uri}/{found.name}"
+    store = CheckpointStore(open_storage(directory), open_storage(f"{directory}/spark"))
+    execution = newest_execution(uri, found.name)
+    restarts, epoch = _restarts(execution), None
+    guarantees = _guarantees(execution.start.pages.get("guarantees")) if execution else None
+    if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
+        driver = DriverClient(found)
+        try:
+            restarts = driver.part(driver.get(), "restarts", int)
+            guarantees = _guarantees(driver.find("/guarantees")) or guarantees
+            epoch = _epoch(driver.find("/epoch"))
+        except (DriverUnreachableError, UserError) as error:  # it has ended since
+            log.info("%s", error)
+        except OperationFailedError as error:
+            log.warning("%s", error)
+    return JobInfo(
+        job=found,
+        directory=directory,
+        restarts=restarts,
+        generation=max(store.generations(), default=0),
+        identity=_identity(store),
+        last_completed=read_history(uri, found.name).latest_completed,
+        guarantees=guarantees,
+        epoch=epoch,
+    )
+
+
+def _guarantees(page: Any) -> Mapping[str, Any] | None:
+    """Return the page; None of one that is not as this version knows it."""
+    try:
+        parts = [part[key] for part in page["parts"] for key in _PART]
+        texts = [page["guarantee"], page["weakest"], *parts]
+    except (KeyError, TypeError):
+        return None
+    return page if all(isinstance(text, str) for text in texts) else None
+
+
+def _epoch(page: Any) -> Mapping[str, Any] | None:
+    try:
+        numbers = [page["id"], page["phase-since"], *(one["id"] for one in page["uncommitted"])]
+        known = isinstance(page["phase"], str)
+    except (KeyError, TypeError):
+        return None
+    return page if known and all(isinstance(number, int) for number in numbers) else None
+
+
+def _restarts(execution: Execution | None) -> int:
+    return sum(failure.restarted for failure in execution.failures) if execution else 0
+
+
+def _identity(store: CheckpointStore) -> JobIdentity | None:
+    try:
+        return store.read_identity()
+    except (CheckpointError, OSError) as error:
+        log.warning("%s", error)
+        return None

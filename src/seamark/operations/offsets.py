@@ -1,0 +1,286 @@
+"""`seamark offsets`: where a savepoint, or a job, goes on in its sources, and a copy of the
+savepoint that goes on elsewhere.
+
+The rules are `savepoints/offsets.py`'s; here the brokers are asked.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from seamark.api.config import storage_uri
+from seamark.model.errors import SavepointError, UserError
+from seamark.model.job_state import JobState
+from seamark.operations.savepoints import open_savepoint
+from seamark.operations.storage import readable, storage_of
+from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage
+from seamark.runtime.registry import find_job
+from seamark.runtime.session import spark_session
+from seamark.savepoints.checkpoint_sources import (
+    savepoint_of_checkpoint,
+    sources_of_job,
+    watermark_of_job,
+)
+from seamark.savepoints.file_copies import copier
+from seamark.savepoints.offsets import (
+    Change,
+    Move,
+    Partition,
+    choose,
+    consequences,
+    is_kafka,
+    moves,
+    offset_after,
+    partitions_of,
+    problems,
+)
+from seamark.savepoints.offsets_copy import write_copy
+from seamark.savepoints.record import SAVEPOINT, Savepoint, Source
+from seamark.sources.kafka_log import KafkaLog
+
+EARLIEST, LATEST = "earliest", "latest"
+
+
+@dataclass(frozen=True)
+class Brokers:
+    """The Kafka cluster that the sources read; no savepoint holds its address. `options` are
+    librdkafka's."""
+
+    bootstrap_servers: str
+    options: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a user wants changed: as `savepoints.offsets.Change`, but that `position` is
+    ``"earliest"``, ``"latest"``, milliseconds since 1970, or None."""
+
+    partitions: Mapping[Partition, int]
+    topics: Mapping[str, str]
+    position: str | int | None = None
+    only_back: bool = False
+    source: str | None = None
+
+
+@dataclass(frozen=True)
+class Preview:
+    """What a change would do: `moves` are all partitions of the sources it is for, `problems` what
+    forbids it, `consequences` what the guarantee becomes."""
+
+    moves: tuple[Move, ...]
+    problems: tuple[str, ...]
+    consequences: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as ``--json`` prints it."""
+        return {
+            "partitions": [move.to_json() for move in self.moves],
+            "problems": list(self.problems),
+            "consequences": list(self.consequences),
+        }
+
+
+@dataclass(frozen=True)
+class Base:
+    """Where something goes on: a savepoint, or a job as of its last decided epoch."""
+
+    name: str
+    sources: Sequence[Source]
+    watermark_ms: int
+
+
+def names_savepoint(what: str) -> bool:
+    """Whether `what` is a savepoint's directory, rather than the name of a job."""
+    if "/" in what:
+        return True
+    uri = storage_uri(what, "savepoint")
+    return exists(uri) and open_storage(uri).exists(SAVEPOINT)
+
+
+def base_of(what: str, storage: str | None) -> Base:
+    """Return where a savepoint, or a job of that name, goes on; raises SavepointError, or UserError
+    if there is no such job."""
+    if names_savepoint(what):
+        savepoint = open_savepoint(what)
+        at = f"savepoint {savepoint.uri}"
+        return Base(at, savepoint.sources, savepoint.watermark_ms)
+    uri = _directory(what, storage)
+    with readable(uri):
+        files = open_storage(uri)
+        return Base(f"job {what}", sources_of_job(files), watermark_of_job(files))
+
+
+def _directory(job: str, storage: str | None) -> str:
+    uri = storage_of("offsets", storage)
+    with readable(uri):
+        names = jobs_in(uri)
+    if job not in names:
+        raise UserError(
+            f"{job!r} is no savepoint's path, and {uri} holds no job of this name; it has "
+            f"{', '.join(names) or 'none'}. Another storage is given with --storage"
+        )
+    return f"{uri}/{job}"
+
+
+def can_take_savepoint(job: str, storage: str | None) -> bool:
+    """Whether a job has a driver that answers: it has not ended, and was not killed."""
+    uri = storage_of("offsets", storage)
+    with readable(uri):
+        state = find_job(uri, job).state
+    return not state.is_terminal and state is not JobState.UNREACHABLE
+
+
+def savepoint_of_newest(job: str, storage: str | None, beside: str) -> Savepoint:
+    """Write a savepoint of the newest checkpoint of a job without a driver into a new directory in
+    that of the path `beside`; return it. Starts a Spark. Raises SavepointError."""
+    directory = _directory(job, storage)
+    target = _beside(storage_uri(beside, "--to"), job)
+    return savepoint_of_checkpoint(spark_session("seamark"), directory, target)
+
+
+def _beside(path: str, id_: str) -> str:
+    above = path.rstrip("/").rpartition("/")[0]
+    return f"{above}/savepoint-{id_[:6]}-{uuid.uuid4().hex[:12]}"
+
+
+def show(base: Base, brokers: Brokers | None) -> list[Move]:
+    """Return the partitions of the sources that read Kafka; with `brokers` also what their logs
+    hold."""
+    found = [
+        Move(source.uid, *at, offset, offset)
+        for source in base.sources
+        if is_kafka(source.offset)
+        for at, offset in sorted(partitions_of(source.offset).items())
+    ]
+    if brokers is None or not found:
+        return found
+    with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
+        return _with_logs(found, log)
+
+
+def preview(base: Base, wanted: Wanted, brokers: Brokers) -> Preview:
+    """Return what a change would do; nothing is written. Raises SavepointError for one that makes
+    no sense, OperationFailedError if the brokers do not answer."""
+    with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
+        change = Change(wanted.partitions, wanted.topics, _position(wanted, log), wanted.only_back)
+        found = [
+            move
+            for source, part in choose(base.sources, base.name, wanted.source, change)
+            for move in moves(source, part, log.partitions)
+        ]
+        found = _with_logs(found, log)
+    return Preview(
+        tuple(found), tuple(problems(found)), tuple(consequences(found, base.watermark_ms))
+    )
+
+
+def write(savepoint: Savepoint, shown: Preview, target: str | None) -> Savepoint:
+    """Write the copy that a preview has shown into the new directory `target`, or one beside the
+    savepoint; return it. Raises SavepointError if the preview has problems, or `target` is
+    not empty; DamagedCheckpointError if the savepoint is damaged."""
+    if shown.problems:
+        raise SavepointError(
+            f"savepoint {savepoint.uri}: these are no offsets to go on from: "
+            + "; ".join(shown.problems)
+        )
+    target = target or _beside(savepoint.uri, savepoint.job_id)
+    source, files = open_storage(savepoint.uri), open_storage(storage_uri(target, "--to"))
+    offsets = {
+        uid: offset_after(shown.moves, uid) for uid in sorted({m.source for m in shown.moves})
+    }
+    copy = copier(source, files, lambda: spark_session("seamark"))
+    return write_copy(savepoint, offsets, source, files, copy)
+
+
+def parse_partitions(given: Sequence[str]) -> dict[Partition, int]:
+    """Return what ``TOPIC:PARTITION=OFFSET`` texts say; raises UserError."""
+    found: dict[Partition, int] = {}
+    for text in given:
+        at, _, offset = text.rpartition("=")
+        topic, _, partition = at.rpartition(":")
+        if not (topic and partition.isdecimal() and offset.isdecimal()):
+            raise UserError(f"--partition is {text!r}; give TOPIC:PARTITION=OFFSET, as clicks:0=12")
+        if (topic, int(partition)) in found:
+            raise UserError(f"--partition gives {topic}:{partition} twice")
+        found[topic, int(partition)] = int(offset)
+    return found
+
+
+def parse_topics(given: Sequence[str]) -> dict[str, str]:
+    """Return what ``OLD=NEW`` texts say; raises UserError."""
+    found = {}
+    for text in given:
+        old, _, new = text.partition("=")
+        if not (old and new) or old == new or old in found:
+            raise UserError(f"--topic is {text!r}; give OLD=NEW, each topic once")
+        found[old] = new
+    return found
+
+
+def parse_moment(text: str) -> int:
+    """Return milliseconds since 1970 of a moment: itself such a number, or ISO 8601 with its time
+    zone; raises UserError."""
+    if text.isdecimal():
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 reads no Z
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() is None:
+        raise UserError(
+            f"--to-timestamp is {text!r}; give a moment with its time zone, as "
+            "2026-01-31T08:00:00Z, or milliseconds since 1970"
+        )
+    return round(moment.timestamp() * 1000)
+
+
+def read_options(path: Path | None) -> dict[str, str]:
+    """Return the settings of a file of ``name=value`` lines, as Kafka's own tools take with
+    ``--command-config``; the names are librdkafka's. Raises UserError; never shows a value."""
+    if path is None:
+        return {}
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise UserError(f"--command-config {path}: {error.strerror}") from None
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        name, equals, value = line.partition("=")
+        if not equals:
+            raise UserError(f"--command-config {path}: line {number} is no name=value")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _position(
+    wanted: Wanted, log: KafkaLog
+) -> Callable[[Sequence[Partition]], Mapping[Partition, int]] | None:
+    position = wanted.position
+    if position is None:
+        return None
+
+    def at(partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        bounds = log.bounds(partitions)
+        if isinstance(position, int):
+            return log.at_time(bounds, position)
+        return {p: b.start if position == EARLIEST else b.end for p, b in bounds.items()}
+
+    return at
+
+
+def _with_logs(found: Sequence[Move], log: KafkaLog) -> list[Move]:
+    bounds = log.bounds((move.topic, move.partition) for move in found)
+    return [
+        replace(move, log_start=at.start, log_end=at.end)
+        if (at := bounds.get((move.topic, move.partition)))
+        else move
+        for move in found
+    ]

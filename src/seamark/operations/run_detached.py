@@ -1,0 +1,145 @@
+"""`seamark run -d app.py`: start a driver that outlives the command, and wait until its job runs.
+
+The driver gets a session of its own, no input, and a log file; it tells where its job answers
+through a file (`runtime/announcement.py`), and is believed when the job itself says RUNNING.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+
+from seamark.checkpoint.executions import ExecutionStart
+from seamark.model.errors import OperationFailedError, UserError
+from seamark.operations.run import Program
+from seamark.runtime.announcement import ANNOUNCE_VARIABLE
+from seamark.runtime.registry import ask_driver
+from seamark.runtime.token import seamark_home
+
+TAIL_LINES = 20
+USER_ERROR = 2
+"""The exit code of a program that a UserError has ended (`run.prepare_program`)."""
+_POLL_S = 0.1
+
+
+@dataclass(frozen=True)
+class StartedJob:
+    """A job that was started in the background. `state` is as the driver says; of one that has
+    ended already, FINISHED. `directory` is the job's in its storage; `pid` the driver's."""
+
+    name: str
+    job_id: str
+    state: str
+    rest_url: str
+    directory: str
+    pid: int
+    log: Path
+
+    def to_json(self) -> dict[str, object]:
+        """Return it in the fields of `seamark list --json`."""
+        return {
+            "jid": self.job_id,
+            "name": self.name,
+            "state": self.state,
+            "rest-url": self.rest_url,
+            "directory": self.directory,
+            "pid": self.pid,
+            "log": str(self.log),
+        }
+
+
+class ProgramEndedError(OperationFailedError):
+    """The program has ended before its job ran. `tail` is the end of what it said; `code` its exit
+    code, 2 for a mistake that its user can mend."""
+
+    def __init__(self, message: str, tail: list[str], code: int) -> None:
+        super().__init__(message)
+        self.tail = tail
+        self.code = code
+
+
+def run_detached(
+    program: Program, log: Path | None, tick: Callable[[Path], None] = lambda log: None
+) -> StartedJob:
+    """Start the program in the background and return its job when it runs.
+
+    `log` is the file for what it says, appended to; None makes one below ``~/.seamark/logs``.
+    `tick` is called now and then, with the log. Raises UserError as `Program.command` does, and for
+    a driver that would run elsewhere; ProgramEndedError if the program ends first. At Ctrl-C the
+    program goes on.
+    """
+    if program.runs_on_a_cluster:
+        raise UserError(
+            "-d waits for a driver on this machine, and --deploy-mode cluster puts it elsewhere: "
+            "leave -d out (on YARN, --conf spark.yarn.submit.waitAppCompletion=false returns at "
+            "once), and look for the job with seamark list"
+        )
+    command, environment = replace(program, log_level=program.log_level or "INFO").command()
+    path, out = _open_log(program.app, log)
+    scratch = Path(tempfile.mkdtemp(prefix="seamark-run-"))
+    announcement = scratch / "announced.json"
+    try:
+        with os.fdopen(out, "ab") as output:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                env={**environment, ANNOUNCE_VARIABLE: str(announcement)},
+                start_new_session=True,
+            )
+        while (started := _look(announcement, process, path)) is None:
+            if process.poll() is not None and not announcement.exists():
+                raise _ended(program.app, process.returncode, path)
+            tick(path)
+            time.sleep(_POLL_S)
+        return started
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _look(announcement: Path, process: subprocess.Popen[bytes], log: Path) -> StartedJob | None:
+    """Return the job if it runs, or has ended well."""
+    code = process.poll()  # before the file: what ended before it looked has announced by now
+    try:
+        found = json.loads(announcement.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    directory = found.pop("directory")
+    start = ExecutionStart(**found)
+    state = ask_driver(start).value
+    if code is not None:
+        if code:
+            raise _ended(f"job {start.name!r}", code, log)
+        state = "FINISHED"
+    elif state != "RUNNING":
+        return None
+    return StartedJob(start.name, start.job_id, state, start.rest_url, directory, start.pid, log)
+
+
+def _open_log(app: str, log: Path | None) -> tuple[Path, int]:
+    if log is None:
+        directory = seamark_home() / "logs"
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log = directory / f"{Path(app).stem}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}.log"
+    try:
+        return log, os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError as error:
+        raise UserError(f"the log {log} cannot be written: {error.strerror}; give --log") from None
+
+
+def _ended(what: str, code: int, log: Path) -> ProgramEndedError:
+    tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    message = f"{what} has ended ({how}) before it could be seen running"
+    if code == 0:
+        message = f"{what} has ended (exit code 0) without having run a job; call job.run() in it"
+    return ProgramEndedError(f"{message}; all it said is in {log}", tail, code)

@@ -1,0 +1,21 @@
+"""`seamark savepoint inspect`, `diff` and `-d`: a savepoint's directory, without its job."""
+
+from __future__ import annotations
+
+from seamark.model.errors import UserError
+from seamark.operations.storage import storage_of
+from seamark.savepoints import disposal
+
+open_savepoint = disposal.open_savepoint
+
+
+def dispose(path: str, storage: str | None, *, incomplete: bool = False) -> list[str]:
+    """Delete a savepoint, as `disposal.dispose`; `storage` is what --storage gave, None for that of
+    seamark.toml, if there is one."""
+    try:
+        looked_at = storage_of("savepoint", storage)
+    except UserError:
+        if storage is not None:
+            raise
+        looked_at = None
+    return disposal.dispose(path, storage=looked_at, incomplete=incomplete)

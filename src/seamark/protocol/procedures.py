@@ -1,0 +1,252 @@
+"""The steps of the protocol, as generators that yield the `Point` they have reached.
+
+The coordinator drives them to the end on real files and sinks; the model checker drives several at
+once, in any order, and drops them at any point. Both run this very code.
+
+Invariants (checked by tests/model):
+- every decided epoch's rows become visible exactly once, and no undecided epoch's ever;
+- before a sink is told to commit an attempt, its seal says COMMIT; before a sink is told to abort a
+  stored attempt, its seal says ABORT. A seal is created exclusively, so the two exclude each other,
+  over all sinks and partitions of the epoch at once;
+- a generation g can seal COMMIT only for the epoch it was in when its successor claimed g+1: it
+  reads the newest generation after the decision of the epoch before, and before it stores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from seamark.model.errors import (
+    CheckpointError,
+    CommitFailedError,
+    DecisionMissingError,
+    DecisionVoidError,
+    FencedError,
+    LostTransactionError,
+)
+from seamark.protocol.points import Point
+from seamark.protocol.ports import EpochRecord, Records, Sinks
+from seamark.protocol.states import AttemptState, Seal, from_evidence
+
+Steps = Generator[Point, None, None]
+
+
+def take_over(records: Records) -> Generator[Point, None, int]:
+    """Claim the next generation for this driver and return it."""
+    generation = max(records.generations(), default=0) + 1
+    while not records.claim_generation(generation):
+        generation += 1
+    yield Point.GENERATION_CLAIMED
+    return generation
+
+
+def check_fence(records: Records, generation: int) -> None:
+    """Raise FencedError if a newer driver has claimed this job."""
+    newest = max(records.generations(), default=0)
+    if newest != generation:
+        raise FencedError(
+            f"driver generation {generation} was superseded by generation {newest}; "
+            "this driver stops and has committed nothing since"
+        )
+
+
+def claim_epoch(epoch: int, generation: int, records: Records) -> bool:
+    """At-most-once, before the epoch is processed: decide that this driver does it, and no other
+    ever. False if an earlier run has claimed it: then its rows must not be processed again."""
+    check_fence(records, generation)
+    return records.claim_epoch(epoch, generation)
+
+
+def store_attempt(epoch: int, generation: int, records: Records) -> Steps:
+    """From flushed transactions to the prepared record: step 4 of an epoch in ARCHITECTURE.md."""
+    yield Point.PRE_COMMITTED
+    check_fence(records, generation)
+    yield Point.FENCE_CHECKED
+    records.write_prepared(epoch, generation)
+    yield Point.PREPARED
+
+
+def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) -> Steps:
+    """From the decision to the committed record. The caller has seen the decision."""
+    yield Point.DECIDED
+    seal_decided(epoch, generation, records)
+    yield Point.SEALED
+    lost: LostTransactionError | None = None
+    for uid in sinks.uids:
+        try:
+            sinks.commit(uid, epoch, generation)
+        except LostTransactionError as error:  # the other sinks' rows need not be missing too
+            lost = lost or error
+        except CommitFailedError:
+            if not _is_confirmed(epoch, records):
+                raise
+        yield Point.SINK_COMMITTED
+    if lost is not None and not _is_confirmed(epoch, records):
+        raise lost
+    records.write_committed(epoch, generation)
+    yield Point.COMMITTED
+
+
+def seal_decided(epoch: int, generation: int, records: Records) -> None:
+    """Seal an attempt whose decision the caller has seen, so that nothing takes it back. For a
+    savepoint that is done before the epochs before it are committed, oldest first; the commit then
+    finds the seal."""
+    if records.seal(epoch, generation, Seal.COMMIT) is Seal.ABORT:
+        raise FencedError(
+            f"epoch {epoch} of generation {generation} was aborted by a newer driver before it was "
+            "committed; this driver stops, and the newer one runs the epoch again"
+        )
+
+
+def _is_confirmed(epoch: int, records: Records) -> bool:
+    """Whether another driver has ended this very commit. A sink cannot prove what became of a
+    transaction whose id is in use again; but ids are used again only when this record exists."""
+    return records.epoch(epoch).committed is not None
+
+
+def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point, None, int]:
+    """Settle all that older generations left, before anything is written; return the last decided
+    epoch. Fence, commit what is decided, abort the rest: in this order."""
+    older = [g for g in records.generations() if g < generation]
+    latest = yield from _fence(older, generation, records)
+
+    settled, unsettled = _unsettled(latest, records)
+    for epoch, record in unsettled.items():
+        begun = record.committed is not None or Seal.COMMIT in record.seals.values()
+        if epoch > latest and begun:
+            check_fence(records, generation)  # a newer driver may have decided it since
+            raise DecisionMissingError(
+                f"epoch {epoch} was committed to its sinks, but Spark's commit log ends at "
+                f"{latest}: commits/{epoch} is missing from the Spark checkpoint location. Running "
+                "it again would write its rows twice. Put the file back, or restore a checkpoint "
+                "that has it"
+            )
+    for epoch in range(settled + 1, latest + 1):
+        winner = _winner(records.epoch(epoch))
+        if winner is None:
+            raise CheckpointError(
+                f"epoch {epoch} is decided (commits/{epoch} exists) but no prepared record of it "
+                "is: its transactions are unknown, so its rows may be missing from the sinks. "
+                "Restore a complete checkpoint"
+            )
+        for point in commit_attempt(epoch, winner, records, sinks):
+            yield Point.RECOVERY_COMMITTED if point is Point.COMMITTED else point
+
+    for epoch in unsettled:
+        record = records.epoch(epoch)
+        for attempt in sorted(record.prepared):
+            if record.seals.get(attempt) is Seal.ABORT:
+                yield from abort_attempt(epoch, attempt, sinks)
+    for uid in sinks.uids:
+        sinks.abort_lingering(uid, generation)
+        yield Point.SINK_ABORTED
+    while (planned := records.latest_plan()) > latest + 1:
+        # A fenced driver's Spark took its void decision for good and planned on. Spark starts at
+        # its newest plan, so it would step over epoch `latest + 1`, at every start.
+        check_fence(records, generation)
+        records.void_plan(planned)
+        yield Point.PLAN_VOIDED
+    # A lease forgotten is a generation never sealed again: only now is each of them settled.
+    check_fence(records, generation)
+    records.forget_generations(older)
+    yield Point.RECOVERED
+    return latest
+
+
+def check_continuity(epoch: int, last_decided: int) -> None:
+    """Raise DecisionVoidError if Spark starts an epoch while the one before is not ours: a fenced
+    driver has written a decision for it after the take-over."""
+    if epoch != last_decided + 1:
+        raise DecisionVoidError(
+            f"Spark starts epoch {epoch}, but epoch {last_decided + 1} was decided by a driver "
+            "that this one has fenced: that decision is void. Nothing was written for it; start "
+            f"the job again, and epoch {last_decided + 1} runs again"
+        )
+
+
+def abort_attempt(epoch: int, generation: int, sinks: Sinks) -> Steps:
+    """Abort one stored attempt whose seal says ABORT, at every sink."""
+    for uid in sinks.uids:
+        sinks.abort(uid, epoch, generation)
+        yield Point.SINK_ABORTED
+
+
+def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
+    """At the end of a run, when this driver's Spark query writes no more decisions: commit its
+    stored epochs that are decided, seal and abort what is not, also an attempt whose record was
+    written without this driver's knowing it, or is still on its way. Afterwards all that is open at
+    the sinks from this generation and older ones is lingering."""
+    latest = records.latest_decision()
+    settled, unsettled = _unsettled(latest, records)
+    stored = {e for e, record in unsettled.items() if generation in record.prepared}
+    for epoch in range(settled + 1, max([latest + 1, *stored]) + 1):
+        mine = epoch in stored
+        if (mine and epoch <= latest) or records.seal(epoch, generation, Seal.ABORT) is Seal.COMMIT:
+            # Undecided, and sealed COMMIT: a fenced driver's decision has decided this attempt
+            # since, and a successor is committing it.
+            yield from commit_attempt(epoch, generation, records, sinks)
+        elif mine:
+            yield from abort_attempt(epoch, generation, sinks)
+
+
+def _fence(older: list[int], generation: int, records: Records) -> Generator[Point, None, int]:
+    """Seal the one epoch that older generations could still decide; return the last decided epoch.
+
+    An older driver may write the decision at any moment until its attempt is sealed, and also
+    after: such a decision is void and is taken back.
+    """
+    while True:
+        latest = records.latest_decision()
+        if latest >= records.first_epoch():
+            record = records.epoch(latest)
+            stored = bool(record.prepared or record.seals)
+            if stored and record.committed is None and _winner(record) is None:
+                # Decided, with every stored attempt aborted. An attempt that is still to be stored
+                # must not win it now.
+                seals = []
+                for old in older:
+                    seals.append(records.seal(latest, old, Seal.ABORT))
+                    yield Point.PREDECESSOR_SEALED
+                if Seal.COMMIT in seals:
+                    continue
+                check_fence(records, generation)
+                records.void_decision(latest)
+                yield Point.DECISION_VOIDED
+                continue
+        open_epoch = latest + 1
+        seals = []
+        for old in older:
+            seals.append(records.seal(open_epoch, old, Seal.ABORT))
+            yield Point.PREDECESSOR_SEALED
+        if records.latest_decision() == latest:
+            yield Point.PREDECESSORS_FENCED
+            return latest
+
+
+def _unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord]]:
+    """Return the newest epoch that is known to be settled, with all before it, and the records
+    above it, ascending.
+
+    Epochs are committed in order, and where an epoch has a committed record the driver that ran it
+    had settled all before it. So only the newest few are read: on an object store each read takes
+    tens of milliseconds.
+    """
+    found: dict[int, EpochRecord] = {}
+    for epoch in sorted(records.epochs(), reverse=True):
+        record = records.epoch(epoch)
+        if record.committed is not None and epoch <= latest:
+            return epoch, dict(sorted(found.items()))
+        found[epoch] = record
+    return records.first_epoch() - 1, dict(sorted(found.items()))
+
+
+def _winner(record: EpochRecord) -> int | None:
+    """Return the generation whose attempt a decision of this epoch decides: the newest stored one
+    that is not aborted (its predecessors' were sealed ABORT before it could be stored)."""
+    for attempt in sorted(record.prepared, reverse=True):
+        state = from_evidence(
+            stored=True, decided=True, seal=record.seals.get(attempt), confirmed=False
+        )
+        if state is not AttemptState.ABORTED:
+            return attempt
+    return None

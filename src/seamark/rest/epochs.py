@@ -1,0 +1,196 @@
+"""What is under way in a driver at this moment: its epochs with their phases, and the transactions
+that they hold open. Seamark's own pages; asked often, so nothing is read for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+
+from pydantic import BaseModel
+
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.epoch_progress import EpochProgress
+from seamark.model.stats_summary import UNKNOWN
+from seamark.rest.models import Hyphenated
+from seamark.rest.views import JobView
+
+TRANSACTIONS_SHOWN = 1000
+
+
+class Phase(str, Enum):
+    """What an epoch is doing."""
+
+    IDLE = "IDLE"
+    """No epoch is under way."""
+    WAITING = "WAITING"
+    """Held back by `min_pause`, by `max_concurrent_checkpoints`, or because the job is ending."""
+    PROCESSING = "PROCESSING"
+    """Spark's tasks read, process, write to the sinks and flush."""
+    PRE_COMMIT = "PRE_COMMIT"
+    """Every transaction is flushed, and the attempt is being stored."""
+    DECISION = "DECISION"
+    """It is stored; Spark commits its state, and with that decides."""
+    COMMIT = "COMMIT"
+    """It is decided, and is being committed to the sinks."""
+
+
+class Epoch(Hyphenated):
+    """One epoch; `trigger_timestamp` is -1 before it is triggered."""
+
+    id: int
+    trigger_timestamp: int = UNKNOWN
+
+
+class EpochUnderWay(Epoch):
+    """One epoch that is not committed."""
+
+    phase: Phase
+    phase_since: int
+
+
+class SavepointUnderWay(Hyphenated):
+    """A savepoint of epoch `id` that is being written."""
+
+    id: int
+    trigger_timestamp: int
+    format: str
+
+
+class EpochPage(EpochUnderWay):
+    """The newest epoch; `id` is -1 when none is under way. `uncommitted` are older ones;
+    `unrecorded` are those that have ended, and are not in the checkpoint history yet."""
+
+    last_completed: int
+    uncommitted: list[EpochUnderWay]
+    unrecorded: list[Epoch] = []
+    savepoints: list[SavepointUnderWay] = []
+
+
+class OpenTransaction(BaseModel):
+    """A transaction in a sink's system that waits for its commit. `transaction` is its name there,
+    `state` is how far its epoch is, `since` is when its task ended."""
+
+    sink: str
+    epoch: int
+    generation: int
+    transaction: str
+    state: str
+    since: int
+
+
+class OpenTransactions(BaseModel):
+    """Those of this driver that it has been told of; tasks still write into others."""
+
+    transactions: list[OpenTransaction]
+    truncated: bool
+
+
+def epoch_page(job: JobView) -> EpochPage:
+    """Return what is under way."""
+    coordinator = job.coordinator()
+    if coordinator is None:
+        return _page([], last_completed=UNKNOWN)
+    page = _epochs(coordinator)
+    page.savepoints = [
+        SavepointUnderWay(
+            id=one.id, trigger_timestamp=one.trigger_timestamp, format=one.savepoint_format
+        )
+        for one in coordinator.statistics.savepoints_in_progress()
+    ]
+    return page
+
+
+def _epochs(coordinator: Coordinator) -> EpochPage:
+    epochs = [] if coordinator.failure is not None else coordinator.in_progress()
+    page = _epochs_under_way(coordinator, epochs)
+    # Asked after `in_progress`: an epoch that ends in between is here, or is recorded.
+    page.unrecorded = [
+        Epoch(id=one.epoch, trigger_timestamp=_triggered_ms(one))
+        for one in coordinator.statistics.unrecorded()
+        if not any(one is epoch for epoch in epochs)
+    ]
+    return page
+
+
+def _epochs_under_way(coordinator: Coordinator, epochs: Sequence[EpochProgress]) -> EpochPage:
+    shown = [_under_way(epoch, coordinator) for epoch in epochs]
+    if coordinator.holds_back and coordinator.failure is None:
+        held = EpochUnderWay(
+            id=coordinator.last_stored + 1, phase=Phase.WAITING, phase_since=UNKNOWN
+        )
+        return _page([*shown, held], last_completed=coordinator.last_committed)
+    if not shown:
+        last = coordinator.history[-1] if coordinator.history else None
+        idle_since = UNKNOWN if last is None else _at_ms(last, last.committed_s)
+        return _page([], last_completed=coordinator.last_committed, idle_since=idle_since)
+    return _page(shown, last_completed=coordinator.last_committed)
+
+
+def open_transactions(job: JobView) -> OpenTransactions:
+    """Return the transactions of the epochs that are under way."""
+    coordinator = job.coordinator()
+    if coordinator is None:
+        return OpenTransactions(transactions=[], truncated=False)
+    found: list[OpenTransaction] = []
+    for epoch in coordinator.in_progress():
+        for task in epoch.tasks:
+            for uid, part in task.sinks.items():
+                sink = job.declaration.sinks[uid].sink
+                for committable in part.committables[: TRANSACTIONS_SHOWN + 1 - len(found)]:
+                    found.append(
+                        OpenTransaction(
+                            sink=uid,
+                            epoch=epoch.epoch,
+                            generation=coordinator.generation,
+                            transaction=sink.load(committable).handle,
+                            state=epoch.state.value,
+                            since=round(task.ended_at * 1000),
+                        )
+                    )
+    return OpenTransactions(
+        transactions=found[:TRANSACTIONS_SHOWN], truncated=len(found) > TRANSACTIONS_SHOWN
+    )
+
+
+def _page(
+    shown: list[EpochUnderWay],
+    *,
+    last_completed: int,
+    idle_since: int = UNKNOWN,
+) -> EpochPage:
+    newest = (
+        shown[-1] if shown else EpochUnderWay(id=UNKNOWN, phase=Phase.IDLE, phase_since=idle_since)
+    )
+    return EpochPage(
+        **dict(newest),
+        last_completed=last_completed,
+        uncommitted=shown[:-1],
+    )
+
+
+def _under_way(epoch: EpochProgress, coordinator: Coordinator) -> EpochUnderWay:
+    phase, since_s = Phase.PROCESSING, epoch.started_s
+    if epoch.decided_s:
+        phase, since_s = Phase.COMMIT, epoch.decided_s
+    elif epoch.stored_s:
+        phase, since_s = Phase.DECISION, epoch.stored_s
+    elif epoch.pre_committed_s:
+        phase, since_s = Phase.PRE_COMMIT, epoch.pre_committed_s
+        if coordinator.is_full:
+            phase = Phase.WAITING
+    return EpochUnderWay(
+        id=epoch.epoch,
+        trigger_timestamp=_triggered_ms(epoch),
+        phase=phase,
+        phase_since=_at_ms(epoch, since_s),
+    )
+
+
+def _triggered_ms(epoch: EpochProgress) -> int:
+    return round(epoch.triggered_at * 1000)
+
+
+def _at_ms(epoch: EpochProgress, moment_s: float) -> int:
+    """Return one of an epoch's monotonic times in milliseconds since 1970."""
+    return round((epoch.triggered_at + moment_s - epoch.started_s) * 1000)

@@ -1,0 +1,136 @@
+"""What is around every application that we serve: so much is worked on at once, and no place is
+kept for a client that is slow. Whoever holds the token has places of his own.
+
+An answer is made in memory before it is sent, so a client that does not read it holds no place.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from typing import Any
+
+from fastapi.responses import JSONResponse
+
+from seamark.rest import connections
+from seamark.rest.connections import Connections
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class Guard:
+    """ASGI middleware. `at_once` requests of holders of the token are worked on at once, and as
+    many of others; `holds` tells a holder by the value of his ``Authorization`` header. A body has
+    at most `most_body` bytes. Every answer gets `headers`.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        connections: Connections,
+        *,
+        at_once: int,
+        most_body: int,
+        holds: Callable[[str | None], bool],
+        headers: Iterable[tuple[bytes, bytes]],
+    ) -> None:
+        self._app = app
+        self._connections = connections
+        self._most_body = most_body
+        self._holds = holds
+        self._headers = list(headers)
+        self._places = {holder: asyncio.Semaphore(at_once) for holder in (True, False)}
+
+    def refusal(
+        self, scope: Message, headers: dict[bytes, bytes], client: str
+    ) -> JSONResponse | None:
+        """Return why a request is not answered; None if it is. `client` is who asks: an address, or
+        "" of a holder of the token."""
+        raise NotImplementedError
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        """Answer one request, or refuse it."""
+        connection = self._connections.of(scope)
+        if connection is None:
+            await _end(receive)
+            return
+
+        async def with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *self._headers]
+            await send(message)
+
+        headers = dict(scope["headers"])
+        authorization = headers.get(b"authorization")
+        holder = authorization is not None and self._holds(authorization.decode("latin-1"))
+        connection.is_proven |= holder
+        answer = self.refusal(scope, headers, "" if holder else connection.origin)
+        if answer is None:
+            connection.expect(connections.BODY_S)
+            body = await self._read(receive, headers)
+            connection.work()
+            if body is None:
+                answer = refuse(413, f"a body has at most {self._most_body} bytes here")
+        made: list[Message] = []
+        try:
+            if answer is not None:
+                await answer(scope, receive, _collect(made))
+            else:
+                async with self._places[holder]:
+                    if self._connections.of(scope) is connection:
+                        await self._app(scope, _replay(body or b"", receive), _collect(made))
+                    else:
+                        await _end(receive)
+        finally:
+            connection.expect(connections.ANSWER_S)
+        for message in made:
+            await with_headers(message)
+        connection.rest()
+
+    async def _read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
+        """Return the body; None if it is too large."""
+        length = headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length) > self._most_body:
+            return None
+        body, more = b"", True
+        while more:
+            message = await receive()
+            body += message.get("body", b"")
+            more = message["type"] == "http.request" and message.get("more_body", False)
+            if len(body) > self._most_body:
+                return None
+        return body
+
+
+def refuse(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """Return a refusal, as all of them look."""
+    return JSONResponse({"errors": [why]}, status, headers)
+
+
+async def _end(receive: Receive) -> None:
+    """Wait for the end of a connection that has been ended: nobody wants its answer."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _collect(made: list[Message]) -> Send:
+    async def collect(message: Message) -> None:
+        made.append(message)
+
+    return collect
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    told = False
+
+    async def receive_again() -> Message:
+        nonlocal told
+        if told:
+            return await receive()
+        told = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return receive_again

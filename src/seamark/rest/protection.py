@@ -1,0 +1,97 @@
+"""What every request meets first: a look at its host, at its size, at how many there are.
+
+- While the server listens on the loopback address, the ``Host`` header must name it, so that a
+  page from elsewhere cannot reach it under a name of its own (DNS rebinding). No answer allows
+  another origin to read it (CORS), and a preflight gets none.
+- A body has at most 64 kB, a URL 8 kB, the headers 16 kB; a client has so many requests a second
+  (`RestConfig`), all of them so much work at once: the job's own threads run in this process.
+  Whoever holds the job's token has a rate and places of his own (`guard.py`).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+
+from fastapi.responses import JSONResponse
+
+from seamark.api.rest_config import RestConfig
+from seamark.rest.connections import MOST_HEADER_BYTES, Connections
+from seamark.rest.guard import App, Guard, Message, refuse
+
+MOST_BODY_BYTES = 64 * 1024
+MOST_URL_BYTES = 8 * 1024
+AT_ONCE = 4
+BURST_S = 6.0
+"""A client that was silent so long may use up all that it has not asked meanwhile."""
+CLIENTS = 1024
+_LOOPBACK = re.compile(rb"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+_HEADERS = [
+    (b"cache-control", b"no-cache"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+]
+
+
+class RequestRates:
+    """A token bucket for each client."""
+
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait_s(self, client: str) -> float:
+        """Note a request; return 0, or in how many seconds the client may ask again."""
+        now, full = self._clock(), self._per_second * BURST_S
+        left, at = self._buckets.pop(client, (full, now))
+        left = min(left + (now - at) * self._per_second, full)
+        allowed = left >= 1
+        self._buckets[client] = (left - 1 if allowed else left, now)
+        if len(self._buckets) > CLIENTS:
+            self._buckets.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self._per_second
+
+
+class Protection(Guard):
+    """ASGI middleware around the REST interface; `holds` as in `Guard`."""
+
+    def __init__(
+        self,
+        app: App,
+        config: RestConfig,
+        connections: Connections,
+        holds: Callable[[str | None], bool],
+    ) -> None:
+        super().__init__(
+            app,
+            connections,
+            at_once=AT_ONCE,
+            most_body=MOST_BODY_BYTES,
+            holds=holds,
+            headers=_HEADERS,
+        )
+        self._config = config
+        self._rates = RequestRates(config.requests_per_second)
+
+    def refusal(
+        self, scope: Message, headers: dict[bytes, bytes], client: str
+    ) -> JSONResponse | None:
+        """Return why a request is not answered; None if it is."""
+        if self._config.is_loopback and not _LOOPBACK.fullmatch(headers.get(b"host", b"")):
+            return refuse(421, "this driver answers on the loopback address only (Host header)")
+        if len(scope["raw_path"]) + len(scope["query_string"]) > MOST_URL_BYTES:
+            return refuse(414, f"a URL has at most {MOST_URL_BYTES} bytes here")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADER_BYTES:
+            return refuse(431, f"headers have at most {MOST_HEADER_BYTES} bytes here, together")
+        wait_s = self._rates.wait_s(client)
+        if wait_s > 0:
+            return refuse(
+                429,
+                f"more than {self._config.requests_per_second} requests a second from "
+                + (client or "the holder of the token"),
+                {"Retry-After": str(max(round(wait_s), 1))},
+            )
+        return None

@@ -1,0 +1,310 @@
+"""Begins an epoch at once, although the interval of the query is long: a checkpoint on request.
+
+Spark has no call for it: between two triggers its stream thread waits for a clock. So the clock of
+this query's `ProcessingTimeExecutor` is replaced by one that can be woken (a few lines of Java,
+compiled by the compiler that Spark brings for its own generated code). The times at which further
+triggers are due stay what they were. `StreamRun` makes one `CheckpointTrigger` for its query.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
+
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.model.errors import StoppedError, UserError
+from seamark.runtime.stream_watch import spark_trigger
+
+log = logging.getLogger(__name__)
+
+POLL_S = 0.1
+DECIDED_POLL_S = 0.01
+"""Of the wait for an epoch that has begun, which asks the coordinator and not Spark."""
+SINK_PATIENCE_S = 10.0
+"""A savepoint waits so long for a sink to commit an epoch: its own, or the one before it."""
+
+# Put in by a thread of its own, in the JVM and begun before the query: the stream thread takes a
+# tenth of a second from making its executor to its first wait for the clock, from which nothing
+# could wake it. An interrupt is how Spark ends the thread at a stop; it runs no trigger after it.
+_CLOCK = """
+import java.lang.reflect.Field;
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor;
+import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
+import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.streaming.StreamingQueryManager;
+
+public final class SeamarkTriggerClock implements org.apache.spark.util.Clock, Runnable {
+  private StreamingQueryManager queries;
+  private String name;
+  private volatile String problem = "";
+  private boolean woken;
+
+  public long getTimeMillis() { return System.currentTimeMillis(); }
+  public long nanoTime() { return System.nanoTime(); }
+  public String problem() { return problem; }
+  public synchronized void wake() { woken = true; notifyAll(); }
+
+  public synchronized long waitTillTime(long target) {
+    long left = target - System.currentTimeMillis();
+    while (!woken && left > 0) {
+      try {
+        wait(left);
+      } catch (InterruptedException e) {
+        Thread.currentThread().interrupt();
+        break;
+      }
+      left = target - System.currentTimeMillis();
+    }
+    woken = false;
+    return System.currentTimeMillis();
+  }
+
+  public void putInto(StreamingQueryManager queries, String name) {
+    this.queries = queries;
+    this.name = name;
+    Thread thread = new Thread(this, "seamark-clock");
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  public void run() {
+    long deadline = System.nanoTime() + 120L * 1000000000L;
+    try {
+      while (System.nanoTime() < deadline) {
+        StreamingQuery[] active = queries.active();
+        for (int i = 0; i < active.length; i++) {
+          if (name.equals(active[i].name()) && active[i] instanceof StreamingQueryWrapper) {
+            MicroBatchExecution stream = (MicroBatchExecution)
+                ((StreamingQueryWrapper) active[i]).streamingQuery();
+            Object executor = stream.triggerExecutor();
+            if (executor != null) {
+              Field clock = ProcessingTimeExecutor.class.getDeclaredField("clock");
+              clock.setAccessible(true);
+              clock.set(executor, this);
+              return;
+            }
+          }
+        }
+        Thread.sleep(1L);
+      }
+    } catch (Throwable e) {
+      problem = e.toString();
+    }
+  }
+}
+"""
+
+
+@dataclass
+class _Request:
+    """`asked_in` is the start of Spark's trigger at which it was asked: only a later trigger reads
+    all that was there then. `epoch` is the one that answers it, once it is `known`; if it is to be
+    pinned, the stream may get `ahead` of it by so many epochs."""
+
+    asked_in: int
+    ahead: int | None = None
+    epoch: int | None = None
+    known: threading.Event = field(default_factory=threading.Event)
+    answer: Future[int] = field(default_factory=Future)
+
+
+class CheckpointTrigger:
+    """Checkpoints on request, of one query. `ended` is set when its run has ended, and `failure`
+    then tells with what."""
+
+    def __init__(
+        self,
+        name: str,
+        coordinator: Coordinator,
+        ended: threading.Event,
+        failure: Callable[[], BaseException | None],
+    ) -> None:
+        self._name = name
+        self._coordinator = coordinator
+        self._ended = ended
+        self._failure = failure
+        self._query: StreamingQuery | None = None
+        self._clock: Any = None
+        self._refusal = ""
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._requests: list[_Request] = []
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Called once, before a query starts whose triggers have an interval. Returns at once: a
+        thread makes the clock, which takes some tenths of a second."""
+        self._thread = threading.Thread(
+            target=self._make_clock, args=(spark,), name="seamark-clock", daemon=True
+        )
+        self._thread.start()
+
+    def put_clock(self, spark: SparkSession) -> None:
+        """Called immediately before the query is started: it shall wait for the clock that
+        `prepare` has made. Where that is not possible, `ask` refuses."""
+        if self._thread is None:
+            return
+        self._thread.join()
+        if self._clock is not None:
+            try:
+                self._clock.putInto(spark.streams._jsqm, self._name)
+            except (Py4JError, TypeError, AttributeError) as error:
+                self._refusal = str(error)
+
+    def attach(self, query: StreamingQuery) -> None:
+        """Called once, when the query has started."""
+        self._query = query
+
+    def ask(self, ahead: int | None = None) -> Future[int]:
+        """Begin an epoch as soon as none is under way; return the id of the completed checkpoint
+        that covers every row that Spark could read at this call, when there is one.
+
+        Without new rows Spark makes no epoch: the answer then is the last one. Those who ask while
+        nothing has begun yet share an epoch. The answer fails with what the epoch, or the run,
+        fails with. Raises UserError if the query does not run, or Spark could not be prepared.
+
+        With `ahead`, for a savepoint, the answer's epoch is pinned: the stream is held when it is
+        so many epochs ahead, until the caller unpins the epoch (`Coordinator.unpin`). A failed
+        answer is not. That epoch is decided for good, but some sink may not have committed it yet;
+        and where sinks that are away keep the stream from taking a new one, it is the last there
+        is.
+        """
+        query = self._query
+        if query is None or self._ended.is_set() or self._coordinator.failure is not None:
+            raise UserError(f"job {self._name} takes no checkpoint now: its query does not run")
+        if problem := self._refusal or (self._clock and self._clock.problem()):
+            log.debug("the clock of Spark's triggers cannot be replaced: %s", problem)
+            raise UserError(
+                f"job {self._name}: this version of Spark does not let its trigger be woken, so "
+                "checkpoints are taken at their interval only"
+            )
+        with self._lock:
+            request = _Request(spark_trigger(query).begun, ahead)
+            request.answer.set_running_or_notify_cancel()  # it cannot be called off
+            self._requests.append(request)
+        if self._clock is not None:
+            self._clock.wake()
+        threading.Thread(
+            target=self._wait, args=(query, request), name="seamark-checkpoint", daemon=True
+        ).start()
+        return request.answer
+
+    def epoch_begun(self, epoch: int) -> None:
+        """Called on Spark's stream thread at each epoch's beginning, before the coordinator."""
+        with self._lock:
+            waiting = [r for r in self._requests if r.epoch is None]
+            if waiting and self._query is not None:
+                begun = spark_trigger(self._query).begun
+                for request in waiting:
+                    if request.asked_in != begun:
+                        self._answer(request, epoch)
+
+    def _answer(self, request: _Request, epoch: int) -> None:
+        request.epoch = epoch
+        if request.ahead is not None:
+            self._coordinator.pin(epoch, epoch + request.ahead)
+        request.known.set()
+
+    # --- the wait for one answer
+
+    def _wait(self, query: StreamingQuery, request: _Request) -> None:
+        try:
+            self._find_epoch(query, request)
+            while not self._is_complete(request):
+                self._check(request)
+                self._take_last(request)
+                time.sleep(DECIDED_POLL_S)
+        except BaseException as error:
+            if request.ahead is not None and request.epoch is not None:
+                self._coordinator.unpin(request.epoch, request.epoch + request.ahead)
+            request.answer.set_exception(error)
+        else:
+            request.answer.set_result(self._epoch_of(request))
+        finally:
+            with self._lock:
+                self._requests.remove(request)
+
+    def _find_epoch(self, query: StreamingQuery, request: _Request) -> None:
+        """Return when an epoch is given to the request, or a trigger that began after it has ended
+        without one."""
+        seen, quiet = request.asked_in, 0
+        while request.epoch is None:
+            self._check(request)
+            self._take_last(request)
+            trigger = spark_trigger(query)
+            # Seen twice: Spark notes a trigger's start a moment before it says that it is active.
+            quiet = quiet + 1 if trigger.begun == seen and not trigger.active else 0
+            if seen != request.asked_in and (trigger.begun != seen or quiet > 1):
+                self._nothing_new(request)
+            seen = trigger.begun
+            request.known.wait(POLL_S)
+
+    def _is_complete(self, request: _Request) -> bool:
+        """Whether its epoch is committed to every sink; of a savepoint, whether it is decided."""
+        coordinator = self._coordinator
+        done = coordinator.last_committed if request.ahead is None else coordinator.last_sealed
+        return request.epoch is not None and done >= request.epoch
+
+    def _take_last(self, request: _Request) -> None:
+        """Give a savepoint the epoch that the stream waits for, if some sink is away."""
+        if request.ahead is None:
+            return
+        with self._lock:
+            waiting = self._coordinator.pin_waiting(request.ahead, SINK_PATIENCE_S)
+            if waiting is not None:
+                if request.epoch is not None:
+                    self._coordinator.unpin(request.epoch, request.epoch + request.ahead)
+                request.epoch = waiting
+        if request.epoch is not None:
+            self._coordinator.seal_waiting(request.epoch, SINK_PATIENCE_S)
+
+    def _nothing_new(self, request: _Request) -> None:
+        with self._lock:
+            if request.epoch is None:
+                self._answer(request, self._coordinator.last_stored)
+        if self._epoch_of(request) < 0:
+            raise UserError(
+                f"job {self._name} has no checkpoint, and takes none now: its sources have given "
+                "no row yet"
+            )
+
+    def _check(self, request: _Request) -> None:
+        """Raise what the epoch, or the run, has failed with."""
+        ended = self._ended.is_set()
+        error = self._coordinator.failure or (self._failure() if ended else None)
+        if self._is_complete(request):
+            return  # in the very end
+        if error is not None:
+            raise error
+        if ended:
+            raise StoppedError(f"job {self._name} has ended before the checkpoint was complete")
+
+    def _epoch_of(self, request: _Request) -> int:
+        assert request.epoch is not None
+        return request.epoch
+
+    # --- the clock
+
+    def _make_clock(self, spark: SparkSession) -> None:
+        try:
+            self._clock = _clock_class(spark._jvm).newInstance()
+        except (Py4JError, TypeError, OSError) as error:
+            self._refusal = str(error)
+
+
+@functools.lru_cache(maxsize=1)
+def _clock_class(jvm: Any) -> Any:
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
+    compiler.cook(_CLOCK)
+    return compiler.getClassLoader().loadClass("SeamarkTriggerClock")

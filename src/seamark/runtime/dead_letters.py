@@ -1,0 +1,113 @@
+"""Refused rows to dead letters, in the task that met them; and who can take them.
+
+A letter is made row by row, in Python: there are few of them, or the job has another problem. It is
+made of any value that Spark can send: a row that could not be set aside would stop the job that was
+told to go on.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+
+from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, DeadLetterFormat, RefusedRow
+from seamark.contracts.sink import TwoPhaseCommitSink
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import quoted
+
+_ARROW = {"string": pa.string(), "bigint": pa.int64()}
+_SCHEMA = pa.schema([(column.name, _ARROW[column.type]) for column in DEAD_LETTER_SCHEMA])
+
+
+def dead_letters(
+    sink_uid: str, epoch: int, batch: pa.RecordBatch, refused: Sequence[RefusedRow]
+) -> pa.RecordBatch:
+    """Return one dead letter for each refused row of `batch`, with the columns of
+    `DEAD_LETTER_SCHEMA`."""
+    rows = batch.take(pa.array([row.index for row in refused], pa.int64()))
+    columns = [column.cast(_readable(column.type)).to_pylist() for column in rows.columns]
+    texts = [
+        json.dumps(
+            {
+                name: _plain(column[number], field)
+                for name, column, field in zip(
+                    rows.schema.names, columns, rows.schema.types, strict=True
+                )
+            },
+            ensure_ascii=False,
+        )
+        for number in range(len(refused))
+    ]
+    reasons = [" ".join(row.reason.split()) for row in refused]
+    values = [[sink_uid] * len(refused), [epoch] * len(refused), reasons, texts]
+    return pa.RecordBatch.from_arrays(
+        [pa.array(v, field.type) for v, field in zip(values, _SCHEMA, strict=True)], schema=_SCHEMA
+    )
+
+
+def for_sink(sink: TwoPhaseCommitSink[Any], letters: pa.RecordBatch) -> pa.RecordBatch:
+    """Return dead letters with the columns that the writers of `sink` get."""
+    return sink.from_dead_letters(letters) if isinstance(sink, DeadLetterFormat) else letters
+
+
+def check_takes_dead_letters(sink: TwoPhaseCommitSink[Any], uid: str) -> None:
+    """Raise ConfigurationError if `sink` cannot take the dead letters of the sink `uid`."""
+    try:
+        if isinstance(sink, DeadLetterFormat):
+            sink.from_dead_letters(pa.RecordBatch.from_pylist([], schema=_SCHEMA))
+            return
+        found = list(sink.select_expressions(DEAD_LETTER_SCHEMA))
+    except ConfigurationError as error:
+        raise ConfigurationError(f"dead letters of sink {uid!r}: {error}") from error
+    if found not in ([quoted(c.name) for c in DEAD_LETTER_SCHEMA], list(_SCHEMA.names)):
+        raise ConfigurationError(
+            f"dead letters of sink {uid!r}: {sink.describe()} would have Spark compute its columns "
+            f"({', '.join(found)}), but dead letters do not come from Spark; give another sink, or "
+            f"give {type(sink).__name__} the method from_dead_letters"
+        )
+
+
+def _readable(kind: pa.DataType) -> pa.DataType:
+    """Return the type to read values of `kind` as: text where Python has no value for some (dates
+    after the year 9999), bytes where it refuses some (text that is no UTF-8)."""
+    if pa.types.is_temporal(kind):
+        return pa.string()
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        return pa.large_binary()
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _readable(field.type)) for field in kind])
+    if pa.types.is_map(kind):
+        return pa.map_(_readable(kind.key_type), _readable(kind.item_type))
+    if pa.types.is_list(kind):
+        return pa.list_(_readable(kind.value_type))
+    return kind
+
+
+def _plain(value: Any, kind: pa.DataType) -> Any:
+    """Return a value of type `kind` as `json.dumps` takes it, losing nothing."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return {
+            str(_plain(key, kind.key_type)): _plain(item, kind.item_type) for key, item in value
+        }
+    if pa.types.is_struct(kind):
+        return {field.name: _plain(value[field.name], field.type) for field in kind}
+    if pa.types.is_list(kind):
+        return [_plain(element, kind.value_type) for element in value]
+    if isinstance(value, bytes):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"base64": base64.b64encode(value).decode()}
+    if isinstance(value, Decimal):
+        return format(value, "f")
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

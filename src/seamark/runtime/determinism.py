@@ -1,0 +1,51 @@
+"""Which columns of a sink's rows a replay may give other values, as Spark's own plan says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame
+
+from seamark.runtime.plans import analysed, children, contains, items, name_of
+
+
+def varying_columns(frame: DataFrame) -> tuple[str, ...]:
+    """Return what Spark does not call deterministic in the rows of `frame`, each as the column that
+    it makes and the function: ``id: uuid()``. Python functions are deterministic unless the program
+    says ``asNondeterministic()``."""
+    return _columns_with(frame, lambda part: not part.deterministic())
+
+
+def epoch_time_columns(frame: DataFrame) -> tuple[str, ...]:
+    """Return the columns with the current time, as `varying_columns` does. Spark keeps that time
+    in an epoch's plan, so a replay gives the same."""
+    return _columns_with(frame, lambda part: contains(part, "CURRENT_LIKE"))
+
+
+def _columns_with(frame: DataFrame, has: Callable[[Any], bool]) -> tuple[str, ...]:
+    """Return the columns whose expression `has` something. It is asked of plans and expressions,
+    and holds for one if it holds for a part of it."""
+    return tuple(dict.fromkeys(_found(analysed(frame), has)))
+
+
+def _found(node: Any, has: Callable[[Any], bool]) -> Iterator[str]:
+    if not has(node):
+        return
+    for expression in filter(has, items(node.expressions())):
+        innermost = expression
+        while below := next(filter(has, items(innermost.children())), None):
+            innermost = below
+        yield _shown(node, expression, innermost)
+    for child in children(node):
+        yield from _found(child, has)
+
+
+def _shown(node: Any, expression: Any, function: Any) -> str:
+    try:
+        column = str(expression.name())
+    except Py4JError:  # a condition, a key: no column
+        column = name_of(node).lower()
+    is_python = name_of(function) == "PythonUDF"
+    return f"{column}: {function.name() if is_python else function.prettyName()}()"

@@ -1,0 +1,114 @@
+"""What a run's failure means: a failed checkpoint, a failed job, or an end without a restart.
+
+In Spark an epoch that fails takes its query with it, whatever it failed of. The line between a
+*checkpoint* that failed and a *job* that failed is drawn here, where Flink draws it, as well as
+Spark lets it be told:
+
+- a failed checkpoint: it expired (`CheckpointExpiredError`); a sink's writer raised in a task, in
+  `create_writer`, `write` or `prepare_commit` (`PreCommitError`); the storage refused a record of
+  Seamark's (`RecordNotStoredError`), or an entry of Spark's logs or a state file (known by the
+  frames of Spark's stack trace). `tolerable_failed_checkpoints` counts them.
+- a failed job: anything else, e.g. the user's function or the source raised, or a decided epoch
+  could not be committed. The restart strategy decides.
+- fatal: going on could lose or double rows, another driver has the job, or no restart mends it.
+
+In Flink a sink's `write` runs in the task, and its error fails the job. Here a sink's rows and its
+flush are one step, pre-commit, so both are a failure of the checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+
+from pyspark.errors import AnalysisException, PySparkException
+
+from seamark.model.errors import (
+    CheckpointError,
+    CheckpointExpiredError,
+    DecisionVoidError,
+    DrainedError,
+    FencedError,
+    LostTransactionError,
+    PreCommitError,
+    QueryHangsError,
+    RecordNotStoredError,
+    SparkDiedError,
+    UserError,
+    WatermarkLostError,
+)
+from seamark.model.failed_checkpoint import CheckpointFailureReason
+
+
+class Verdict(Enum):
+    """What follows a failure that is not one of a checkpoint."""
+
+    RESTARTABLE = "the restart strategy decides"
+    FATAL = "the job ends"
+
+
+_FATAL = (
+    DrainedError,
+    FencedError,
+    LostTransactionError,
+    CheckpointError,
+    SparkDiedError,
+    QueryHangsError,
+    WatermarkLostError,
+    AnalysisException,
+    KeyboardInterrupt,
+    SystemExit,
+)
+_PRE_COMMIT = re.compile(rf"{PreCommitError.__module__}\.{PreCommitError.__name__}: (.*)")
+_STREAMING = r"\tat org\.apache\.spark\.sql\.execution\.streaming\."
+_SPARK_WRITES = re.compile(
+    # Spark's logs and every file that it makes by its checkpoint file manager; state store commits
+    rf"{_STREAMING}(checkpointing\.\w+\$?\w*\.(add|write|create|rename|mkdirs|close|flush)"
+    rf"|state\.\w+\$?\w*\.(commit|writeUpdate|write|close|upload|saveCheckpoint|mkdirs))"
+)
+_ROOT_CAUSE = re.compile(r"^(?:Caused by: )?([\w.$]+(?:Exception|Error)\b.*)$", re.MULTILINE)
+_REFUSED = ("IOException", "FSError", "FileNotFound", "Access", "FileSystemException")
+
+
+def judge(error: BaseException, *, first_start: bool) -> Verdict | CheckpointFailureReason:
+    """Return what `error`, which ended a run or its start, means.
+
+    `first_start`: the job has not run in this program yet, so that what a user must mend (a wrong
+    value, a missing topic) or a storage that cannot be written is no outage.
+    """
+    if isinstance(error, DecisionVoidError):  # of FencedError's tree, but this driver is the newest
+        return Verdict.RESTARTABLE
+    if isinstance(error, _FATAL):
+        return Verdict.FATAL
+    if isinstance(error, UserError):
+        return Verdict.FATAL if first_start else Verdict.RESTARTABLE
+    if isinstance(error, CheckpointExpiredError):
+        return CheckpointFailureReason.EXPIRED
+    if isinstance(error, RecordNotStoredError):
+        return Verdict.RESTARTABLE if first_start else CheckpointFailureReason.STORAGE
+    if isinstance(error, PySparkException):
+        trace = _trace(error)
+        if _PRE_COMMIT.search(trace):
+            return CheckpointFailureReason.PRE_COMMIT
+        if _SPARK_WRITES.search(trace) and any(sign in _root(trace) for sign in _REFUSED):
+            return CheckpointFailureReason.STORAGE
+    return Verdict.RESTARTABLE
+
+
+def reason_of(error: BaseException) -> str:
+    """Return one line for people: what went wrong at the root."""
+    if isinstance(error, PySparkException):
+        trace = _trace(error)
+        found = _PRE_COMMIT.search(trace)
+        return found[1] if found else _root(trace) or str(error).splitlines()[0]
+    return f"{error}" or type(error).__name__
+
+
+def _trace(error: PySparkException) -> str:
+    """Return Java's stack trace with all its causes; those of a task are in their messages."""
+    return str(getattr(error, "_stackTrace", None) or error)
+
+
+def _root(trace: str) -> str:
+    found = _ROOT_CAUSE.findall(trace)
+    return found[-1] if found else ""

@@ -1,0 +1,355 @@
+"""`CheckpointFiles` on any Hadoop file system but the local one (`checkpoint/local_files.py`).
+
+Exclusive create is a conditional write on ``s3a:`` and a rename that does not overwrite elsewhere:
+HDFS does that in one step in the NameNode. docs/operations/storage.md has the table, and
+`checkpoint/storage_check.py` tries it out at each start.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import re
+import secrets
+import threading
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import IllegalArgumentException
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import SparkSession
+
+from seamark.checkpoint.files_deadline import DeadlineFiles, open_local
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.file_systems.location import local_of
+from seamark.model.errors import CorruptRecordError, PreflightError
+from seamark.runtime.session import require_storage
+
+_DEADLINES = {
+    # Hadoop's own values let one call try for minutes.
+    "fs.s3a.attempts.maximum": "2",
+    "fs.s3a.retry.limit": "3",
+    "fs.s3a.retry.interval": "500ms",
+    "fs.s3a.connection.establish.timeout": "15s",
+    "fs.s3a.connection.timeout": "20s",
+    "fs.s3a.connection.request.timeout": "20s",
+    "dfs.client.socket-timeout": "20000",
+    "ipc.client.rpc-timeout.ms": "20000",
+    "ipc.client.connect.timeout": "10000",
+    "ipc.client.connect.max.retries.on.timeouts": "2",
+}
+"""Settings of the clients that read and write records, unless the user has set them."""
+
+_CONDITIONAL = "fs.option.create.conditional.overwrite"
+_TOKEN = "seamark-create"
+_CONFLICT_RETRIES = 5
+_TREE_TRIES = 5
+
+_PATH = r"path=([^;]*(?:;(?! isDirectory=)[^;]*)*); isDirectory="
+_LISTED = re.compile(_PATH)
+_LISTED_FILE = re.compile(rf"{_PATH}false; length=(\d+);")
+"""Anything, and a file, in the text that Hadoop's FileStatus gives of itself."""
+
+
+def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> CheckpointFiles:
+    """Return the files below `uri` (a URI that Spark's checkpoint location takes).
+
+    A local directory is made if it is missing, unless `make` is False; no other store is asked for
+    anything yet. No call on them hangs. Raises MissingDependencyError when the session lacks the
+    scheme's jars, PreflightError when the URI cannot be used, StorageHangsError.
+    """
+    local = local_of(uri)
+    if local is not None:
+        _require_same_names(spark, local)
+        return open_local(local, make=make)
+    return DeadlineFiles(HadoopFiles(spark, uri))
+
+
+def _require_same_names(spark: SparkSession, local: str) -> None:
+    """Raise PreflightError if Spark's JVM cannot name this directory: of a locale without its
+    characters, where it puts a ``?`` for each, or fails, later and elsewhere."""
+    if local.isascii():
+        return
+    jvm: Any = spark._jvm
+    try:
+        jvm.java.io.File(local).toPath()
+    except IllegalArgumentException:  # Java's InvalidPathException
+        encoding = jvm.java.lang.System.getProperty("sun.jnu.encoding")
+        raise PreflightError(
+            f"checkpoint storage {local}: the locale of Spark's JVM ({encoding}) lacks characters "
+            "of this path, and Spark would use another directory; set LC_ALL=C.UTF-8 for it, or "
+            "give a path in ASCII"
+        ) from None
+
+
+class HadoopFiles:
+    """Records below one directory of a Hadoop file system.
+
+    A call that the store refuses, or does not answer, raises OSError after the client's own
+    retries; then it may or may not have been done.
+    """
+
+    def __init__(self, spark: SparkSession, uri: str) -> None:
+        require_storage(spark, uri)  # before Hadoop looks for the scheme: it remembers a failure
+        self._uri = uri.rstrip("/")
+        self._jvm: Any = spark._jvm
+        configuration = spark._jsparkSession.sessionState().newHadoopConf()
+        for key, value in _DEADLINES.items():
+            if list(configuration.getPropertySources(key) or ()) in ([], ["core-default.xml"]):
+                configuration.set(key, value)
+        try:
+            # Not the file system that Spark uses, which has Spark's deadlines.
+            location = self._path("").toUri()
+            self._files = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(
+                location, configuration
+            )
+        except (Py4JError, CapturedException) as error:
+            raise PreflightError(
+                f"checkpoint storage {uri}: {_said(error)}; check the address and that the jars of "
+                "this file system are on Spark's class path"
+            ) from error
+        self._conditional = self._files.getScheme() == "s3a"
+        weakref.finalize(self, _unused().put, self._files).atexit = False
+
+    @property
+    def uri(self) -> str:
+        """The directory's URI."""
+        return self._uri
+
+    def create(self, path: str, data: bytes) -> None:
+        """Create the file atomically, unless there is one."""
+        with _os_errors(f"{self._uri}/{path}"):
+            if self._conditional:
+                self._create_by_condition(path, data)
+            else:
+                self._create_by_rename(path, data)
+
+    def read(self, path: str) -> bytes:
+        """Return the whole file."""
+        with _os_errors(f"{self._uri}/{path}"):
+            stream = self._files.open(self._path(path))
+            try:
+                return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+            finally:
+                stream.close()
+
+    def exists(self, path: str) -> bool:
+        """Whether the file exists now."""
+        with _os_errors(f"{self._uri}/{path}"):
+            return bool(self._files.exists(self._path(path)))
+
+    def list(self, path: str) -> list[str]:
+        """Return the names in a directory, without hidden and temporary ones."""
+        try:
+            with _os_errors(f"{self._uri}/{path}"):
+                found = self._files.listStatus(self._path(path))
+        except FileNotFoundError:
+            return []
+        names = [path.rsplit("/", 1)[-1] for path in _LISTED.findall(self._text(found))]
+        return [name for name in names if not name.startswith(".")]
+
+    def sizes(self, *patterns: str) -> dict[str, int]:
+        """Return the files that match one of the patterns, with their bytes.
+
+        A pattern of more than one level is answered from a listing of the whole tree, by far the
+        fewest requests on an object store: one for a thousand files, in however many directories.
+        """
+        trees = {pattern.split("/*", 1)[0] for pattern in patterns if pattern.count("*") > 1}
+        listed = [self._tree(tree) for tree in trees]
+        for pattern in patterns:
+            if pattern.count("*") < 2:
+                below = self._jvm.org.apache.hadoop.fs.Path(f"{_literal(self._uri)}/{pattern}")
+                with _os_errors(f"{self._uri}/{pattern}"):
+                    found = self._files.globStatus(below)
+                listed.append(self._text(found))
+        root = self._top()
+        wanted = re.compile("|".join(re.escape(p).replace(r"\*", "[^/]*") for p in patterns))
+        sizes = {}
+        for path, length in _LISTED_FILE.findall("".join(listed)):
+            name = _below_host(path)[len(root) :]
+            if wanted.fullmatch(name) and not name.rsplit("/", 1)[-1].startswith("."):
+                sizes[name] = int(length)
+        return sizes
+
+    def _tree(self, path: str) -> str:
+        """List all files below a directory, as one text."""
+        remote = self._jvm.org.apache.hadoop.util.functional.RemoteIterators
+        for _ in range(_TREE_TRIES):
+            try:
+                with _os_errors(f"{self._uri}/{path}"):
+                    found = remote.toList(self._files.listFiles(self._path(path), True))
+                    return str(found.toString())
+            except FileNotFoundError:  # it, or a directory below it that was deleted meanwhile
+                if not self.exists(path):
+                    return ""
+        raise OSError(f"{self._uri}/{path}: directories vanish while it is listed")
+
+    def delete(self, path: str) -> None:
+        """Delete a file or directory; a missing one is fine."""
+        with _os_errors(f"{self._uri}/{path}"):
+            self._files.delete(self._path(path), True)
+
+    def tree(self) -> builtins.list[str]:
+        """Return every file below the directory, hidden ones too."""
+        top = len(self._top())
+        return [_below_host(path)[top:] for path, _ in _LISTED_FILE.findall(self._tree(""))]
+
+    def remove(self, path: str) -> None:
+        """Delete one file."""
+        with _os_errors(f"{self._uri}/{path}"):
+            self._files.delete(self._path(path), False)
+
+    def remove_empty(self) -> None:
+        """Delete every directory in which no file is."""
+        self._remove_empty(self._path(""))
+
+    def _remove_empty(self, directory: Any) -> None:
+        with suppress(FileNotFoundError), _os_errors(self._uri):
+            for found in self._files.listStatus(directory):
+                if found.isDirectory():
+                    self._remove_empty(found.getPath())
+            try:
+                self._files.delete(directory, False)
+            except Py4JJavaError as error:
+                if "PathIsNotEmptyDirectory" not in str(error.java_exception):
+                    raise
+
+    def _top(self) -> str:
+        """Return the path of the directory, with a slash, as listings give it."""
+        return _below_host(str(self._files.makeQualified(self._path("")))).rstrip("/") + "/"
+
+    def _text(self, statuses: Any) -> str:
+        """Return what an array of FileStatus says of itself, as one text: a call into the JVM for
+        each file would take too long."""
+        return str(self._jvm.scala.runtime.ScalaRunTime.stringOf(statuses))
+
+    def _create_by_rename(self, path: str, data: bytes) -> None:
+        target = self._path(path)
+        name = f".{target.getName()}.{secrets.token_hex(8)}.tmp"
+        temporary = self._jvm.org.apache.hadoop.fs.Path(target.getParent(), name)
+        try:
+            stream = self._files.create(temporary, True)
+            try:
+                stream.write(bytearray(data))
+                stream.hsync()  # on the DataNodes' disks, not only in their memory
+            finally:
+                stream.close()
+            if not self._files.rename(temporary, target):
+                if self._files.exists(target):
+                    raise FileExistsError(f"{self._uri}/{path}")
+                raise OSError(f"{self._uri}/{path}: the rename to it was refused")
+        except BaseException:
+            with suppress(Py4JError):
+                self._files.delete(temporary, False)
+            raise
+
+    def _create_by_condition(self, path: str, data: bytes) -> None:
+        target, token = self._path(path), secrets.token_hex(16)
+        for attempt in range(_CONFLICT_RETRIES):
+            try:
+                builder = self._files.createFile(target)
+                builder.overwrite(True)
+                builder.must(_CONDITIONAL, True)
+                builder.opt("fs.s3a.create.performance", True)  # asks nothing before the write
+                builder.opt(f"fs.s3a.create.header.{_TOKEN}", token)
+                stream = builder.build()
+                stream.write(bytearray(data))
+                stream.close()
+                return
+            except Py4JJavaError as error:
+                text = str(error.java_exception)
+                if "409" in text and attempt + 1 < _CONFLICT_RETRIES:
+                    continue  # S3: another one is writing or deleting this key; ask again
+                if "RemoteFileChanged" not in text and "FileAlreadyExists" not in text:
+                    raise
+                # The client repeats a write whose answer is lost, and finds its own file there.
+                if self._is_ours(target, token):
+                    return
+                raise FileExistsError(f"{self._uri}/{path}") from None
+
+    def _is_ours(self, target: Any, token: str) -> bool:
+        try:
+            found = self._files.getXAttr(target, f"header.{_TOKEN}")
+        except Py4JError:
+            return False
+        return found is not None and bytes(found).decode() == token
+
+    def check(self, path: str) -> int:
+        """Read the file through, which makes the file system compare its own checksums."""
+        try:
+            with _os_errors(f"{self._uri}/{path}"):
+                stream = self._files.open(self._path(path))
+                try:
+                    return int(self._jvm.org.apache.commons.io.IOUtils.consume(stream))
+                finally:
+                    stream.close()
+        except (FileNotFoundError, PermissionError, ConnectionError, TimeoutError):
+            raise
+        except OSError as error:
+            raise CorruptRecordError(f"it cannot be read: {error}") from error
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(f"{self._uri}/{path}" if path else self._uri)
+
+
+def _literal(uri: str) -> str:
+    """Return a URI that stands for itself in a glob."""
+    return re.sub(r"([\\*?\[\]{}])", r"\\\1", uri)
+
+
+def _below_host(path: str) -> str:
+    """Return the path of what Hadoop's `Path.toString` gives, which encodes nothing."""
+    return re.sub(r"^[^:/]+:(//[^/]*)?", "", path)
+
+
+@functools.cache
+def _unused() -> SimpleQueue[Any]:
+    """Return where file systems are put that are to be closed, by a thread of its own: a finalizer
+    may run in the middle of a py4j call of its thread, and would read the answer of that."""
+    systems: SimpleQueue[Any] = SimpleQueue()
+
+    def close() -> None:
+        while True:
+            with suppress(Exception):  # the JVM may be gone
+                systems.get().close()
+
+    threading.Thread(target=close, name="seamark-close", daemon=True).start()
+    return systems
+
+
+_ERRORS: dict[str, type[OSError]] = {
+    "FileAlreadyExistsException": FileExistsError,
+    "FileNotFoundException": FileNotFoundError,
+    "UnknownStoreException": FileNotFoundError,
+    "AccessControlException": PermissionError,
+    "AccessDeniedException": PermissionError,
+    "NoAuthWithAWSException": PermissionError,
+    "ConnectException": ConnectionError,
+    "SocketTimeoutException": TimeoutError,
+    "ConnectTimeoutException": TimeoutError,
+}
+
+
+@contextmanager
+def _os_errors(path: str) -> Iterator[None]:
+    """Raise Java's exceptions as the OSError that Python has for them."""
+    try:
+        yield
+    except Py4JJavaError as error:
+        name = error.java_exception.getClass().getSimpleName()
+        raise _ERRORS.get(name, OSError)(f"{path}: {_said(error)}") from error
+    except (Py4JError, CapturedException) as error:  # the JVM is gone; an address that cannot be
+        raise OSError(f"{path}: {error}") from error
+
+
+def _said(error: Exception) -> str:
+    """Return the first line of what Java said, with the exception's name."""
+    if not isinstance(error, Py4JJavaError):
+        return str(error).partition("\n")[0]
+    java = error.java_exception
+    message = str(java.getMessage() or "").strip().splitlines() or [""]
+    return f"{java.getClass().getSimpleName()}: {message[0]}"

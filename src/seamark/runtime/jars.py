@@ -1,0 +1,310 @@
+"""Jars from Maven, by the Ivy that PySpark bundles: no Maven, no root, no wheel of jars.
+
+Each set of jars has a directory of its own under `${XDG_CACHE_HOME:-~/.cache}/seamark/jars`, and
+is fetched once. Invariants:
+
+- A directory under its final name is complete: it is filled under another name and then renamed.
+- Its `complete.json` names every jar and its size; a jar that has since gone or shrunk makes the
+  set be fetched again.
+- One process fetches a set at a time (a file lock, which the kernel releases with its holder);
+  the others wait and then use what it has fetched.
+
+PySpark is looked at (its folder, its version), never imported: starting a broker needs no Spark.
+`python -m seamark.runtime.jars` fetches every set beforehand. The brokers that run from these
+jars are in `dev/kafka.py`; what checkpoints on S3 and HDFS need is in `storage_jars.py`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import logging
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+from seamark.model.errors import MissingDependencyError
+from seamark.runtime.child_jvm import release, start_jvm
+
+KAFKA_VERSION = "4.3.0"
+MINIMUM_JAVA = 17
+
+_IVY_TIMEOUT_S = 900
+_MARKER = "complete.json"
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to ask Maven for.
+
+    `artifacts` are `group:artifact:version`; `transitive` brings what they depend on at run time
+    too, but for `excludes` (`group:artifact`, or `group:*`). `remark` says, for the log, what is
+    unusual about this choice.
+    """
+
+    artifacts: tuple[str, ...]
+    transitive: bool = True
+    remark: str = ""
+    excludes: tuple[str, ...] = ()
+
+
+def cache_directory(of: str) -> Path:
+    """Return the directory in which things of this kind are kept for the user, from one program to
+    the next; it may have to be made."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "seamark" / of
+
+
+def find_java() -> Path:
+    """Return the `java` program that Spark would use: of JAVA_HOME if that is set, else of PATH.
+
+    Raises `MissingDependencyError`, in one line, when there is none or it is older than Java 17.
+    """
+    home = os.environ.get("JAVA_HOME")
+    found = shutil.which("java", path=str(Path(home, "bin")) if home else None)
+    remedy = f"install a Java {MINIMUM_JAVA} runtime, or set JAVA_HOME to one"
+    if found is None:
+        where = f"in JAVA_HOME={home}" if home else "on PATH, and JAVA_HOME is not set"
+        raise MissingDependencyError(f"no java {where}; {remedy}")
+    try:
+        answer = subprocess.run(
+            [found, "-version"], capture_output=True, text=True, timeout=60, check=False
+        ).stderr
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise MissingDependencyError(f"{found} does not run ({error}); {remedy}") from error
+    version = re.search(r'version "(?:1\.)?(\d+)', answer)
+    if version is None:
+        raise MissingDependencyError(f"{found} names no version ({answer.strip()!r}); {remedy}")
+    if int(version[1]) < MINIMUM_JAVA:
+        raise MissingDependencyError(f"{found} is Java {version[1]}, too old; {remedy}")
+    return Path(found)
+
+
+def spark_version() -> str:
+    """Return the version of the PySpark that `import pyspark` would give, without importing it.
+
+    Raises `MissingDependencyError` when there is no PySpark.
+    """
+    text = (_pyspark_directory() / "version.py").read_text()
+    version = re.search(r"""^__version__[^=]*=\s*["']([^"']+)["']""", text, re.MULTILINE)
+    if version is None:
+        raise MissingDependencyError(
+            f"{_pyspark_directory()} holds no version; reinstall it: pip install 'pyspark==4.2.*'"
+        )
+    return version[1]
+
+
+def kafka_broker_jars() -> list[Path]:
+    """Return the class path of a Kafka broker (43 MB, fetched at the first call; then quick).
+
+    Raises `MissingDependencyError` when there is no Java or the jars cannot be had.
+    """
+    return resolve(
+        f"kafka-broker-{KAFKA_VERSION}",
+        Request(
+            (
+                f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
+                # Without a logger of its own the broker says nothing about why it does not start.
+                "org.slf4j:slf4j-simple:1.7.36",
+            )
+        ),
+    )
+
+
+def spark_kafka_jars(version: str | None = None) -> list[Path]:
+    """Return Spark's Kafka connector, for `spark.jars`; `version` None is the installed PySpark's.
+
+    The connector of exactly that version is tried first. Some mirrors of Maven lack it, or the
+    token provider it wants: then connector 4.2.0 is taken, if need be with the nearest token
+    provider (used only for delegation tokens), and the log says so.
+
+    Raises `MissingDependencyError` when there is no Java or none of these can be had.
+    """
+    version = version or spark_version()
+    connector = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+    requests = [Request((f"{connector}:{version}",))]
+    if version != "4.2.0":
+        remark = f"connector 4.2.0 stands in for {version}, which is not to be had"
+        requests.append(Request((f"{connector}:4.2.0",), remark=remark))
+    for provider in ("4.1.0-preview1", "4.0.0"):
+        requests.append(
+            Request(
+                (
+                    f"{connector}:4.2.0",
+                    f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{provider}",
+                    "org.apache.kafka:kafka-clients:3.9.2",
+                    "org.apache.commons:commons-pool2:2.13.1",
+                ),
+                transitive=False,
+                remark=f"connector 4.2.0 with token provider {provider} stands in for {version}, "
+                "which is not to be had whole",
+            )
+        )
+    return resolve(f"spark-kafka-{version}", *requests)
+
+
+def spark_avro_jars(version: str) -> list[Path]:
+    """Return Spark's Avro module, of exactly `version` where it can be had; most of it is in Spark
+    itself, so that of the line before does too, and the log says so then.
+
+    Raises `MissingDependencyError` when there is no Java or neither can be had.
+    """
+    module = "org.apache.spark:spark-avro_2.13"
+    remark = f"spark-avro 4.1.1 stands in for {version}, which is not to be had"
+    return resolve(
+        f"spark-avro-{version}",
+        Request((f"{module}:{version}",), transitive=False),
+        Request((f"{module}:4.1.1",), transitive=False, remark=remark),
+    )
+
+
+def resolve(name: str, *requests: Request) -> list[Path]:
+    """Return the jars of the first of `requests` that can be had, fetched into the cache as `name`.
+
+    A set that is already in the cache is returned at once, whichever request gave it: a fallback
+    that has worked is not looked for again (delete its directory to try anew). Safe against other
+    processes that do the same, and against being killed in the middle.
+
+    Raises `MissingDependencyError` with Ivy's reason when no request can be had.
+    """
+    target = cache_directory("jars") / name
+    jars = _complete(target)
+    if jars is None:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.with_name(f"{name}.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            jars = _complete(target) or _fetch(target, requests)
+    remark = json.loads((target / _MARKER).read_text())["remark"]
+    if remark:
+        _log.warning("%s: %s", name, remark)
+    return jars
+
+
+def _fetch(target: Path, requests: Sequence[Request]) -> list[Path]:
+    """Fill `target` and return its jars; the caller holds the lock."""
+    java, ivy = find_java(), pyspark_jars()
+    reason = "nothing was asked for"
+    for left_over in target.parent.glob(f"{target.name}.partial-*"):
+        shutil.rmtree(left_over, ignore_errors=True)
+    for request in requests:
+        partial = Path(tempfile.mkdtemp(prefix=f"{target.name}.partial-", dir=target.parent))
+        try:
+            _log.info("fetching %s (once; kept in %s)", ", ".join(request.artifacts), target)
+            reason = _run_ivy(java, ivy, request, partial)
+            if reason:
+                _log.info("not to be had: %s", reason)
+                continue
+            sizes = {jar.name: jar.stat().st_size for jar in sorted(partial.glob("*.jar"))}
+            record = {"artifacts": request.artifacts, "remark": request.remark, "jars": sizes}
+            (partial / _MARKER).write_text(json.dumps(record, indent=1))
+            partial.chmod(0o755)
+            shutil.rmtree(target, ignore_errors=True)
+            partial.rename(target)
+        finally:
+            shutil.rmtree(partial, ignore_errors=True)
+        return [target / jar for jar in sizes]
+    raise MissingDependencyError(
+        f"jars of {target.name}: {reason}; check that Maven can be reached from here, or name a "
+        "mirror in an Ivy settings file by SEAMARK_IVY_SETTINGS=/path/to/ivysettings.xml"
+    )
+
+
+def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
+    """Fetch `request` into `directory`; return "" or, in one line, why it could not be done."""
+    dependencies = ""
+    for artifact in request.artifacts:
+        group, module, version = artifact.split(":")
+        dependencies += (
+            f"<dependency org={quoteattr(group)} name={quoteattr(module)} rev={quoteattr(version)}"
+            f' conf="default->{"default" if request.transitive else "master"}"/>'
+        )
+    for exclude in request.excludes:
+        group, module = exclude.split(":")
+        dependencies += f"<exclude org={quoteattr(group)} module={quoteattr(module)}/>"
+    scratch = directory / "ivy"  # Ivy's own cache is not safe between processes
+    scratch.mkdir()
+    (scratch / "ivy.xml").write_text(
+        '<ivy-module version="2.0"><info organisation="seamark" module="jars"/>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
+    )
+    settings = os.environ.get("SEAMARK_IVY_SETTINGS")
+    arguments = [
+        *("-cp", f"{ivy}/*", "org.apache.ivy.Main"),
+        *(("-settings", settings) if settings else ()),
+        *("-ivy", str(scratch / "ivy.xml"), "-cache", str(scratch / "cache"), "-confs", "default"),
+        *("-retrieve", f"{directory}/[artifact]-[revision](-[classifier]).[ext]"),
+    ]
+    with (directory / "ivy.log").open("w+b") as log:
+        process = start_jvm(java, arguments, log)
+        try:
+            code = process.wait(_IVY_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            return f"Ivy did not end within {_IVY_TIMEOUT_S} s"
+        finally:
+            process.kill()
+            process.wait()
+            release(process)
+            shutil.rmtree(scratch, ignore_errors=True)
+        log.seek(0)
+        report = log.read().decode(errors="replace")
+    if code == 0 and any(directory.glob("*.jar")):
+        return ""
+    # Of Ivy's long report the lines that carry the cause: what is missing, or why no server.
+    causes = re.findall(
+        r"^\W*(\S+#\S+;\S+: .+|\[FAILED +\].+|.*(?:Exception|error).*)$", report, re.MULTILINE
+    )
+    lines = [cause.strip() for cause in causes] or report.strip().splitlines()[-1:]
+    return "; ".join(dict.fromkeys(lines[-3:])) or f"Ivy ended with code {code}"
+
+
+def _complete(directory: Path) -> list[Path] | None:
+    """Return the jars of a complete set; None when it must be fetched."""
+    try:
+        sizes = json.loads((directory / _MARKER).read_text())["jars"]
+        if all((directory / jar).stat().st_size == size for jar, size in sizes.items()):
+            return [directory / jar for jar in sizes]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        pass  # missing or damaged: fetching it anew mends it
+    return None
+
+
+def _pyspark_directory() -> Path:
+    found = None
+    with suppress(ValueError):  # a half-imported pyspark has no spec
+        found = importlib.util.find_spec("pyspark")
+    if found is None or not found.origin:
+        raise MissingDependencyError("PySpark is not installed; pip install 'pyspark==4.2.*'")
+    return Path(found.origin).parent
+
+
+def pyspark_jars() -> Path:
+    """Return the folder of PySpark's own jars, which has Ivy in it; raises MissingDependencyError
+    when there is none."""
+    candidates = [_pyspark_directory() / "jars"]
+    if os.environ.get("SPARK_HOME"):  # a Spark distribution: its Python part carries no jars
+        candidates.append(Path(os.environ["SPARK_HOME"], "jars"))
+    for directory in candidates:
+        if any(directory.glob("ivy-*.jar")):
+            return directory
+    raise MissingDependencyError(
+        f"no ivy-*.jar in {' or '.join(map(str, candidates))}; pip install 'pyspark==4.2.*'"
+    )
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    try:
+        kafka_broker_jars()
+        spark_kafka_jars()
+    except MissingDependencyError as error:
+        raise SystemExit(f"seamark: {error}") from None

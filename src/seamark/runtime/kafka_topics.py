@@ -1,0 +1,89 @@
+"""Which topics the Kafka sources in Spark's plan read, `KafkaSource`s and plain streams alike.
+
+Spark takes an offset of a topic that the source does not read for lost rows and fails the query.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from seamark.runtime.operator_uids import OperatorUids, distinct_sources
+from seamark.runtime.plans import analysed, name_of
+
+_OPTIONS = ("subscribe", "subscribepattern", "assign")
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """What a Kafka source reads. `topics`: their names; empty, if `pattern`, a Java regular
+    expression of names, says it. `fails_on_data_loss`: not if Spark was told to go on without rows
+    that it cannot find."""
+
+    topics: tuple[str, ...] = ()
+    pattern: str = ""
+    jvm: Any = None
+    fails_on_data_loss: bool = True
+
+    def reads(self, topic: str) -> bool:
+        """Whether it reads a topic."""
+        if self.pattern:
+            return bool(self.jvm.java.util.regex.Pattern.matches(self.pattern, topic))
+        return topic in self.topics
+
+    def __str__(self) -> str:
+        return f"topics like {self.pattern}" if self.pattern else ", ".join(self.topics)
+
+
+def find_subscriptions(stream: DataFrame, uids: OperatorUids) -> Mapping[str, Subscription]:
+    """Return what each Kafka source of a query reads, by uid."""
+    found = {}
+    for number, leaf in enumerate(distinct_sources([analysed(stream)])[0]):
+        if name_of(leaf) != "StreamingRelationV2" or leaf.sourceName() != "kafka":
+            continue
+        options = {str(k).lower(): str(v) for k, v in dict(leaf.extraOptions()).items()}
+        way = next((name for name in _OPTIONS if name in options), None)
+        fails = options.get("failondataloss", "true").lower() != "false"
+        if way == "subscribepattern":
+            jvm = stream.sparkSession._jvm
+            found[uids.of_source(number)] = Subscription((), options[way].strip(), jvm, fails)
+        elif way is not None:
+            names = json.loads(options[way]) if way == "assign" else options[way].split(",")
+            topics = tuple(name.strip() for name in names)
+            found[uids.of_source(number)] = Subscription(topics, fails_on_data_loss=fails)
+    return found
+
+
+def not_read(uid: str, topics: Sequence[str], reading: Subscription) -> str:
+    """Say that a source, which reads other ones, is at offsets of these topics."""
+    names = ", ".join(map(repr, topics))
+    return (
+        f"source {uid!r} is at offsets of topic {names}, which the program does not read (it reads "
+        f"{reading})"
+    )
+
+
+def topics_left(
+    job: str, offsets: Sequence[Any], uids: OperatorUids, reading: Mapping[str, Subscription]
+) -> list[str]:
+    """Return a sentence for each Kafka source whose topics a job leaves that goes on by Spark's
+    numbers, with what to do instead. `offsets` are the lines of its offset log; one is None of a
+    source that has not begun."""
+    found = []
+    for uid, number in uids.source_numbers().items():
+        line = uids.source_lines.index(number)
+        now = reading.get(uid)
+        if now is None or not now.fails_on_data_loss or line >= len(offsets):
+            continue
+        if gone := [topic for topic in offsets[line] or () if not now.reads(topic)]:
+            new = next((topic for topic in now.topics if topic not in offsets[line]), "NEW")
+            found.append(
+                f"{not_read(uid, gone, now)}; Spark would take what is in it for lost. Read it "
+                "again, or say in a savepoint that it was renamed, and restore that into a job of "
+                f"another name: seamark offsets set --topic {gone[0]}={new} --to NEWPATH {job}"
+            )
+    return found

@@ -1,0 +1,57 @@
+"""Keeps secrets out of Seamark's own log lines while a job runs.
+
+A failure is told in the words of whatever failed, a driver's or a user's: with a URL and its
+password in it, say. Records and answers are redacted where they are made (`Redactor`); the lines of
+all loggers below ``seamark`` are redacted here. Spark's log is Spark's own.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from seamark.model.redaction import Redactor
+
+_lock = threading.Lock()
+_redactors: list[Redactor] = []
+_make_record: Callable[..., logging.LogRecord] | None = None
+"""What makes the records that are redacted; None until a job has run in this process."""
+
+
+class RedactedLog:
+    """While it is entered, every line of Seamark's in this process goes through `redactor`."""
+
+    def __init__(self, redactor: Redactor) -> None:
+        self._redactor = redactor
+
+    def __enter__(self) -> None:
+        global _make_record
+        with _lock:
+            if _make_record is None:
+                # The factory, since a filter would have to be added to each module's logger, those
+                # of modules that are imported later included.
+                _make_record = logging.getLogRecordFactory()
+                logging.setLogRecordFactory(_redacted_record)
+            _redactors.append(self._redactor)
+
+    def __exit__(self, *_: object) -> None:
+        with _lock:
+            _redactors.remove(self._redactor)
+
+
+def _redacted_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
+    assert _make_record is not None
+    record = _make_record(*args, **kwargs)
+    if not _redactors or not f"{record.name}.".startswith("seamark."):
+        return record
+    try:
+        text = shown = record.getMessage()
+    except Exception:  # the handlers say so
+        return record
+    for redactor in tuple(_redactors):
+        shown = redactor(shown)
+    if shown != text:  # else it keeps its form, by which collectors group lines
+        record.msg, record.args = shown, None
+    return record

@@ -1,0 +1,160 @@
+"""Which source and which stateful operator of Spark's plan has which uid.
+
+Spark numbers the sources of a query as they stand in its plan from left to right, each once, and
+its stateful operators from the sink's side (`IncrementalExecution`'s StateOpIdRule):
+``state/<number>``. Its offset log has a line for each time that a source stands in the plan. What a
+user has named is a DataFrame, so its own source or last stateful operator is looked up in the plan
+of the whole query.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from seamark.runtime.plans import analysed, children, items, name_of, same
+
+_STATEFUL = frozenset(
+    (
+        "Aggregate",
+        "Deduplicate",
+        "DeduplicateWithinWatermark",
+        "Distinct",
+        "FlatMapGroupsInPandasWithState",
+        "FlatMapGroupsWithState",
+        "GlobalLimit",
+        "TransformWithState",
+        "TransformWithStateInPySpark",
+    )
+)
+
+
+@dataclass(frozen=True)
+class OperatorUids:
+    """The uids by Spark's numbers; what has none is called by its number. `source_lines` are the
+    numbers of the sources whose offsets stand in the offset log, line by line."""
+
+    sources: Mapping[int, str] = field(default_factory=dict)
+    operators: Mapping[int, str] = field(default_factory=dict)
+    source_lines: tuple[int, ...] = ()
+    operator_count: int = 0
+
+    def of_source(self, index: int) -> str:
+        """Return the uid of a source."""
+        return self.sources.get(index, f"source-{index}")
+
+    def of_operator(self, index: int) -> str:
+        """Return the uid of a stateful operator."""
+        return self.operators.get(index, f"operator-{index}")
+
+    def source_numbers(self) -> dict[str, int]:
+        """Return Spark's number of each source by uid."""
+        return {self.of_source(index): index for index in sorted(set(self.source_lines))}
+
+    def operator_numbers(self) -> dict[str, int]:
+        """Return Spark's number of each stateful operator by uid."""
+        return {self.of_operator(index): index for index in range(self.operator_count)}
+
+
+def find_uids(
+    plans: Mapping[str, Any], sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
+) -> OperatorUids:
+    """Return the uids in a query that is the union of `plans`, each by the name of its branch,
+    given the DataFrames that they were given for."""
+    leaves, lines = distinct_sources(plans.values())
+    named_leaves, named_nodes = named_parts(sources, operators)
+    nodes = [list(_stateful(plan)) for plan in plans.values()]
+    # Of operators that are alike in one branch only the first has the name, as ever.
+    found = [_matched(of_branch, named_nodes) for of_branch in nodes]
+    in_branches = Counter(uid for uids in found for uid in uids.values())
+    by_number, first = {}, 0
+    for branch, of_branch, uids in zip(plans, nodes, found, strict=True):
+        for index, uid in uids.items():
+            by_number[first + index] = f"{uid}@{branch}" if in_branches[uid] > 1 else uid
+        first += len(of_branch)
+    return OperatorUids(_matched(leaves, named_leaves), by_number, lines, first)
+
+
+def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[str]:
+    """Yield which operators, or sources, of a checkpoint have another uid in the program, by
+    Spark's number; one that had no uid may have got one."""
+    for number, uid in enumerate(before):
+        if uid != f"{kind}-{number}" and now.get(number, uid) != uid:
+            here = now[number]
+            yield f"{kind} {number} of the checkpoint is {uid!r}, and {here!r} in the program"
+
+
+def is_stateful(stream: DataFrame) -> bool:
+    """Whether the query keeps state."""
+    return any(True for _ in _stateful(analysed(stream)))
+
+
+def named_parts(
+    sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the sources, and the stateful operators, by the uids that their DataFrames have."""
+    leaves = {uid: next(_streaming_leaves(analysed(frame)), None) for uid, frame in sources.items()}
+    nodes = {uid: next(_stateful(analysed(frame)), None) for uid, frame in operators.items()}
+    return _there(leaves), _there(nodes)
+
+
+def _there(parts: Mapping[str, Any]) -> dict[str, Any]:
+    return {uid: part for uid, part in parts.items() if part is not None}
+
+
+def own_names(plan: Any, named: Mapping[str, Any]) -> list[str | None]:
+    """Return the uid of each source and stateful operator of a plan that is one of `named`, and not
+    only equal to it; None of the others. Of two equal plans the lists are in the same order."""
+    parts = [*_stateful(plan), *_streaming_leaves(plan)]
+    return [next((uid for uid, own in named.items() if part.equals(own)), None) for part in parts]
+
+
+def _matched(nodes: Sequence[Any], named: Mapping[str, Any]) -> dict[int, str]:
+    """Return the uids by the nodes' numbers: of equal nodes a uid goes to the very one that was
+    named, if that is there."""
+    found: dict[int, str] = {}
+    for alike in (lambda node, own: node.equals(own), same):
+        for uid, own in named.items():
+            if uid not in found.values():
+                free = (n for n, node in enumerate(nodes) if n not in found and alike(node, own))
+                found.update({number: uid for number in [next(free, None)] if number is not None})
+    return found
+
+
+def distinct_sources(plans: Iterable[Any]) -> tuple[list[Any], tuple[int, ...]]:
+    """Return the streaming sources of a union of plans by Spark's numbers, and the number of each
+    occurrence."""
+    distinct: list[Any] = []
+    lines = []
+    for leaf in (leaf for plan in plans for leaf in _streaming_leaves(plan)):
+        number = next((n for n, one in enumerate(distinct) if leaf.equals(one)), len(distinct))
+        if number == len(distinct):
+            distinct.append(leaf)
+        lines.append(number)
+    return distinct, tuple(lines)
+
+
+def _streaming_leaves(plan: Any) -> Iterator[Any]:
+    return (leaf for leaf in items(plan.collectLeaves()) if leaf.isStreaming())
+
+
+def is_operator(node: Any) -> bool:
+    """Whether a streaming node of an analysed plan keeps state."""
+    name = name_of(node)
+    return name in _STATEFUL or (
+        name == "Join" and node.left().isStreaming() and node.right().isStreaming()
+    )
+
+
+def _stateful(plan: Any) -> Iterator[Any]:
+    """Yield the plan's stateful operators from the sink's side."""
+    if not plan.isStreaming():
+        return
+    if is_operator(plan):
+        yield plan
+    for child in children(plan):
+        yield from _stateful(child)

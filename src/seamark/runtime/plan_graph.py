@@ -1,0 +1,140 @@
+"""Finds in Spark's analysed plans which source and operator feeds which operator and sink.
+
+The query's plan is the union of its branches (`branches.py`), so the plans that they share, from
+left to right, hold the operators in the order in which `operator_uids.py` numbers those of the
+query.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from pyspark.sql import DataFrame
+
+from seamark.api.declarations import JobDeclaration
+from seamark.model.job_graph import JobGraph, Vertex
+from seamark.runtime.branches import unite
+from seamark.runtime.operator_uids import (
+    OperatorUids,
+    distinct_sources,
+    find_uids,
+    is_operator,
+)
+from seamark.runtime.plans import children, name_of
+from seamark.runtime.shared_stream import Branch, branches_of, shared_plans
+
+log = logging.getLogger(__name__)
+
+
+def job_graph(declared: JobDeclaration) -> JobGraph:
+    """Return the graph of a declared job, which has a sink. Asks Spark for its plans: milliseconds
+    to a second; called once, before the job runs. It is for people alone, so a plan that cannot be
+    walked through gives an empty graph and a warning, and the job runs."""
+    try:
+        return find_graph(declared)
+    except Exception as error:
+        log.warning("the graph of job %s cannot be shown: %s", declared.name, error)
+        return JobGraph()
+
+
+def find_graph(declared: JobDeclaration) -> JobGraph:
+    """Do as `job_graph` does; raises what Spark raises."""
+    sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
+    branches = branches_of(sinks, *_named(declared))
+    uids = _find(declared, branches)
+    plan = _Plan(declared, uids, distinct_sources(shared_plans(branches).values())[0])
+    ends = [
+        Vertex(sink.uid, "sink", sink.description, inputs)
+        for branch in branches
+        for inputs in [plan.feeding(branch.shared)]
+        for sink in branch.sinks
+    ]
+    letters = [
+        Vertex(sink.uid, "sink", sink.description, (sink.dead_letters_of,))
+        for sink in declared.sinks.values()
+        if sink.dead_letters_of
+    ]
+    vertices = (*plan.sources.values(), *plan.operators, *ends, *letters)
+    return JobGraph(vertices, tuple(_sharing(branches, uids)))
+
+
+def _sharing(branches: Sequence[Branch], uids: OperatorUids) -> Iterator[str]:
+    for branch in branches:
+        if len(branch.sinks) > 1:
+            names = ", ".join(sink.uid for sink in branch.sinks)
+            yield f"{names} share one stream: what they have in common is computed once"
+    for number, times in sorted(Counter(uids.source_lines).items()):
+        if times > 1:
+            yield f"source {uids.of_source(number)} is read {times} times in each epoch"
+    several = Counter(uid.partition("@")[0] for uid in uids.operators.values())
+    for uid, times in several.items():
+        if times > 1:
+            names = ", ".join(n for n in uids.operators.values() if n.startswith(f"{uid}@"))
+            yield f"operator {uid} is computed {times} times, each with state of its own: {names}"
+
+
+def find_job_stream(declared: JobDeclaration) -> tuple[DataFrame, OperatorUids]:
+    """Return the one stream of the query that a declared job will be, with the uids by Spark's
+    numbers in it."""
+    sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
+    united = unite(sinks, *_named(declared))
+    return united.stream, _find(declared, united.branches)
+
+
+def _find(declared: JobDeclaration, branches: Sequence[Branch]) -> OperatorUids:
+    return find_uids(shared_plans(branches), *_named(declared))
+
+
+def _named(declared: JobDeclaration) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
+    return (
+        {source.uid: source.dataframe for source in declared.sources.values()},
+        {operator.uid: operator.dataframe for operator in declared.operators.values()},
+    )
+
+
+class _Plan:
+    """The parts that the walks through the branches have met, in the order of the data."""
+
+    def __init__(
+        self, declared: JobDeclaration, uids: OperatorUids, sources: Sequence[Any]
+    ) -> None:
+        self._declared = declared
+        self._uids = uids
+        self._nodes = sources
+        self._numbers = iter(range(1_000_000))
+        self.sources: dict[str, Vertex] = {}
+        self.operators: list[Vertex] = []
+
+    def feeding(self, node: Any) -> tuple[str, ...]:
+        """Return the ids of the nearest parts whose rows come out of a node of the plan."""
+        if not node.isStreaming():
+            return ()
+        below = list(children(node))
+        if not below:
+            return self._source(node)
+        number = next(self._numbers) if is_operator(node) else None
+        inputs = tuple(dict.fromkeys(id_ for child in below for id_ in self.feeding(child)))
+        if number is None:
+            return inputs
+        id_, has_uid = self._uids.of_operator(number), number in self._uids.operators
+        self.operators.append(Vertex(id_, "operator", name_of(node), inputs, has_uid))
+        return (id_,)
+
+    def _source(self, leaf: Any) -> tuple[str, ...]:
+        for same in (leaf.equals, leaf.sameResult):  # two streams of one topic are two sources
+            for number, node in enumerate(self._nodes):
+                if same(node):
+                    return self._numbered_source(number)
+        return ()
+
+    def _numbered_source(self, number: int) -> tuple[str, ...]:
+        id_, has_uid = self._uids.of_source(number), number in self._uids.sources
+        known = self._declared.sources.get(id_)
+        name = known.description if known is not None else "Spark stream"
+        if (times := self._uids.source_lines.count(number)) > 1:
+            name = f"{name} (read {times} times)"
+        self.sources.setdefault(id_, Vertex(id_, "source", name, (), has_uid))
+        return (id_,)

@@ -1,0 +1,553 @@
+"""One run of a job as one Spark query: from the declared sinks to the query's end.
+
+`StreamRun.start` recovers and starts Spark's query, whose `foreachBatch` calls pre-commit each
+epoch; `wait` returns when the query has ended and everything is settled.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from datetime import timedelta
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from pyspark.util import inheritable_thread_target
+
+from seamark.api.config import CheckpointConfig, CheckpointMode
+from seamark.api.declarations import DeclaredSink
+from seamark.checkpoint.call_deadline import CallHangsError, CallThread
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.drained import is_drained
+from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.checkpoint.inspection import require_sound
+from seamark.checkpoint.manifest import ManifestWriter
+from seamark.checkpoint.source_offsets import SourceOffsets
+from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.statistics_store import StatisticsStore
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.checkpoint.task_reports import TaskReport
+from seamark.contracts.source import CommitsOffsets
+from seamark.model.errors import (
+    ConfigurationError,
+    DrainedError,
+    QueryHangsError,
+    RecordNotStoredError,
+    SeamarkError,
+    SparkDiedError,
+    StoppedError,
+    UserError,
+)
+from seamark.model.redaction import Redactor
+from seamark.runtime.batch_limit import BatchLimit
+from seamark.runtime.branches import unite
+from seamark.runtime.checkpoint_trigger import CheckpointTrigger
+from seamark.runtime.drain import Drain
+from seamark.runtime.epoch_figures import SparkFigures
+from seamark.runtime.failures import reason_of
+from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.hadoop_settings import hadoop_settings
+from seamark.runtime.kafka_topics import find_subscriptions, topics_left
+from seamark.runtime.log_redaction import RedactedLog
+from seamark.runtime.operator_uids import find_uids, is_stateful, moved
+from seamark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
+from seamark.runtime.session import (
+    RETAINED,
+    accept_leftovers,
+    is_local,
+    prefer_renaming_file_manager,
+)
+from seamark.runtime.shared_stream import shared_plans
+from seamark.runtime.socket_lines import lost_lines
+from seamark.runtime.state_backend import PROVIDER, check_backend, session_settings
+from seamark.runtime.stream_watch import watch_stream
+from seamark.runtime.watermarks import NO_EXCHANGE_REUSE, require_watermarks
+
+log = logging.getLogger(__name__)
+
+_NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
+
+QUERY_START_S = 120.0
+"""How long Spark may take to start a query: it looks into its checkpoint location meanwhile."""
+QUERY_END_S = 120.0
+"""How long a stopped query may take to end: Spark waits for the function that runs."""
+TASK_KILL_S = 2.5
+"""How long a cancelled task's Python worker may go on (spark.python.task.killTimeout is 2 s)."""
+
+
+class StreamRun:
+    """One Spark query under one coordinator. Used once.
+
+    `records_uri` is the directory of Seamark's records, `spark_location` Spark's checkpoint
+    location. `trigger` is what goes into ``DataStreamWriter.trigger``. `checkpoint.storage` is not
+    looked at. `spark_settings` hold for this query alone. `sources` and `operators` are the
+    DataFrames that uids were given for. `flow` adds up what flows.
+    `commit_offsets` are the sources, by uid, whose systems are told of completed checkpoints.
+    `on_committed` is called with each of those, and who the job is; it must not take long.
+    `redactor` knows the job's secrets: they are in no record and no line of Seamark's log.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        sinks: Sequence[DeclaredSink],
+        *,
+        records_uri: str,
+        spark_location: str,
+        output_mode: str,
+        trigger: Mapping[str, Any],
+        checkpoint: CheckpointConfig,
+        spark_settings: Mapping[str, str] = MappingProxyType({}),
+        sources: Mapping[str, DataFrame] = MappingProxyType({}),
+        operators: Mapping[str, DataFrame] = MappingProxyType({}),
+        flow: FlowFigures | None = None,
+        commit_offsets: Mapping[str, CommitsOffsets] = MappingProxyType({}),
+        on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
+        redactor: Redactor,
+    ) -> None:
+        prefer_renaming_file_manager(spark, spark_location)
+        accept_leftovers(spark)
+        self._name = name
+        self.sinks = {s.uid: s.sink for s in sinks}
+        self._tell_committed = on_committed
+        united = unite([s for s in sinks if not s.dead_letters_of], sources, operators)
+        self._stream, self._layout = united.stream, united.layout
+        self._dead_letters = {s.dead_letters_of: s.uid for s in sinks if s.dead_letters_of}
+        self.uri = records_uri
+        self.spark_location = spark_location
+        self._output_mode = output_mode
+        self._trigger = dict(trigger)
+        self._spark = spark
+        self._batch_limit = BatchLimit()
+        self._hadoop = hadoop_settings(spark)
+        self._stateful = is_stateful(self._stream)
+        self._spark_settings = {**spark_settings, **(NO_EXCHANGE_REUSE if self._stateful else {})}
+        self._timeout_s = checkpoint.timeout_s
+        self._num_retained = checkpoint.num_retained
+        self._at_most_once = checkpoint.mode is CheckpointMode.AT_MOST_ONCE
+        records = open_files(spark, records_uri)
+        self._spark_files = open_files(spark, spark_location)
+        self._store = CheckpointStore(records, self._spark_files)
+        self._manifests = ManifestWriter(records, self._spark_files)
+        uids = self.uids = find_uids(shared_plans(united.branches), sources, operators)
+        self._source_offsets = SourceOffsets(
+            lambda epoch: read_log(self._spark_files, f"offsets/{epoch}")[1:],
+            {
+                uids.source_lines.index(number): (
+                    uid,
+                    partial(commit_offsets[uid].create_offset_committer, spark._jvm),
+                )
+                for number, uid in uids.sources.items()
+                if uid in commit_offsets
+            },
+        )
+        figures = SparkFigures(records, self._spark_files, uids, query=lambda: self.query)
+        self.coordinator = Coordinator(
+            name,
+            self.sinks,
+            self._store,
+            interval_s=checkpoint.interval_s,
+            schemas={s.uid: s.schema for s in sinks},
+            hadoop=self._hadoop,
+            visible_before_decision=checkpoint.mode is not CheckpointMode.EXACTLY_ONCE,
+            max_concurrent=checkpoint.max_concurrent_checkpoints,
+            timeout_s=math.inf if checkpoint.timeout == timedelta.max else checkpoint.timeout_s,
+            restart_delay_s=checkpoint.restart_strategy.longest_delay_s,
+            min_pause_s=checkpoint.min_pause_s,
+            num_retained=checkpoint.num_retained,
+            on_failure=self._stop_soon,
+            measure=figures.measure,
+            on_committed=self._on_committed,
+            flow=flow,
+            hide=redactor,
+            open_files=lambda uri: open_files(spark, uri, make=False),
+        )
+        self.query: StreamingQuery | None = None
+        # Where executors die, a stage may run again, and its tasks' attempts count from 0 again; a
+        # speculative attempt's loser is told to nobody. In local mode there is neither.
+        self._hidden_attempts = not is_local(spark.sparkContext.master)
+        self._redactor = redactor
+        self._plan_checked = False
+        self._settled = threading.Event()
+        self._stopping = False
+        self._error: BaseException | None = None
+        self._checkpoint_trigger = CheckpointTrigger(
+            name, self.coordinator, self._settled, lambda: self._error
+        )
+
+    def start(self) -> StreamingQuery:
+        """Settle older drivers' epochs, then start Spark's query and return it.
+
+        Raises DamagedCheckpointError before anything is written, if the job cannot go on."""
+        self._look_before()
+        if "processingTime" in self._trigger:
+            self._checkpoint_trigger.prepare(self._spark)
+        self.coordinator.start()
+        self._write_manifest(self.coordinator.last_committed)
+        self._look_for_drain()
+        self._tell_lost_lines()
+        # What this run's first epoch adds to the state's metadata is not there yet.
+        self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
+        assert self.coordinator.identity is not None
+        task = pre_commit(
+            self._layout,
+            self.sinks,
+            self._dead_letters,
+            job_id=self.coordinator.identity.job_id,
+            generation=self.coordinator.generation,
+            hadoop=self._hadoop,
+            buffer_uris={uid: self._store.buffer_uri(uid) for uid in self.sinks},
+        )
+        try:
+            with session_settings(self._spark, self._spark_settings):
+                query = self.query = self._start_query(task)
+        except BaseException as error:
+            self.coordinator.fail(error)
+            self.coordinator.finish()
+            raise
+        self._checkpoint_trigger.attach(query)
+        self._source_offsets.completed(self.coordinator.last_committed)
+        threading.Thread(target=self._live, name="seamark-run").start()
+        watch_stream(query, self.coordinator, self._timeout_s, self._settled)
+        return query
+
+    def _look_before(self) -> None:
+        """Find what is damaged, of another state backend, or in another place, before anything is
+        written."""
+        try:
+            require_sound(self._store, self.coordinator.find_damaged_rows)
+            if (provider := self._spark_settings.get(PROVIDER)) is not None:
+                check_backend(self._name, self._spark_files, provider, stateful=self._stateful)
+            decided = self._store.latest_decision()
+            offsets = (
+                read_log(self._spark_files, f"offsets/{decided}")[1:] if decided >= 0 else None
+            )
+            self._require_places(offsets)
+            self._require_topics(offsets)
+        except SeamarkError:
+            raise
+        except OSError as error:
+            raise RecordNotStoredError(
+                f"checkpoint storage {self._store.uri} cannot be read: {error}. Nothing is lost; "
+                "check the address, and that its server runs and can be reached from here"
+            ) from error
+
+    def _require_places(self, offsets: Sequence[str] | None) -> None:
+        """Raise ConfigurationError if an operator or source stands where another one stood, or if
+        there are more or fewer: Spark goes by their numbers, and would give it the other's state or
+        offsets, unsaid. `offsets` are the sources' at the last decision, None before the first."""
+        if offsets is not None:
+            self._require_counts(len(offsets))
+        places = {"operator": self.uids.operators, "source": self.uids.sources}
+        before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
+        for kind, now in places.items():
+            if found := list(moved(kind, before.get(kind, ()), now)):
+                raise ConfigurationError(
+                    f"job {self._name}: {'; '.join(found)}. Spark would give each what belongs to "
+                    "the other. Put them back as they were; or let the job as it was end with a "
+                    "savepoint (stop -p), and restore that, by uid, into a job of another name"
+                )
+
+    def _require_counts(self, readings: int) -> None:
+        states = [name for name in self._spark_files.list("state") if name.isdigit()]
+        for what, before, now in (
+            ("stateful operators", len(states), self.uids.operator_count),
+            ("readings of sources", readings, len(self.uids.source_lines)),
+        ):
+            if before != now:
+                raise ConfigurationError(
+                    f"job {self._name}: its checkpoint has {before} {what}, the program {now}. "
+                    "Spark goes by their numbers and cannot go on from it. Put the program back "
+                    "as it was; or let the job as it was end with a savepoint (stop -p), and "
+                    "restore that, by uid, into a job of another name (what two operators had "
+                    "that are one now is dropped with -n). A job of an earlier Seamark computed "
+                    "what several sinks share once for each: docs/shared-streams.md"
+                )
+
+    def _require_topics(self, offsets: Sequence[str] | None) -> None:
+        """Raise ConfigurationError if a Kafka source does not read a topic that it has offsets of:
+        Spark would fail in the next epoch, and say that rows were lost."""
+        if offsets is None:
+            return
+        reading = find_subscriptions(self._stream, self.uids)
+        if found := topics_left(self._name, offsets, self.uids, reading):
+            raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
+
+    def _look_for_drain(self) -> None:
+        """Raise DrainedError if the job was drained; forget a drain that was cut off before it was
+        decided: its epoch has closed nothing, and is planned again with the watermark of before."""
+        decided, planned = self.coordinator.last_committed, self._store.latest_plan()
+        if decided >= 0 and is_drained(self._spark_files.read(f"commits/{decided}")):
+            self.coordinator.finish()
+            path = self._store.external_path(decided)
+            raise DrainedError(
+                f"job {self._name} was drained: its windows are closed, and rows that came now "
+                "would be dropped as late. To go on after what it has read, restore its savepoint, "
+                f"or {path}, into a job of another name"
+            )
+        if planned > decided and is_drained(self._spark_files.read(f"offsets/{planned}")):
+            log.warning("the drain that was begun at epoch %d is forgotten", planned)
+            self._store.void_plan(planned)
+            # At-most-once: the epoch was claimed, but it read nothing; its next plan may be done.
+            self._store.files.delete(f"epochs/{planned}/started.json")
+
+    def _tell_lost_lines(self) -> None:
+        """Say how many lines of sockets an epoch has lost that is to run again."""
+        decided, planned = self.coordinator.last_committed, self._store.latest_plan()
+        if planned <= decided:
+            return
+        before, now = (
+            read_log(self._spark_files, f"offsets/{epoch}")[1:] if epoch >= 0 else []
+            for epoch in (decided, planned)
+        )
+        places = dict(enumerate(self.uids.source_lines))  # a source may stand at several
+        lost = {places.get(place, place): rows for place, rows in lost_lines(before, now)}
+        for number, rows in lost.items():
+            log.warning(
+                "job %s: epoch %d was planned by an earlier run, which did not decide it. The %d "
+                "lines that it had read of source %s are lost: a socket sends nothing twice. The "
+                "epoch runs again without them",
+                self._name, planned, rows, self.uids.of_source(number),
+            )  # fmt: skip
+
+    def _start_query(self, task: Any) -> StreamingQuery:
+        """Start Spark's query; Spark reads and writes its checkpoint location meanwhile."""
+        writer = (
+            self._stream.mapInArrow(task, RESULT_SCHEMA)
+            .writeStream.queryName(self._name)
+            .outputMode(self._output_mode)
+            .option("checkpointLocation", self.spark_location)
+            .trigger(**self._trigger)
+            .foreachBatch(self._run_epoch)
+        )
+
+        def start() -> StreamingQuery:
+            self._checkpoint_trigger.put_clock(self._spark)
+            query = writer.start()
+            if self.coordinator.failure is not None:  # given up meanwhile: nobody waits for it
+                query.stop()
+            return query
+
+        calls, begun_s = CallThread("seamark-query-start"), time.monotonic()
+        try:
+            # With the caller's local properties, e.g. its scheduler pool, as if called directly.
+            started = inheritable_thread_target(self._spark)(start)
+            query: StreamingQuery = calls.call(started, lambda: begun_s + QUERY_START_S)
+            return query
+        except CallHangsError:
+            raise QueryHangsError(
+                f"job {self._name}: Spark's query has not started within {QUERY_START_S:g} s: "
+                f"{self.spark_location} hangs, or a source. End the program, and start the job "
+                "again when they answer; nothing was written"
+            ) from None
+        finally:
+            calls.close()
+
+    def trigger_checkpoint(self, ahead: int | None = None) -> Future[int]:
+        """Begin an epoch now: see `CheckpointTrigger.ask`."""
+        if self._stopping:
+            raise UserError(f"job {self._name} is ending; it takes no checkpoint now")
+        return self._checkpoint_trigger.ask(ahead)
+
+    def drain(self) -> Drain:
+        """Return what holds this run's sources and raises its watermark."""
+        query = self.query
+        if query is None or "processingTime" not in self._trigger:
+            raise UserError(
+                f"job {self._name}: only a running job whose sources do not end can be drained"
+            )
+        if str(self._spark.conf.get(_NO_DATA_BATCHES)).lower() != "true":
+            raise UserError(
+                f"job {self._name}: {_NO_DATA_BATCHES} is false, so Spark closes no window without "
+                "new rows, and the job cannot be drained; stop it without --drain"
+            )
+        return Drain(self._spark._jvm, query)
+
+    @property
+    def epochs_ahead(self) -> int:
+        """How many epochs the stream may get ahead of one that is to be read, before Spark deletes
+        what it consists of."""
+        spark = int(str(self._spark_settings.get(RETAINED) or self._spark.conf.get(RETAINED)))
+        return max(2, min(self._num_retained, spark)) - 2
+
+    def settle(self) -> None:
+        """Settle older drivers' epochs and end, without a query: instead of `start`."""
+        self.coordinator.start()
+        self.coordinator.finish()
+
+    def stop(self, patience_s: float = 0.0) -> None:
+        """End the query: the epoch under way has `patience_s` to be committed, then it is aborted.
+        Returns when Spark's query has ended, or hangs; `wait` then returns, or raises."""
+        if self.query is None:
+            return
+        self._stopping = True
+        self.coordinator.drain(patience_s)
+        stopping = threading.Thread(target=self._stop_query, name="seamark-stop", daemon=True)
+        stopping.start()
+        stopping.join(0.2)  # Spark must know of the stop before the epoch held back is turned away
+        self.coordinator.turn_away()
+        stopping.join(QUERY_END_S)  # Spark may wait for ever; then `wait` raises QueryHangsError
+
+    def give_up_recovery(self) -> None:
+        """Let `start` fail within seconds if it is waiting for a system that does not answer."""
+        if self.query is None:
+            self.coordinator.give_up()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until the query has ended and every epoch is settled; False at the timeout.
+
+        Raises what ended the run: a SeamarkError, or Spark's StreamingQueryException.
+        """
+        if not self._settled.wait(timeout_s):
+            return False
+        if self._error is not None:
+            raise self._error
+        return True
+
+    # --- on Spark's stream thread
+
+    def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
+        coordinator = self.coordinator
+        self._checkpoint_trigger.epoch_begun(epoch)
+        try:
+            settled = coordinator.begin_epoch(epoch)
+            if not self._plan_checked:
+                self._check_plan(frame)
+        except StoppedError:  # no failure of the run: `stop` is ending the query
+            raise
+        except BaseException as error:
+            coordinator.fail(error)
+            raise
+        tasks: list[TaskReport] = []
+        if not self._at_most_once or coordinator.claim_epoch(epoch):
+            tasks = run_tasks(frame, epoch, settled)
+        elif self._stateful:  # the state that the next epoch starts from is made here
+            run_tasks(frame, epoch, settled, write=False)
+        self._log_refused(epoch, tasks)
+        try:
+            coordinator.store_epoch(
+                epoch, tasks, retried=self._hidden_attempts or any(task.attempt for task in tasks)
+            )
+        except StoppedError:
+            raise
+        except BaseException as error:
+            coordinator.fail(error)
+            raise
+        self._batch_limit.after_epoch(frame.sparkSession, tasks)
+
+    def _check_plan(self, frame: DataFrame) -> None:
+        """Look at the plan that Spark runs: every later epoch of this run has the same."""
+        if self._stateful:
+            # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
+            id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+            queries = self._stream.sparkSession._jsparkSession.streams()
+            query = queries.get(id_).streamingQuery()
+            require_watermarks(self._name, query.lastExecution().executedPlan())
+        self._plan_checked = True
+
+    def _log_refused(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
+        for uid, letters in self._dead_letters.items():
+            if rows := sum(task.sinks[letters].rows for task in tasks if letters in task.sinks):
+                log.warning(
+                    "epoch %d: sink %s refused %d rows, which are in %s", epoch, uid, rows, letters
+                )
+
+    # --- the end
+
+    def _live(self) -> None:
+        """The run's own thread. Not a daemon: the interpreter waits for it, so the last epoch of a
+        bounded query is committed even if the program just ends."""
+        with RedactedLog(self._redactor):
+            self._settle_at_end()
+
+    def _settle_at_end(self) -> None:
+        """Wait for the query's end, then settle."""
+        query = self.query
+        assert query is not None
+        try:
+            ending_since = math.inf
+            # Not `query.isActive`: that is False as soon as somebody has called `stop`, while the
+            # thread may still write a decision.
+            thread = query._jsq.streamingQuery().queryExecutionThread()
+            while thread.isAlive():
+                thread.join(1000)
+                told = self._stopping or not query.isActive
+                if told or self.coordinator.failure is not None:
+                    ending_since = min(ending_since, time.monotonic())
+                    if time.monotonic() - ending_since > QUERY_END_S:
+                        raise QueryHangsError(
+                            f"job {self._name}: Spark's query has not ended {QUERY_END_S:g} s "
+                            "after it was stopped: a file system or a function in it hangs. End "
+                            "the program; the next start settles what is open"
+                        ) from self.coordinator.failure
+                if not (told or threading.main_thread().is_alive()):
+                    self._stop_soon()  # the program ended without waiting, as if it called stop
+            query.awaitTermination(1)  # raises what it has ended with
+        except (Py4JNetworkError, OSError) as error:
+            self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
+        except QueryHangsError as error:
+            self._error = error  # it may still decide an epoch: only the next driver can settle
+            self._settled.set()
+            return
+        except BaseException as error:  # StreamingQueryException: the query failed
+            self._failed(error)
+        reason = "the job was stopped" if self._error is None else reason_of(self._error)
+        try:
+            self.coordinator.finish(quiesce_s=TASK_KILL_S, reason=reason)
+        except BaseException as error:
+            self._error = error
+        else:
+            with contextlib.suppress(Exception):  # the run has ended well all the same
+                latest = self._store.latest_decision()
+                if self._store.epoch(latest).committed is not None:
+                    self._on_committed(latest)
+        self._source_offsets.close()
+        self._settled.set()
+
+    def _on_committed(self, epoch: int) -> None:
+        self._write_manifest(epoch)
+        self._source_offsets.completed(epoch)
+        assert self.coordinator.identity is not None
+        self._tell_committed(self.coordinator.identity, epoch)
+
+    def _write_manifest(self, epoch: int) -> None:
+        """Record what the checkpoint of a committed epoch consists of; the next start and a restore
+        look for damage by it. Without it they look less closely, so a failure ends nothing."""
+        try:
+            if epoch >= 0:
+                self._manifests.write(epoch)
+        except Exception as error:
+            log.warning("the manifest of epoch %d could not be written: %s", epoch, error)
+
+    def _failed(self, error: BaseException, cause: BaseException | None = None) -> None:
+        if not self._stopping:
+            error.__cause__ = cause or error.__cause__
+            self._error = error
+
+    def _stop_query(self) -> None:
+        try:
+            if self.query is not None:
+                self.query.stop()
+        except Exception as error:  # the JVM is gone, or Spark's own stop timed out
+            log.info("stopping Spark's query: %s", error)
+
+    def _stop_soon(self) -> None:
+        """Stop the query from a thread that must not wait for Spark's stop."""
+
+        def stop() -> None:
+            deadline = time.monotonic() + 30
+            while self.query is None and time.monotonic() < deadline:
+                time.sleep(0.05)
+            self._stop_query()
+
+        threading.Thread(target=stop, name="seamark-stop", daemon=True).start()

@@ -1,0 +1,182 @@
+"""The jobs of a storage, running or ended: found by their directories, asked at their drivers.
+
+`operations/` and the dashboard start here: a `RegisteredJob` says where its driver answers.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import urllib.request
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from http.client import HTTPException
+from typing import Any
+from urllib.parse import urlsplit
+
+from seamark.api.rest_config import RestConfig
+from seamark.checkpoint.executions import Execution, ExecutionStart, ExecutionStore
+from seamark.model.errors import UserError
+from seamark.model.job_state import JobState
+from seamark.runtime.checkpoint_history import jobs_in, open_storage
+from seamark.runtime.token import is_signed, read_token
+
+log = logging.getLogger(__name__)
+
+ASK_S = 2.0
+"""How long a driver may take to answer."""
+MOST_BYTES = 64 * 2**20
+"""So much of an answer is read: whatever answers may be no driver."""
+_ASKED_AT_ONCE = 16
+_SOME_OF_AN_ID = re.compile(r"[0-9a-f]{4,32}")
+_DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""A driver is asked at its own address, whatever proxy the environment names."""
+
+
+@dataclass(frozen=True)
+class RegisteredJob:
+    """One job and its last execution. `ended_at`, in seconds since 1970 as `started_at`, is None
+    where nobody has recorded an end. `execution` is the record that says all this."""
+
+    name: str
+    job_id: str
+    state: JobState
+    started_at: float
+    ended_at: float | None
+    reason: str
+    rest_url: str
+    host: str
+    pid: int
+    execution: Execution = field(repr=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it in the fields of Flink's ``/jobs/overview``; times are milliseconds since 1970,
+        and ``end-time`` is -1 of a job that has not ended."""
+        return {
+            "jid": self.job_id,
+            "name": self.name,
+            "state": self.state.value,
+            "start-time": round(self.started_at * 1000),
+            "end-time": -1 if self.ended_at is None else round(self.ended_at * 1000),
+            "reason": self.reason,
+            "rest-url": self.rest_url,
+            "host": self.host,
+            "pid": self.pid,
+        }
+
+
+def list_jobs(storage: str) -> list[RegisteredJob]:
+    """Return the jobs whose checkpoints lie in `storage`, by name. A job that was never run by
+    `Job.run` (or with an older version) is left out."""
+    names = jobs_in(storage)
+    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
+        executions = pool.map(lambda name: newest_execution(storage, name), names)
+        found = [(name, one) for name, one in zip(names, executions, strict=True) if one]
+        return list(pool.map(lambda pair: _registered(*pair), found))
+
+
+def find_job(storage: str, job: str) -> RegisteredJob:
+    """Return one job of a storage by its name, its id, or the first digits of its id (four or
+    more) if no other job's id begins so.
+
+    Raises UserError, which names the jobs there are, if there is none, or more than one.
+    """
+    names = jobs_in(storage)
+    if job in names:
+        execution = newest_execution(storage, job)
+        if execution is None:
+            raise UserError(
+                f"job {job!r} in {storage} was never run by Job.run, or by an older version only: "
+                f"nothing but its checkpoints is known; see seamark checkpoints {job}"
+            )
+        return _registered(job, execution)
+    if _SOME_OF_AN_ID.fullmatch(job):
+        executions = [(name, newest_execution(storage, name)) for name in names]
+        found = [(n, e) for n, e in executions if e is not None and e.start.job_id.startswith(job)]
+        if len(found) == 1:
+            return _registered(*found[0])
+        if found:
+            ids = ", ".join(f"{e.start.job_id} ({name})" for name, e in found)
+            raise UserError(f"{job} begins the ids of {len(found)} jobs: {ids}; give more digits")
+    raise UserError(
+        f"{storage} holds no job {job!r} (a name, an id, or its first digits); "
+        + (f"there are {', '.join(names)}" if names else "there is none at all")
+        + ". Another storage is given with --storage"
+    )
+
+
+def newest_execution(storage: str, name: str) -> Execution | None:
+    """Return the last `Job.run` of a job, by the job's name; None if there was none."""
+    return ExecutionStore(open_storage(f"{storage}/{name}")).newest()
+
+
+def require_signed(execution: Execution, name: str, token: str) -> None:
+    """Raise UserError unless the driver that has this token has written this record, as that of
+    the job `name`. Called before the token is sent to the address in the record."""
+    where = f"job {name!r}: {execution.record} says that its driver answers at "
+    where += f"{execution.start.rest_url or 'no address'}, but "
+    not_sent = "; the token was not sent there. If nobody but the driver writes into the storage, "
+    if not execution.signature:
+        raise UserError(
+            f"{where}no driver has signed that{not_sent}it is of an older version: end it with "
+            f"SIGTERM (pid {execution.start.pid} on {execution.start.host}) and start it again"
+        )
+    if execution.start.name != name or not is_signed(token, execution.content, execution.signature):
+        raise UserError(
+            f"{where}it is not signed with the job's token{not_sent}the token is that of another "
+            "driver"
+        )
+
+
+def token_for_reading(execution: Execution, name: str) -> str:
+    """Return the job's token where it is at hand and may be sent along when the job `name` is only
+    looked at, so that its driver answers before it does others; "" where it is not. It stays on
+    this machine, and goes to no address that its driver has not signed."""
+    try:
+        token = read_token(execution.start.job_id) or ""
+        if token and _is_here(execution.start.rest_url):
+            require_signed(execution, name, token)
+            return token
+    except (UserError, ValueError) as error:
+        log.info("%s", error)
+    return ""
+
+
+def _is_here(url: str) -> bool:
+    return RestConfig(address=urlsplit(url).hostname or "").is_loopback
+
+
+def _registered(name: str, execution: Execution) -> RegisteredJob:
+    start, end = execution.start, execution.end
+    return RegisteredJob(
+        name=name,
+        job_id=start.job_id,
+        state=ask_driver(start, token_for_reading(execution, name)) if end is None else end.state,
+        started_at=start.started_at,
+        ended_at=None if end is None else end.ended_at,
+        reason="" if end is None else end.reason,
+        rest_url=start.rest_url,
+        host=start.host,
+        pid=start.pid,
+        execution=execution,
+    )
+
+
+def ask_driver(start: ExecutionStart, token: str = "") -> JobState:
+    """Return the state that the driver of an execution says it has; UNREACHABLE if it is silent, or
+    another job answers at its address. `token` is sent along, "" for none."""
+    if not start.rest_url:
+        return JobState.UNREACHABLE
+    try:
+        request = urllib.request.Request(f"{start.rest_url}/jobs/{start.job_id}")
+        if token:
+            request.add_unredirected_header("Authorization", f"Bearer {token}")
+        with _DIRECTLY.open(request, timeout=ASK_S) as page:
+            found = json.loads(page.read(MOST_BYTES))
+        # A port may be taken by another driver of the same job since.
+        if found["start-time"] == round(start.started_at * 1000):
+            return JobState(found["state"])
+    except (OSError, HTTPException, ValueError, KeyError, TypeError, RecursionError) as error:
+        log.info("job %s at %s: %s", start.name, start.rest_url, error)
+    return JobState.UNREACHABLE

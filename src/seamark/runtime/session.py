@@ -1,0 +1,213 @@
+"""The Spark session that a job runs in: the caller's, or one made with what Seamark needs."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable, Container, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.version import __version__ as spark_version
+
+from seamark.api.config import CheckpointConfig
+from seamark.model import failpoints
+from seamark.model.errors import MissingDependencyError, PreflightError, UserError
+from seamark.runtime import jars, storage_jars, worker_daemon
+
+log = logging.getLogger(__name__)
+_adding = threading.Lock()
+
+DEFAULT_MASTER = "local[*]"
+"""What Spark takes when nobody says anything."""
+
+LOCAL_MASTER = "local[*,4]"
+"""What is taken instead: all cores too, and a task that fails is tried four times, as on a cluster;
+with plain ``local[*]`` its query fails."""
+
+_KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
+_AVRO_CLASS = "org.apache.spark.sql.avro.CatalystDataToAvro"
+_S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
+_VERIFY_EMPTY = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
+RETAINED = "spark.sql.streaming.minBatchesToRetain"
+_FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
+_RENAMING_FILE_MANAGER = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+_SILENT_FILE_MANAGER = ".AbortableStreamBasedCheckpointFileManager"
+
+
+def spark_session(name: str, frame: DataFrame | None = None) -> SparkSession:
+    """Return the session that `frame` is of; without one the active session, or make one: local
+    unless spark-submit says otherwise. Settings that are made on the active one, which may be
+    another one in this thread, would not reach the query of a DataFrame."""
+    spark = SparkSession.getActiveSession() if frame is None else frame.sparkSession
+    if spark is None:
+        spark = _make_session(name)
+    if not hasattr(spark, "_jsparkSession"):
+        raise UserError(
+            "this is a Spark Connect session; Seamark runs in the driver: start Spark without "
+            "a remote address"
+        )
+    pid = int(spark._jvm.java.lang.ProcessHandle.current().pid())
+    if pid not in failpoints.companions:
+        failpoints.companions.append(pid)
+    return spark
+
+
+def _make_session(name: str) -> SparkSession:
+    # Spark's stream thread overflows a small stack when a query is stopped. Only a JVM that is
+    # started here can be given a larger one; under spark-submit it runs already.
+    gateway = SparkConf(loadDefaults=False).set("spark.driver.extraJavaOptions", "-Xss16m")
+    gateway.set("spark.ui.showConsoleProgress", "false")  # spark-submit's default is true
+    if SparkContext._jvm is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        jars.find_java()
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    SparkContext._ensure_initialized(conf=gateway)
+    # Only now does a SparkConf hold what spark-submit and spark-defaults.conf say.
+    conf = SparkConf()
+    master = conf.get("spark.master", DEFAULT_MASTER)
+    defaults = {
+        "spark.app.name": name,
+        "spark.python.authenticate.socketTimeout": "60s",
+        "spark.python.unix.domain.socket.enabled": "true",  # cheaper than TCP to the workers
+        "spark.sql.streaming.stopTimeout": "20s",
+    }
+    if master == DEFAULT_MASTER:
+        conf.set("spark.master", LOCAL_MASTER)
+    if is_local(master):
+        # On a cluster these are the cluster's: its Python has a path of its own.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        defaults["spark.driver.host"] = "127.0.0.1"
+        defaults["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
+        defaults["spark.ui.enabled"] = "false"
+        if "PYSPARK_GATEWAY_PORT" not in os.environ and not conf.get("spark.submit.pyFiles", ""):
+            # A package that comes by spark-submit or pyFiles is not there when the daemon starts.
+            defaults["spark.python.daemon.module"] = worker_daemon.__name__
+    for key, value in defaults.items():
+        conf.setIfMissing(key, value)
+    spark = SparkSession.builder.config(conf=conf).getOrCreate()
+    if not conf.contains("spark.log.level"):
+        spark.sparkContext.setLogLevel("ERROR")
+    return spark
+
+
+def is_local(master: str) -> bool:
+    """Return whether tasks run in the driver's JVM, where no task is lost without its driver."""
+    return master == "local" or master.startswith("local[")
+
+
+def require_format(spark: SparkSession, format_: str) -> None:
+    """Make sure that the session has what `format_` needs; raises MissingDependencyError if not."""
+    if format_ == "kafka":
+        connector = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
+        # With the version: spark-submit's PySpark is a zip file, into which jars.py does not look.
+        fetch = partial(jars.spark_kafka_jars, spark_version)
+        _require_class(spark, _KAFKA_SOURCE_CLASS, connector, fetch)
+    elif format_ == "avro":
+        module = f"org.apache.spark:spark-avro_2.13:{spark_version}"
+        _require_class(spark, _AVRO_CLASS, module, partial(jars.spark_avro_jars, spark_version))
+    elif format_ == "seamark-datagen":
+        from seamark.runtime import datagen
+
+        datagen.register(spark)
+    elif format_ == "seamark-socket":
+        from seamark.runtime import socket_lines
+
+        socket_lines.register(spark)
+
+
+def require_storage(spark: SparkSession, uri: str) -> None:
+    """Make sure that the session can reach the file system of `uri`; raises
+    MissingDependencyError, or PreflightError for a scheme that Hadoop has under another name."""
+    scheme = uri.split(":", 1)[0]
+    if scheme in ("s3", "s3n"):
+        raise PreflightError(
+            f"checkpoint storage {uri}: {scheme}: is the name of connectors that are gone; write "
+            f"s3a:{uri.split(':', 1)[1]}"
+        )
+    if scheme == "s3a":
+        connector = f"org.apache.hadoop:hadoop-aws:{storage_jars.hadoop_version()}"
+        _require_class(spark, _S3A_CLASS, connector, storage_jars.s3a_jars)
+
+
+def _require_class(
+    spark: SparkSession, name: str, artifact: str, fetch: Callable[[], Sequence[Path]]
+) -> None:
+    """Add jars to a running Spark if it lacks a class: to the driver's class loader, and by Spark's
+    own distribution to the executors'. `spark.jars` would do the same, but only for a JVM that is
+    still to start, and under spark-submit it runs."""
+    with _adding:  # with half of its jars a class is found, and what it needs is not
+        _add_unless_there(spark, name, artifact, fetch)
+
+
+def _add_unless_there(
+    spark: SparkSession, name: str, artifact: str, fetch: Callable[[], Sequence[Path]]
+) -> None:
+    loader = spark._jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    try:
+        loader.loadClass(name)
+        return
+    except Py4JError:
+        log.debug("this Spark session lacks %s", artifact)
+    try:
+        for path in map(str, fetch()):
+            loader.addURL(spark._jvm.java.io.File(path).toURI().toURL())
+            spark.sparkContext._jsc.addJar(path)
+        loader.loadClass(name)
+    except (MissingDependencyError, Py4JError) as error:
+        raise MissingDependencyError(
+            f"this Spark session lacks {artifact}, and it could not be added ({error}); start the "
+            f"program with: spark-submit --packages {artifact} app.py"
+        ) from error
+
+
+def prefer_renaming_file_manager(spark: SparkSession, uri: str) -> None:
+    """Let Spark write its own checkpoint files by plain rename where that is atomic.
+
+    It saves some 50 ms an epoch on local disks and HDFS. Left alone if the user has set it, and on
+    object stores, where a rename is a copy.
+    """
+    chosen = spark.conf.get(_FILE_MANAGER, None)
+    if uri.split(":", 1)[0] in ("file", "hdfs") and chosen is None:
+        spark.conf.set(_FILE_MANAGER, _RENAMING_FILE_MANAGER)
+    if (chosen or "").endswith(_SILENT_FILE_MANAGER):
+        log.warning(
+            "%s is %s, which only logs a write that has failed: Spark can go on without a decision "
+            "that it believes to be stored, and the next start then stops with "
+            "DecisionMissingError; leave the setting out",
+            _FILE_MANAGER, chosen,
+        )  # fmt: skip
+
+
+def accept_leftovers(spark: SparkSession) -> None:
+    """Let a query begin in a checkpoint location that holds what a dead driver has left.
+
+    One that dies while it writes the first entry of Spark's offset log leaves a temporary file,
+    and Spark would refuse the location for ever. Whose it is, job.json tells.
+    """
+    spark.conf.set(_VERIFY_EMPTY, "false")
+
+
+def query_settings(config: CheckpointConfig, given: Container[str]) -> dict[str, str]:
+    """Return the Spark settings that make a query keep as many checkpoints as `config` says, and
+    end as it says. A setting that is not among those `given` is the session's."""
+    settings = {}
+    if "num_retained" in given:
+        # A restart needs the last two: the epoch that is planned, and the one decided before it.
+        settings[RETAINED] = str(max(config.num_retained, 2))
+    if "checkpoints_after_tasks_finish" in given:
+        final = str(config.checkpoints_after_tasks_finish).lower()
+        settings["spark.sql.streaming.noDataMicroBatches.enabled"] = final
+    return settings
+
+
+def spark_schema(dataframe: Any) -> tuple[tuple[str, str], ...]:
+    """Return (name, simpleString of the type) of each column."""
+    return tuple((f.name, f.dataType.simpleString()) for f in dataframe.schema.fields)

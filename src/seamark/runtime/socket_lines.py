@@ -1,0 +1,190 @@
+"""Spark's side of `SocketSource`: the data source ``seamark-socket``.
+
+A process of the driver's is connected to the server and numbers the lines that come. Spark plans an
+epoch as a range of numbers, and its tasks get the lines with their partitions. Spark's own socket
+source numbers from 0 again in each new query, which its checkpoint contradicts: no job of it could
+be started twice.
+
+An offset is ``{"socket_lines": n}``: n lines have been planned. A range is only ever answered with
+the lines that it was planned for: an epoch that an earlier process planned, and that was not
+decided, runs again without rows. `lost_lines` counts them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import socket
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+FORMAT = "seamark-socket"
+CONNECT_TIMEOUT_S = 10.0
+MOST_WAITING = 250_000
+"""So many lines may wait for the next epoch; then the server waits."""
+PARTITION_CHARACTERS = 1 << 22
+_KEY = "socket_lines"
+
+
+def register(spark: SparkSession) -> None:
+    """Let `spark` read the format; called before each reader is made, and fine to repeat."""
+    spark.dataSource.register(SocketDataSource)
+
+
+def lost_lines(before: Sequence[Any], planned: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """Yield the place of each socket among the sources of a planned epoch that is to run again, and
+    how many lines it had there. `before`: the offsets of the epoch before, if there is one."""
+    for place, end in enumerate(planned):
+        if isinstance(end, dict) and _KEY in end:
+            start = _number(before[place]) if place < len(before) else 0
+            if end[_KEY] > start:
+                yield place, end[_KEY] - start
+
+
+class SocketDataSource(DataSource):  # type: ignore[misc]
+    """The data source; workers import it from this module."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the format's name."""
+        return FORMAT
+
+    def schema(self) -> str:
+        """Return the one column as DDL."""
+        return "value STRING"
+
+    def streamReader(self, schema: StructType) -> SocketReader:  # noqa: N802
+        """Return the reader; Spark makes one per query, and one in each worker."""
+        return SocketReader(dict(self.options))
+
+
+class _Lines(InputPartition):  # type: ignore[misc]
+    """The lines themselves: nobody else has them."""
+
+    def __init__(self, lines: Sequence[str]) -> None:
+        self.lines = lines
+
+
+class SocketReader(DataSourceStreamReader):  # type: ignore[misc]
+    """Plans epochs in a process of the driver's, which holds the connection from the first plan on,
+    and every line until its epoch is decided."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self._host, self._port = options["host"], int(options["port"])
+        self._connection: _Connection | None = None
+        self._first = 0
+        self._held: list[str] = []
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Return where a job without a checkpoint starts."""
+        return {_KEY: 0}
+
+    def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """Take what has come. Once all of it is planned, raise if no more can come."""
+        if self._connection is None:
+            self._first = _number(start)
+            self._connection = _Connection(self._host, self._port)
+        ended = self._connection.ended  # first: what comes after it is asked is taken next time
+        self._held += self._connection.take()
+        end = self._first + len(self._held)
+        if ended and end == _number(start):
+            raise ConnectionError(ended)
+        return {_KEY: end}
+
+    def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
+        """Return the lines of an epoch that this process has planned; nothing of another one."""
+        first, last = _number(start) - self._first, _number(end) - self._first
+        if self._connection is None or first < 0:
+            return []
+        return [_Lines(part) for part in _parts(self._held[first:last])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the lines."""
+        assert isinstance(partition, _Lines)
+        yield pa.RecordBatch.from_pydict({"value": pa.array(partition.lines, pa.string())})
+
+    def commit(self, end: Any) -> None:
+        """Let go of what is decided."""
+        done = max(_number(end) - self._first, 0)
+        self._first += done
+        del self._held[:done]
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+
+
+class _Connection:
+    """Reads lines in a thread of its own."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._name = f"SocketSource {host}:{port}"
+        self._lines: queue.Queue[str] = queue.Queue(MOST_WAITING)
+        self.ended = ""
+        """Why no more lines come; "" while they may."""
+        try:
+            self._socket = socket.create_connection((host, port), CONNECT_TIMEOUT_S)
+        except OSError as error:
+            raise ConnectionError(
+                f"{self._name}: no connection ({error}); start the server, or change host or port"
+            ) from None
+        self._socket.settimeout(None)
+        self._thread = threading.Thread(target=self._read, name="seamark-socket", daemon=True)
+        self._thread.start()
+
+    def take(self) -> list[str]:
+        """Return the lines that have come."""
+        return [self._lines.get() for _ in range(self._lines.qsize())]
+
+    def close(self) -> None:
+        """End the thread, which may wait for lines or for room: Spark uses the process again."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        while self._thread.is_alive():
+            self.take()
+            self._thread.join(0.05)
+        self._socket.close()
+
+    def _read(self) -> None:
+        why = "the server has closed the connection"
+        try:
+            with self._socket.makefile("r", encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    self._lines.put(line.removesuffix("\n"))
+        except (OSError, ValueError) as error:
+            why = f"the connection is broken ({error})"
+        self.ended = (
+            f"{self._name}: {why}. What came before is in an epoch; start the job again when the "
+            "server runs, or let a restart strategy do so"
+        )
+
+
+def _number(offset: Any) -> int:
+    """Return how many lines an offset stands for; Spark's own socket source counted from -1."""
+    return (
+        int(offset[_KEY])
+        if isinstance(offset, dict)
+        else (-1 if offset is None else int(offset)) + 1
+    )
+
+
+def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
+    """Cut lines into pieces that are small enough for a task's description."""
+    part: list[str] = []
+    size = 0
+    for line in lines:
+        part.append(line)
+        size += len(line) + 8
+        if size >= PARTITION_CHARACTERS:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part

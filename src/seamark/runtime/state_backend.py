@@ -1,0 +1,111 @@
+"""Spark's settings for a job's state backend, for its query alone.
+
+Spark writes the state store's class into the offset log at a query's first start and takes it from
+there ever after, whatever the session says; `check_backend` finds that before the query starts.
+Changelog checkpointing is taken from the session at every start, so it may be switched freely.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Container, Iterator, Mapping
+
+from pyspark.sql import SparkSession
+
+from seamark.api.config import CheckpointConfig, StateBackend
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import ConfigurationError
+
+PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_PACKAGE = "org.apache.spark.sql.execution.streaming.state."
+_CLASSES = {
+    StateBackend.HASHMAP: _PACKAGE + "HDFSBackedStateStoreProvider",
+    StateBackend.ROCKSDB: _PACKAGE + "RocksDBStateStoreProvider",
+}
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
+_SNAPSHOT_INTERVAL = "spark.sql.streaming.stateStore.minDeltasForSnapshot"
+
+_starting = threading.Lock()
+
+
+def backend_settings(
+    spark: SparkSession, config: CheckpointConfig, given: Container[str]
+) -> dict[str, str]:
+    """Return the Spark settings that make the query use this backend.
+
+    A setting that is not among those `given` leaves alone what the session has been told.
+    """
+    backend = StateBackend(config.state_backend)
+    settings = {PROVIDER: ("state_backend", _CLASSES[backend])}
+    if backend is StateBackend.ROCKSDB:
+        settings[CHANGELOG] = ("changelog", str(config.changelog).lower())
+    if config.changelog:
+        interval = str(config.changelog_snapshot_interval)
+        settings[_SNAPSHOT_INTERVAL] = ("changelog_snapshot_interval", interval)
+    return {
+        key: value
+        for key, (setting, value) in settings.items()
+        if setting in given or spark.conf.get(key, None) is None
+    }
+
+
+@contextlib.contextmanager
+def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Set `settings` on the session while a query starts, then put back what was there.
+
+    A query keeps a copy of the session as it is at its start. Queries that Seamark starts from
+    several threads do so one after another; one that the user starts himself meanwhile may get
+    these settings too.
+    """
+    with _starting:
+        before = {key: spark.conf.get(key, None) for key in settings}
+        try:
+            for key, value in settings.items():
+                spark.conf.set(key, value)
+            yield
+        finally:
+            for key, old in before.items():
+                if old is None:
+                    spark.conf.unset(key)
+                else:
+                    spark.conf.set(key, old)
+
+
+def provider_of(backend: StateBackend) -> str:
+    """Return Spark's class of a state backend."""
+    return _CLASSES[backend]
+
+
+def backend_of(provider: str) -> str:
+    """Return the state backend's name by Spark's class; another class by its own name."""
+    names = {class_: backend.value for backend, class_ in _CLASSES.items()}
+    return names.get(provider, provider)
+
+
+def check_backend(job: str, spark_files: CheckpointFiles, wanted: str, *, stateful: bool) -> None:
+    """Raise ConfigurationError if the checkpoint's state belongs to another backend than `wanted`
+    (a provider class).
+
+    A checkpoint without state, of a query that keeps none, may be of any.
+    """
+    epochs = [int(name) for name in spark_files.list("offsets") if name.isdigit()]
+    if not epochs:
+        return
+    lines = spark_files.read(f"offsets/{max(epochs)}").decode().split("\n")
+    try:
+        found = json.loads(lines[1])["conf"][PROVIDER]
+    except (ValueError, LookupError, TypeError):
+        return  # older than this entry, or damaged: Spark says so itself
+    if found == wanted or not (stateful or spark_files.list("state")):
+        return
+    raise ConfigurationError(
+        f"Job {job!r}: state_backend is {_named(wanted)}, but the state in {spark_files.uri} is of "
+        f"{_named(found)}, and Spark would go on with that unsaid; give "
+        f"state_backend={_named(found)}, or start with a new storage"
+    )
+
+
+def _named(provider: str) -> str:
+    return repr(backend_of(provider))

@@ -1,0 +1,80 @@
+"""Jars for checkpoints on object stores and HDFS, and for the servers that tests run them on.
+
+Spark's HDFS client is in PySpark. Its S3 connector (S3A) is not: it is hadoop-aws of the very
+Hadoop version that PySpark has, and the AWS SDK that it was built with. Fetching is `jars.py`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from seamark.model.errors import MissingDependencyError
+from seamark.runtime.jars import Request, pyspark_jars, resolve
+
+AWS_SDK_VERSION = "2.35.4"
+"""What hadoop-aws 3.4.2 and 3.5 are built with."""
+S3PROXY_VERSION = "4.1.0"
+
+
+def hadoop_version() -> str:
+    """Return the version of the Hadoop client that PySpark has."""
+    for jar in pyspark_jars().glob("hadoop-client-api-*.jar"):
+        if version := re.fullmatch(r"hadoop-client-api-(\d[\d.]*)\.jar", jar.name):
+            return version[1]
+    raise MissingDependencyError(
+        f"{pyspark_jars()} has no hadoop-client-api jar; reinstall PySpark: "
+        "pip install --force-reinstall 'pyspark==4.2.*'"
+    )
+
+
+def s3a_jars() -> list[Path]:
+    """Return the S3A connector for `spark.jars` (20 MB, fetched at the first call).
+
+    hadoop-aws asks for the SDK's bundle of all of Amazon's services, 690 MB: three of its parts do.
+    Raises `MissingDependencyError` when there is no Java or the jars cannot be had.
+    """
+    version = hadoop_version()
+    sdk = "software.amazon.awssdk"
+    return resolve(
+        f"s3a-{version}",
+        Request(
+            (
+                f"org.apache.hadoop:hadoop-aws:{version}",
+                *(f"{sdk}:{part}:{AWS_SDK_VERSION}" for part in ("s3", "s3-transfer-manager")),
+                f"{sdk}:sts:{AWS_SDK_VERSION}",
+            ),
+            excludes=(f"{sdk}:bundle", "org.slf4j:*"),  # Spark has its own SLF4J
+        ),
+    )
+
+
+def hdfs_server_jars() -> list[Path]:
+    """Return the class path of a NameNode and a DataNode (56 MB, fetched at the first call)."""
+    version = hadoop_version()
+    servers = resolve(
+        f"hdfs-server-{version}",
+        Request((f"org.apache.hadoop:hadoop-client-minicluster:{version}",), transitive=False),
+    )
+    # Of PySpark's 300 jars those that they need: at start they search all they are given.
+    needed = ("hadoop-client-*", "log4j-*", "slf4j-api-*", "jcl-over-slf4j-*", "commons-lang-*")
+    return [*servers, *(jar for name in needed for jar in pyspark_jars().glob(f"{name}.jar"))]
+
+
+def s3_server_jars() -> list[Path]:
+    """Return the class path of S3Proxy, an S3 server on a local directory (fetched at the first
+    call). What it needs to stand before other clouds is left out."""
+    return resolve(
+        f"s3proxy-{S3PROXY_VERSION}",
+        Request(
+            (f"org.gaul:s3proxy:{S3PROXY_VERSION}",),
+            excludes=(
+                "com.azure:*",
+                "com.google.cloud:*",
+                "com.github.openstack4j.core:*",
+                "com.github.openstack4j.core.connectors:*",
+                "org.apache.sshd:*",
+                "io.netty:*",
+            ),
+        ),
+    )

@@ -1,0 +1,359 @@
+"""Keeps one job running: runs it, judges its failures, and runs it again or gives up.
+
+One loop: start a `StreamRun` (a new generation of the job) -> it ends or fails -> `failures.judge`
+-> a tolerated checkpoint failure goes on at once, any other failure asks the restart strategy ->
+wait -> again. Each restart goes on from the last decided epoch; what the run before left undecided
+is aborted by the protocol's recovery, as after a crash.
+
+Invariants: one `StreamRun` at a time, and a new one only when the query of the last has ended;
+`stop` and `cancel` end the loop at any moment, also in a delay; checkpoints are deleted only after
+a settlement that raised nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from seamark.api.config import CheckpointConfig, ExternalizedCheckpointRetention
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.executions import (
+    ExecutionEnd,
+    ExecutionFailure,
+    ExecutionRecorder,
+    ExecutionStart,
+    Sign,
+    unsigned,
+)
+from seamark.model.errors import SeamarkError, TooManyFailedCheckpointsError, UserError
+from seamark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
+from seamark.model.job_graph import NO_GRAPH, JobGraph
+from seamark.model.job_state import JobState
+from seamark.model.redaction import Redactor
+from seamark.runtime.announcement import announce
+from seamark.runtime.failures import Verdict, judge, reason_of
+from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.log_redaction import RedactedLog
+from seamark.runtime.query import StreamRun
+
+log = logging.getLogger(__name__)
+
+DRAIN_PATIENCE_S = 10.0
+"""How long a stopping job waits for the epoch under way; 30 s are promised for all of it."""
+DELETE = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
+DELETE_ATTEMPTS = 5
+
+
+class Supervisor:
+    """Runs one job to its end. Used once; `stop` and `cancel` come from any thread.
+
+    `new_run` makes the next run; `bounded` is whether the job's sources end; `directory` is the
+    job's, as a URI; `rest_url` is where this driver answers; `graph` and what `pages` returns are
+    kept with the execution. What `redactor` knows as secret is neither recorded nor logged.
+    `on_begun` is called with the job's id as soon as the job has begun to run; what it returns
+    signs the execution's record.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        name: str,
+        new_run: Callable[[], StreamRun],
+        checkpoint: CheckpointConfig,
+        *,
+        bounded: bool,
+        directory: str,
+        rest_url: str = "",
+        graph: JobGraph = NO_GRAPH,
+        redactor: Redactor,
+        pages: Callable[[], Mapping[str, Any]] = dict,
+        on_begun: Callable[[str], Sign] = lambda job_id: unsigned,
+    ) -> None:
+        self._spark = spark
+        self._name = name
+        self._new_run = new_run
+        self._checkpoint = checkpoint
+        self._bounded = bounded
+        self._directory = directory
+        self._rest_url = rest_url
+        self._graph = graph
+        self._redactor = redactor
+        self._pages = pages
+        self._on_begun = on_begun
+        self._backoff = checkpoint.restart_strategy.backoff()
+        self._consecutive: list[FailedCheckpoint] = []
+        self._started = False
+        self._told_to_end = threading.Event()
+        self._patience_s = DRAIN_PATIENCE_S
+        self._program_ends = False
+        self._run: StreamRun | None = None
+        self._waits_to_restart = False
+        self._down_since_s: float | None = None
+        self.started_at = time.time()
+        self.cancelled = False
+        self.end: ExecutionEnd | None = None
+        """How the job has ended; set last of all."""
+        self.outcome: Future[JobState] = Future()
+        """Done when `run` is about to return, or fails with what it is about to raise."""
+        self.restarts = 0
+        self.execution = ExecutionRecorder()
+        self.failed_checkpoints: list[FailedCheckpoint] = []
+        """Every failed checkpoint of this program's run of the job, tolerated or not."""
+
+    def run(self) -> None:
+        """Return when the job has ended or was told to, with everything settled; raise what ended
+        it otherwise."""
+        with RedactedLog(self._redactor):
+            self._run_to_end()
+
+    def _run_to_end(self) -> None:
+        try:
+            self._keep_running()
+        except BaseException as error:
+            self._end(JobState.FAILED, error)
+            raise
+        else:
+            deletes = self.cancelled and self._checkpoint.externalized_retention is DELETE
+            if deletes:
+                self._delete_checkpoints()
+            state = JobState.CANCELED if self.cancelled else JobState.FINISHED
+            self._end(state, recorded=not deletes)
+
+    def _end(
+        self, state: JobState, error: BaseException | None = None, *, recorded: bool = True
+    ) -> None:
+        end = ExecutionEnd(state, time.time(), self._reason(error) if error is not None else "")
+        if recorded:
+            self.execution.end(end)
+        self.end = end
+        if error is None:
+            self.outcome.set_result(state)
+        else:
+            self.outcome.set_exception(error)
+
+    @property
+    def state(self) -> JobState:
+        """What the job is doing, or how it has ended."""
+        if self.end is not None:
+            return self.end.state
+        if self.cancelled:
+            return JobState.CANCELLING
+        if self._waits_to_restart:
+            return JobState.RESTARTING
+        return JobState.RUNNING if self._started else JobState.INITIALIZING
+
+    @property
+    def restarting_s(self) -> float:
+        """How long ago the failure was that the job has not come back from; 0 while it runs."""
+        down_since_s = self._down_since_s
+        return time.monotonic() - down_since_s if down_since_s is not None else 0.0
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        """The newest run's; None before the first."""
+        return self._run.coordinator if self._run is not None else None
+
+    def trigger_checkpoint(self) -> Future[int]:
+        """Begin an epoch now: see `Job.trigger_checkpoint`."""
+        return self.running().trigger_checkpoint()
+
+    def running(self) -> StreamRun:
+        """Return the run; raises UserError if the job is not RUNNING."""
+        run = self._run
+        if run is None or self.state is not JobState.RUNNING or self._told_to_end.is_set():
+            state = "ending" if self._told_to_end.is_set() else self.state.value
+            raise UserError(
+                f"job {self._name} is {state}: it takes a checkpoint only while it is RUNNING"
+            )
+        return run
+
+    @property
+    def job_id(self) -> str:
+        """The job's id; "" until it is known, in the first start."""
+        identity = self._run.coordinator.identity if self._run is not None else None
+        return identity.job_id if identity is not None else ""
+
+    def _keep_running(self) -> None:
+        delay_s = 0.0
+        while not self._told_to_end.wait(delay_s):
+            self._waits_to_restart = False
+            try:
+                self._live(self._next_run())
+                return
+            except Exception as error:
+                if self._told_to_end.is_set() or self._run is None:
+                    raise
+                if self._down_since_s is None:
+                    self._down_since_s = time.monotonic()
+                delay_s = self._after_failure(self._run, error)
+                self._waits_to_restart = True
+        if self._started or self.cancelled:
+            self._settle()
+
+    def stop(self, *, program_ends: bool = False) -> None:
+        """End the job after the epoch under way; `run` returns then. Everything is kept.
+
+        `program_ends`: so what Spark logs of a query that is cut off is no error.
+        """
+        self._program_ends = program_ends
+        self._told_to_end.set()
+        run = self._run
+        if run is not None:
+            run.give_up_recovery()
+
+    def cancel(self) -> None:
+        """End the job at once: the epoch under way is aborted; `run` returns then."""
+        self._patience_s = 0.0
+        self.cancelled = True
+        self.stop()
+
+    def _next_run(self) -> StreamRun:
+        run = self._new_run()
+        if self._run is not None and self._started:  # it must find the same job again
+            run.coordinator.identity = self._run.coordinator.identity
+        self._run = run
+        return run
+
+    def _live(self, run: StreamRun) -> None:
+        try:
+            run.start()
+        except SeamarkError as error:
+            if self._told_to_end.is_set() and not self.cancelled:
+                log.info("told to stop during the start, which then failed: %s", error)
+                return  # as if never started: the next start settles the rest
+            raise
+        if not self._started:
+            self._begin_execution()
+        self._started = True
+        self._down_since_s = None
+        while not run.wait(0.2):
+            if self._told_to_end.is_set():
+                if self._program_ends:
+                    logging.getLogger("py4j").setLevel(logging.CRITICAL)
+                    with contextlib.suppress(Exception):  # the JVM may have got the signal too
+                        self._spark.sparkContext.setLogLevel("OFF")
+                run.stop(self._patience_s)
+
+    def _begin_execution(self) -> None:
+        sign = self._on_begun(self.job_id)
+        start = ExecutionStart(
+            job_id=self.job_id,
+            name=self._name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_at=self.started_at,
+            rest_url=self._rest_url,
+            graph=self._redactor.everywhere(self._graph.to_record()),
+            pages=self._pages(),
+        )
+        self.execution.begin(open_files(self._spark, self._directory), start, sign)
+        announce(start, self._directory)
+
+    def _settle(self) -> None:
+        """Told to end while no query runs: abort and commit what the failed run has left."""
+        try:
+            run = self._next_run()
+            run.give_up_recovery()
+            run.settle()
+        except SeamarkError as error:
+            if self.cancelled:
+                raise
+            log.warning("what the failed run has left is for the next start: %s", error)
+
+    def _delete_checkpoints(self) -> None:
+        above, _, name = self._directory.rpartition("/")
+        files = open_files(self._spark, above)
+        for left in reversed(range(DELETE_ATTEMPTS)):
+            try:
+                files.delete(name)
+                log.info("job %s is cancelled; %s is deleted", self._name, self._directory)
+                return
+            except Exception as error:
+                if not left:
+                    log.warning("%s could not be deleted: %s", self._directory, error)
+                time.sleep(0.2)  # Spark's state maintenance may still write there
+
+    # --- after a failure
+
+    def _after_failure(self, run: StreamRun, error: Exception) -> float:
+        """Return the seconds until the next run; raise what ends the job if there is none."""
+        try:
+            delay_s = self._delay_s(run, error)
+        except Exception as fatal:
+            self._add_failure(run, fatal, restarted=False)
+            raise
+        self._add_failure(run, error, restarted=True)
+        return delay_s
+
+    def _add_failure(self, run: StreamRun, error: Exception, *, restarted: bool) -> None:
+        kind, epoch = type(error).__name__, run.coordinator.failing_epoch
+        self.execution.add_failure(
+            ExecutionFailure(time.time(), epoch, kind, self._reason(error), restarted)
+        )
+
+    def _reason(self, error: BaseException) -> str:
+        return self._redactor(reason_of(error))
+
+    def _delay_s(self, run: StreamRun, error: Exception) -> float:
+        verdict = judge(error, first_start=not self._started)
+        if verdict is Verdict.FATAL:
+            raise error
+        if isinstance(verdict, CheckpointFailureReason):
+            self._count(run, verdict, error)
+            tolerable = self._checkpoint.tolerable_failed_checkpoints
+            if len(self._consecutive) <= tolerable:
+                log.warning(
+                    "job %s: checkpoint failure %d of %d that are tolerated: %s",
+                    self._name, len(self._consecutive), tolerable, self._consecutive[-1],
+                )  # fmt: skip
+                return self._until_next_epoch_s(run)
+            error = self._too_many(error)
+        delay_s = self._backoff.after_failure(time.monotonic())
+        if delay_s is None:
+            log.error(
+                "job %s fails after %d restarts (%s): %s",
+                self._name, self.restarts, self._checkpoint.restart_strategy, reason_of(error),
+            )  # fmt: skip
+            raise error
+        self.restarts += 1
+        log.warning(
+            "job %s failed: %s; restart %d in %.1f s (%s)",
+            self._name, reason_of(error), self.restarts, delay_s, self._checkpoint.restart_strategy,
+        )  # fmt: skip
+        return delay_s
+
+    def _count(self, run: StreamRun, reason: CheckpointFailureReason, error: Exception) -> None:
+        if run.coordinator.has_completed_epoch:
+            self._consecutive.clear()
+        failed = FailedCheckpoint(
+            run.coordinator.failing_epoch, time.time(), reason, self._reason(error)
+        )
+        self._consecutive.append(failed)
+        self.failed_checkpoints.append(failed)
+
+    def _too_many(self, error: Exception) -> TooManyFailedCheckpointsError:
+        reasons = "; ".join(str(failed) for failed in self._consecutive)
+        count, tolerable = len(self._consecutive), self._checkpoint.tolerable_failed_checkpoints
+        self._consecutive.clear()  # as in Flink: a restarted job begins anew
+        found = TooManyFailedCheckpointsError(
+            f"job {self._name}: {count} checkpoints failed one after another, and "
+            f"tolerable_failed_checkpoints is {tolerable}: {reasons}"
+        )
+        found.__cause__ = error
+        return found
+
+    def _until_next_epoch_s(self, run: StreamRun) -> float:
+        """A failed epoch runs again when the next one would have begun, so that a storage that is
+        away for a while does not use up all that is tolerated within a second."""
+        interval_s = 0.0 if self._bounded else self._checkpoint.interval_s
+        left_s = run.coordinator.begun_s + interval_s - time.monotonic()
+        return max(left_s, self._checkpoint.min_pause_s)

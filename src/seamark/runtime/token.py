@@ -1,0 +1,128 @@
+"""The bearer token of a running job: whoever can read its file may change the job.
+
+    <SEAMARK_HOME, or ~/.seamark>/tokens/<job id>        0600, in directories of 0700
+
+A driver makes a new one when it starts a job (`DriverToken`) and deletes it at its end; the command
+line and the dashboard read it there (`read_token`). It is in no log, record, message or answer.
+
+The driver signs with it the record that says where it answers. Whoever sends the token checks the
+signature first (`registry.require_signed`): a forged record must not get it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import hmac
+import os
+import re
+import secrets
+import stat
+from pathlib import Path
+
+from seamark.model.errors import UserError
+
+HOME_VARIABLE = "SEAMARK_HOME"
+"""Environment: the directory that holds what belongs to this user, instead of ``~/.seamark``."""
+_JOB_ID = re.compile(r"[0-9a-f]{32}")
+_TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+
+
+def seamark_home() -> Path:
+    """Return the directory of this user's own files; it need not exist."""
+    return Path(os.environ.get(HOME_VARIABLE) or Path.home() / ".seamark").absolute()
+
+
+def token_path(jid: str) -> Path:
+    """Return where the token of the job with this id lies while it runs.
+
+    Raises UserError if `jid` is no job id (32 hex digits): it may come from a request.
+    """
+    if not _JOB_ID.fullmatch(jid):
+        raise UserError(f"{jid!r} is no job id; give its 32 hex digits, as `seamark list` shows")
+    return seamark_home() / "tokens" / jid
+
+
+def read_token(jid: str) -> str | None:
+    """Return the token of a job that a driver of this user runs on this machine; None if it has
+    none here: it has ended, or runs elsewhere, or as another user with a home of his own.
+
+    A driver that was killed leaves its token behind, which nobody takes any more. Called before
+    each request that changes a job. Raises UserError if the file may not be read.
+    """
+    path = token_path(jid)
+    try:
+        with path.open(encoding="ascii") as file:
+            token = file.read(100).strip()
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"the job's token {path} cannot be read ({type(error).__name__}); only the user who "
+            f"runs the job's driver may: be that user, or set {HOME_VARIABLE} to his directory"
+        ) from None
+    return token if _TOKEN.fullmatch(token) else None
+
+
+def sign(token: str, content: bytes) -> str:
+    """Return the signature of `content` that only who has the token can make."""
+    return hmac.new(token.encode(), content, hashlib.sha256).hexdigest()
+
+
+def is_signed(token: str, content: bytes, signature: str) -> bool:
+    """Whether this is the token's signature of `content`."""
+    return hmac.compare_digest(sign(token, content).encode(), signature.encode())
+
+
+class DriverToken:
+    """The token that one driver takes, and its file.
+
+    Made once per driver, when the job's id is known; replaces that of an earlier driver. Raises
+    UserError if its directory is open to others, and OSError if it cannot be written.
+    """
+
+    def __init__(self, jid: str) -> None:
+        self._token = secrets.token_urlsafe(32)
+        self.path = token_path(jid)
+        _make_private(self.path.parent)
+        aside = self.path.with_name(f".{jid}.{secrets.token_hex(8)}")
+        descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(self._token + "\n")
+            aside.replace(self.path)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                aside.unlink()
+            raise
+
+    def allows(self, authorization: str | None) -> bool:
+        """Whether the value of a request's ``Authorization`` header is this token, as a bearer's.
+        Takes the same time for every wrong token of the right length."""
+        scheme, _, given = (authorization or "").partition(" ")
+        return scheme.lower() == "bearer" and hmac.compare_digest(
+            given.strip().encode(), self._token.encode()
+        )
+
+    def sign(self, content: bytes) -> str:
+        """Return this token's signature of `content`."""
+        return sign(self._token, content)
+
+    def delete(self) -> None:
+        """Delete the file, if no later driver has put its own token there. Never raises."""
+        with contextlib.suppress(OSError, UserError):
+            if self.path.read_text(encoding="ascii").strip() == self._token:
+                self.path.unlink()
+
+
+def _make_private(directory: Path) -> None:
+    """Make a directory, and its parent, that only this user can look into; refuse one of others."""
+    for part in (directory.parent, directory):
+        part.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = directory.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise UserError(
+            f"{directory} is to hold tokens, but others can reach it: mode "
+            f"{stat.S_IMODE(found.st_mode):o}, owner {found.st_uid}; give it mode 700 and the "
+            f"owner {os.geteuid()}, or set {HOME_VARIABLE} to another directory"
+        )

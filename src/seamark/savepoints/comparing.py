@@ -1,0 +1,102 @@
+"""What differs between two savepoints, by what ``savepoint.json`` says of them; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from seamark.savepoints.record import NOT_KNOWN, Operator, Savepoint
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing that differs.
+
+    `part` is ``savepoint``, ``source``, ``operator`` or ``sink``; `uid` is of the source, operator
+    or sink, else empty; `old` and `new` are None where there is none. What only one of the two has
+    differs in `what` = ``present`` alone.
+    """
+
+    part: str
+    uid: str
+    what: str
+    old: Any
+    new: Any
+
+
+def diff(old: Savepoint, new: Savepoint) -> list[Difference]:
+    """Return what differs, the savepoints as a whole first, then by uid. When and where they were
+    taken, and how files are cut, is no difference."""
+    found = [
+        Difference("savepoint", "", what, getattr(old, what), getattr(new, what))
+        for what in (
+            "job_id",
+            "job_name",
+            "epoch",
+            "type",
+            "spark_version",
+            "state_backend",
+            "partitions",
+            "watermark_ms",
+        )
+        if getattr(old, what) != getattr(new, what)
+    ]
+    found += [
+        Difference("savepoint", "", key, old.settings.get(key), new.settings.get(key))
+        for key in sorted({**old.settings, **new.settings})
+        if old.settings.get(key) != new.settings.get(key)
+    ]
+    found += _by_uid(
+        "source",
+        {s.uid: {"offset": s.offset} for s in old.sources},
+        {s.uid: {"offset": s.offset} for s in new.sources},
+    )
+    found += _by_uid(
+        "operator",
+        {o.uid: _of_operator(o) for o in old.operators},
+        {o.uid: _of_operator(o) for o in new.operators},
+    )
+    found += _by_uid(
+        "sink",
+        _of_sinks(old),
+        _of_sinks(new),
+    )
+    return found
+
+
+def _of_sinks(savepoint: Savepoint) -> dict[str, dict[str, Any]]:
+    types = dict.fromkeys(savepoint.committables, "") | {s.uid: s.type for s in savepoint.sinks}
+    return {
+        uid: {"type": type_, "committables": len(savepoint.committables.get(uid, ()))}
+        for uid, type_ in types.items()
+    }
+
+
+def _of_operator(operator: Operator) -> dict[str, Any]:
+    facts: dict[str, Any] = {"type": operator.name, "properties": operator.properties}
+    for store in operator.stores:
+        for family in store.families:
+            # The only family of the only store needs no name.
+            at = "" if (store.name, family.name) == ("default", "default") else (
+                f"{family.name} " if store.name == "default" else f"{store.name} "
+            )  # fmt: skip
+            facts[f"{at}rows"] = family.rows
+            facts[f"{at}bytes"] = family.bytes
+            facts[f"{at}key schema"] = family.key_schema
+            facts[f"{at}value schema"] = family.value_schema
+    return facts
+
+
+def _by_uid(
+    part: str, old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]
+) -> Iterator[Difference]:
+    for uid in [*old, *(uid for uid in new if uid not in old)]:
+        if uid not in new or uid not in old:
+            yield Difference(part, uid, "present", uid in old, uid in new)
+            continue
+        for what in {**old[uid], **new[uid]}:
+            before, after = old[uid].get(what), new[uid].get(what)
+            known = part != "operator" or NOT_KNOWN not in (before, after)
+            if known and before != after:
+                yield Difference(part, uid, what, before, after)

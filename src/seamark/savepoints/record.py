@@ -1,0 +1,259 @@
+"""``savepoint.json``: what a savepoint holds. docs/FORMAT.md specifies it.
+
+It is written last, by exclusive create: a directory without it is a savepoint that was cut off, and
+is never restored. `exporting.py` writes it, `restoring.py` reads it.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import Enum
+from typing import Any
+
+from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import CorruptRecordError, SavepointError
+
+SAVEPOINT = "savepoint.json"
+KIND = "savepoint"
+NOT_KNOWN = -1
+
+
+class SavepointType(str, Enum):
+    """How the state is kept: its rows, for any backend and number of partitions; or its files."""
+
+    CANONICAL = "canonical"
+    NATIVE = "native"
+
+
+@dataclass(frozen=True)
+class ColumnFamily:
+    """The rows of one kind in a store; `bytes` are those of keys and values. A native savepoint
+    knows neither: NOT_KNOWN."""
+
+    name: str
+    kind: str
+    """``rows`` (an operator of Spark's own), or of a transformWithState: ``value``, ``list``,
+    ``map``, ``timer``, or ``index`` (what Spark keeps for timers and for TTL)."""
+    key_schema: Any
+    value_schema: Any
+    key_encoding: Any
+    several_values: bool
+    """Whether a key may have several values, whose order counts."""
+    ttl: bool
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Store:
+    """One state store of an operator, all partitions together; `path` is the directory of its rows
+    below the savepoint, in a native one that of the operator's files."""
+
+    name: str
+    path: str
+    families: tuple[ColumnFamily, ...]
+
+
+@dataclass(frozen=True)
+class Operator:
+    """A stateful operator. `index` is Spark's number of it in the job that was saved."""
+
+    uid: str
+    index: int
+    name: str
+    partitions: int
+    keyed: bool
+    """Whether rows are spread by their key; one that is not has a single partition."""
+    properties: Any
+    """Of a transformWithState: time mode, output mode and state variables, as Spark has them."""
+    stores: tuple[Store, ...]
+
+    @property
+    def rows(self) -> int:
+        """The rows of all stores; NOT_KNOWN in a native savepoint."""
+        return max(NOT_KNOWN, sum(f.rows for store in self.stores for f in store.families))
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of all keys and values; NOT_KNOWN in a native savepoint."""
+        return max(NOT_KNOWN, sum(f.bytes for store in self.stores for f in store.families))
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source. `index` is Spark's number of it (``sources/<index>``) in the job that was saved,
+    `offset` what its lines in the offset log hold."""
+
+    uid: str
+    index: int
+    offset: Any
+
+
+@dataclass(frozen=True)
+class Sink:
+    """A sink of the job that was saved; `type` is its class, `rows` how many rows the transactions
+    have that it may not have committed (`Savepoint.committables`)."""
+
+    uid: str
+    type: str
+    rows: int = 0
+
+
+@dataclass(frozen=True)
+class Savepoint:
+    """A savepoint of one epoch. `uri` is where it was read or written, not in the file."""
+
+    uri: str
+    job_id: str
+    job_name: str
+    epoch: int
+    created_at: float
+    spark_version: str
+    state_backend: str
+    partitions: int
+    watermark_ms: int
+    settings: Mapping[str, str]
+    """Spark's settings of the query that the offset log holds."""
+    sources: tuple[Source, ...]
+    source_lines: tuple[int, ...]
+    """The sources' numbers, line by line of the offset log: a source has a line for each time that
+    it stands in the plan."""
+    operators: tuple[Operator, ...]
+    committables: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
+    """By the sink's uid: those that were decided and not known to be committed."""
+    files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Every other file of the savepoint: bytes and CRC-32."""
+    type: SavepointType = SavepointType.CANONICAL
+    sinks: tuple[Sink, ...] = ()
+    drained: bool = False
+    """Whether the job's windows were closed early, at the end of it; `watermark_ms` is that of
+    before."""
+    job_directory: str = ""
+    """With `committables`: the job's directory, which says whether they were committed since."""
+    earlier: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
+    """The epochs before this one that were decided, and that some sink had not committed, in
+    decimal, ascending: by the sink's uid how many of its committables are that epoch's, and their
+    rows. In `committables` they go before those of this epoch, epoch by epoch."""
+
+    def operator(self, uid: str) -> Operator:
+        """Return the operator of this uid; raises SavepointError."""
+        for operator in self.operators:
+            if operator.uid == uid:
+                return operator
+        known = ", ".join(repr(o.uid) for o in self.operators) or "none"
+        raise SavepointError(
+            f"savepoint {self.uri} has no state of an operator {uid!r}; it has {known}"
+        )
+
+    def bytes_of(self, operator: Operator) -> int:
+        """Return the bytes of an operator's state: of keys and values, or of a native savepoint's
+        files."""
+        if self.type is SavepointType.CANONICAL:
+            return operator.bytes
+        paths = tuple(f"{store.path}/" for store in operator.stores)
+        return sum(size for path, (size, _) in self.files.items() if path.startswith(paths))
+
+    def row_files(self, store: Store) -> list[str]:
+        """Return the URIs of the files that hold a store's rows, of a canonical savepoint."""
+        return [f"{self.uri}/{path}" for path in self.files if path.startswith(f"{store.path}/")]
+
+    def families(self) -> Iterator[tuple[Operator, Store, ColumnFamily]]:
+        """Yield every column family."""
+        for operator in self.operators:
+            for store in operator.stores:
+                for family in store.families:
+                    yield operator, store, family
+
+
+def write_savepoint(files: CheckpointFiles, savepoint: Savepoint) -> None:
+    """Write ``savepoint.json``: the savepoint is complete. Raises FileExistsError."""
+    body = asdict(savepoint)
+    del body["uri"]
+    body["committables"] = {
+        uid: [base64.b64encode(c).decode() for c in given]
+        for uid, given in savepoint.committables.items()
+    }
+    files.create(SAVEPOINT, seal_envelope(KIND, body))
+
+
+def read_savepoint(files: CheckpointFiles) -> Savepoint:
+    """Return what ``savepoint.json`` says; the other files are not looked at.
+
+    Raises SavepointError if there is none (no savepoint, or one that was cut off),
+    CorruptRecordError.
+    """
+    at = f"{files.uri}/{SAVEPOINT}"
+    try:
+        data = files.read(SAVEPOINT)
+    except FileNotFoundError:
+        if files.list(""):
+            raise SavepointError(
+                f"{files.uri} is not a whole savepoint: it has no {SAVEPOINT}, which is written "
+                "last. Taking it was cut off; delete the directory and take another one"
+            ) from None
+        raise SavepointError(f"{files.uri}: there is no savepoint here") from None
+    body = open_envelope(KIND, data, at)
+    try:
+        body["type"] = SavepointType(body["type"])
+        body["sinks"] = tuple(Sink(**s) for s in body.get("sinks", ()))
+        body["sources"] = tuple(Source(**s) for s in body["sources"])
+        body["source_lines"] = tuple(body["source_lines"])
+        body["operators"] = tuple(_operator(o) for o in body["operators"])
+        body["earlier"] = {
+            epoch: {uid: (count, rows) for uid, (count, rows) in of_epoch.items()}
+            for epoch, of_epoch in body.get("earlier", {}).items()
+        }
+        body["files"] = {path: (size, crc) for path, (size, crc) in body["files"].items()}
+        body["committables"] = {
+            uid: tuple(base64.b64decode(c) for c in given)
+            for uid, given in body["committables"].items()
+        }
+        return Savepoint(uri=files.uri, **body)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptRecordError(f"{at}: {error!r}") from None
+
+
+def _operator(body: dict[str, Any]) -> Operator:
+    stores = tuple(
+        Store(**{**s, "families": tuple(ColumnFamily(**f) for f in s["families"])})
+        for s in body["stores"]
+    )
+    return Operator(**{**body, "stores": stores})
+
+
+# --- one that is being written
+
+TAKING = "taking.json"
+"""Made first of all: a directory that has it, and no ``savepoint.json``, is not whole."""
+
+
+@dataclass(frozen=True)
+class Taking:
+    """Who is writing a savepoint, or was; `job_directory` is a URI."""
+
+    job_id: str
+    job_name: str
+    job_directory: str
+    epoch: int
+    begun_at: float
+
+
+def write_taking(
+    files: CheckpointFiles, *, job_id: str, job_name: str, job_directory: str, epoch: int
+) -> None:
+    """Mark a new directory as a savepoint that is being written; raises FileExistsError."""
+    taking = Taking(job_id, job_name, job_directory, epoch, time.time())
+    files.create(TAKING, seal_envelope("taking", asdict(taking)))
+
+
+def read_taking(files: CheckpointFiles) -> Taking | None:
+    """Return who began this savepoint; None if nobody says."""
+    try:
+        body = open_envelope("taking", files.read(TAKING), f"{files.uri}/{TAKING}")
+        return Taking(**body)
+    except (FileNotFoundError, CorruptRecordError, TypeError):
+        return None

@@ -1,0 +1,289 @@
+"""The driver's side: one log entry commits all of an epoch's data files, or aborts them.
+
+Both are written by compare-and-set (`ledger.py`): the table is loaded, the ledger read up to that
+version, and delta-rs writes the entry only if no other entry of this sink has come since. So of a
+commit and an abort of the same files exactly one succeeds, whoever calls them and whenever.
+
+Invariants:
+- an entry that names a file is written only when the file is there, whole, and the ledger is silent
+  about it; a file is deleted only after the ledger says "aborted";
+- an outcome is told only when its entry is durable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.file_systems import open_directory
+from seamark.model import failpoints
+from seamark.model.errors import AbortFailedError, CommitFailedError, PreflightError
+from seamark.sinks.delta import pending_files, preflight, store
+from seamark.sinks.delta.committable import DeltaCommittable
+from seamark.sinks.delta.ledger import ABORTED, COMMITTED, Entry, Ledger, entry_path
+
+if TYPE_CHECKING:
+    from seamark.sinks.delta.sink import DeltaSink
+
+_log = logging.getLogger(__name__)
+_GONE = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
+_TRIES = 5
+"""How often a commit that met another entry of this sink is tried before RETRY is answered."""
+
+
+class DeltaCommitter:
+    """Keeps the table's state between calls; any thread may call, one at a time."""
+
+    def __init__(self, sink: DeltaSink, context: SinkContext) -> None:
+        self._sink = sink
+        self._context = context
+        self._name = f"sink {context.sink_uid!r}: {sink.describe()}"
+        self._hadoop = context.hadoop.under(sink.storage_options)
+        self._files = open_directory(sink.path, self._hadoop)
+        self._ledger = Ledger(self._files, context.job_id, context.sink_uid)
+        self._table: Any = None
+        self._checked: object = None
+
+    def preflight(self) -> None:
+        """Check the table, making it if it is missing and the sink may; raises PreflightError."""
+        self._table = preflight.check(self._sink, self._context, self._name)
+        self._checked = preflight.shape(self._table)
+
+    def commit(self, committables: Sequence[DeltaCommittable]) -> Sequence[CommitOutcome]:
+        """Add every file to the table in one log entry. LOST: aborted, or a file is gone or torn.
+        UNKNOWN: entries of the log that would tell have been cleaned up.
+
+        Raises CommitFailedError when the table no longer takes the files.
+        """
+        outcomes = [CommitOutcome.RETRY] * len(committables)
+        for _ in range(_TRIES if committables else 0):
+            try:
+                self._refresh(committables)
+                self._check_shape()
+                open_ = self._judge(committables, outcomes)
+                if not open_ or self._add(open_):
+                    break
+            except preflight.errors() as error:
+                _log.warning("%s: commit: %s; trying again", self._name, error)
+                self._table = None
+                return [o if o in _GONE else CommitOutcome.RETRY for o in outcomes]
+        else:
+            return outcomes
+        for position, committable in enumerate(committables):
+            if committable in open_:
+                outcomes[position] = CommitOutcome.COMMITTED
+        self._tidy([c for c, o in zip(committables, outcomes, strict=True) if o not in _GONE])
+        return outcomes
+
+    def abort(self, committables: Sequence[DeltaCommittable]) -> Sequence[AbortOutcome]:
+        """Say in the log that they are aborted, so that a late commit is refused; then delete the
+        files."""
+        outcomes = [AbortOutcome.RETRY] * len(committables)
+        for _ in range(_TRIES if committables else 0):
+            try:
+                self._refresh(committables)
+                told = [self._told(c) for c in committables]
+                open_ = [c.handle for c, e in zip(committables, told, strict=True) if e is None]
+                if open_:
+                    failpoints.reached("delta-abort-checked")
+                    if not self._append(ABORTED, open_, [], self._newest_epoch()):
+                        continue
+                    failpoints.reached("delta-aborted")
+                self._sync_entries([e.version for e in told if e is not None])
+            except preflight.errors() as error:
+                _log.warning("%s: abort: %s; trying again", self._name, error)
+                self._table = None
+                return outcomes
+            outcomes = [
+                AbortOutcome.COMMITTED if e and e.outcome == COMMITTED else AbortOutcome.ABORTED
+                for e in told
+            ]
+            self._delete(
+                [c for c, o in zip(committables, outcomes, strict=True)
+                 if o is AbortOutcome.ABORTED]
+            )  # fmt: skip
+            break
+        return outcomes
+
+    def list_lingering(self) -> Iterator[Lingering[DeltaCommittable]]:
+        """Yield every attempt with a record that the ledger is silent about; tidy up the others.
+
+        Raises AbortFailedError if the table cannot be read.
+        """
+        job_id, sink_uid = self._context.job_id, self._context.sink_uid
+        try:
+            pending = list(pending_files.find(self._files, job_id, sink_uid))
+            if pending:
+                self._refresh(pending)
+        except preflight.errors() as error:
+            raise AbortFailedError(
+                f"{self._name}: what its earlier drivers have left cannot be listed: {error}. "
+                "Start the job again when the table can be read"
+            ) from error
+        told = [(found, self._told(found)) for found in pending]
+        self._tidy([c for c, entry in told if entry and entry.outcome == COMMITTED])
+        self._delete([c for c, entry in told if entry and entry.outcome == ABORTED])
+        for found, entry in told:
+            if entry is None:
+                yield Lingering(found, found.generation)
+
+    def close(self) -> None:
+        """Nothing is open between calls."""
+        self._table = None
+
+    # --- the table as it is now
+
+    def _refresh(self, committables: Sequence[DeltaCommittable]) -> None:
+        """Load the table's newest version, and read the ledger up to it."""
+        if self._table is None:
+            self._table = preflight.load(self._sink, self._hadoop)
+        else:
+            self._table.update_incremental()
+        since = min(c.log_version for c in committables)
+        self._ledger.forget(since)
+        self._ledger.read(since, self._table.version())
+
+    def _told(self, committable: DeltaCommittable) -> Entry | None:
+        """Return what the log says of a transaction. Where its entries have been cleaned up, files
+        that the table still names are committed: they must never be deleted."""
+        entry = self._ledger.entry(committable.handle)
+        if entry is None and not self._ledger.knows(committable.log_version):
+            paths = pending_files.data_paths(self._files, committable)
+            named = {uri.rpartition("/")[2] for uri in self._table.file_uris()}
+            if named.intersection(path.rpartition("/")[2] for path in paths):
+                return Entry(COMMITTED, self._table.version())
+        return entry
+
+    def _check_shape(self) -> None:
+        """Raise CommitFailedError if the table has been altered so that the files do not fit."""
+        if (shape := preflight.shape(self._table)) == self._checked:
+            return
+        try:
+            preflight.check_table(self._table, self._sink, self._context, self._name)
+        except PreflightError as error:
+            raise CommitFailedError(
+                f"{error}. The table was altered while the job ran: its decided rows are kept and "
+                "not visible; alter it back and start the job again, and they are committed"
+            ) from error
+        self._checked = shape
+
+    def _judge(
+        self, committables: Sequence[DeltaCommittable], outcomes: list[CommitOutcome]
+    ) -> list[DeltaCommittable]:
+        """Set what is known of each outcome and return those that are still to be committed."""
+        silent: dict[int, DeltaCommittable] = {}
+        entries = []
+        for position, committable in enumerate(committables):
+            entry = self._told(committable)
+            if entry is None:
+                silent[position] = committable
+            elif entry.outcome == COMMITTED:
+                entries.append(entry.version)
+                outcomes[position] = CommitOutcome.ALREADY_COMMITTED
+            else:
+                outcomes[position] = CommitOutcome.LOST
+        self._sync_entries(entries)
+        for position, committable in list(silent.items()):
+            if not self._ledger.knows(committable.log_version):
+                del silent[position]
+                outcomes[position] = CommitOutcome.UNKNOWN
+                _log.error(
+                    "%s: log entries since version %d have been cleaned up "
+                    "(delta.logRetentionDuration), so it cannot be told whether epoch %d was "
+                    "committed and its files removed since",
+                    self._name, committable.log_version, committable.epoch,
+                )  # fmt: skip
+        torn = self._torn(list(silent.values()))
+        for position, committable in silent.items():
+            if committable.handle in torn:
+                outcomes[position] = CommitOutcome.LOST
+        return [c for c in silent.values() if c.handle not in torn]
+
+    def _torn(self, committables: Sequence[DeltaCommittable]) -> set[str]:
+        """Return the handles of those whose files are not all there, whole."""
+        files = [(c.handle, file) for c in committables for file in c.data_files]
+        torn = set()
+        sizes = store.sizes(self._files, [file.path for _, file in files])
+        for (handle, file), size in zip(files, sizes, strict=True):
+            if size != file.size_bytes:
+                torn.add(handle)
+                found = "gone" if size is None else f"damaged: it has {size} bytes"
+                _log.error("%s: data file %s is %s, of %d that were written",
+                           self._name, file.path, found, file.size_bytes)  # fmt: skip
+        return torn
+
+    def _newest_epoch(self) -> int:
+        version = self._table.transaction_version(self._ledger.app_id)
+        return -1 if version is None else int(version)
+
+    # --- what is written
+
+    def _add(self, committables: Sequence[DeltaCommittable]) -> bool:
+        from deltalake.transaction import AddAction
+
+        actions = [
+            AddAction(
+                path=file.path,  # delta-rs encodes it
+                size=file.size_bytes,
+                partition_values=dict(file.partition_values),
+                modification_time=file.modified_ms,
+                data_change=True,
+                stats=file.statistics,
+            )
+            for committable in committables
+            for file in committable.data_files
+        ]
+        failpoints.reached("delta-commit-checked")
+        epoch = max(committable.epoch for committable in committables)
+        added = self._append(COMMITTED, [c.handle for c in committables], actions, epoch)
+        if added:
+            failpoints.reached("delta-committed")
+        return added
+
+    def _append(
+        self, outcome: str, handles: Sequence[str], actions: Sequence[Any], txn_version: int
+    ) -> bool:
+        """Write one log entry and make it durable; False if it was refused, or may have been."""
+        from deltalake.exceptions import CommitFailedError as RefusedError
+        from deltalake.transaction import CommitProperties, Transaction
+
+        properties = CommitProperties(
+            custom_metadata=self._ledger.mark(outcome, handles),
+            app_transactions=[Transaction(self._ledger.app_id, txn_version)],
+        )
+        table = self._table
+        before = table.version()
+        try:
+            table.create_write_transaction(
+                list(actions), "append", table.schema(), table.metadata().partition_columns,
+                commit_properties=properties,
+            )  # fmt: skip
+        except RefusedError as error:
+            _log.info("%s: %s; reading the log again", self._name, error)
+            return False
+        table.update_incremental()
+        self._sync_entries(range(before + 1, table.version() + 1))
+        return True
+
+    def _sync_entries(self, versions: Sequence[int]) -> None:
+        """delta-rs leaves it to the operating system when a log entry reaches the disk."""
+        store.sync(self._files, [entry_path(version) for version in versions])
+
+    def _delete(self, aborted: Sequence[DeltaCommittable]) -> None:
+        """Best effort: the next `list_lingering` comes back to what stays."""
+        try:
+            paths = [p for c in aborted for p in pending_files.data_paths(self._files, c)]
+            store.delete(self._files, paths)
+        except OSError as error:
+            _log.warning("%s: %s; the rest is left for the next start", self._name, error)
+            return
+        self._tidy(aborted)
+
+    def _tidy(self, ended: Sequence[DeltaCommittable]) -> None:
+        """Best effort: a record that stays is looked at by the next `list_lingering`."""
+        try:
+            store.delete(self._files, [p for c in ended for p in pending_files.records(c)])
+        except OSError as error:
+            _log.info("%s: %s", self._name, error)

@@ -1,0 +1,56 @@
+"""What an attempt has begun to write: small records, each made before the data files it names.
+
+They are how a data file of a dead attempt is found: data files lie among those of the table.
+Records lie below ``_seamark``, which neither readers nor VACUUM look into. An attempt has one for
+each time that it meets new partitions: ``<handle>.v<log version>.<number>.json``.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+
+from seamark.file_systems import Directory
+from seamark.sinks.delta import store
+from seamark.sinks.delta.committable import UNKNOWN_ROWS, DeltaCommittable, is_handle, owner
+
+DIRECTORY = "_seamark/pending"
+_RECORD = re.compile(rf"{DIRECTORY}/(.+)\.v(\d+)\.(\d+)\.json")
+
+
+def write(
+    files: Directory, handle: str, log_version: int, number: int, paths: Sequence[str]
+) -> None:
+    """Say which data files the attempt will write next."""
+    path = f"{DIRECTORY}/{handle}.v{log_version}.{number}.json"
+    store.write(files, path, json.dumps(list(paths)).encode())
+
+
+def records(committable: DeltaCommittable) -> list[str]:
+    """Return the paths of the attempt's records."""
+    handle, log_version = committable.handle, committable.log_version
+    return [f"{DIRECTORY}/{handle}.v{log_version}.{n}.json" for n in range(committable.records)]
+
+
+def data_paths(files: Directory, committable: DeltaCommittable) -> list[str]:
+    """Return every data file that the attempt has or may have begun."""
+    paths = {file.path for file in committable.data_files}
+    for record in records(committable):
+        try:
+            paths.update(map(str, json.loads(store.read(files, record) or b"[]")))
+        except ValueError:  # torn: its writer died over it, before the files that it was to name
+            continue
+    return sorted(paths)
+
+
+def find(files: Directory, job_id: str, sink_uid: str) -> Iterator[DeltaCommittable]:
+    """Yield every attempt of this job and sink that has a record, committed or not. One listing."""
+    counts: dict[tuple[str, int], int] = {}
+    for path in files.list(f"{DIRECTORY}/{owner(job_id, sink_uid)}"):
+        found = _RECORD.fullmatch(path)
+        if found and is_handle(found[1]):
+            key = found[1], int(found[2])
+            counts[key] = max(counts.get(key, 0), int(found[3]) + 1)
+    for (handle, log_version), count in sorted(counts.items()):
+        yield DeltaCommittable(handle, log_version, count, UNKNOWN_ROWS, ())

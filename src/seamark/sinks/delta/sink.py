@@ -1,0 +1,148 @@
+"""`DeltaSink`: what a user writes, checked when it is built."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from seamark.api.checks import yes_or_no
+from seamark.contracts.committables import dump_committable
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.file_systems import HadoopSettings, shared_uri
+from seamark.model.errors import ConfigurationError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Schema, quoted
+from seamark.sinks.delta import committable as committables
+from seamark.sinks.delta import types
+from seamark.sinks.delta.committable import DeltaCommittable
+from seamark.sinks.delta.writer import DeltaWriter
+from seamark.sinks.internal.columns import are_names, check_columns
+
+if TYPE_CHECKING:
+    from seamark.sinks.delta.committer import DeltaCommitter
+
+_OTHERS = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]^|\\]")
+_OTHERS_IN_URIS = {
+    "hdfs": re.compile(r"[^!-~]|[\"#<>?`{}]"),
+    **dict.fromkeys(("s3", "s3a"), re.compile(r"[#?]")),
+}
+"""What delta-rs's URLs encode or decode once too often."""
+
+
+@dataclass(frozen=True, repr=False)
+class DeltaSink:
+    """Append rows to a Delta Lake table, each exactly once; all of an epoch's in one version.
+
+    path: the table's directory: a local path or ``file:`` URI that the driver and all executors
+        share, ``hdfs://namenode/path``, or ``s3a://bucket/path`` (``s3:`` is the same).
+    partition_by: the table's partition columns, in their order: string, integer, boolean or date.
+        As everywhere in Delta, an empty string in one of them is read back as null.
+    create_table: whether a missing table is made, with the DataFrame's columns.
+    storage_options: Hadoop's settings for S3 (``fs.s3a.endpoint``, ``fs.s3a.access.key``, …, or
+        for one bucket, ``fs.s3a.bucket.<bucket>.…``) or HDFS, over those of the Spark session,
+        which hold without it. What neither says comes from the environment or the machine's role.
+        Never shown or stored.
+
+    An existing table's columns must have the DataFrame's types; it may have more that may be null.
+    Other writers may append, compact, alter and vacuum the table at the same time; VACUUM must keep
+    files for longer than the job may be down, as it deletes what is written and not yet committed.
+
+    Each commit's log entry has the application transaction ``seamark:<job id>:<uid>`` with the
+    epoch as its version. A job that was restored from a checkpoint has a new id.
+
+    Raises ConfigurationError. Needs ``pip install 'seamark[delta]'``.
+    """
+
+    path: str
+    partition_by: Sequence[str] = ()
+    create_table: bool = False
+    storage_options: Mapping[str, str] = field(default_factory=HadoopSettings)
+
+    def __post_init__(self) -> None:
+        path = shared_uri(self.path, "DeltaSink: path")
+        if path.startswith("hdfs:///"):
+            raise ConfigurationError(
+                f"DeltaSink: path is {path!r}, which names no NameNode; write hdfs://<host>:<port>"
+                "/<path>, or hdfs://<name service>/<path>"
+            )
+        also = _OTHERS_IN_URIS.get(path.partition("://")[0])
+        if found := _OTHERS.search(path) or (also and also.search(path)):
+            raise ConfigurationError(
+                f"DeltaSink: path is {path!r}, and delta-rs takes {found[0]!r} in it for something "
+                "else: the table would lie in another directory than its rows; give a path without"
+            )
+        object.__setattr__(self, "path", path)
+        columns = self.partition_by
+        yes_or_no(self.create_table, f"DeltaSink {path}: create_table")
+        if not are_names(columns):
+            raise ConfigurationError(
+                f"DeltaSink {path}: partition_by is {columns!r}; give a list of column names"
+            )
+        if len(set(columns)) < len(columns):
+            raise ConfigurationError(
+                f"DeltaSink {path}: partition_by is {columns!r}; a column is in it twice"
+            )
+        object.__setattr__(self, "partition_by", tuple(columns))
+        options = HadoopSettings.given(self.storage_options, f"DeltaSink {path}: storage_options")
+        object.__setattr__(self, "storage_options", options)
+
+    def __repr__(self) -> str:
+        return (
+            f"DeltaSink(path={self.path!r}, partition_by={self.partition_by!r}, "
+            f"create_table={self.create_table!r}, storage_options={self.storage_options!r})"
+        )
+
+    @property
+    def way(self) -> SinkWay:
+        """Two-phase commit: data files become visible by one entry of the table's log."""
+        return SinkWay.TWO_PHASE_COMMIT
+
+    def describe(self) -> str:
+        """See `TwoPhaseCommitSink`."""
+        by = f" (partitioned by {', '.join(self.partition_by)})" if self.partition_by else ""
+        return f"Delta table {self.path}{by}"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`: every column as it is."""
+        check_columns(schema, self.describe())
+        of = {column.name: column.type for column in schema}
+        for name in self.partition_by:
+            if name not in of:
+                raise ConfigurationError(
+                    f"{self.describe()}: the partition column {name!r} is not in the DataFrame, "
+                    f"which has {', '.join(of)}; select it, or change partition_by="
+                )
+            if types.normal(of[name]) not in types.PARTITION_TYPES:
+                raise ConfigurationError(
+                    f"{self.describe()}: the partition column {name!r} is {of[name]}; allowed are "
+                    f"{', '.join(types.PARTITION_TYPES)}. CAST it, e.g. CAST(`{name}` AS DATE)"
+                )
+        if len(self.partition_by) == len(schema):
+            raise ConfigurationError(
+                f"{self.describe()}: every column is a partition column; a table needs one more"
+            )
+        return [quoted(column.name) for column in schema]
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Nothing to check: a data file has no time-out, and its name is its attempt's own."""
+
+    def create_writer(self, context: WriterContext) -> DeltaWriter:
+        """See `TwoPhaseCommitSink`. Touches nothing before the first row."""
+        hadoop = context.hadoop.under(self.storage_options)
+        return DeltaWriter(self.path, hadoop, self.partition_by, context)
+
+    def create_committer(self, context: SinkContext) -> DeltaCommitter:
+        """See `TwoPhaseCommitSink`."""
+        from seamark.sinks.delta.committer import DeltaCommitter
+
+        return DeltaCommitter(self, context)
+
+    def dump(self, committable: DeltaCommittable) -> bytes:
+        """See `TwoPhaseCommitSink`."""
+        return dump_committable(committable, committables.VERSION)
+
+    def load(self, data: bytes) -> DeltaCommittable:
+        """See `TwoPhaseCommitSink`."""
+        return committables.load(data)

@@ -1,0 +1,106 @@
+"""A table's directory, on local disks, HDFS or S3: what delta-rs is told, and the calls that it
+lacks.
+
+delta-rs reads and commits the table itself. Data files as they grow, the ledger's log entries and
+the records of attempts go by `seamark.file_systems`. Both reach HDFS and S3 as Spark does, by its
+Hadoop settings.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from seamark.file_systems import Directory, HadoopSettings
+from seamark.file_systems.hdfs import client_settings
+from seamark.file_systems.local import sync_directory
+from seamark.file_systems.s3_options import S3Options
+
+_DEADLINES = {
+    "timeout": "20s",
+    "connect_timeout": "5s",
+    "max_retries": "3",
+    "retry_timeout": "20s",
+}
+"""A call to a store that is away must come back within seconds."""
+_AT_ONCE = 16
+
+
+def is_local(uri: str) -> bool:
+    """Whether the table is on a local disk, else on HDFS or S3."""
+    return "://" not in uri
+
+
+def delta_options(uri: str, hadoop: HadoopSettings) -> dict[str, str] | None:
+    """Return delta-rs's options for a table: what Spark's settings say, in delta-rs's names.
+
+    What they do not say, AWS's own places do: environment, profile, the machine's role. Requests
+    are path-style, delta-rs's default, which needs no name for each bucket.
+    """
+    if is_local(uri):
+        return None
+    if uri.startswith("hdfs://"):
+        return dict(client_settings(hadoop))
+    found = S3Options.of(uri.partition("://")[2].partition("/")[0], hadoop)
+    options = {
+        "aws_endpoint_url": found.endpoint,
+        "aws_region": found.region,
+        "aws_access_key_id": found.access_key,
+        "aws_secret_access_key": found.secret_key,
+        "aws_session_token": found.session_token,
+        "aws_skip_signature": "true" if found.anonymous else "",
+        "aws_server_side_encryption": found.encryption,
+        "aws_sse_kms_key_id": found.encryption_key,
+        "aws_allow_http": "true" if found.endpoint.startswith("http:") else "",
+    }
+    return {**_DEADLINES, **{name: value for name, value in options.items() if value}}
+
+
+def read(files: Directory, path: str) -> bytes | None:
+    """Return a small file, None if there is none."""
+    try:
+        with files.open(path) as file:
+            return file.read()
+    except FileNotFoundError:
+        return None
+
+
+def write(files: Directory, path: str, data: bytes) -> None:
+    """Make a small file; durable on return."""
+    with files.create(path) as file:
+        file.write(data)
+
+
+def sizes(files: Directory, paths: Sequence[str]) -> list[int | None]:
+    """Return each file's size in bytes, None for one that is not there."""
+    if is_local(files.uri) or len(paths) < 2:
+        return [files.size(path) for path in paths]
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        return list(threads.map(files.size, paths))
+
+
+def delete(files: Directory, paths: Sequence[str]) -> None:
+    """Delete files; missing ones are fine."""
+    if is_local(files.uri) or len(paths) < 2:
+        for path in paths:
+            files.delete(path)
+        return
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        list(threads.map(files.delete, paths))
+
+
+def sync(files: Directory, paths: Sequence[str]) -> None:
+    """Make files of another program, and their names, durable; on HDFS and S3 that is the store's
+    own doing."""
+    if not is_local(files.uri):
+        return
+    for path in paths:
+        descriptor = os.open(Path(files.uri, path), os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    for directory in {Path(files.uri, path).parent for path in paths}:
+        sync_directory(directory)

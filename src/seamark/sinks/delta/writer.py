@@ -1,0 +1,106 @@
+"""The task's side: durable data files that no log entry names yet."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seamark.contracts.sink import WriterContext
+from seamark.file_systems import Directory, HadoopSettings, open_directory
+from seamark.model import failpoints
+from seamark.model.errors import WriteRefusedError
+from seamark.sinks.delta import pending_files, store
+from seamark.sinks.delta.committable import DeltaCommittable, dump_file, file_name, new_handle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seamark.sinks.delta.data_files import DataFiles
+
+
+class DeltaWriter:
+    """One attempt. Touches nothing when no row comes."""
+
+    def __init__(
+        self,
+        uri: str,
+        hadoop: HadoopSettings,
+        partition_by: Sequence[str],
+        context: WriterContext,
+    ) -> None:
+        self._uri = uri
+        self._hadoop = hadoop
+        self._partition_by = partition_by
+        self._handle = new_handle(context)
+        self._log_version = 0
+        self._files: Directory | None = None
+        self._data: DataFiles | None = None
+        self._records = 0
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append one batch. Raises WriteRefusedError, at the first one, if this machine does not
+        see the table."""
+        if batch.num_rows == 0:
+            return
+        if self._data is None:
+            self._begin()
+        assert self._data is not None
+        self._data.write(batch)
+        self._rows += batch.num_rows
+
+    def prepare_commit(self) -> Sequence[DeltaCommittable]:
+        """Make the data files durable."""
+        if self._data is None:
+            return []
+        files = tuple(dump_file(file) for file in self._data.close())
+        failpoints.reached("data-files-written")
+        return [self._committable(files)]
+
+    def abort(self) -> None:
+        """Delete the data files; what stays is lingering."""
+        if self._data is None or self._files is None:
+            return
+        self._data.discard()
+        with contextlib.suppress(OSError):
+            store.delete(self._files, pending_files.records(self._committable()))
+
+    def _begin(self) -> None:
+        from seamark.sinks.delta.data_files import DataFiles
+
+        files = self._files = open_directory(self._uri, self._hadoop)
+        if store.is_local(self._uri) and not Path(self._uri, "_delta_log").is_dir():
+            raise WriteRefusedError(
+                f"the Delta table {self._uri} that the driver has found does not exist on "
+                f"{socket.gethostname()}; give DeltaSink a path on a file system that the driver "
+                "and all executors share"
+            )
+        self._log_version = _last_checkpoint(files)
+        self._data = DataFiles(
+            files,
+            self._partition_by,
+            partial(file_name, self._handle),
+            self._announce,
+        )
+
+    def _announce(self, paths: Sequence[str]) -> None:
+        assert self._files is not None
+        self._records += 1
+        pending_files.write(self._files, self._handle, self._log_version, self._records - 1, paths)
+
+    def _committable(self, files: tuple[str, ...] = ()) -> DeltaCommittable:
+        return DeltaCommittable(self._handle, self._log_version, self._records, self._rows, files)
+
+
+def _last_checkpoint(files: Directory) -> int:
+    """Return a version that the table's log has reached; what becomes of this attempt stands in a
+    later entry. Cheap: the log's own hint, not a listing."""
+    try:
+        return int(json.loads(store.read(files, "_delta_log/_last_checkpoint") or b"{}")["version"])
+    except (ValueError, KeyError):
+        return 0

@@ -1,0 +1,89 @@
+"""The driver's side: publishes pending files after the decision, or makes them impossible.
+
+What proves an outcome, and that a commit and an abort exclude each other, is in `renamed_files.py`
+and `uploads.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from enum import Enum
+from typing import TypeVar
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.file_systems import Directory
+from seamark.model.errors import PreflightError
+from seamark.sinks.files.pending import Pending
+from seamark.sinks.files.pending_file import PendingFile
+
+log = logging.getLogger(__name__)
+O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
+
+
+class FileCommitter:
+    """Holds no open file; any thread may call."""
+
+    def __init__(self, directory: Directory, pending: Pending, context: SinkContext) -> None:
+        self._directory = directory
+        self._pending = pending
+        self._context = context
+        self._name = f"sink {context.sink_uid!r}: directory {directory.uri}"
+        self._threads = ThreadPoolExecutor(pending.at_once) if pending.at_once > 1 else None
+
+    def preflight(self) -> None:
+        """Try out all that a commit and an abort need; raises PreflightError."""
+        try:
+            spark_owns = bool(self._directory.list("_spark_metadata"))
+            if not spark_owns:
+                self._pending.preflight(self._context.job_id, self._context.sink_uid)
+        except OSError as error:
+            raise PreflightError(
+                f"{self._name} cannot be used: {error}. Give a directory that this user may write, "
+                "delete and list files in (on a local disk, one file system), and see "
+                "docs/sinks/files.md for what a store must allow"
+            ) from error
+        if spark_owns:
+            raise PreflightError(
+                f"{self._name} was written by Spark's own streaming file sink: because of its "
+                "_spark_metadata, Spark would not see the files that this job adds. Give FileSink "
+                "another directory"
+            )
+
+    def commit(self, committables: Sequence[PendingFile]) -> Sequence[CommitOutcome]:
+        """Publish each pending file; LOST if it is torn, UNKNOWN if it is gone."""
+        return self._each(self._pending.publish, committables, CommitOutcome.RETRY)
+
+    def abort(self, committables: Sequence[PendingFile]) -> Sequence[AbortOutcome]:
+        """Delete each pending file; a commit that comes later finds it missing."""
+        return self._each(self._pending.discard, committables, AbortOutcome.RETRY)
+
+    def list_lingering(self) -> Iterator[Lingering[PendingFile]]:
+        """Yield every pending file of this job and sink."""
+        for found in self._pending.list(self._context.job_id, self._context.sink_uid):
+            yield Lingering(found, found.generation)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self._threads is not None:
+            self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _each(
+        self, end: Callable[[PendingFile], O], files: Sequence[PendingFile], retry: O
+    ) -> Sequence[O]:
+        def try_to_end(file: PendingFile) -> O:
+            try:
+                return end(file)
+            except OSError as error:
+                log.warning("%s: %s; trying again", self._name, error)
+                return retry
+
+        outcomes = list((self._threads.map if self._threads else map)(try_to_end, files))
+        try:
+            # Those of an earlier call that was cut off, too.
+            self._pending.settle(files)
+        except OSError as error:
+            log.warning("%s: %s; trying again", self._name, error)
+            return [retry] * len(files)
+        return outcomes

@@ -1,0 +1,197 @@
+"""Arrow batches into the bytes of each file format, without a Python object per row."""
+
+from __future__ import annotations
+
+import gzip
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet
+
+from seamark.sinks.internal.columns import datetimes_as_text
+
+ROW_GROUP_BYTES = 64 << 20
+
+COMPRESSIONS: dict[str, tuple[str, ...]] = {
+    "parquet": ("snappy", "zstd", "gzip", "lz4", "none"),
+    "json": ("none", "gzip"),
+    "csv": ("none", "gzip"),
+}
+"""By format: what every reader of it takes, the default first."""
+
+
+class Output(Protocol):
+    """What an encoder writes into."""
+
+    def write(self, data: Any, /) -> int:
+        """Take bytes, or a buffer that is valid only until the call returns."""
+        ...
+
+
+class Encoder(Protocol):
+    """Writes batches of one schema into an open file."""
+
+    @property
+    def buffered_bytes(self) -> int:
+        """How much it keeps in memory."""
+        ...
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take a batch, whose buffers are valid only until the call returns."""
+        ...
+
+    def flush(self) -> None:
+        """Write what is kept in memory."""
+        ...
+
+    def close(self) -> None:
+        """Write what is left; the file itself stays open."""
+        ...
+
+
+@dataclass(frozen=True)
+class Format:
+    """The chosen format with its options, and the encoder that it makes."""
+
+    name: str
+    compression: str
+    header: bool = True
+    delimiter: str = ","
+    null_value: str = ""
+
+    @property
+    def extension(self) -> str:
+        """Of the files: readers take the compression of text from it."""
+        packed = self.name != "parquet" and self.compression == "gzip"
+        return f"{self.name}.gz" if packed else self.name
+
+    def encoder(self, file: Output, schema: pa.Schema) -> Encoder:
+        """Return an encoder that writes into `file`."""
+        if self.name == "parquet":
+            return ParquetEncoder(file, schema, self.compression)
+        text = JsonText() if self.name == "json" else CsvText(self)
+        return TextEncoder(file, text, packed=self.compression == "gzip")
+
+
+class ParquetEncoder:
+    """Gathers batches up to `ROW_GROUP_BYTES`: Spark's are of 10,000 rows, far too few for a row
+    group that is good to read."""
+
+    def __init__(self, file: Any, schema: pa.Schema, compression: str = "snappy") -> None:
+        self._schema = schema
+        # Without Arrow's own schema, which would hold Spark's session time zone: readers see UTC.
+        self._writer = pa.parquet.ParquetWriter(
+            file, schema, store_schema=False, compression=compression
+        )
+        self._batches: list[pa.RecordBatch] = []
+        self.buffered_bytes = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Copy the batch, and write a row group when there is enough."""
+        self._batches.append(pa.ipc.read_record_batch(batch.serialize(), self._schema))
+        self.buffered_bytes += batch.nbytes
+        if self.buffered_bytes >= ROW_GROUP_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write a row group of what was gathered."""
+        if self._batches:
+            table = pa.Table.from_batches(self._batches, self._schema)
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+        self._batches, self.buffered_bytes = [], 0
+
+    def close(self) -> None:
+        """Write the last row group and the footer."""
+        self.flush()
+        self._writer.close()
+
+
+class TextEncoder:
+    """Writes lines, packed or plain."""
+
+    buffered_bytes = 0
+
+    def __init__(self, file: Any, text: JsonText | CsvText, *, packed: bool) -> None:
+        self._file: Any = gzip.GzipFile(fileobj=file, mode="wb", mtime=0) if packed else file
+        self._packed, self._text, self._begun = packed, text, False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the batch's lines, after the header if they are the first."""
+        if not self._begun:
+            self._file.write(self._text.header(batch.schema.names))
+            self._begun = True
+        lines = self._text.lines(batch)
+        _, offsets, data = lines.buffers()
+        bounds = memoryview(offsets).cast("q")
+        start, end = bounds[lines.offset], bounds[lines.offset + len(lines)]
+        self._file.write(memoryview(data)[start:end])
+
+    def flush(self) -> None:
+        """Every line is written already."""
+
+    def close(self) -> None:
+        """End the packed stream."""
+        if self._packed:
+            self._file.close()  # not the file below it
+
+
+_TEXT = pa.large_string()
+"""64-bit offsets: the joined text of a batch may pass 2 GiB."""
+
+
+class JsonText:
+    """One text column, which holds whole JSON objects."""
+
+    def header(self, names: Sequence[str]) -> bytes:
+        """JSON lines have none."""
+        return b""
+
+    def lines(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return each row's text with a line end."""
+        return _with_line_ends(batch.column(0).cast(_TEXT))
+
+
+class CsvText:
+    """Records by RFC 4180, with line feeds. A text is quoted where it must be: also when it is
+    empty, or reads as null."""
+
+    def __init__(self, options: Format) -> None:
+        self._options = options
+        special = "".join(f"\\x{ord(one):02x}" for one in f'{options.delimiter}"\r\n')
+        self._special = rf"[{special}]|^\s|\s$|^$"
+
+    def header(self, names: Sequence[str]) -> bytes:
+        """Return the header line, or nothing."""
+        if not self._options.header:
+            return b""
+        quoted = self._quoted(pa.array(names, _TEXT)).to_pylist()
+        return (self._options.delimiter.join(quoted) + "\n").encode()
+
+    def lines(self, batch: pa.RecordBatch) -> pa.Array:
+        """Return each row's record."""
+        columns = []
+        for column in datetimes_as_text(batch).columns:
+            is_text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+            column = column.cast(_TEXT)
+            column = self._quoted(column) if is_text else column
+            columns.append(pc.fill_null(column, self._options.null_value))
+        return _with_line_ends(
+            pc.binary_join_element_wise(*columns, pa.scalar(self._options.delimiter, _TEXT))
+        )
+
+    def _quoted(self, column: pa.Array) -> pa.Array:
+        doubled = pc.replace_substring(column, '"', '""')
+        mark = pa.scalar('"', _TEXT)
+        whole = pc.binary_join_element_wise(mark, doubled, mark, pa.scalar("", _TEXT))
+        must = pc.or_(
+            pc.match_substring_regex(column, self._special),
+            pc.equal(column, self._options.null_value),
+        )
+        return pc.if_else(must, whole, column)
+
+
+def _with_line_ends(column: pa.Array) -> pa.Array:
+    return pc.binary_join_element_wise(column, pa.scalar("", _TEXT), pa.scalar("\n", _TEXT))

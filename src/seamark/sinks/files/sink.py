@@ -1,0 +1,237 @@
+"""`FileSink`: what a user writes, and which columns the files get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+
+import pyarrow as pa
+
+from seamark.api.checks import yes_or_no
+from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, dead_letters_as_json
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.file_systems import HadoopSettings, open_directory, shared_uri
+from seamark.model.errors import ConfigurationError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Column, Schema, quoted
+from seamark.sinks.files import pending_file
+from seamark.sinks.files.committer import FileCommitter
+from seamark.sinks.files.formats import COMPRESSIONS, Format
+from seamark.sinks.files.pending import open_pending
+from seamark.sinks.files.pending_file import PendingFile
+from seamark.sinks.files.writer import FileWriter
+from seamark.sinks.internal.columns import check_columns, refused, text_expression, to_json
+
+_PARTITION_TYPES = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "date",
+    "string", "char", "varchar",
+)  # fmt: skip
+_CSV_DEFAULTS = (True, ",", "")
+
+
+@dataclass(frozen=True)
+class FileSink:
+    """Add files to a directory, each row exactly once.
+
+    path: a directory on a file system that the driver and all executors share: a local path or a
+        ``file:`` URI, ``hdfs:``, ``s3a:`` or ``s3:``; made when it is missing. It may hold other
+        files, but not those of Spark's own streaming file sink.
+    format: ``"parquet"``, ``"json"`` (one object per line) or ``"csv"``.
+    partition_by: columns whose values go into the names of directories, ``<column>=<value>/``, as
+        Spark's ``partitionBy`` does it; they are not in the files.
+    compression: Parquet: ``"snappy"`` (default), ``"zstd"``, ``"gzip"``, ``"lz4"``, ``"none"``.
+        JSON and CSV: ``"none"`` (default), ``"gzip"``.
+    header, delimiter, null_value: of CSV: whether each file begins with the columns' names; one
+        character between fields; the text that stands for null.
+    hadoop: settings by Hadoop's names, e.g. ``fs.s3a.endpoint``, over those of the Spark session,
+        for this sink alone.
+
+    Each task of an epoch adds a file, or one for each partition directory, and each file becomes
+    visible whole, in one step, once the epoch is decided; the epoch's files one after another. Do
+    not delete, move or rename a file before the epoch after it is committed: its name is the proof
+    of its commit. Types, limits, and what readers see meanwhile: docs/sinks/files.md.
+
+    Raises ConfigurationError.
+    """
+
+    path: str
+    format: str = "parquet"
+    _: KW_ONLY
+    partition_by: Sequence[str] = ()
+    compression: str | None = None
+    header: bool = True
+    delimiter: str = ","
+    null_value: str = ""
+    hadoop: Mapping[str, str] = field(default_factory=HadoopSettings, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", shared_uri(self.path, "FileSink: path"))
+        object.__setattr__(
+            self, "hadoop", HadoopSettings.given(self.hadoop, f"FileSink {self.path}: hadoop")
+        )
+        if not isinstance(self.format, str) or self.format not in COMPRESSIONS:
+            raise self._wrong("format", self.format, tuple(COMPRESSIONS))
+        allowed = COMPRESSIONS[self.format]
+        if self.compression is None:
+            object.__setattr__(self, "compression", allowed[0])
+        elif self.compression not in allowed:
+            raise self._wrong(f"compression of {self.format}", self.compression, allowed)
+        self._check_partition_by()
+        self._check_csv()
+
+    @property
+    def way(self) -> SinkWay:
+        """Two-phase commit: a pending file becomes visible in one step."""
+        return SinkWay.TWO_PHASE_COMMIT
+
+    def describe(self) -> str:
+        """Return the format and the directory."""
+        by = f" by {', '.join(self.partition_by)}" if self.partition_by else ""
+        return f"{self.format} files in {self.path}{by}"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """Return the columns as they are for Parquet, one text column for JSON, text for CSV; then
+        the partition columns, as text.
+
+        Raises ConfigurationError for intervals, variants and the like, for doubled names, for
+        binary in CSV, and for partition columns that are missing, all there is, or of a type that
+        no directory's name can hold.
+        """
+        check_columns(schema, self.describe())
+        partitions = [self._partition_column(schema, name) for name in self.partition_by]
+        data = [column for column in schema if column not in partitions]
+        if not data:
+            raise ConfigurationError(
+                f"{self.describe()}: partition_by takes every column of the DataFrame, so that "
+                "nothing is left for the files; leave one out"
+            )
+        as_text = [
+            f"CAST({quoted(column.name)} AS STRING) AS {quoted(column.name)}"
+            for column in partitions
+        ]
+        return [*self._data_expressions(data), *as_text]
+
+    def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
+        """See `DeadLetterFormat`: the columns of a dead letter, for JSON as one object; partition
+        columns last, as text."""
+        self.select_expressions(DEAD_LETTER_SCHEMA)
+        if "row_json" in self.partition_by:
+            raise ConfigurationError(
+                f"{self.describe()}: partition_by names 'row_json', the refused row itself; a dead "
+                "letter can be partitioned by 'sink' and 'epoch'"
+            )
+        data = letters.select([n for n in letters.schema.names if n not in self.partition_by])
+        columns = dict(zip(data.schema.names, data.columns, strict=True))
+        if self.format == "json":
+            columns = {"_seamark_json": pa.array(dead_letters_as_json(data), pa.string())}
+        for name in self.partition_by:
+            columns[name] = letters.column(name).cast(pa.string())
+        return pa.record_batch(columns)
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Nothing to check: a pending file has no time-out here, and holds job and sink."""
+
+    def create_writer(self, context: WriterContext) -> FileWriter:
+        """Return a writer of pending files; it touches nothing before the first row."""
+        pending = open_pending(self.path, context.hadoop.under(self.hadoop))
+        return FileWriter(pending, self._format, tuple(self.partition_by), context)
+
+    def create_committer(self, context: SinkContext) -> FileCommitter:
+        """Return the committer; it holds no open file."""
+        settings = context.hadoop.under(self.hadoop)
+        directory = open_directory(self.path, settings)
+        return FileCommitter(directory, open_pending(self.path, settings), context)
+
+    def dump(self, committable: PendingFile) -> bytes:
+        """Serialise, with a version and a checksum."""
+        return pending_file.dump(committable)
+
+    def load(self, data: bytes) -> PendingFile:
+        """Read what `dump` wrote; raises CorruptRecordError."""
+        return pending_file.load(data)
+
+    @property
+    def _format(self) -> Format:
+        assert self.compression is not None
+        return Format(self.format, self.compression, self.header, self.delimiter, self.null_value)
+
+    def _data_expressions(self, data: Sequence[Column]) -> Sequence[str]:
+        names = [quoted(column.name) for column in data]
+        if self.format == "parquet":
+            return names
+        if self.format == "json":
+            # One text column, so that the writer adds nothing but the line ends.
+            return [to_json(f"struct({', '.join(names)})") + " AS `_seamark_json`"]
+        for column in data:
+            if column.type == "binary":
+                raise refused(self.describe(), column, "binary (in CSV, write base64 of it)")
+        if len(data) == 1 and not self.null_value:
+            raise ConfigurationError(
+                f"{self.describe()}: with {data[0].name!r} as the only column a null would be an "
+                "empty line, which readers of CSV skip; give null_value, e.g. 'NULL', or another "
+                "format"
+            )
+        # Spark writes what its own CSV reader takes: plain digits, NaN, Infinity.
+        return [text_expression(column, ("decimal", "float", "double")) for column in data]
+
+    def _partition_column(self, schema: Schema, name: str) -> Column:
+        for column in schema:
+            if column.name == name:
+                break
+        else:
+            raise ConfigurationError(
+                f"{self.describe()}: partition_by names {name!r}, which the DataFrame does not "
+                f"have; its columns are {', '.join(repr(c.name) for c in schema)}"
+            )
+        if column.type.partition("(")[0] not in _PARTITION_TYPES:
+            raise ConfigurationError(
+                f"{self.describe()}: partition column {name!r} has type {column.type}; a "
+                "directory's name can hold booleans, numbers, dates and strings. For a timestamp "
+                f"take its date, to_date(`{name}`), or a string of your own"
+            )
+        return column
+
+    def _check_partition_by(self) -> None:
+        given = self.partition_by
+        if (
+            isinstance(given, str)
+            or not isinstance(given, Sequence)
+            or not all(isinstance(name, str) and name for name in given)
+        ):
+            raise ConfigurationError(
+                f"FileSink {self.path}: partition_by is {given!r}; give a list of columns, e.g. "
+                "['country', 'day']"
+            )
+        if len({name.lower() for name in given}) < len(given):
+            raise ConfigurationError(
+                f"FileSink {self.path}: partition_by is {list(given)!r}, which names a column twice"
+            )
+        object.__setattr__(self, "partition_by", tuple(given))
+
+    def _check_csv(self) -> None:
+        yes_or_no(self.header, f"FileSink {self.path}: header")
+        if self.format != "csv":
+            if (self.header, self.delimiter, self.null_value) != _CSV_DEFAULTS:
+                raise ConfigurationError(
+                    f"FileSink {self.path}: header, delimiter and null_value are settings of the "
+                    f"format 'csv'; the format here is {self.format!r}"
+                )
+            return
+        reserved = '"\r\n'
+        delimiter, null = self.delimiter, self.null_value
+        if not isinstance(delimiter, str) or len(delimiter) != 1 or delimiter in reserved + "\0":
+            raise ConfigurationError(
+                f"FileSink {self.path}: delimiter is {delimiter!r}; give one character, but no "
+                "quotation mark or line end"
+            )
+        if not isinstance(null, str) or set(null) & {*reserved, delimiter} or null != null.strip():
+            raise ConfigurationError(
+                f"FileSink {self.path}: null_value is {null!r}; give a text without quotation "
+                "marks, line ends, delimiters, and blanks around it, e.g. 'NULL'"
+            )
+
+    def _wrong(self, setting: str, found: object, allowed: tuple[str, ...]) -> ConfigurationError:
+        return ConfigurationError(
+            f"FileSink {self.path}: {setting} is {found!r}; "
+            f"allowed are {', '.join(map(repr, allowed))}"
+        )

@@ -1,0 +1,100 @@
+"""The task's side: durable pending files, one for each partition directory that its rows go to."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from seamark.contracts.sink import WriterContext
+from seamark.model import failpoints
+from seamark.sinks.files import partitions
+from seamark.sinks.files.formats import Encoder, Format
+from seamark.sinks.files.pending import Pending
+from seamark.sinks.files.pending_file import PendingFile, new_path
+from seamark.sinks.files.stream import Stream
+
+MOST_OPEN_FILES = 32
+"""For more directories than that the one used longest ago gets its file finished, and a second
+file if it comes again."""
+BUFFERED_BYTES = 128 << 20
+"""What all open files of a task may keep in memory together, without S3's parts of 8 MiB."""
+
+
+class FileWriter:
+    """One attempt. Writes no file when no row comes."""
+
+    def __init__(
+        self,
+        pending: Pending,
+        format_: Format,
+        partition_by: tuple[str, ...],
+        context: WriterContext,
+    ) -> None:
+        self._pending = pending
+        self._format = format_
+        self._partition_by = partition_by
+        self._context = context
+        self._open: dict[str, _OpenFile] = {}  # by directory, the one used last at the end
+        self._finished: list[tuple[Stream, PendingFile]] = []
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Append the rows to the pending files of their directories. Raises WriteRefusedError, at
+        the first batch, if this machine does not share the directory with the driver."""
+        if batch.num_rows == 0:
+            return
+        for directory, rows in partitions.split(batch, self._partition_by):
+            file = self._open.pop(directory, None) or self._new_file(directory, rows.schema)
+            self._open[directory] = file
+            file.encoder.write(rows)
+            file.rows += rows.num_rows
+        while sum(f.encoder.buffered_bytes for f in self._open.values()) > BUFFERED_BYTES:
+            max(self._open.values(), key=lambda f: f.encoder.buffered_bytes).encoder.flush()
+
+    def prepare_commit(self) -> Sequence[PendingFile]:
+        """Make every pending file and its name durable."""
+        while self._open:
+            self._finish(next(iter(self._open)))
+        if self._finished:
+            failpoints.reached("pending-written")
+        return [committable for _, committable in self._finished]
+
+    def abort(self) -> None:
+        """Remove the pending files; what stays is lingering."""
+        for file in self._open.values():
+            with contextlib.suppress(Exception):
+                file.encoder.close()
+            file.stream.abort()
+        for stream, _ in self._finished:
+            stream.abort()
+        self._open, self._finished = {}, []
+
+    def _new_file(self, directory: str, schema: pa.Schema) -> _OpenFile:
+        if len(self._open) >= MOST_OPEN_FILES:
+            self._finish(next(iter(self._open)))
+        at = self._context
+        path = new_path(at, directory, self._format.extension)
+        stream = self._pending.begin(path, at.job_id, at.sink_uid)
+        return _OpenFile(stream, self._format.encoder(stream, schema))
+
+    def _finish(self, directory: str) -> None:
+        file, at = self._open[directory], self._context
+        file.encoder.close()
+        upload_id, etags = file.stream.finish()
+        del self._open[directory]
+        committable = PendingFile(
+            file.stream.path, at.job_id, at.sink_uid, at.generation, at.epoch, file.rows,
+            file.stream.size_bytes, upload_id, etags,
+        )  # fmt: skip
+        self._finished.append((file.stream, committable))
+
+
+@dataclass
+class _OpenFile:
+    """One pending file of this attempt."""
+
+    stream: Stream
+    encoder: Encoder
+    rows: int = 0

@@ -1,0 +1,97 @@
+"""Columns: the checks when a job is built, and the one conversion that text targets need."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+
+import pyarrow as pa
+
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import Column, Schema, quoted
+
+# A type that Arrow cannot carry from Spark, or no target can hold, wherever it is nested. A field
+# name inside struct<…> is followed by a colon, so it never matches.
+_REFUSED = re.compile(
+    r"(?:^|[<,:])"
+    r"((?:void|variant|udt|interval(?: [a-z ]+)?|time\(\d+\)|geo(?:metry|graphy)\([^)]*\)))"
+    r"(?=$|[,>])"
+)
+
+
+def check_columns(schema: Schema, sink: str) -> None:
+    """Raise ConfigurationError for a schema that no file or table can hold.
+
+    `sink` is the sink's description, for the message.
+    """
+    if not schema:
+        raise ConfigurationError(f"{sink}: the DataFrame has no columns; select at least one")
+    seen: dict[str, str] = {}
+    for column in schema:
+        # Readers (Spark, SQLite) take names that differ in case alone for one.
+        if column.name.lower() in seen:
+            raise ConfigurationError(
+                f"{sink}: columns {seen[column.name.lower()]!r} and {column.name!r} have the same "
+                "name, or differ in case alone; rename one with withColumnRenamed"
+            )
+        seen[column.name.lower()] = column.name
+        if found := _REFUSED.search(column.type):
+            within = "" if found[1] == column.type else f" (within {column.type})"
+            raise refused(sink, column, f"{found[1]}{within}")
+
+
+def are_names(value: object) -> bool:
+    """Whether a setting's value is a list, or another collection, of names."""
+    return (
+        isinstance(value, Collection)
+        and not isinstance(value, str | bytes)
+        and all(isinstance(name, str) and name for name in value)
+    )
+
+
+def refused(sink: str, column: Column, found: str) -> ConfigurationError:
+    """Return the error for a column whose type the sink cannot store."""
+    return ConfigurationError(
+        f"{sink}: column {column.name!r} has type {found}, which it cannot store; allowed are "
+        "boolean, integer and floating-point types, decimal, string, binary, date, timestamp, "
+        "and arrays, maps and structs of them. Drop the column or convert it, e.g. "
+        f"CAST(`{column.name}` AS STRING)"
+    )
+
+
+def to_json(expression: str) -> str:
+    """Return Spark SQL that makes JSON text of a struct, an array or a map.
+
+    By default Spark cuts microseconds off and writes the session's time zone; here they stay, and
+    it is UTC.
+    """
+    return (
+        f"to_json({expression}, map('timeZone', 'UTC', "
+        r"'timestampFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSSXXX', "
+        r"'timestampNTZFormat', 'yyyy-MM-dd\'T\'HH:mm:ss.SSSSSS'))"
+    )
+
+
+def text_expression(column: Column, as_string: tuple[str, ...]) -> str:
+    """Return Spark SQL for a column whose target knows scalars alone: nested values as JSON, types
+    that begin with one of `as_string` as Spark's own text, the rest as it is."""
+    name = quoted(column.name)
+    if column.type.startswith(("array<", "map<", "struct<")):
+        return f"{to_json(name)} AS {name}"
+    if column.type.startswith(as_string):
+        return f"CAST({name} AS STRING) AS {name}"
+    return name
+
+
+def datetimes_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Turn dates and timestamps into text of a fixed width, whose order is that of time; whole
+    columns at once. In UTC, so that it does not depend on Spark's session time zone."""
+    columns = []
+    for column in batch.columns:
+        if pa.types.is_timestamp(column.type):
+            zone = None if column.type.tz is None else "UTC"
+            column = column.cast(pa.timestamp("us", zone)).cast(pa.string())
+        elif pa.types.is_date(column.type):
+            column = column.cast(pa.string())
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)

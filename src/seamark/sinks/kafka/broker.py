@@ -1,0 +1,286 @@
+"""The driver's connection to the brokers: requests that are bounded in time, sent at once.
+
+Stands on kafka-python's admin client, whose wire classes know EndTxn; librdkafka has no call
+for it.
+A connection error closes the client; the next call opens another one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from seamark.model.errors import MissingDependencyError
+from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.sinks.kafka.end_transaction import Answer, Description, answer
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_S = 4.0
+OPEN_TIMEOUT_S = 4.0
+_AT_ONCE = 500
+_UNKNOWN_ID = 105
+
+
+class UnreachableError(Exception):
+    """No answer; nothing is known. Caught by `committer.py`, never seen by a user."""
+
+
+Described = Description | UnreachableError | None
+"""A transactional id's state; None: the broker does not know the id."""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """What came of one EndTxn: the state just before it, and its error code."""
+
+    before: Described
+    code: int | UnreachableError
+
+
+class BrokerConnection:
+    """Used by one thread at a time."""
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._settings = settings
+        self._admin: Any = None
+        self._coordinators: dict[str, int] = {}
+        self._end_version = 4
+
+    def end(self, committables: Sequence[KafkaCommittable], *, commit: bool) -> list[Ended]:
+        """Send EndTxn for all of them at once; return what was answered, in order.
+
+        On the same connection, and so before it, the broker is asked for the transactions' states:
+        an EndTxn that repeats one that was answered already is answered like the first.
+        """
+        from kafka.protocol.producer.transaction import EndTxnRequest
+
+        ids = [c.transactional_id for c in committables]
+        try:
+            nodes = self._find_coordinators(ids)
+        except UnreachableError as error:
+            return [Ended(error, error)] * len(committables)
+        asked = _describe_requests(ids, nodes)
+        ended = [
+            (
+                EndTxnRequest(
+                    transactional_id=c.transactional_id,
+                    producer_id=c.producer_id,
+                    producer_epoch=c.producer_epoch,
+                    committed=commit,
+                    max_version=self._end_version,
+                ),
+                nodes.get(c.transactional_id),
+            )
+            for c in committables
+        ]
+        answers = self._send([*asked, *ended])
+        before = _descriptions(ids, answers[: len(asked)])
+        results = []
+        for transactional_id, found in zip(ids, answers[len(asked) :], strict=True):
+            code = found if isinstance(found, UnreachableError) else int(found.error_code)
+            if isinstance(code, UnreachableError) or answer(code) is Answer.COORDINATOR_MOVED:
+                self._coordinators.pop(transactional_id, None)
+            results.append(Ended(before[transactional_id], code))
+        return results
+
+    def describe(self, ids: Sequence[str]) -> dict[str, Described]:
+        """Ask for the state of transactional ids; None for one that the broker does not know."""
+        if not ids:
+            return {}
+        try:
+            nodes = self._find_coordinators(ids)
+        except UnreachableError as error:
+            return dict.fromkeys(ids, error)
+        found = _descriptions(ids, self._send(_describe_requests(ids, nodes)))
+        for transactional_id, state in found.items():
+            if isinstance(state, UnreachableError):
+                self._coordinators.pop(transactional_id, None)
+        return found
+
+    def open_transactions(self) -> list[str]:
+        """Return the ids of all transactions on the cluster that nobody has begun to end.
+
+        Raises UnreachableError unless every broker has answered.
+        """
+        from kafka.protocol.admin.transactions import ListTransactionsRequest
+
+        nodes = [broker.node_id for broker in self.admin()._manager.cluster.brokers()]
+        requests = [
+            (ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[]), node)
+            for node in nodes
+        ]
+        ids = []
+        for node, found in zip(nodes, self._send(requests), strict=True):
+            if isinstance(found, UnreachableError):
+                raise found
+            if found.error_code:
+                raise UnreachableError(
+                    f"broker {node} answers {found.error_code} to ListTransactions"
+                )
+            ids += [state.transactional_id for state in found.transaction_states]
+        return ids
+
+    def run(self, call: Callable[[Any], T]) -> T:
+        """Return `call(admin client)`; its errors but UnreachableError are the caller's matter."""
+        return call(self.admin())
+
+    def admin(self) -> Any:
+        """Return the open admin client; raises UnreachableError if no broker can be reached."""
+        if self._admin is None:
+            self._admin = self._open()
+        return self._admin
+
+    def _open(self) -> Any:
+        try:
+            from kafka.admin import KafkaAdminClient
+            from kafka.errors import KafkaError
+        except ImportError as error:
+            raise MissingDependencyError(
+                "the Kafka sink needs confluent-kafka and kafka-python: "
+                "pip install 'seamark[kafka]'"
+            ) from error
+        admin = None
+        try:
+            admin = KafkaAdminClient(
+                **self._settings,
+                client_id="seamark-committer",
+                request_timeout_ms=int(REQUEST_TIMEOUT_S * 1000),
+                bootstrap_timeout_ms=int(OPEN_TIMEOUT_S * 1000),
+                reconnect_backoff_max_ms=500,
+                max_in_flight_requests_per_connection=_AT_ONCE + 100,
+            )
+            features = admin.describe_features()
+        except (KafkaError, OSError) as error:
+            if admin is not None:
+                admin.close()
+            raise UnreachableError(f"{type(error).__name__}: {error}") from error
+        # Version 5 fences the writer by raising the epoch; transaction.version 2 allows it.
+        finalized = features.get("transaction.version", {}).get("finalized", (0, 0))
+        self._end_version = 5 if finalized[1] >= 2 else 4
+        return admin
+
+    def close(self) -> None:
+        """Close the connection; a later call would open another one."""
+        admin, self._admin = self._admin, None
+        self._coordinators.clear()
+        if admin is not None:
+            with contextlib.suppress(Exception):
+                admin.close()
+
+    def _find_coordinators(self, ids: Sequence[str]) -> dict[str, int]:
+        """Return the coordinator's node for every id that has one now."""
+        from kafka.protocol.metadata import CoordinatorType
+
+        missing = [i for i in dict.fromkeys(ids) if i not in self._coordinators]
+        admin = self.admin()
+        if missing:
+
+            async def find() -> dict[str, int]:
+                return dict(
+                    await admin._find_coordinator_ids(missing, key_type=CoordinatorType.TRANSACTION)
+                )
+
+            # kafka-python has a cache of its own, which never forgets.
+            for transactional_id in missing:
+                admin._manager.cluster._coordinators.pop(
+                    (CoordinatorType.TRANSACTION, transactional_id), None
+                )
+            self._coordinators.update(self._bounded(find))
+        return {i: self._coordinators[i] for i in ids if i in self._coordinators}
+
+    def _send(self, requests: Sequence[tuple[Any, int | None]]) -> list[Any]:
+        """Send all requests; return each one's response, or UnreachableError, in order."""
+        from kafka.errors import KafkaError
+
+        manager = self.admin()._manager
+        timeout_ms = int(REQUEST_TIMEOUT_S * 1000)
+
+        async def send() -> list[Any]:
+            results: list[Any] = []
+            for start in range(0, len(requests), _AT_ONCE):
+                some = requests[start : start + _AT_ONCE]
+                futures: list[Awaitable[Any] | None] = []
+                for request, node in some:
+                    try:
+                        futures.append(
+                            None if node is None
+                            else manager.send(request, node_id=node, request_timeout_ms=timeout_ms)
+                        )  # fmt: skip
+                    except (KafkaError, OSError) as error:
+                        futures.append(_failed(error))
+                for future in futures:
+                    if future is None:
+                        results.append(UnreachableError("no coordinator is known"))
+                        continue
+                    try:
+                        results.append(await manager.wait_for(future, timeout_ms))
+                    except (KafkaError, OSError) as error:
+                        results.append(UnreachableError(f"{type(error).__name__}: {error}"))
+            return results
+
+        results: list[Any] = self._bounded(send)
+        if any(isinstance(result, UnreachableError) for result in results):
+            self.close()
+        return results
+
+    def _bounded(self, coroutine: Callable[[], Awaitable[T]]) -> T:
+        from kafka.errors import KafkaError
+
+        manager = self.admin()._manager
+
+        async def bounded() -> T:
+            # Also bounds a connection that is being made and never answers.
+            future = manager.call_soon(coroutine)
+            found: T = await manager.wait_for(future, (REQUEST_TIMEOUT_S + 0.5) * 1000)
+            return found
+
+        try:
+            result: T = manager.run(bounded)
+            return result
+        except (KafkaError, OSError, RuntimeError) as error:
+            self.close()
+            raise UnreachableError(f"{type(error).__name__}: {error}") from error
+
+
+def _describe_requests(ids: Sequence[str], nodes: Mapping[str, int]) -> list[tuple[Any, int]]:
+    from kafka.protocol.admin.transactions import DescribeTransactionsRequest
+
+    by_node: dict[int, list[str]] = {}
+    for transactional_id in ids:
+        if transactional_id in nodes:
+            by_node.setdefault(nodes[transactional_id], []).append(transactional_id)
+    return [
+        (DescribeTransactionsRequest(transactional_ids=some), node)
+        for node, some in by_node.items()
+    ]
+
+
+def _descriptions(ids: Sequence[str], answers: Sequence[Any]) -> dict[str, Described]:
+    result: dict[str, Described] = {}
+    failure = UnreachableError("no coordinator is known")
+    for found in answers:
+        if isinstance(found, UnreachableError):
+            failure = found
+            continue
+        for state in found.transaction_states:
+            transactional_id = state.transactional_id
+            if state.error_code == 0:
+                result[transactional_id] = Description(
+                    str(state.transaction_state), state.producer_id, state.producer_epoch
+                )
+            elif state.error_code == _UNKNOWN_ID:
+                result[transactional_id] = None
+            else:
+                result[transactional_id] = UnreachableError(
+                    f"DescribeTransactions answers {state.error_code}"
+                )
+    return {i: result.get(i, failure) for i in ids}
+
+
+def _failed(error: Exception) -> Any:
+    from kafka.future import Future
+
+    return Future().failure(error)

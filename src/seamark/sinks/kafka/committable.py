@@ -1,0 +1,105 @@
+"""The committable of the Kafka sink: one flushed transaction, and its stored form (JSON).
+
+The producer id and epoch are those of the process that wrote the rows. They must come from there
+and never from the broker: a zombie may have moved the broker's.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from seamark.model.errors import CorruptRecordError
+
+FORMAT_VERSION = 1
+LAST_EPOCH_TO_USE = 30_000
+"""Retire an id well below epoch 32,767: where the producer id rolls over, the broker no longer
+recognises the repeat of a commit."""
+
+
+@dataclass(frozen=True)
+class KafkaCommittable:
+    """One transaction. `rows` counts the acknowledged rows by topic and partition.
+
+    `transaction_version` is how the rows were written: 1 = partitions added by the client and an
+    epoch that does not move until the transaction ends (all of librdkafka so far).
+    """
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    rows: Mapping[str, Mapping[int, int]]
+    transaction_version: int = 1
+
+    @property
+    def handle(self) -> str:
+        """The transactional id: it is used for one transaction at a time."""
+        return self.transactional_id
+
+
+def dump(committable: KafkaCommittable) -> bytes:
+    """Serialise as JSON with a version and a checksum."""
+    content = {
+        "version": FORMAT_VERSION,
+        "transactional_id": committable.transactional_id,
+        "producer_id": committable.producer_id,
+        "producer_epoch": committable.producer_epoch,
+        "transaction_version": committable.transaction_version,
+        "rows": {
+            topic: {str(partition): rows for partition, rows in sorted(partitions.items())}
+            for topic, partitions in sorted(committable.rows.items())
+        },
+    }
+    return _text({**content, "crc32": zlib.crc32(_text(content))})
+
+
+def load(data: bytes) -> KafkaCommittable:
+    """Read what `dump` wrote; raises CorruptRecordError for anything else."""
+    try:
+        found = json.loads(data)
+    except ValueError as error:
+        raise _corrupt(data, "it is not JSON") from error
+    if not isinstance(found, dict):
+        raise _corrupt(data, "it is not a JSON object")
+    checksum = found.pop("crc32", None)
+    if checksum != zlib.crc32(_text(found)):
+        raise _corrupt(data, "its checksum does not fit: it has been altered")
+    if found.get("version") != FORMAT_VERSION:
+        raise _corrupt(
+            data,
+            f"its version is {found.get('version')!r} and this program reads {FORMAT_VERSION}; "
+            "use the version of Seamark that wrote it, or a newer one",
+        )
+    try:
+        committable = KafkaCommittable(
+            transactional_id=found["transactional_id"],
+            producer_id=_natural(found["producer_id"]),
+            producer_epoch=_natural(found["producer_epoch"]),
+            rows={
+                topic: {int(partition): _natural(n) for partition, n in partitions.items()}
+                for topic, partitions in found["rows"].items()
+            },
+            transaction_version=_natural(found["transaction_version"]),
+        )
+        # Not the bytes that `dump` makes: something else wrote them, or they were altered.
+        if not isinstance(committable.transactional_id, str) or dump(committable) != data:
+            raise ValueError("it is not as it was written")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise _corrupt(data, f"{type(error).__name__}: {error}") from error
+    return committable
+
+
+def _text(content: object) -> bytes:
+    return json.dumps(content, separators=(",", ":")).encode()
+
+
+def _natural(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is not a whole number >= 0")
+    return value
+
+
+def _corrupt(data: bytes, why: str) -> CorruptRecordError:
+    return CorruptRecordError(f"Kafka committable {data[:80]!r}: {why}")

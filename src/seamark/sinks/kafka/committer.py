@@ -1,0 +1,180 @@
+"""The driver's side of the Kafka sink: end transactions by their handles, and prove the outcome.
+
+`end_transaction.py` has the tables of answers, `broker.py` the wire, `preflight.py` the checks at
+start, `prefix_owner.py` what keeps another job off the prefix. The failpoint here is
+`end-transaction-sent`: the broker has answered, and nobody has been told.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from enum import Enum
+from typing import TYPE_CHECKING, TypeVar
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.model import failpoints
+from seamark.model.errors import AbortFailedError
+from seamark.sinks.kafka import options, preflight
+from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
+from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.sinks.kafka.end_transaction import (
+    ABORT_OUTCOMES,
+    COMMIT_OUTCOMES,
+    Answer,
+    Fate,
+    answer,
+    fate,
+)
+from seamark.sinks.kafka.prefix_owner import PrefixOwner
+from seamark.sinks.kafka.transactional_id import owner, parse
+
+if TYPE_CHECKING:
+    from seamark.sinks.kafka.sink import KafkaSink
+
+O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
+
+_log = logging.getLogger(__name__)
+
+LISTING_DEADLINE_S = 20.0
+
+
+class KafkaCommitter:
+    """See `Committer`."""
+
+    def __init__(self, sink: KafkaSink, context: SinkContext) -> None:
+        self._sink = sink
+        self._context = context
+        self._texts = {name: str(value) for name, value in sink.producer_options.items()}
+        settings = options.admin_options(sink.bootstrap_servers, self._texts)
+        self._broker = BrokerConnection(settings)
+        self._said: dict[str, str] = {}
+        self._owner: PrefixOwner | None = None
+        if sink.exactly_once and sink.transactional_id_prefix is not None:
+            self._owner = PrefixOwner(
+                settings, sink.transactional_id_prefix, context.job_name, context.job_id
+            )
+
+    def preflight(self) -> None:
+        """See `Committer`."""
+        preflight.check(self._sink, self._context, self._broker)
+        self._sink.register_schema(self._context)
+        if self._owner is not None:
+            self._owner.take(f"sink `{self._context.sink_uid}`")
+
+    def commit(self, committables: Sequence[KafkaCommittable]) -> Sequence[CommitOutcome]:
+        """See `Committer`."""
+        return self._end(
+            committables, CommitOutcome.COMMITTED, CommitOutcome.RETRY, COMMIT_OUTCOMES
+        )
+
+    def abort(self, committables: Sequence[KafkaCommittable]) -> Sequence[AbortOutcome]:
+        """See `Committer`."""
+        return self._end(committables, AbortOutcome.ABORTED, AbortOutcome.RETRY, ABORT_OUTCOMES)
+
+    def _end(
+        self,
+        committables: Sequence[KafkaCommittable],
+        done: O,
+        retry: O,
+        by_fate: Mapping[Fate, O],
+    ) -> list[O]:
+        outcomes = [retry] * len(committables)
+        if not committables:
+            return outcomes
+        unproved: list[int] = []
+        commit = done is CommitOutcome.COMMITTED
+        for i, found in enumerate(self._broker.end(committables, commit=commit)):
+            failpoints.reached("end-transaction-sent")
+            if isinstance(found.code, UnreachableError):
+                self._log(committables[i], f"no answer: {found.code}")
+                continue
+            before = None
+            if not isinstance(found.before, UnreachableError):
+                before = fate(committables[i], found.before)
+            said = answer(found.code)
+            if said is Answer.DONE:
+                outcomes[i] = by_fate[Fate.COMMITTED] if before is Fate.COMMITTED else done
+            elif before in (Fate.COMMITTED, Fate.ABORTED):
+                outcomes[i] = by_fate[before]  # it stood before we asked, and stands for ever
+            elif said is Answer.UNPROVED:
+                unproved.append(i)
+            elif said is Answer.REFUSED:
+                self._log(
+                    committables[i],
+                    f"EndTxn answers {found.code}, not authorised: grant WRITE on the ids that "
+                    f"start with {self._sink.transactional_id_prefix!r}",
+                )
+            else:
+                _log.debug("%s: EndTxn answers %d", committables[i].handle, found.code)
+        described = self._broker.describe([committables[i].transactional_id for i in unproved])
+        for i in unproved:
+            state = described[committables[i].transactional_id]
+            if isinstance(state, UnreachableError):
+                self._log(committables[i], f"no answer: {state}")
+                continue
+            proof = fate(committables[i], state)
+            outcomes[i] = by_fate[proof]
+            if proof is Fate.NOT_PROVED:
+                self._log(committables[i], f"its outcome cannot be proved: {state}")
+        for committable, outcome in zip(committables, outcomes, strict=True):
+            if outcome is not retry:
+                self._said.pop(committable.transactional_id, None)
+        return outcomes
+
+    def _log(self, committable: KafkaCommittable, what: str) -> None:
+        """Say why a transaction is asked for again; once, until something else is the reason."""
+        if self._said.get(committable.transactional_id) == what:
+            return
+        self._said[committable.transactional_id] = what
+        _log.warning(
+            "sink `%s`: transaction %s (producer %d, epoch %d): %s",
+            self._context.sink_uid,
+            committable.transactional_id,
+            committable.producer_id,
+            committable.producer_epoch,
+            options.redacted(what, self._texts),
+        )
+
+    def list_lingering(self) -> Iterable[Lingering[KafkaCommittable]]:
+        """See `Committer`. Finds them under any prefix that this job and sink has ever used.
+
+        A transaction whose end has begun is not listed: its outcome stands. Raises AbortFailedError
+        when the brokers do not answer for `LISTING_DEADLINE_S`.
+        """
+        deadline = time.monotonic() + LISTING_DEADLINE_S
+        while True:
+            try:
+                return self._list_open()
+            except UnreachableError as error:
+                if time.monotonic() > deadline:
+                    raise AbortFailedError(
+                        f"sink `{self._context.sink_uid}`: the open transactions at "
+                        f"{self._sink.bootstrap_servers} could not be listed "
+                        f"({options.redacted(str(error), self._texts)}); "
+                        "start the job again when the brokers answer"
+                    ) from error
+                time.sleep(0.2)
+
+    def _list_open(self) -> list[Lingering[KafkaCommittable]]:
+        ours = owner(self._context.job_id, self._context.sink_uid)
+        found = {}
+        for text in self._broker.open_transactions():
+            parsed = parse(text)
+            if parsed is not None and parsed.owner == ours:
+                found[text] = parsed
+        lingering = []
+        for text, state in self._broker.describe(list(found)).items():
+            if isinstance(state, UnreachableError):
+                raise state
+            if state is not None and state.state == "Ongoing":
+                committable = KafkaCommittable(text, state.producer_id, state.producer_epoch, {})
+                lingering.append(Lingering(committable, found[text].generation))
+        return lingering
+
+    def close(self) -> None:
+        """See `Committer`."""
+        if self._owner is not None:
+            self._owner.release()
+        self._broker.close()

@@ -1,0 +1,127 @@
+"""EndTxn from outside: what the broker's answers mean, as tables, and what proves an outcome.
+
+A transaction is named by (transactional id, producer id, epoch); whoever knows the three can end
+it. There is one transaction per epoch (`producer_pool.py`), so an answer is never about another.
+Seen on Kafka 4.3 (transaction version 2, EndTxn v5; `test_sink_answers.py` sees them again), where
+e is the writer's epoch:
+
+    transaction                EndTxn(commit)   EndTxn(abort)   DescribeTransactions
+    flushed                    0                0               Ongoing, e
+    committed                  0                48              CompleteCommit, e+1
+    aborted                    48               0               CompleteAbort, e+1
+    timed out                  48               0               CompleteAbort, e+1
+    its id initialised again   90               90              Empty, e+2
+    its id unknown             49               49              error 105
+
+While markers are being written (PrepareCommit, PrepareAbort) any of them may answer 51. EndTxn v4,
+used where the cluster has transaction version 1, leaves the epoch at e, and answers 90 after a
+time-out.
+
+Answer 0 to a commit is proof. After any other one that is not plainly "ask again", the broker is
+asked what became of the transaction, and only its state, with the same producer id and an epoch
+that is ours, proves an outcome.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.sinks.kafka.committable import KafkaCommittable
+
+
+class Answer(Enum):
+    """What an error code of EndTxn says."""
+
+    DONE = "done"
+    ASK_AGAIN = "ask again"
+    COORDINATOR_MOVED = "find the coordinator again, then ask again"
+    REFUSED = "the credentials do not allow it"
+    UNPROVED = "see what became of the transaction"
+
+
+ANSWERS: dict[int, Answer] = {
+    0: Answer.DONE,
+    7: Answer.ASK_AGAIN,  # REQUEST_TIMED_OUT
+    14: Answer.COORDINATOR_MOVED,  # COORDINATOR_LOAD_IN_PROGRESS
+    15: Answer.COORDINATOR_MOVED,  # COORDINATOR_NOT_AVAILABLE
+    16: Answer.COORDINATOR_MOVED,  # NOT_COORDINATOR
+    29: Answer.REFUSED,  # TOPIC_AUTHORIZATION_FAILED
+    31: Answer.REFUSED,  # CLUSTER_AUTHORIZATION_FAILED
+    53: Answer.REFUSED,  # TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    51: Answer.ASK_AGAIN,  # CONCURRENT_TRANSACTIONS: its markers are being written
+    47: Answer.UNPROVED,  # INVALID_PRODUCER_EPOCH
+    48: Answer.UNPROVED,  # INVALID_TXN_STATE: aborted, timed out, empty, or ended the other way
+    49: Answer.UNPROVED,  # INVALID_PRODUCER_ID_MAPPING: the broker knows no such id
+    90: Answer.UNPROVED,  # PRODUCER_FENCED
+}
+"""Codes that are not listed are `UNPROVED` too."""
+
+
+def answer(code: int) -> Answer:
+    """Return what an EndTxn's error code says."""
+    return ANSWERS.get(code, Answer.UNPROVED)
+
+
+class Fate(Enum):
+    """What the broker's description of an id proves about one transaction of it."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    GONE = "unknown to the broker"
+    NOT_PROVED = "not proved: the id has been used again"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What DescribeTransactions says of an id."""
+
+    state: str
+    producer_id: int
+    producer_epoch: int
+
+
+_FATES: dict[str, Fate] = {
+    "Ongoing": Fate.OPEN,
+    "PrepareCommit": Fate.COMMITTED,
+    "CompleteCommit": Fate.COMMITTED,
+    "PrepareAbort": Fate.ABORTED,
+    "CompleteAbort": Fate.ABORTED,
+    "PrepareEpochFence": Fate.ABORTED,
+    "Dead": Fate.GONE,
+    # Nothing was ever added to it, as long as the epoch is still the writer's.
+    "Empty": Fate.ABORTED,
+}
+_ENDED_MOVES_EPOCH = {"PrepareCommit", "CompleteCommit", "PrepareAbort", "CompleteAbort"}
+
+
+def fate(committable: KafkaCommittable, found: Description | None) -> Fate:
+    """Return what `found` (None: the broker has no such id) proves about the transaction."""
+    if found is None:
+        return Fate.GONE
+    epochs = {committable.producer_epoch}
+    if found.state in _ENDED_MOVES_EPOCH:
+        epochs.add(committable.producer_epoch + 1)  # the end of a transaction raises the epoch
+    if found.producer_id != committable.producer_id or found.producer_epoch not in epochs:
+        return Fate.NOT_PROVED
+    return _FATES.get(found.state, Fate.NOT_PROVED)
+
+
+COMMIT_OUTCOMES: dict[Fate, CommitOutcome] = {
+    Fate.OPEN: CommitOutcome.RETRY,
+    Fate.COMMITTED: CommitOutcome.ALREADY_COMMITTED,
+    Fate.ABORTED: CommitOutcome.LOST,
+    # An open transaction never expires; an ended id is forgotten after transactional.id.expiration,
+    # whichever way it ended.
+    Fate.GONE: CommitOutcome.UNKNOWN,
+    Fate.NOT_PROVED: CommitOutcome.RETRY,
+}
+ABORT_OUTCOMES: dict[Fate, AbortOutcome] = {
+    Fate.OPEN: AbortOutcome.RETRY,
+    Fate.COMMITTED: AbortOutcome.COMMITTED,
+    Fate.ABORTED: AbortOutcome.ABORTED,
+    Fate.GONE: AbortOutcome.ABORTED,
+    Fate.NOT_PROVED: AbortOutcome.RETRY,
+}

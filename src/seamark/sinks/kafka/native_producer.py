@@ -1,0 +1,320 @@
+"""The fast producer: whole Arrow columns go to librdkafka in one C call, no Python object per row.
+
+Delivery reports come as events, one per answer of the broker and with a count, so that every row's
+acknowledgement is counted at no cost per row. Rows are grouped by partition first
+(`partitioner.py`). Queue-full keeps the order: ``produce_batch`` refuses
+all messages after the first for which the queue had no room, so the rest is sent again from there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seamark.model.errors import SeamarkError, WriteRefusedError
+from seamark.sinks.kafka import native_library as c
+from seamark.sinks.kafka.partitioner import Partitioner, layout
+from seamark.sinks.kafka.producer import (
+    PURGED,
+    STATE,
+    ProducerConfig,
+    ProducerIdentity,
+    Progress,
+    Rows,
+    explained,
+    identity_in,
+    is_transactional,
+    refused,
+)
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_EMPTY = ctypes.create_string_buffer(1)
+_EMPTY_ADDRESS = ctypes.addressof(_EMPTY)
+"""Where an empty value points to: a null pointer would be a tombstone."""
+
+_TOO_LARGE = 10
+
+
+class NativeProducer:
+    """See `producer.Producer`. Takes the columns key, value and, optionally, partition."""
+
+    def __init__(self, library: Any, config: ProducerConfig) -> None:
+        if config.topic is None:
+            raise ValueError("the native producer writes to one topic")
+        self._library = library
+        self._config = config
+        self.sent = 0
+        self.acknowledged = 0
+        self.rows: Rows = {}
+        self._by_partition: dict[int, int] = {}
+        self._failure: tuple[int, int] | None = None  # rows, first error code
+        self._transactional = is_transactional(config)
+        self._identity: ProducerIdentity | None = None
+        self._messages = np.zeros(0, c.MESSAGE)
+        self._partitioner: Partitioner | None = None
+        self._client = self._new_client()
+        self._queue = library.queue_get_main(self._client)
+        # Asks for the topic's metadata at once: the first row finds its leader known.
+        self._topic = library.topic_new(self._client, config.topic.encode(), None)
+
+    def _new_client(self) -> int:
+        error = ctypes.create_string_buffer(1024)
+        conf = self._library.conf_new()
+        for name, value in self._config.settings:
+            if self._library.conf_set(conf, name.encode(), value.encode(), error, len(error)):
+                self._library.conf_destroy(conf)
+                raise SeamarkError(f"{self._config.sink}: {error.value.decode()}")
+        self._library.conf_set_events(conf, c.EVENT_DELIVERY | c.EVENT_ERROR | c.EVENT_STATISTICS)
+        client = self._library.new(c.PRODUCER, conf, error, len(error))
+        if not client:
+            self._library.conf_destroy(conf)
+            raise SeamarkError(f"{self._config.sink}: {error.value.decode()}")
+        return int(client)
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """See `producer.Producer`."""
+        self._check(self._library.init_transactions(self._client, int(timeout_s * 1000)))
+
+    def identity(self, timeout_s: float) -> ProducerIdentity:
+        """See `producer.Producer`."""
+        deadline = time.monotonic() + timeout_s
+        while self._identity is None:
+            self._serve(wait_ms=10)
+            if time.monotonic() > deadline:
+                raise WriteRefusedError(f"{self._config.sink}: no producer id in {timeout_s:g} s")
+        return self._identity
+
+    def connect(self, timeout_s: float) -> None:
+        """See `producer.Producer`. init_transactions would sleep 500 ms without a connection.
+
+        The first question is answered over the bootstrap connection, which is then let go; the
+        second one needs a connection that stays.
+        """
+        for _ in range(2):
+            metadata = ctypes.c_void_p()
+            code = self._library.metadata(
+                self._client, 0, self._topic, ctypes.byref(metadata), int(timeout_s * 1000)
+            )
+            if code:
+                raise WriteRefusedError(
+                    f"{self._config.sink}: no broker has answered within {timeout_s:g} s: "
+                    f"{self._text(code)}"
+                )
+            leaders = c.leaders(metadata.value)
+            self._library.metadata_destroy(metadata)
+        # Another partitioner in producer_options is left to librdkafka, and so is an unknown topic.
+        if leaders and dict(self._config.settings).get("partitioner") == "murmur2_random":
+            available = [partition for partition, leader in leaders.items() if leader >= 0]
+            self._partitioner = Partitioner(len(leaders), available)
+
+    def begin(self) -> None:
+        """See `producer.Producer`."""
+        self.serve(0)
+        self.sent = self.acknowledged = 0
+        self._by_partition = {}
+        self.rows = {self._topic_name: self._by_partition}
+        if self._transactional:
+            self._check(self._library.begin_transaction(self._client))
+
+    @property
+    def _topic_name(self) -> str:
+        assert self._config.topic is not None
+        return self._config.topic
+
+    def produce(self, batch: pa.RecordBatch) -> None:
+        """See `producer.Producer`."""
+        key, value = _binary(batch.column(0)), _binary(batch.column(1))
+        partitions = self._partitions(key, batch.column(2) if batch.num_columns > 2 else None)
+        order, groups = _grouped(partitions)
+        if len(self._messages) < batch.num_rows:
+            self._messages = np.zeros(batch.num_rows, c.MESSAGE)
+        messages = self._messages[: batch.num_rows]
+        _point_into(key, messages, "key", order)
+        _point_into(value, messages, "value", order)
+        # `key` and `value` own the bytes that the messages point to, until librdkafka has a copy.
+        for partition, start, end in groups:
+            self._enqueue(partition, messages[start:end])
+        self.serve(0)
+
+    def _enqueue(self, partition: int, messages: Any) -> None:
+        """Hand over messages for one partition, or `c.UNASSIGNED`, in order."""
+        progress = Progress(self, self._config)
+        while True:
+            accepted = self._library.produce_batch(
+                self._topic, partition, c.COPY, messages.ctypes.data, len(messages)
+            )
+            self.sent += accepted
+            if accepted == len(messages):
+                return
+            self._check_refused(messages, accepted)
+            messages = messages[accepted:]
+            self._serve(wait_ms=5)
+            self._raise_failure()
+            progress.check()
+
+    def _partitions(self, key: pa.Array, column: pa.Array | None) -> Any:
+        """Return each row's partition: the column's, else by the key; `c.UNASSIGNED` leaves it to
+        librdkafka."""
+        chosen = self._partitioner.of(key) if self._partitioner else None
+        if chosen is None:
+            chosen = np.full(len(key), c.UNASSIGNED, np.int32)
+        if column is None:
+            return chosen
+        given = column.fill_null(0).to_numpy(zero_copy_only=False)
+        valid = column.is_valid().to_numpy(zero_copy_only=False)
+        bad = (given < 0) & valid
+        if bad.any():
+            raise refused(
+                self._config, None, int(bad.sum()),
+                f"the column `partition` is {int(given[bad][0])}; give a partition from 0, or null "
+                "to have it chosen by the key",
+            )  # fmt: skip
+        return np.where(valid, given, chosen)
+
+    def _check_refused(self, messages: Any, accepted: int) -> None:
+        """Return if all from `accepted` on were refused because the queue is full."""
+        errors = messages["err"]
+        other = np.flatnonzero((errors != 0) & (errors != c.QUEUE_FULL))
+        if len(other):
+            first = messages[other[0]]
+            why = self._text(int(first["err"]))
+            if first["err"] == _TOO_LARGE:
+                size = int(first["value_len"]) + int(first["key_len"])
+                why += f" (key and value have {size} bytes)"
+            raise refused(self._config, None, len(other), explained(int(first["err"]), why))
+        if errors[:accepted].any() or not errors[accepted:].all():
+            raise WriteRefusedError(
+                f"{self._config.sink}: librdkafka accepted rows after one that it refused, so "
+                "their order is lost; report this with the version of confluent-kafka"
+            )
+
+    def serve(self, flush_s: float) -> None:
+        """See `producer.Producer`."""
+        if flush_s > 0:
+            self._library.flush(self._client, max(1, int(flush_s * 1000)))
+        self._serve(wait_ms=0)
+        self._raise_failure()
+
+    def _serve(self, wait_ms: int) -> None:
+        library = self._library
+        while event := library.queue_poll(self._queue, wait_ms):
+            match library.event_type(event):
+                case c.EVENT_DELIVERY:
+                    self._count(event)
+                case c.EVENT_STATISTICS if self._identity is None:
+                    self._identity = identity_in(library.event_stats(event))
+            library.event_destroy(event)
+            wait_ms = 0
+
+    def _count(self, event: int) -> None:
+        """Count one report: its messages share one partition, if they were delivered, and one
+        error, if they were not."""
+        library = self._library
+        count = library.event_message_count(event)
+        error = library.event_error(event)
+        if error:
+            rows, code = self._failure or (0, error)
+            self._failure = (rows + count, code)
+        elif count:
+            partition = int(c.message_at(library.event_message_next(event))["partition"])
+            self._by_partition[partition] = self._by_partition.get(partition, 0) + count
+            self.acknowledged += count
+
+    def _raise_failure(self) -> None:
+        fatal = ctypes.create_string_buffer(512)
+        if self._failure is not None:
+            rows, code = self._failure
+            why = self._text(code)
+            if code in PURGED and self._transactional:
+                code, why = self._transaction_error() or (code, why)
+            if self._library.fatal_error(self._client, fatal, len(fatal)):
+                why += f" ({fatal.value.decode()})"
+            raise refused(self._config, None, rows, explained(code, why))
+        if self._library.fatal_error(self._client, fatal, len(fatal)):
+            raise WriteRefusedError(
+                f"{self._config.sink}: the producer cannot go on: {fatal.value.decode()}"
+            )
+
+    def _transaction_error(self) -> tuple[int, str] | None:
+        """Return why the transaction has failed: librdkafka says it when one is begun on top."""
+        error = self._library.begin_transaction(self._client)
+        if not error:
+            return None
+        found = self._library.error_code(error), self._library.error_string(error).decode()
+        self._library.error_destroy(error)
+        return None if found[0] == STATE else found
+
+    def abort(self, timeout_s: float) -> None:
+        """See `producer.Producer`."""
+        deadline = time.monotonic() + timeout_s
+        self._library.purge(self._client, c.PURGE_QUEUE | c.PURGE_IN_FLIGHT)
+        if not self._transactional:
+            return
+        # abort_transaction waits for reports that it does not serve itself: take them in first.
+        while self._library.outq_len(self._client) and time.monotonic() < deadline:
+            self._serve(wait_ms=5)
+        left_ms = max(1, int((deadline - time.monotonic()) * 1000))
+        error = self._library.abort_transaction(self._client, left_ms)
+        if error:
+            self._library.error_destroy(error)
+
+    def close(self) -> None:
+        """See `producer.Producer`."""
+        client, self._client = self._client, 0
+        if client:
+            self._library.topic_destroy(self._topic)
+            self._library.queue_destroy(self._queue)
+            self._library.destroy(client)
+
+    def _text(self, code: int) -> str:
+        return str(self._library.err2str(code).decode())
+
+    def _check(self, error: int | None) -> None:
+        if error:
+            text = self._library.error_string(error).decode()
+            why = explained(self._library.error_code(error), text)
+            self._library.error_destroy(error)
+            raise WriteRefusedError(f"{self._config.sink}: {why}")
+
+
+def _binary(column: pa.Array) -> pa.Array:
+    import pyarrow as pa
+
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return column
+    return column.cast(pa.large_binary() if "large" in str(column.type) else pa.binary())
+
+
+def _grouped(partitions: Any) -> tuple[Any | None, list[tuple[int, int, int]]]:
+    """Return the order that brings each partition's rows together and keeps them in turn (None: as
+    they are), and (partition, start, end) of each group in that order."""
+    count = len(partitions)
+    if (partitions == partitions[0]).all():
+        return None, [(int(partitions[0]), 0, count)]
+    if partitions.max() < 2**15:
+        partitions = partitions.astype(np.int16)  # sorted by radix
+    order = np.argsort(partitions, kind="stable")
+    ordered = partitions[order]
+    starts = [0, *(np.flatnonzero(ordered[1:] != ordered[:-1]) + 1).tolist()]
+    ends = [*starts[1:], count]
+    return order, [(int(ordered[s]), s, e) for s, e in zip(starts, ends, strict=True)]
+
+
+def _point_into(column: pa.Array, messages: Any, field: str, order: Any | None) -> None:
+    """Set each message's `field` and its length to where the row's bytes lie in the Arrow buffers.
+
+    A null gets a null pointer, an empty value another one.
+    """
+    starts, lengths, data = layout(column)
+    addresses = starts + (data.ctypes.data if len(data) else _EMPTY_ADDRESS)
+    if column.null_count:
+        null = column.is_null().to_numpy(zero_copy_only=False)
+        addresses[null] = 0
+        lengths[null] = 0
+    messages[field] = addresses if order is None else addresses[order]
+    messages[f"{field}_len"] = lengths if order is None else lengths[order]

@@ -1,0 +1,144 @@
+"""`producer_options`: librdkafka's settings, which of them Seamark owns, and which are secret.
+
+The driver's side speaks to the broker through kafka-python, so the settings that concern the
+connection are translated for it too (`admin_options`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from seamark.model.errors import ConfigurationError
+
+_OWNED = {
+    "bootstrap.servers": "give bootstrap_servers= instead",
+    "metadata.broker.list": "give bootstrap_servers= instead",
+    "transactional.id": "give transactional_id_prefix= instead; ids are made from it",
+    "transaction.timeout.ms": "give transaction_timeout= instead",
+    "delivery.report.only.error": "every delivery report is needed to prove that no row was lost",
+    "statistics.interval.ms": "it is used to learn the producer id; leave it out",
+    "enable.gapless.guarantee": "it would hide a lost row behind a fatal error; leave it out",
+}
+_FIXED = {
+    "enable.idempotence": ({"true"}, "a retry could write a row twice"),
+    "acks": ({"all", "-1"}, "an acknowledged row could vanish with its broker"),
+    "request.required.acks": ({"all", "-1"}, "an acknowledged row could vanish with its broker"),
+}
+_SECRET = re.compile(r"password|secret|\.pem$|\.jaas\.|token|credential|oauthbearer\.config")
+
+# Throughput over latency: a flush does not wait for linger.ms. The queue is kept small on purpose:
+# it is memory of each Python worker, and a larger one was no faster.
+DEFAULTS: Mapping[str, str] = {
+    "linger.ms": "5",
+    "batch.size": "500000",
+    "queue.buffering.max.messages": "200000",
+    "queue.buffering.max.kbytes": "262144",
+    # As Java's: a row of a key lands in the partition where Spark's own sink would put it.
+    "partitioner": "murmur2_random",
+    "message.timeout.ms": "120000",
+    "allow.auto.create.topics": "false",
+    # Half of it is how long a client that has just learned of a broker waits before it connects.
+    "reconnect.backoff.ms": "22",
+    # Without this, closing a producer waits for a last push of client metrics.
+    "enable.metrics.push": "false",
+    # Errors reach the caller as exceptions; a connection that is tried again is no news.
+    "log_level": "2",
+}
+_ALIASES = {
+    "message.timeout.ms": "delivery.timeout.ms",
+    "linger.ms": "queue.buffering.max.ms",
+}
+
+_ADMIN_NAMES = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "sasl.kerberos.service.name": "sasl_kerberos_service_name",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+    "ssl.crl.location": "ssl_crlfile",
+}
+_NOT_FOR_ADMIN = re.compile(
+    r"ssl\.(ca|certificate|key)\.pem|ssl\.keystore\.|sasl\.oauthbearer\.|ssl\.engine\."
+    r"|enable\.ssl\.certificate\.verification"
+)
+
+
+def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
+    """Return the options as text; raises ConfigurationError for one that the sink owns, or whose
+    value is no text, number or bool. `sink` names the sink in the error."""
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(
+            f"{sink}: producer_options is a {type(options).__name__}; give a dict"
+        )
+    texts: dict[str, str] = {}
+    for name, value in options.items():
+        if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
+            raise ConfigurationError(
+                f"{sink}: producer option {name!r} has a value of type {type(value).__name__}; "
+                "give text, a number or a bool"
+            )
+        text = str(value).lower() if isinstance(value, bool) else str(value)
+        if name in _OWNED:
+            raise ConfigurationError(
+                f"{sink}: producer option {name!r} is set by Seamark: {_OWNED[name]}"
+            )
+        if name in _FIXED and text.lower() not in _FIXED[name][0]:
+            raise ConfigurationError(
+                f"{sink}: producer option {name!r} is {shown(name, text)!r}, with which "
+                f"{_FIXED[name][1]}; leave it out, or give {sorted(_FIXED[name][0])[-1]!r}"
+            )
+        if _NOT_FOR_ADMIN.match(name):
+            raise ConfigurationError(
+                f"{sink}: producer option {name!r} is not supported, because the driver must "
+                "connect with the same credentials; give certificates as files "
+                "(ssl.ca.location, ssl.certificate.location, ssl.key.location) and use "
+                "sasl.mechanism PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or GSSAPI"
+            )
+        texts[name] = text
+    return texts
+
+
+def shown(name: str, value: str) -> str:
+    """Return the value as it may be shown to people: stars for a secret."""
+    return "***" if _SECRET.search(name) else value
+
+
+def redacted(text: str, options: Mapping[str, str]) -> str:
+    """Return `text`, an error of a library's, without any secret of the options in it."""
+    for name, value in options.items():
+        if value and _SECRET.search(name):
+            text = text.replace(value, "***")
+    return text
+
+
+def producer_settings(servers: str, options: Mapping[str, str]) -> dict[str, str]:
+    """Return librdkafka's settings for an idempotent producer, without the transaction's."""
+    settings = dict(DEFAULTS)
+    for name, alias in _ALIASES.items():
+        if alias in options:
+            del settings[name]
+    settings.update(options)
+    settings["bootstrap.servers"] = servers
+    settings["enable.idempotence"] = "true"
+    return settings
+
+
+def admin_options(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
+    """Return kafka-python's settings for the same servers and credentials."""
+    settings: dict[str, Any] = {"bootstrap_servers": [s.strip() for s in servers.split(",")]}
+    for name, value in options.items():
+        if name in _ADMIN_NAMES:
+            settings[_ADMIN_NAMES[name]] = value
+    settings["security_protocol"] = settings.get("security_protocol", "PLAINTEXT").upper()
+    if "sasl_mechanism" in settings:
+        settings["sasl_mechanism"] = settings["sasl_mechanism"].upper()
+    if options.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
+        settings["ssl_check_hostname"] = False
+    return settings

@@ -1,0 +1,192 @@
+"""Which columns of a DataFrame become which part of a Kafka record: Spark SQL, so that the JVM
+makes keys and values and no row becomes a Python object.
+
+Without `value_format` a sink takes the columns of Spark's own Kafka sink. With it the value is made
+of columns (`avro_schema.py` has the schema of those). `sink.py` says what a user gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import Column, Schema, quoted
+from seamark.sinks.internal.columns import check_columns, to_json
+from seamark.sinks.kafka.avro_schema import AvroSchema
+
+ROUTING = ("topic", "partition", "headers")
+_HEADERS = "array<struct<key:string,value:binary>>"
+_BYTES = ("string", "binary")
+_TYPES = {"key": _BYTES, "value": _BYTES, "topic": ("string",), "partition": ("int",),
+          "headers": (_HEADERS,)}  # fmt: skip
+_KEY_AS_TEXT = ("boolean", "tinyint", "smallint", "int", "bigint", "decimal", "date")
+"""Types of a `key=` whose text is the same in every session."""
+
+
+def checked_names(given: object, setting: str) -> tuple[str, ...]:
+    """Return the columns that `key=` or `value=` names; raises ConfigurationError."""
+    names = (given,) if isinstance(given, str) else given
+    if (
+        not isinstance(names, Sequence)
+        or not all(isinstance(name, str) and name for name in names)
+        or len({str(name).lower() for name in names}) < len(names)
+    ):
+        raise ConfigurationError(
+            f"{setting} is {given!r}; give a column's name, or a list of names, each once"
+        )
+    return tuple(names)
+
+
+@dataclass(frozen=True)
+class RecordColumns:
+    """What a KafkaSink was told about records; `name` names the sink in errors. The columns of one
+    DataFrame are told apart by `select_expressions`."""
+
+    name: str
+    topic: str | None
+    key: tuple[str, ...]
+    value: tuple[str, ...]
+    value_format: str | None
+    value_schema: str | None
+
+    def select_expressions(self, schema: Schema) -> list[str]:
+        """Return the SQL of key, value, and what there is of topic, partition and headers.
+
+        Raises ConfigurationError for a DataFrame that this sink cannot take.
+        """
+        parts = self._parts(schema)
+        expressions = [self._key(parts.key), self._value(parts.value)]
+        for role in ROUTING:
+            column = parts.routing.get(role)
+            if column is not None:
+                self._check_type(role, column)
+                expressions.append(f"{quoted(column.name)} AS {role}")
+        return expressions
+
+    def avro_schema(self, schema: Schema) -> AvroSchema | None:
+        """Return the Avro schema of the value made of a DataFrame of this shape; None unless
+        `value_format` is ``"avro"``."""
+        if self.value_format != "avro":
+            return None
+        return AvroSchema.of(self._parts(schema).value, self.value_schema, self.topic, self.name)
+
+    def _parts(self, schema: Schema) -> _Parts:
+        by_name: dict[str, Column] = {}
+        for column in schema:
+            if column.name.lower() in by_name:
+                raise ConfigurationError(
+                    f"{self.name}: two columns differ in upper and lower case only: "
+                    f"{', '.join(column.name for column in schema)}; drop one"
+                )
+            by_name[column.name.lower()] = column
+        value = [self._named("value", name, by_name) for name in self.value]
+        key = [self._named("key", name, by_name) for name in self.key]
+        free = {n: c for n, c in by_name.items() if c not in value}
+        if not self.key and "key" in free:
+            key = [free["key"]]
+            self._check_type("key", free["key"], or_void=True)
+        routing = {role: free[role] for role in ROUTING if role in free and free[role] not in key}
+        if self.value_format is None:
+            value = value or [self._needed("value", by_name)]
+            for column in schema:
+                if column not in (*key, *value, *routing.values()):
+                    raise self._unused(column)
+        elif not value:
+            implicit = () if self.key else tuple(key)
+            value = [c for c in schema if c not in (*implicit, *routing.values())]
+        if self.topic is None and "topic" not in routing:
+            self._needed("topic", {})
+        if self.topic is not None and "topic" in routing:
+            instead = " or name it in value= if it is data," if self.value_format else ""
+            raise ConfigurationError(
+                f"{self.name}: the sink has topic={self.topic!r} and the DataFrame a column "
+                f"`{routing['topic'].name}`, so it is open where rows go; drop the "
+                f"column,{instead} or leave out topic= to send each row to its own topic"
+            )
+        return _Parts(key, value, routing)
+
+    def _key(self, columns: Sequence[Column]) -> str:
+        if not columns:
+            return "CAST(NULL AS BINARY) AS key"
+        if len(columns) > 1:
+            check_columns(tuple(columns), f"{self.name}: key")
+            return f"CAST({to_json(_struct(columns))} AS BINARY) AS key"
+        column = columns[0]
+        if column.type.startswith(_KEY_AS_TEXT):
+            return f"CAST(CAST({quoted(column.name)} AS STRING) AS BINARY) AS key"
+        if not column.type.startswith((*_BYTES, "void")):
+            raise ConfigurationError(
+                f"{self.name}: key={column.name!r} has the type {column.type}, and allowed are "
+                f"{', '.join((*_BYTES, *_KEY_AS_TEXT))}; convert it, e.g. with date_format(...) or "
+                f'to_json(...), or give several columns: key=["{column.name}", ...] makes JSON'
+            )
+        return f"CAST({quoted(column.name)} AS BINARY) AS key"
+
+    def _value(self, columns: Sequence[Column]) -> str:
+        if self.value_format is None:
+            self._check_type("value", columns[0])
+            return f"CAST({quoted(columns[0].name)} AS BINARY) AS value"
+        check_columns(tuple(columns), f"{self.name}: value")
+        if self.value_format == "json":
+            return f"CAST({to_json(_struct(columns))} AS BINARY) AS value"
+        avro = AvroSchema.of(columns, self.value_schema, self.topic, self.name)
+        return f"to_avro({_struct(columns)}, {_literal(avro.text)}) AS value"
+
+    def _named(self, setting: str, name: str, by_name: dict[str, Column]) -> Column:
+        if name.lower() not in by_name:
+            raise ConfigurationError(
+                f"{self.name}: {setting}= names the column {name!r}, which the DataFrame does not "
+                f"have; its columns are {_names(by_name)}"
+            )
+        return by_name[name.lower()]
+
+    def _needed(self, name: str, by_name: dict[str, Column]) -> Column:
+        if name in by_name:
+            return by_name[name]
+        why = " because the sink has no topic=" if name == "topic" else ""
+        other = ', or give the sink value_format="json"' if name == "value" else ""
+        raise ConfigurationError(
+            f"{self.name}: the column `{name}` is missing{why}; select it, e.g. "
+            f'df.selectExpr("... AS {name}"){other}'
+        )
+
+    def _unused(self, column: Column) -> ConfigurationError:
+        return ConfigurationError(
+            f"{self.name}: the column `{column.name}` ({column.type}) is none of those that a "
+            f"Kafka sink takes ({', '.join(_TYPES)}); drop it, or give the sink "
+            'value_format="json", which makes the value of columns'
+        )
+
+    def _check_type(self, role: str, column: Column, *, or_void: bool = False) -> None:
+        allowed, base = _TYPES[role], column.type.split(" collate ")[0]
+        if base in allowed or (or_void and base == "void"):
+            return
+        cast = "to_json(...)" if role in ("key", "value") else f"CAST(... AS {allowed[0]})"
+        other = f" (as data it would be named in value=[..., {column.name!r}])"
+        raise ConfigurationError(
+            f"{self.name}: the column `{column.name}` has the type {column.type}, and allowed "
+            f"is {' or '.join(allowed)}; convert it, e.g. with {cast}"
+            f"{other if self.value_format else ''}"
+        )
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """The columns of one DataFrame by what they are for."""
+
+    key: list[Column]
+    value: list[Column]
+    routing: dict[str, Column]
+
+
+def _struct(columns: Sequence[Column]) -> str:
+    return f"struct({', '.join(quoted(column.name) for column in columns)})"
+
+
+def _names(by_name: dict[str, Column]) -> str:
+    return ", ".join(column.name for column in by_name.values()) or "none"
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

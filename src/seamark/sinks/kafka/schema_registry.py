@@ -1,0 +1,107 @@
+"""The schema registry: registers a value's Avro schema once, in the driver, before anything is
+written.
+
+Stands on Confluent's own client. What a consumer needs of it is in each value: a zero byte, then
+the schema's id in four bytes (Confluent's wire format), in front of the Avro bytes (`framed`).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from seamark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
+from seamark.sinks.kafka import options
+from seamark.sinks.kafka.avro_schema import AvroSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_DEFAULTS = {"timeout": 10, "max.retries": 1}
+_FRAME = ">bI"
+FRAME_BYTES = struct.calcsize(_FRAME)
+"""What `framed` puts in front of each value."""
+_SECRET = re.compile(r"user\.info|password|secret|token|\.key\.pem")
+
+
+def checked(settings: object, sink: str) -> dict[str, Any]:
+    """Return a copy of the settings of Confluent's client; raises ConfigurationError."""
+    url = settings.get("url") if isinstance(settings, Mapping) else None
+    if not isinstance(settings, Mapping) or not isinstance(url, str) or "://" not in url:
+        raise ConfigurationError(
+            f'{sink}: value_format="avro" needs schema_registry={{"url": "http://host:8081"}}, and '
+            f"beside the url what else Confluent's client is to be told; found {type(url).__name__}"
+            " for the url"
+        )
+    if any("@" in urlsplit(one).netloc for one in url.split(",")):
+        raise ConfigurationError(
+            f"{sink}: the url of schema_registry holds a user or a password, which logs could "
+            'show; give them as {"basic.auth.user.info": "user:password"} beside the url'
+        )
+    return dict(settings)
+
+
+def shown(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Return the settings as they may be shown to people."""
+    return {n: "***" if _SECRET.search(n) else str(value) for n, value in settings.items()}
+
+
+def register(schema: AvroSchema, subject: str, settings: Mapping[str, Any], sink: str) -> int:
+    """Return the id of `schema` under `subject`, registering it if it is not there yet.
+
+    Raises PreflightError; `sink` names the sink in it.
+    """
+    try:
+        from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+        from confluent_kafka.schema_registry.error import SchemaRegistryError
+    except ImportError as error:
+        raise MissingDependencyError(
+            f'{sink}: value_format="avro" needs the client of the schema registry on the driver: '
+            "pip install 'seamark[avro]'"
+        ) from error
+    where = f"the schema registry at {settings['url']}"
+    try:
+        with SchemaRegistryClient({**_DEFAULTS, **settings}) as client:
+            return int(client.register_schema(subject, Schema(schema.text, "AVRO")))
+    except SchemaRegistryError as error:
+        remedy = {
+            401: "give basic.auth.user.info in schema_registry",
+            403: f"grant this user to register schemas of {subject}",
+            409: "the columns have changed in a way that old readers or writers do not bear: give "
+            "value_schema= a schema that is compatible, or change the subject's compatibility",
+            422: "mend value_schema",
+        }.get(error.http_status_code, "see the registry's log")
+        why = f"{error.http_status_code}, {_redacted(error.error_message, settings)}"
+        raise PreflightError(
+            f"{sink}: {where} refuses the schema of {subject} ({why}); {remedy}"
+        ) from None
+    except (ValueError, TypeError) as error:
+        raise PreflightError(
+            f"{sink}: schema_registry is refused by its client: {_redacted(error, settings)}"
+        ) from None
+    except Exception as error:  # its HTTP library's errors, which differ between its versions
+        raise PreflightError(
+            f"{sink}: {where} does not answer ({type(error).__name__}: "
+            f"{_redacted(error, settings)}); see that the url is right and reachable from here"
+        ) from None
+
+
+def framed(values: pa.Array, schema_id: int) -> pa.Array:
+    """Return the Avro bytes of a whole batch with the schema's id in front of each."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_binary(values.type) or pa.types.is_large_binary(values.type)):
+        values = values.cast(pa.binary())
+    header = pa.scalar(struct.pack(_FRAME, 0, schema_id), values.type)
+    return pc.binary_join_element_wise(header, values, pa.scalar(b"", values.type))
+
+
+def _redacted(text: object, settings: Mapping[str, Any]) -> str:
+    secrets = {f"secret {n}": str(v) for n, v in settings.items() if _SECRET.search(n)}
+    for value in list(secrets.values()):  # of "user:password" the password alone is one too
+        secrets[f"secret {len(secrets)}"] = value.partition(":")[2]
+    return options.redacted(str(text), secrets)

@@ -1,0 +1,216 @@
+"""Rows that the broker would refuse, found before they are sent.
+
+A refusal of the broker's ends the whole transaction, so every row is measured first, by arithmetic
+over whole columns, against what librdkafka and the topic take.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from seamark.contracts.dead_letters import RefusedRow
+from seamark.model.errors import WriteRefusedError
+from seamark.sinks.internal.sifting import without
+from seamark.sinks.kafka import schema_registry
+from seamark.sinks.kafka.producer import ProducerConfig
+from seamark.sinks.kafka.row_producer import HEADER_WITHOUT_KEY
+from seamark.sinks.kafka.writer import KafkaWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ASK_TIMEOUT_S = 20.0
+_KNOWN_FOR_S = 60.0
+_NEW_TOPIC_S = 10.0
+"""How long the sink's own topic, which was there when the job started, may be unknown."""
+_BATCH_OVERHEAD_BYTES = 100
+"""What a record of one's own batch has besides key, value and headers, at most."""
+_HEADER_OVERHEAD_BYTES = 10
+_LEAST_LIMIT_BYTES = 1000  # of librdkafka's message.max.bytes
+_LIBRDKAFKA_LIMIT_BYTES = 1_000_000
+_UNUSABLE_TOPIC = (3, 17, 29)  # there is none, there can be none of that name, it is not for us
+
+
+@dataclass(frozen=True)
+class TopicLimits:
+    """What one topic takes: a batch of so many bytes, so many partitions (None: not known); or why
+    it takes nothing, of which a row that names it is to blame."""
+
+    largest_bytes: int | None
+    partitions: int | None
+    refusal: str = ""
+
+
+class SelectiveKafkaWriter(KafkaWriter):
+    """See `SelectiveWriter`."""
+
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`."""
+        if batch.num_rows == 0:
+            return ()
+        if self._config.topic is not None:
+            # No batch that librdkafka makes may be larger than the topic takes.
+            self._config = _capped(self._config, limits_of(self._config, self._config.topic))
+        refused = self._refused(batch)
+        self.write(without(batch, refused))
+        return refused
+
+    def _refused(self, batch: pa.RecordBatch) -> list[RefusedRow]:
+        reasons: dict[int, str] = {}
+
+        def refuse(bad: Any, reason: Callable[[int], str]) -> None:
+            for index in np.flatnonzero(bad).tolist():
+                reasons.setdefault(index, reason(index))
+
+        sizes = _sizes(batch)
+        if self._schema_id is not None:
+            sizes += schema_registry.FRAME_BYTES
+        if "headers" in batch.schema.names:
+            refuse(_with_keyless_headers(batch), lambda _: HEADER_WITHOUT_KEY)
+        partitions = None
+        if "partition" in batch.schema.names:
+            partitions = batch.column("partition").fill_null(0).to_numpy(zero_copy_only=False)
+            refuse(partitions < 0, lambda i: f"the column `partition` is {partitions[i]}")
+        for topic, of_topic in self._topics(batch):
+            if not topic:
+                found = "null" if topic is None else "empty"
+                reason = f"the row has no topic: the column `topic` is {found}"
+                refuse(of_topic, lambda _, reason=reason: reason)  # type: ignore[misc]
+                continue
+            limits = limits_of(self._config, topic)
+            if limits.refusal:
+                refuse(of_topic, lambda i, limits=limits: limits.refusal)  # type: ignore[misc]
+            limit = _row_limit(self._config, limits)
+            refuse(
+                of_topic & (sizes > limit),
+                lambda i, topic=topic, limit=limit: (  # type: ignore[misc]
+                    f"key, value and headers have {sizes[i]} bytes, and a row of topic {topic!r} "
+                    f"may have {limit}"
+                ),
+            )
+            if partitions is not None and limits.partitions is not None:
+                refuse(
+                    of_topic & (partitions >= limits.partitions),
+                    lambda i, limits=limits: (  # type: ignore[misc]
+                        f"the column `partition` is {partitions[i]}, and the topic has "
+                        f"{limits.partitions}"
+                    ),
+                )
+        return [RefusedRow(index, reasons[index]) for index in sorted(reasons)]
+
+    def _topics(self, batch: pa.RecordBatch) -> list[tuple[str | None, Any]]:
+        """Return each topic that rows go to, with a mask of these rows."""
+        import pyarrow.compute as pc
+
+        if self._config.topic is not None:
+            return [(self._config.topic, np.ones(batch.num_rows, bool))]
+        column = batch.column("topic")
+        found: list[tuple[str | None, Any]] = [
+            (topic, pc.fill_null(pc.equal(column, topic), False).to_numpy(zero_copy_only=False))
+            for topic in pc.unique(column).to_pylist()
+            if topic is not None
+        ]
+        if column.null_count:
+            found.append((None, column.is_null().to_numpy(zero_copy_only=False)))
+        return found
+
+
+def _sizes(batch: pa.RecordBatch) -> Any:
+    """Return the bytes of key, value and headers of each row."""
+    import pyarrow.compute as pc
+
+    sizes = np.zeros(batch.num_rows, np.int64)
+    for column in batch.columns[:2]:
+        sizes += pc.fill_null(pc.binary_length(column), 0).to_numpy(zero_copy_only=False)
+    if "headers" in batch.schema.names:
+        headers = batch.column("headers")
+        rows = pc.list_parent_indices(headers).to_numpy(zero_copy_only=False)
+        entries = pc.list_flatten(headers)
+        lengths = np.full(len(entries), _HEADER_OVERHEAD_BYTES, np.int64)
+        for name in ("key", "value"):
+            part = pc.binary_length(pc.struct_field(entries, name))
+            lengths += pc.fill_null(part, 0).to_numpy(zero_copy_only=False)
+        np.add.at(sizes, rows, lengths)
+    return sizes
+
+
+def _with_keyless_headers(batch: pa.RecordBatch) -> Any:
+    """Return a mask of the rows that have a header which is null, or whose key is."""
+    import pyarrow.compute as pc
+
+    headers = batch.column("headers")
+    keys = pc.struct_field(pc.list_flatten(headers), "key")  # null where the struct is
+    keyless = pc.filter(pc.list_parent_indices(headers), keys.is_null())
+    found = np.zeros(batch.num_rows, bool)
+    found[keyless.to_numpy(zero_copy_only=False)] = True
+    return found
+
+
+def _row_limit(config: ProducerConfig, limits: TopicLimits) -> int:
+    own = int(dict(config.settings).get("message.max.bytes", _LIBRDKAFKA_LIMIT_BYTES))
+    if limits.largest_bytes is None:
+        return own
+    return min(own, limits.largest_bytes - _BATCH_OVERHEAD_BYTES)
+
+
+def _capped(config: ProducerConfig, limits: TopicLimits) -> ProducerConfig:
+    if limits.largest_bytes is None:
+        return config
+    settings = dict(config.settings)
+    for name in ("message.max.bytes", "batch.size"):
+        cap = max(limits.largest_bytes, _LEAST_LIMIT_BYTES)
+        if int(settings.get(name, _LIBRDKAFKA_LIMIT_BYTES)) > cap:
+            settings[name] = str(cap)
+    return replace(config, settings=tuple(sorted(settings.items())))
+
+
+_known: dict[tuple[object, ...], tuple[float, TopicLimits]] = {}
+
+
+def limits_of(config: ProducerConfig, topic: str) -> TopicLimits:
+    """Return what the topic takes, as the brokers say, or said within the last minute in this
+    process. Where they do not let this user read a topic's settings, its size limit is not known;
+    a row above it then fails the epoch."""
+    key = (dict(config.settings).get("bootstrap.servers"), config.sink, topic)
+    at, found = _known.get(key, (-_KNOWN_FOR_S, None))
+    if found is None or time.monotonic() - at > _KNOWN_FOR_S:
+        found = _ask(config, topic)
+        _known[key] = (time.monotonic(), found)
+    return found
+
+
+def _ask(config: ProducerConfig, topic: str) -> TopicLimits:
+    import confluent_kafka
+    from confluent_kafka.admin import AdminClient, ConfigResource
+
+    of_a_transaction = ("transaction", "statistics")
+    admin = AdminClient({k: v for k, v in config.settings if not k.startswith(of_a_transaction)})
+    deadline = time.monotonic() + _NEW_TOPIC_S
+    while True:
+        try:
+            metadata = admin.list_topics(topic, timeout=_ASK_TIMEOUT_S).topics[topic]
+        except confluent_kafka.KafkaException as error:
+            raise WriteRefusedError(
+                f"{config.sink}: no broker has answered within {_ASK_TIMEOUT_S:g} s: "
+                f"{error.args[0].str()}"
+            ) from error
+        if metadata.error is None:
+            break
+        refusal = f"topic {topic!r}: {metadata.error.str()}"
+        if config.topic is None and metadata.error.code() in _UNUSABLE_TOPIC:
+            return TopicLimits(None, None, refusal)
+        if time.monotonic() > deadline:
+            raise WriteRefusedError(f"{config.sink}: {refusal}")
+        time.sleep(0.1)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    asked = admin.describe_configs([resource], request_timeout=_ASK_TIMEOUT_S)[resource]
+    try:
+        limit = int(asked.result()["max.message.bytes"].value)
+    except confluent_kafka.KafkaException:  # not allowed to read it, as on many clusters
+        return TopicLimits(None, len(metadata.partitions))
+    return TopicLimits(limit, len(metadata.partitions))

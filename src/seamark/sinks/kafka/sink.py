@@ -1,0 +1,340 @@
+"""`KafkaSink`: the configuration that a user writes, checked when it is built."""
+
+from __future__ import annotations
+
+import logging
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from seamark.contracts.dead_letters import dead_letters_as_json
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.model.durations import Duration, seconds
+from seamark.model.errors import ConfigurationError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Schema
+from seamark.sinks.kafka import avro_schema, options, record_columns, schema_registry
+from seamark.sinks.kafka.committable import KafkaCommittable, dump, load
+from seamark.sinks.kafka.producer import ProducerConfig
+from seamark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
+from seamark.sinks.kafka.record_columns import RecordColumns
+from seamark.sinks.kafka.selective_writer import SelectiveKafkaWriter
+from seamark.sinks.kafka.transactional_id import capped, owner
+from seamark.sinks.kafka.writer import KafkaWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seamark.sinks.kafka.committer import KafkaCommitter
+
+_log = logging.getLogger(__name__)
+
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
+
+
+@dataclass(frozen=True, repr=False)
+class KafkaSink:
+    """Writes rows to Kafka, exactly-once by two-phase commit, or at-least-once.
+
+    Takes the columns that Spark's own Kafka sink takes: `value` (string or binary), and optionally
+    `key` (the same), `topic` (string; exactly one of it and `topic=`), `partition` (int; null: by
+    the key) and `headers` (``array<struct<key:string,value:binary>>``). Or it makes key and value:
+
+    `key`: the column that is the key: string, binary, or a whole number, decimal, boolean or date
+    as text; of several columns a JSON object.
+    `value_format`: ``"json"`` or ``"avro"``: the value is an object of columns, those that `value`
+    names, else all but `key` (unless `key=` is given), `topic`, `partition` and `headers`, which
+    keep their meaning. Without it `value` may name one string or binary column.
+    `schema_registry`: for ``"avro"``: settings of Confluent's registry client, e.g. ``{"url":
+    "http://host:8081"}`` (credentials are never shown). The schema is registered at the start, as
+    ``<topic>-value``.
+    `value_schema`: for ``"avro"``: the schema as JSON text; otherwise it is made from the columns.
+
+    `transactional_id_prefix`: needed for exactly-once; one job's own, on a cluster. Transactions
+    that nobody has ended yet are found and ended by it.
+    `transaction_timeout`: the broker aborts a transaction that is open for so long, and the rows of
+    an epoch that is decided but not committed by then are lost: longer than checkpoint interval +
+    timeout + the restart strategy's longest delay, which the start checks, and than the longest
+    time that the job may be down; the broker's `transaction.max.timeout.ms` is its limit.
+    `spool`: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
+    transaction that the broker has timed out is written again, and not lost.
+    `producer_options`: settings of librdkafka's, e.g. ``{"compression.type": "zstd"}``, and the
+    credentials (never shown).
+    """
+
+    bootstrap_servers: str
+    topic: str | None = None
+    delivery_guarantee: Literal["exactly-once", "at-least-once"] = "exactly-once"
+    transactional_id_prefix: str | None = None
+    transaction_timeout: Duration = "15min"
+    producer_options: Mapping[str, object] = field(default_factory=dict)
+    key: str | Sequence[str] = ()
+    value: str | Sequence[str] = ()
+    value_format: Literal["json", "avro"] | None = None
+    value_schema: str | None = None
+    schema_registry: Mapping[str, Any] | None = None
+    spool: bool = False
+    # Of a job's sink the id that its schema has at the registry: the driver finds it out before the
+    # first epoch, and each task gets it with the sink.
+    _schema_ids: dict[tuple[str, str], int] = field(default_factory=dict, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        name = self._name
+        servers = self.bootstrap_servers
+        if not isinstance(servers, str) or not all(s.strip() for s in servers.split(",")):
+            raise ConfigurationError(
+                f"{name}: bootstrap_servers is {servers!r}; give at least one broker, "
+                'e.g. "localhost:9092"'
+            )
+        if self.topic is not None and (
+            not isinstance(self.topic, str)
+            or not _TOPIC.fullmatch(self.topic)
+            or self.topic in (".", "..")
+        ):
+            raise ConfigurationError(
+                f"{name}: topic is {self.topic!r}, which is no name of a Kafka topic: use letters, "
+                "digits, '.', '_' and '-', at most 249 of them"
+            )
+        if self.delivery_guarantee not in ("exactly-once", "at-least-once"):
+            raise ConfigurationError(
+                f"{name}: delivery_guarantee is {self.delivery_guarantee!r}; "
+                "give 'exactly-once' or 'at-least-once'"
+            )
+        if self.delivery_guarantee == "exactly-once":
+            prefix = self.transactional_id_prefix
+            if not isinstance(prefix, str) or not prefix.strip():
+                raise ConfigurationError(
+                    f"{name}: delivery_guarantee is 'exactly-once' but transactional_id_prefix is "
+                    f"{prefix!r}; give a prefix that no other job on this cluster uses, or take "
+                    "delivery_guarantee='at-least-once'"
+                )
+        timeout_s = seconds(self.transaction_timeout, f"{name}: transaction_timeout")
+        if not 1 <= timeout_s <= _LONGEST_TIMEOUT_S:
+            raise ConfigurationError(
+                f"{name}: transaction_timeout is {self.transaction_timeout!r}; give at least 1s "
+                "and at most the broker's transaction.max.timeout.ms (15min by default)"
+            )
+        if not isinstance(self.spool, bool) or (self.spool and not self.exactly_once):
+            raise ConfigurationError(
+                f"{name}: spool is {self.spool!r} and delivery_guarantee is "
+                f"{self.delivery_guarantee!r}; spool=True is for 'exactly-once' alone, where a "
+                "transaction can be lost"
+            )
+        # A copy: what the caller does to its dictionary later changes nothing here.
+        texts = options.checked(self.producer_options, name)
+        object.__setattr__(self, "producer_options", texts)
+        for setting in ("key", "value"):
+            columns = record_columns.checked_names(getattr(self, setting), f"{name}: {setting}")
+            object.__setattr__(self, setting, columns)
+        self._check_format()
+
+    def _check_format(self) -> None:
+        name, format_ = self._name, self.value_format
+        if format_ not in (None, "json", "avro"):
+            raise ConfigurationError(
+                f"{name}: value_format is {format_!r}; give 'json' or 'avro', or leave it out and "
+                "select a column `value`"
+            )
+        if format_ is None and len(self.value) > 1:
+            raise ConfigurationError(
+                f"{name}: value names the columns {', '.join(self.value)}, and value_format is "
+                'None; give value_format="json" or "avro" to make one value of them'
+            )
+        if format_ == "avro":
+            if self.topic is None:
+                raise ConfigurationError(
+                    f"{name}: value_format is 'avro' and topic is None; give topic=, after which "
+                    "the schema is named at the registry"
+                )
+            registry = schema_registry.checked(self.schema_registry, name)
+            object.__setattr__(self, "schema_registry", registry)
+            if self.value_schema is not None:
+                avro_schema.check_text(self.value_schema, name)
+            return
+        for setting in ("schema_registry", "value_schema"):
+            if getattr(self, setting) is not None:
+                raise ConfigurationError(
+                    f"{name}: {setting} is given and value_format is {format_!r}; it is for "
+                    'value_format="avro" only: leave it out'
+                )
+
+    @property
+    def _name(self) -> str:
+        return f"KafkaSink {self.topic!r}" if self.topic else "KafkaSink"
+
+    @property
+    def _options(self) -> dict[str, str]:
+        return {name: str(value) for name, value in self.producer_options.items()}
+
+    @property
+    def transaction_timeout_s(self) -> float:
+        """The transaction timeout in seconds."""
+        return seconds(self.transaction_timeout, f"{self._name}: transaction_timeout")
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether rows go through transactions."""
+        return self.delivery_guarantee == "exactly-once"
+
+    def __repr__(self) -> str:
+        shown = {name: options.shown(name, value) for name, value in self._options.items()}
+        registry = schema_registry.shown(self.schema_registry or {})
+        return (
+            f"KafkaSink(bootstrap_servers={self.bootstrap_servers!r}, topic={self.topic!r}, "
+            f"delivery_guarantee={self.delivery_guarantee!r}, "
+            f"transactional_id_prefix={self.transactional_id_prefix!r}, "
+            f"transaction_timeout={self.transaction_timeout!r}, producer_options={shown!r}, "
+            f"key={self.key!r}, value={self.value!r}, value_format={self.value_format!r}, "
+            f"value_schema={self.value_schema!r}, schema_registry={registry!r}, "
+            f"spool={self.spool!r})"
+        )
+
+    @property
+    def way(self) -> SinkWay:
+        """See `TwoPhaseCommitSink`."""
+        return SinkWay.TWO_PHASE_COMMIT if self.exactly_once else SinkWay.NONE
+
+    def describe(self) -> str:
+        """See `TwoPhaseCommitSink`."""
+        return f"Kafka topic {self.topic}" if self.topic else "Kafka, the topic of each row"
+
+    @property
+    def spark_formats(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`."""
+        return ("avro",) if self.value_format == "avro" else ()
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`. Key and value come first, then what is there of the rest."""
+        return self._columns.select_expressions(schema)
+
+    @property
+    def _columns(self) -> RecordColumns:
+        return RecordColumns(
+            self._name,
+            self.topic,
+            tuple(self.key),
+            tuple(self.value),
+            self.value_format,
+            self.value_schema,
+        )
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """See `TwoPhaseCommitSink`: a transaction must outlive the longest way to its commit; with
+        a spool, a checkpoint interval."""
+        if not self.exactly_once:
+            return
+        needed = {"checkpoint interval": context.checkpoint_interval_s}
+        if not self.spool:
+            needed["timeout"] = context.checkpoint_timeout_s
+            needed["restart delay"] = context.restart_delay_s
+        found_s, needed_s = self.transaction_timeout_s, sum(needed.values())
+        if math.isinf(needed_s):
+            _log.warning(
+                "sink `%s`: this query has no checkpoint timeout: rows of an epoch that takes "
+                "longer than transaction_timeout, %gs, can be lost. Give spool=True, or use sm.Job",
+                context.sink_uid, found_s,
+            )  # fmt: skip
+        elif found_s <= needed_s:
+            parts = " + ".join(f"{name} {value:g}s" for name, value in needed.items())
+            raise ConfigurationError(
+                f"sink `{context.sink_uid}`: transaction timeout {found_s:g}s is not above "
+                f"{parts} = {needed_s:g}s, and the broker would abort the rows of an epoch that is "
+                f"decided later; raise transaction_timeout above {needed_s:g}s (and the broker's "
+                "transaction.max.timeout.ms, 15min by default), lower CheckpointConfig timeout, or "
+                "give KafkaSink spool=True"
+            )
+
+    def create_writer(self, context: WriterContext) -> KafkaWriter:
+        """See `TwoPhaseCommitSink`. Cheap: the first row takes a producer."""
+        return KafkaWriter(context, *self._producing(context))
+
+    def create_selective_writer(self, context: WriterContext) -> SelectiveKafkaWriter:
+        """See `SelectiveSink`. The first row has the broker asked what the topic takes."""
+        return SelectiveKafkaWriter(context, *self._producing(context))
+
+    def _producing(
+        self, context: WriterContext
+    ) -> tuple[ProducerConfig, Callable[[ProducerConfig, bool], ProducerPool], int | None]:
+        prefix = self.transactional_id_prefix if self.exactly_once else None
+
+        def pool(config: ProducerConfig, by_row: bool) -> ProducerPool:
+            return pool_for(
+                PoolKey(
+                    config=config,
+                    prefix=capped(prefix) if prefix is not None else None,
+                    owner=owner(context.job_id, context.sink_uid),
+                    generation=context.generation,
+                    by_row=by_row,
+                )
+            )
+
+        schema_id = self._schema_ids.get((context.job_id, context.sink_uid))
+        return self.producer_settings(f"sink `{context.sink_uid}`"), pool, schema_id
+
+    def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
+        """See `DeadLetterFormat`: the key is the uid of the sink that refused the row, the value
+        the letter as a JSON object."""
+        import pyarrow as pa
+
+        if self.topic is None:
+            raise ConfigurationError(
+                f"{self._name} has no topic=, and a dead letter names none; give it one"
+            )
+        if self.value_format == "avro":
+            raise ConfigurationError(
+                f"{self._name}: value_format is 'avro', and dead letters are JSON; leave it out"
+            )
+        return pa.record_batch(
+            {
+                "key": letters.column("sink").cast(pa.binary()),
+                "value": pa.array(dead_letters_as_json(letters), pa.string()).cast(pa.binary()),
+            }
+        )
+
+    def register_schema(self, context: SinkContext) -> None:
+        """Register the Avro schema of the values, if there is one, and keep its id for the tasks.
+        Called by the committer's preflight. Raises PreflightError."""
+        schema = self._columns.avro_schema(context.schema)
+        if schema is None or self.schema_registry is None:
+            return
+        self._schema_ids[context.job_id, context.sink_uid] = schema_registry.register(
+            schema, f"{self.topic}-value", self.schema_registry, f"sink `{context.sink_uid}`"
+        )
+
+    def producer_settings(self, name: str) -> ProducerConfig:
+        """Return what every producer of this sink is made from; `name` names it in errors."""
+        settings = options.producer_settings(self.bootstrap_servers, self._options)
+        settings.setdefault("client.id", "seamark")
+        timeout = settings.get("message.timeout.ms") or settings["delivery.timeout.ms"]
+        # librdkafka gives a row up by itself before that.
+        stall_timeout_s = int(timeout) / 1000 + 10 if timeout.isdigit() else 130.0
+        if self.exactly_once:
+            limit_ms = int(self.transaction_timeout_s * 1000)
+            settings["transaction.timeout.ms"] = str(limit_ms)
+            # The statistics are the only place where librdkafka tells the producer id.
+            settings["statistics.interval.ms"] = "50"
+            if timeout.isdigit() and "message.timeout.ms" in settings:
+                settings["message.timeout.ms"] = str(min(int(timeout), limit_ms))
+        return ProducerConfig(
+            sink=name,
+            topic=self.topic,
+            settings=tuple(sorted(settings.items())),
+            stall_timeout_s=stall_timeout_s,
+        )
+
+    def create_committer(self, context: SinkContext) -> KafkaCommitter:
+        """See `TwoPhaseCommitSink`."""
+        from seamark.sinks.kafka.committer import KafkaCommitter
+
+        return KafkaCommitter(self, context)
+
+    def dump(self, committable: KafkaCommittable) -> bytes:
+        """See `TwoPhaseCommitSink`."""
+        return dump(committable)
+
+    def load(self, data: bytes) -> KafkaCommittable:
+        """See `TwoPhaseCommitSink`."""
+        return load(data)

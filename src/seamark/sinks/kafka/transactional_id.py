@@ -1,0 +1,78 @@
+"""Transactional ids: which job, sink, driver generation and worker a transaction belongs to.
+
+    <prefix>-<job>-<owner>-g<generation>-<worker>-<slot>
+
+`job` is the start of the job id, for people; `owner` is a hash of the whole job id and sink uid,
+so that neither two jobs with one prefix nor two sinks of one job can share an id. The driver reads
+the generation back out of ids that it finds at the broker (`committer.py`: `list_lingering`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass
+
+LONGEST_PREFIX = 80
+"""Characters of a prefix that are used as they are. Kafka's limit for an id is 32,767 bytes, and an
+id is stored in every transaction's records."""
+
+_TAIL = re.compile(
+    r"-(?P<owner>[^-]{1,8}-[0-9a-f]{12})-g(?P<generation>\d+)-(?P<worker>[0-9a-f]{12})-(?P<slot>\d+)"
+)
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
+
+
+def capped(prefix: str) -> str:
+    """Return `prefix`, or for a very long one its start and a hash of all of it."""
+    if len(prefix) <= LONGEST_PREFIX:
+        return prefix
+    return f"{prefix[:40]}~{_hash(prefix)}"
+
+
+def owner(job_id: str, sink_uid: str) -> str:
+    """Return the part of an id that names one sink of one job, e.g. ``3f2a91c0-0c9e41d2aa07``."""
+    return f"{_UNSAFE.sub('_', job_id[:8]) or '_'}-{_hash(f'{len(job_id)}:{job_id}{sink_uid}')}"
+
+
+def new_worker() -> str:
+    """Return a token for a Python worker process: ids of two workers never meet."""
+    return secrets.token_hex(6)
+
+
+@dataclass(frozen=True)
+class TransactionalId:
+    """One id, taken apart."""
+
+    prefix: str
+    owner: str
+    generation: int
+    worker: str
+    slot: int
+
+    def __str__(self) -> str:
+        return f"{self.prefix}-{self.owner}-g{self.generation}-{self.worker}-{self.slot}"
+
+
+def parse(text: str) -> TransactionalId | None:
+    """Take an id apart; None for one that Seamark has not made."""
+    # The prefix may hold anything, so the tail is looked for at the end.
+    start = text.rfind("-g")
+    while start > 0:
+        head = text.rfind("-", 0, text.rfind("-", 0, start))
+        found = _TAIL.fullmatch(text, head) if head >= 0 else None
+        if found:
+            return TransactionalId(
+                prefix=text[:head],
+                owner=found["owner"],
+                generation=int(found["generation"]),
+                worker=found["worker"],
+                slot=int(found["slot"]),
+            )
+        start = text.rfind("-g", 0, start)
+    return None
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:12]

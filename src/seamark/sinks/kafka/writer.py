@@ -1,0 +1,99 @@
+"""One attempt of one task: Arrow batches into one transaction, flushed and left open.
+
+The failpoints here: `transaction-begun` (the broker holds some rows of an open transaction) and
+`transaction-flushed` (it holds them all, and nobody has been told).
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from seamark.contracts.sink import WriterContext
+from seamark.model import failpoints
+from seamark.sinks.kafka import schema_registry
+from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.sinks.kafka.producer import ProducerConfig, flush
+from seamark.sinks.kafka.producer_pool import Lease, ProducerPool
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ABORT_TIMEOUT_S = 2.0
+_IDENTITY_TIMEOUT_S = 10.0
+
+
+class KafkaWriter:
+    """See `CommittingWriter`. Without rows it takes no producer and begins no transaction: the end
+    of an empty transaction is an error at the broker."""
+
+    def __init__(
+        self,
+        context: WriterContext,
+        config: ProducerConfig,
+        pool: Callable[[ProducerConfig, bool], ProducerPool],
+        schema_id: int | None = None,
+    ) -> None:
+        self._context = context
+        self._config = config
+        self._pool_for = pool
+        self._schema_id = schema_id
+        self._pool: ProducerPool | None = None
+        self._lease: Lease | None = None
+        self._open_at_broker = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `CommittingWriter`."""
+        if batch.num_rows == 0:
+            return
+        if self._lease is None:
+            names = set(batch.schema.names)
+            self._pool = self._pool_for(self._config, bool(names & {"topic", "headers"}))
+            self._lease = self._pool.take(self._context.epoch, self._context.settled_epoch)
+            self._lease.producer.begin()
+        if self._schema_id is not None:
+            values = schema_registry.framed(batch.column("value"), self._schema_id)
+            batch = batch.set_column(batch.schema.get_field_index("value"), "value", values)
+        self._lease.producer.produce(batch)
+        self._acknowledged()
+
+    def prepare_commit(self) -> Sequence[KafkaCommittable]:
+        """See `CommittingWriter`."""
+        lease, pool = self._lease, self._pool
+        if lease is None or pool is None:
+            return []
+        flush(lease.producer, self._config, self._acknowledged)
+        rows = {topic: dict(counts) for topic, counts in lease.producer.rows.items() if counts}
+        if not lease.transactional_id:
+            self._lease = None
+            pool.give_back(lease)
+            failpoints.reached("transaction-flushed")
+            return []
+        identity = lease.producer.identity(_IDENTITY_TIMEOUT_S)
+        self._lease = None
+        pool.discard(lease, self._context.settled_epoch)
+        failpoints.reached("transaction-flushed")
+        return [
+            KafkaCommittable(
+                transactional_id=lease.transactional_id,
+                producer_id=identity.producer_id,
+                producer_epoch=identity.epoch,
+                rows=rows,
+            )
+        ]
+
+    def abort(self) -> None:
+        """See `CommittingWriter`. After `prepare_commit` the transaction stays open: the driver
+        finds it by its id and aborts it."""
+        lease, self._lease = self._lease, None
+        if lease is None or self._pool is None:
+            return
+        with contextlib.suppress(Exception):
+            lease.producer.abort(_ABORT_TIMEOUT_S)
+        self._pool.discard(lease, self._context.settled_epoch)
+
+    def _acknowledged(self) -> None:
+        if not self._open_at_broker and self._lease and self._lease.producer.acknowledged:
+            self._open_at_broker = True
+            failpoints.reached("transaction-begun")

@@ -1,0 +1,262 @@
+"""The driver's side: ends XA transactions and moves stages, and proves each outcome by the ledger.
+
+Invariants:
+- a transaction's rows are in the table if and only if its ledger row says ``committed``;
+- a stage table is dropped only after its ledger row is durable.
+
+Failpoints: `xa-committed` after each XA COMMIT's answer; `ledger-committed` after the transaction
+that moved the stages.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.model import failpoints
+from seamark.model.errors import AbortFailedError, CommitFailedError
+from seamark.sinks.mysql import connection as server
+from seamark.sinks.mysql import ledger, preflight, stage
+from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.transaction_name import TransactionName, from_xid, owner_of
+
+if TYPE_CHECKING:
+    from seamark.sinks.mysql.sink import MySQLSink
+
+_log = logging.getLogger(__name__)
+T = TypeVar("T")
+
+LISTING_DEADLINE_S = 20.0
+ANSWER_TIMEOUT_S = 10.0
+LOCK_TIMEOUT_S = 1
+_SLOWEST_MOVE_ROWS_PER_S = 5_000
+_PRUNE_EVERY_EPOCHS = 100
+
+
+class MySQLCommitter:
+    """See `Committer`. Keeps one connection between calls; a new one after any failure."""
+
+    def __init__(self, sink: MySQLSink, context: SinkContext) -> None:
+        self._sink = sink
+        self._context = context
+        self._address = sink.address
+        self._owner = owner_of(context.job_id, context.sink_uid)
+        self._name = f"sink `{context.sink_uid}`: {sink.describe()}"
+        self._connection: Any = None
+        self._timeout_s = 0.0
+        self._said = ""
+        self._pruned = 0
+
+    def preflight(self) -> None:
+        """See `Committer`. Makes the ledger, and the table if it is missing and wanted."""
+        preflight.check(self._sink, self._context, self._name)
+
+    def commit(self, committables: Sequence[MySQLCommittable]) -> Sequence[CommitOutcome]:
+        """See `Committer`. The stages of one call become visible together, XA transactions one
+        after another. Raises CommitFailedError when the table refuses staged rows."""
+        outcomes = [CommitOutcome.RETRY] * len(committables)
+        stages = []
+        for i, committable in enumerate(committables):
+            if committable.way == "stage":
+                stages.append(i)
+            else:
+                outcomes[i] = self._asked(partial(self._commit_xa, committable)) or outcomes[i]
+        if stages:
+            chosen = [committables[i] for i in stages]
+            moved = self._asked(partial(self._move, chosen))
+            for i, outcome in zip(stages, moved or (), strict=bool(moved)):
+                outcomes[i] = outcome
+        if committables and CommitOutcome.RETRY not in outcomes:
+            self._said = ""
+            self._prune(committables[0])
+        return outcomes
+
+    def abort(self, committables: Sequence[MySQLCommittable]) -> Sequence[AbortOutcome]:
+        """See `Committer`. A late commit finds the rollback, or the tombstone in the ledger."""
+        return [
+            self._asked(partial(self._abort_one, committable)) or AbortOutcome.RETRY
+            for committable in committables
+        ]
+
+    def list_lingering(self) -> Iterable[Lingering[MySQLCommittable]]:
+        """See `Committer`: prepared XA transactions, and stage tables without a ledger row, in
+        whichever mode they were made. Drops stages that were ended but not dropped.
+
+        Raises AbortFailedError when the server does not answer for `LISTING_DEADLINE_S`.
+        """
+        deadline = time.monotonic() + LISTING_DEADLINE_S
+        while (found := self._asked(self._list_open)) is None:
+            if time.monotonic() > deadline:
+                raise AbortFailedError(
+                    f"{self._name}: the open transactions could not be listed ({self._said}); "
+                    "start the job again when the server answers"
+                )
+            time.sleep(0.2)
+        return found
+
+    def close(self) -> None:
+        """See `Committer`."""
+        connection, self._connection = self._connection, None
+        server.close(connection)
+
+    def _commit_xa(self, committable: MySQLCommittable) -> CommitOutcome | None:
+        ended = self._end_xa("COMMIT", committable)
+        if ended:
+            failpoints.reached("xa-committed")
+        elif self._has_forgotten(committable):
+            return CommitOutcome.UNKNOWN
+        return {
+            "committed": CommitOutcome.COMMITTED if ended else CommitOutcome.ALREADY_COMMITTED,
+            "aborted": CommitOutcome.LOST,
+            None: None,
+        }[self._prove(committable)]
+
+    def _abort_one(self, committable: MySQLCommittable) -> AbortOutcome | None:
+        if committable.way == "xa":
+            self._end_xa("ROLLBACK", committable)
+        proof = self._prove(committable)
+        if proof is None:
+            return None
+        if committable.way == "stage":
+            self._drop([committable])
+        return AbortOutcome.COMMITTED if proof == "committed" else AbortOutcome.ABORTED
+
+    def _end_xa(self, how: str, committable: MySQLCommittable) -> bool:
+        """Ask the server to end a prepared transaction; False if it says that it did not. Either
+        answer proves nothing: a refusal has several reasons, and of a commit and a rollback that
+        arrive together MySQL 8.0 tells both that they have succeeded. The ledger knows."""
+        connection = self._connected(ANSWER_TIMEOUT_S)
+        try:
+            server.execute(connection, f"XA {how} {committable.name.xid}")
+            return True
+        except server.driver().MySQLError as error:
+            if server.is_away(error):
+                raise
+            _log.debug("%s: XA %s %s: %s", self._name, how, committable.handle, error)
+            return False
+
+    def _has_forgotten(self, committable: MySQLCommittable) -> bool:
+        connection = self._connected(ANSWER_TIMEOUT_S)
+        if not ledger.has_forgotten(connection, committable.database, committable.name):
+            return False
+        _log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
+        return True
+
+    def _prove(self, committable: MySQLCommittable) -> str | None:
+        connection = self._connected(ANSWER_TIMEOUT_S)
+        proof = ledger.prove(connection, committable.database, committable.name)
+        if proof is None:
+            self._say(f"transaction {committable.handle} is in use by another connection")
+        return proof
+
+    def _move(self, committables: Sequence[MySQLCommittable]) -> list[CommitOutcome] | None:
+        """Move the stages into their table and write the ledger, all of it or nothing."""
+        rows = sum(max(c.rows, 0) for c in committables)
+        connection = self._connected(ANSWER_TIMEOUT_S + rows / _SLOWEST_MOVE_ROWS_PER_S)
+        errors = server.driver().MySQLError
+        server.execute(connection, "START TRANSACTION")
+        try:
+            outcomes = [stage.move(connection, c) for c in committables]
+            server.execute(connection, "COMMIT")
+        except errors as error:
+            if server.is_away(error):
+                raise
+            self.close()
+            if server.is_locked(error):
+                self._say(f"a stage cannot be moved yet: {error}")
+                return None
+            raise CommitFailedError(
+                f"{self._name}: the rows of epoch {committables[0].name.epoch} are decided and "
+                f"cannot be moved into the table: {error}. Nothing of this commit is visible; mend "
+                "the table and start the job again, and they are moved"
+            ) from error
+        failpoints.reached("ledger-committed")
+        gone = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
+        self._drop([c for c, how in zip(committables, outcomes, strict=True) if how not in gone])
+        return outcomes
+
+    def _drop(self, committables: Iterable[MySQLCommittable]) -> None:
+        """Best effort: a stage that stays has a ledger row, and `list_lingering` drops it."""
+        errors = server.driver().MySQLError
+        for committable in committables:
+            try:
+                stage.drop(
+                    self._connected(ANSWER_TIMEOUT_S), committable.database, committable.name
+                )
+            except errors as error:
+                _log.info("%s: stage %s stays for now: %s", self._name, committable.handle, error)
+                if server.is_away(error):
+                    self.close()
+                    return
+
+    def _list_open(self) -> list[Lingering[MySQLCommittable]]:
+        connection = self._connected(ANSWER_TIMEOUT_S)
+        database = self._address.database
+        found = [
+            MySQLCommittable(str(name), "xa", database)
+            for name in self._prepared(connection)
+            if name.owner == self._owner
+        ]
+        ended = ledger.ended(connection, database, self._owner)
+        over: list[MySQLCommittable] = []
+        for name in stage.names(connection, database, self._owner):
+            committable = MySQLCommittable(str(name), "stage", database)
+            (over if name.branch in ended else found).append(committable)
+        self._drop(over)
+        return [Lingering(c, c.name.generation) for c in found]
+
+    def _prepared(self, connection: Any) -> list[TransactionName]:
+        try:
+            listed = server.prepared_xids(connection)
+        except server.driver().MySQLError as error:
+            if self._sink.mode == "xa" or server.is_away(error):
+                raise
+            # MySQL 8 without XA_RECOVER_ADMIN; this mode makes no XA transactions.
+            _log.info("%s: XA transactions of an earlier mode cannot be looked for: %s",
+                      self._name, error)  # fmt: skip
+            return []
+        names = [from_xid(*xid) for xid in listed]
+        return [name for name in names if name is not None]
+
+    def _prune(self, committable: MySQLCommittable) -> None:
+        epoch = committable.name.epoch
+        if epoch < self._pruned + _PRUNE_EVERY_EPOCHS:
+            return
+        self._pruned = epoch
+        try:
+            ledger.prune(
+                self._connected(ANSWER_TIMEOUT_S), committable.database, self._owner, epoch
+            )
+        except server.driver().MySQLError as error:
+            _log.info("%s: old ledger rows stay for now: %s", self._name, error)
+            self.close()
+
+    def _asked(self, ask: Callable[[], T | None]) -> T | None:
+        """Return what `ask` returns; None when the server is away, or does not let us ask now."""
+        try:
+            return ask()
+        except (server.driver().MySQLError, OSError) as error:
+            self.close()
+            self._say(f"the server does not do it now: {error}")
+            return None
+
+    def _connected(self, timeout_s: float) -> Any:
+        if self._connection is not None and self._timeout_s < timeout_s:
+            self.close()
+        if self._connection is None:
+            self._connection = server.connect(
+                self._address, timeout_s=timeout_s, lock_timeout_s=LOCK_TIMEOUT_S
+            )
+            self._timeout_s = timeout_s
+            server.read_committed(self._connection)
+        return self._connection
+
+    def _say(self, what: str) -> None:
+        """Say why something is asked for again; once, until something else is the reason."""
+        if what != self._said:
+            self._said = what
+            _log.warning("%s: %s; trying again", self._name, what)

@@ -1,0 +1,216 @@
+"""Connections: the URL, the session's settings, and what the server's error numbers mean.
+
+The one module that knows PyMySQL. Every connection is in strict mode, in UTC, READ COMMITTED, and
+has a deadline on everything it waits for. PyMySQL's messages never hold the password; `Address`
+keeps it out of its `repr`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from seamark.model.errors import ConfigurationError, MissingDependencyError
+
+CONNECT_TIMEOUT_S = 5
+_SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
+_OPTIONS = {
+    "unix_socket": str, "ssl_ca": str, "ssl_cert": str, "ssl_key": str,
+    "ssl_verify_cert": bool, "ssl_verify_identity": bool,
+}  # fmt: skip
+
+# Set by us, so that a row is refused rather than altered, whatever the server's default is; and
+# with backslash escapes, which `row_text` writes.
+_SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO"
+
+_XA_NOT_FOUND = 1397
+_DUPLICATE_KEY = 1062
+_NO_SUCH_TABLE = 1146
+_LOCKED = frozenset({1205, 1213, 3572})
+# The line is cut, or the server goes down, comes up, or is read-only for a moment (a failover).
+_AWAY = frozenset({0, *range(2000, 2100), *range(1156, 1162), 1040, 1053, 1152, 1290, 1317, 1836,
+                   1927, 3032, 3168})  # fmt: skip
+_REFUSED_ROW = frozenset({1048, 1062, 1153, 1263, 1264, 1265, 1292, 1364, 1366, 1406, 1452, 1526,
+                          1586, 1644, 1690, 3140, 3819, 3988, 4025, 4038})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server is, and as whom to connect."""
+
+    host: str
+    port: int
+    user: str
+    password: str = field(repr=False)
+    database: str
+    options: tuple[tuple[str, str | bool], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def parse_url(url: object, sink: str) -> Address:
+    """Return the parts of ``mysql://user:password@host:port/database?ssl_ca=…``.
+
+    Raises ConfigurationError, which never shows the URL: it may hold a password.
+    """
+    form = "give 'mysql://user:password@host:3306/database'"
+    if not isinstance(url, str) or not url:
+        raise ConfigurationError(f"{sink}: url is of type {type(url).__name__} or empty; {form}")
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 3306
+    except ValueError:
+        raise ConfigurationError(
+            f"{sink}: url cannot be taken apart; {form}, with characters such as '@', '/' and ':' "
+            "in the password written as %40, %2F and %3A"
+        ) from None
+    if parts.scheme not in _SCHEMES:
+        raise ConfigurationError(
+            f"{sink}: url has the scheme {parts.scheme[:20]!r}, allowed are "
+            f"{', '.join(_SCHEMES)}; {form}"
+        )
+    database = unquote(parts.path.removeprefix("/"))
+    if not database or "/" in database or "\0" in database:
+        raise ConfigurationError(f"{sink}: url names no database after the host; {form}")
+    if not parts.username:
+        raise ConfigurationError(f"{sink}: url names no user; {form}")
+    options: list[tuple[str, str | bool]] = []
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            raise ConfigurationError(
+                f"{sink}: url has the option {name!r}; allowed are {', '.join(_OPTIONS)}"
+            )
+        flag = value.lower() in ("1", "true", "yes")
+        options.append((name, flag if _OPTIONS[name] is bool else value))
+    return Address(
+        host=parts.hostname or "localhost",
+        port=port,
+        user=unquote(parts.username),
+        password=unquote(parts.password or ""),
+        database=database,
+        options=tuple(options),
+    )
+
+
+def driver() -> Any:
+    """Return PyMySQL, or raise MissingDependencyError."""
+    try:
+        import pymysql
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"MySQLSink needs PyMySQL ({error}): pip install 'seamark[mysql]'"
+        ) from None
+    return pymysql
+
+
+def connect(
+    address: Address,
+    *,
+    timeout_s: float,
+    lock_timeout_s: int,
+    local_infile: bool = False,
+) -> Any:
+    """Return a connection in autocommit mode.
+
+    `timeout_s` is the longest that one statement may take; `lock_timeout_s` that it may wait for a
+    lock. Raises PyMySQL's errors.
+    """
+    module = driver()
+    return module.connect(
+        host=address.host,
+        port=address.port,
+        user=address.user,
+        password=address.password,
+        database=address.database,
+        charset="utf8mb4",
+        autocommit=True,
+        local_infile=local_infile,
+        connect_timeout=CONNECT_TIMEOUT_S,
+        read_timeout=timeout_s,
+        write_timeout=timeout_s,
+        init_command=(
+            f"SET SESSION sql_mode='{_SQL_MODE}', time_zone='+00:00', sql_notes=1, "
+            f"innodb_lock_wait_timeout={lock_timeout_s}, lock_wait_timeout={lock_timeout_s}, "
+            "foreign_key_checks=1, unique_checks=1"
+        ),
+        **dict(address.options),
+    )
+
+
+def read_committed(connection: Any) -> None:
+    """Lock rows, never the gaps between them: one attempt must not hold up another's inserts."""
+    execute(connection, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+
+
+def execute(connection: Any, sql: str | bytes, values: Sequence[object] | None = None) -> int:
+    """Run one statement; return how many rows it has changed."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return int(cursor.rowcount)
+
+
+def rows(
+    connection: Any, sql: str, values: Sequence[object] | None = None
+) -> list[tuple[Any, ...]]:
+    """Run one query; return its rows."""
+    with connection.cursor() as cursor:
+        cursor.execute(sql, values)
+        return list(cursor.fetchall())
+
+
+def prepared_xids(connection: Any) -> list[tuple[int, int, bytes]]:
+    """Return each prepared XA transaction of the server's, anybody's: format id, length of the
+    gtrid, and the bytes of gtrid and bqual."""
+    if "mariadb" in connection.get_server_info().lower():
+        found = rows(connection, "XA RECOVER")
+        as_bytes = [d if isinstance(d, bytes) else d.encode("latin-1") for *_, d in found]
+    else:  # as text; but bytes that other programs have chosen need not be any
+        found = rows(connection, "XA RECOVER CONVERT XID")
+        as_bytes = [bytes.fromhex(text.removeprefix("0x")) for *_, text in found]
+    return [(f, length, data) for (f, length, *_), data in zip(found, as_bytes, strict=True)]
+
+
+def close(connection: Any) -> None:
+    """Close, whatever state it is in; the server rolls back what is not prepared."""
+    if connection is not None:
+        with contextlib.suppress(Exception):
+            connection.close()
+
+
+def quoted(*names: str) -> str:
+    """Return a name as SQL: ``quoted("db", "t")`` is ``db.t``, whatever characters they hold."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in names)
+
+
+def number(error: BaseException) -> int:
+    """Return the server's error number, or the client's (2000 to 2099)."""
+    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+
+
+def is_away(error: BaseException) -> bool:
+    """Whether the server may never have answered: nothing is known about the statement."""
+    return isinstance(error, OSError) or number(error) in _AWAY
+
+
+def is_locked(error: BaseException) -> bool:
+    """Whether another transaction holds what the statement needs."""
+    return number(error) in _LOCKED
+
+
+def is_duplicate(error: BaseException) -> bool:
+    """Whether a row with the same key is there."""
+    return number(error) == _DUPLICATE_KEY
+
+
+def is_missing_table(error: BaseException) -> bool:
+    """Whether a table does not exist."""
+    return number(error) == _NO_SUCH_TABLE
+
+
+def is_refused_row(error: BaseException) -> bool:
+    """Whether the table does not take a row, because of what is in it."""
+    return number(error) in _REFUSED_ROW

@@ -1,0 +1,131 @@
+"""The ledger, `_seamark_ledger`: one row per ended transaction, and the proof of every outcome.
+
+MySQL keeps no record of ended XA transactions: 1397 (XAER_NOTA) may mean committed, rolled back,
+being committed at this moment, or still owned by the connection that prepared it. So every
+transaction inserts its ledger row ``committed`` itself, together with its rows. Whoever asks later
+looks at that row under a lock:
+
+- it is there: the transaction is committed;
+- it is locked: the transaction is open, prepared, or being committed; also after a server's crash,
+  as InnoDB recovers the row with its lock;
+- it is not there: ``aborted`` is inserted in its place, and the primary key stops a late commit;
+  unless the ledger no longer keeps rows of that epoch, when nothing is proved (`has_forgotten`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from seamark.sinks.internal.ledger import LEDGER_EPOCHS, may_have_forgotten
+from seamark.sinks.mysql import connection as server
+from seamark.sinks.mysql.transaction_name import TransactionName
+
+TABLE = "_seamark_ledger"
+
+_DDL = """
+CREATE TABLE IF NOT EXISTS {} (
+    owner VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
+        COMMENT 'seamark/job id/digest of the sink uid',
+    epoch BIGINT NOT NULL,
+    branch VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL
+        COMMENT 'generation, epoch, partition, attempt, random',
+    row_count BIGINT NOT NULL,
+    outcome VARCHAR(9) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
+    ended_at TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6),
+    PRIMARY KEY (owner, epoch, branch)
+) ENGINE=InnoDB COMMENT='Seamark: how each transaction ended; do not change'
+"""
+_KEY = "owner = %s AND epoch = %s AND branch = %s"
+
+
+def _table(database: str) -> str:
+    """For statements with values, in which PyMySQL reads every ``%``."""
+    return server.quoted(database, TABLE).replace("%", "%%")
+
+
+def prepare(connection: Any, database: str) -> None:
+    """Make the ledger, if it is missing."""
+    server.execute(connection, _DDL.format(server.quoted(database, TABLE)))
+
+
+def record(
+    connection: Any, database: str, name: TransactionName, row_count: int, outcome: str
+) -> None:
+    """Insert the transaction's row; raises PyMySQL's duplicate-key error if it has one."""
+    server.execute(
+        connection,
+        f"INSERT INTO {_table(database)} (owner, epoch, branch, row_count, outcome) "
+        "VALUES (%s, %s, %s, %s, %s)",
+        (name.owner, name.epoch, name.branch, row_count, outcome),
+    )
+
+
+def outcome(connection: Any, database: str, name: TransactionName) -> str | None:
+    """Return ``committed`` or ``aborted``; None if there is no row. Raises PyMySQL's error, for
+    which `is_locked` holds, at once, if the transaction is open or being ended."""
+    found = server.rows(
+        connection,
+        f"SELECT outcome FROM {_table(database)} WHERE {_KEY} FOR UPDATE NOWAIT",
+        (name.owner, name.epoch, name.branch),
+    )
+    return str(found[0][0]) if found else None
+
+
+def prove(connection: Any, database: str, name: TransactionName) -> str | None:
+    """Return ``committed`` or ``aborted``, for ever; None while the transaction is open.
+
+    Outside of any transaction. A transaction that has left no trace is ``aborted`` from now on.
+    """
+    errors = server.driver().MySQLError
+    for _ in range(3):
+        try:
+            found = outcome(connection, database, name)
+            if found is None:
+                record(connection, database, name, 0, "aborted")
+                found = "aborted"
+            return found
+        except errors as error:
+            if server.is_locked(error):
+                return None
+            if not server.is_duplicate(error):  # made between the two statements: look again
+                raise
+    return None
+
+
+def has_forgotten(connection: Any, database: str, name: TransactionName) -> bool:
+    """Return whether the ledger has no row of the transaction, but may have had one. Raises
+    PyMySQL's error as `outcome` does."""
+    ((newest,),) = server.rows(
+        connection, f"SELECT MAX(epoch) FROM {_table(database)} WHERE owner = %s", (name.owner,)
+    )
+    return may_have_forgotten(name.epoch, newest) and outcome(connection, database, name) is None
+
+
+def withdraw(connection: Any, database: str, name: TransactionName) -> None:
+    """Inside the transaction that has recorded it as committed: it is ``aborted`` after all."""
+    server.execute(
+        connection,
+        f"UPDATE {_table(database)} SET outcome = 'aborted' WHERE {_KEY}",
+        (name.owner, name.epoch, name.branch),
+    )
+
+
+def ended(connection: Any, database: str, owner: str) -> set[str]:
+    """Return the branches of the owner's ended transactions; locks nothing and waits for none."""
+    return {
+        branch
+        for (branch,) in server.rows(
+            connection,
+            f"SELECT branch FROM {_table(database)} WHERE owner = %s",
+            (owner,),
+        )
+    }
+
+
+def prune(connection: Any, database: str, owner: str, epoch: int) -> None:
+    """Forget rows that no driver can ask for any more."""
+    server.execute(
+        connection,
+        f"DELETE FROM {_table(database)} WHERE owner = %s AND epoch < %s",
+        (owner, epoch - LEDGER_EPOCHS),
+    )

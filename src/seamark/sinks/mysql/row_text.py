@@ -1,0 +1,112 @@
+"""Arrow columns to SQL text, whole columns at once: no Python object is made for a row.
+
+The text of a value is the same for LOAD DATA and for INSERT: numbers bare, NULL bare, everything
+else in single quotes with quotes and backslashes escaped; newlines and NUL stay as they are, in
+quotes. Only what stands around a row differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamark.model.errors import WriteRefusedError
+
+
+def load_data_text(batch: pa.RecordBatch) -> memoryview:
+    """Return the rows as LOAD DATA reads them: fields parted by commas, each row ended by a
+    newline, enclosed by single quotes where needed, escaped by backslashes."""
+    text = _rows_of(batch, b"", b"\n", binary_prefix=b"")
+    return next(_cut(text, 2**62))[0]
+
+
+def values_text(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[tuple[memoryview, int]]:
+    """Yield the rows as they stand after VALUES, in pieces of at most `limit_bytes` (but one row at
+    the least), each with its number of rows."""
+    text = _rows_of(batch, b"(", b"),", binary_prefix=b"_binary")
+    start = 0
+    for piece, end in _cut(text, limit_bytes):
+        yield piece[:-1], end - start
+        start = end
+
+
+def _rows_of(
+    batch: pa.RecordBatch, before: bytes, after: bytes, binary_prefix: bytes
+) -> pa.LargeBinaryArray:
+    fields = [
+        _field(name, column, binary_prefix)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    ]
+    if before:
+        fields[0] = _around(before, fields[0], b"")
+    fields[-1] = _around(b"", fields[-1], after)
+    return pc.binary_join_element_wise(*fields, _bytes(b","))
+
+
+def _field(name: str, column: pa.Array, binary_prefix: bytes) -> pa.LargeBinaryArray:
+    """Return the column's values as SQL, without a null among them."""
+    kind = column.type
+    if pa.types.is_null(kind):
+        return pa.array([b"NULL"] * len(column), pa.large_binary())
+    if pa.types.is_boolean(kind):
+        text = column.cast(pa.int8()).cast(pa.string())
+    elif pa.types.is_floating(kind):
+        if pc.any(pc.is_inf(column)).as_py():
+            raise WriteRefusedError(
+                f"column {name!r} holds an infinite number, which MySQL has not; replace it, e.g. "
+                f"with nullif({name}, double('Infinity'))"
+            )
+        nothing = pa.scalar(None, kind)
+        text = pc.if_else(pc.is_nan(column), nothing, column).cast(pa.string())
+    elif pa.types.is_integer(kind) or pa.types.is_decimal(kind):
+        text = column.cast(pa.string())
+    elif pa.types.is_date(kind):
+        text = _around(b"'", column.cast(pa.string()).cast(pa.large_binary()), b"'")
+    elif pa.types.is_timestamp(kind):
+        if kind.tz is not None:
+            column = column.cast(pa.timestamp("us", "UTC"))
+        plain = column.cast(pa.timestamp("us")).cast(pa.string())
+        text = _around(b"'", plain.cast(pa.large_binary()), b"'")
+    elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
+        text = _around(b"'", _escaped(column), b"'")
+    elif pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        text = _around(binary_prefix + b"'", _escaped(column), b"'")
+    else:
+        raise WriteRefusedError(f"column {name!r} has the Arrow type {kind}, which is not stored")
+    return text.cast(pa.large_binary()).fill_null(b"NULL")
+
+
+def _escaped(column: pa.Array) -> pa.LargeBinaryArray:
+    column = column.cast(pa.large_binary())
+    for character in (b"\\", b"'"):  # in this order: the second adds backslashes
+        # Looking is much cheaper than replacing.
+        if pc.any(pc.match_substring(column, character)).as_py():
+            column = pc.replace_substring(column, character, b"\\" + character)
+    return column
+
+
+def _around(before: bytes, column: pa.LargeBinaryArray, after: bytes) -> pa.LargeBinaryArray:
+    return pc.binary_join_element_wise(_bytes(before), column, _bytes(after), _bytes(b""))
+
+
+def _bytes(value: bytes) -> pa.Scalar:
+    return pa.scalar(value, pa.large_binary())
+
+
+def _offsets(text: pa.LargeBinaryArray) -> np.ndarray:
+    offsets = np.frombuffer(text.buffers()[1], np.int64)
+    return offsets[text.offset : text.offset + len(text) + 1]
+
+
+def _cut(text: pa.LargeBinaryArray, limit_bytes: int) -> Iterator[tuple[memoryview, int]]:
+    """Yield the array's own bytes in pieces, each with the number of the row after it."""
+    offsets, data = _offsets(text), memoryview(text.buffers()[2])
+    start = 0
+    while start < len(text):
+        end = int(np.searchsorted(offsets, offsets[start] + limit_bytes, side="right")) - 1
+        end = min(max(end, start + 1), len(text))
+        yield data[offsets[start] : offsets[end]], end
+        start = end

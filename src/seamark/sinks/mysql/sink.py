@@ -1,0 +1,158 @@
+"""`MySQLSink`: the configuration that a user writes, checked when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from seamark.api.checks import yes_or_no
+from seamark.contracts.committables import dump_committable
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.model.errors import ConfigurationError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Schema
+from seamark.sinks.internal.columns import are_names, check_columns, text_expression
+from seamark.sinks.mysql import committable as committables
+from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.connection import Address, parse_url
+from seamark.sinks.mysql.ledger import TABLE as LEDGER
+from seamark.sinks.mysql.transaction_name import STAGE_PREFIX
+from seamark.sinks.mysql.writer import MySQLWriter
+
+if TYPE_CHECKING:
+    from seamark.sinks.mysql.committer import MySQLCommitter
+
+_MODES = ("xa", "staged", "upsert")
+
+
+@dataclass(frozen=True, repr=False)
+class MySQLSink:
+    """Write rows to a table of a MySQL or MariaDB database, exactly once.
+
+    url: ``mysql://user:password@host:port/database``, with characters such as ``@`` and ``/`` in
+        the password percent-encoded; options ``?ssl_ca=…&ssl_verify_identity=true``, ``ssl_cert``,
+        ``ssl_key``, ``ssl_verify_cert``, ``unix_socket``. The password is never shown or stored.
+    table: an InnoDB table of that database.
+    mode:
+        ``"xa"``: tasks write into the table inside XA transactions, which are prepared at the
+        checkpoint and committed after it. The table's constraints are checked before the decision.
+        Prepared rows keep their locks until the job goes on.
+        ``"staged"``: tasks write into stage tables; after the decision one transaction moves the
+        rows of the whole epoch, which become visible at once. A unique or foreign key of the
+        table that refuses a row then stops the job.
+        ``"upsert"``: as ``"staged"``, and a row replaces the one with the same `keys`. Of two rows
+        with the same keys in one epoch either may win: give the sink one row a key and epoch.
+    keys: upsert alone: the columns of the table's primary key or unique index.
+    create_table: whether a missing table is made, with the DataFrame's columns.
+    spool: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
+        transaction that somebody has rolled back is written again instead of being lost.
+
+    Spark types become: boolean TINYINT(1); integers of their size; float and double DOUBLE (NaN
+    becomes NULL, as MySQL has none, and an infinite number is refused); decimal DECIMAL; string
+    LONGTEXT, compared byte by byte; binary LONGBLOB; date DATE; timestamp DATETIME(6) in UTC;
+    timestamp_ntz DATETIME(6); arrays, maps and structs JSON. Key columns become VARCHAR(255) or
+    VARBINARY(255). An existing table may have other types: a value that does not fit is refused
+    and never altered.
+
+    The database gets a table `_seamark_ledger`, which proves how each transaction ended. The user
+    needs CREATE, DROP, SELECT, INSERT, UPDATE and DELETE in the database, and on MySQL in xa mode
+    XA_RECOVER_ADMIN.
+
+    Raises ConfigurationError. Needs ``pip install 'seamark[mysql]'``.
+    """
+
+    url: str
+    table: str
+    mode: Literal["xa", "staged", "upsert"] = "xa"
+    keys: Sequence[str] = ()
+    create_table: bool = False
+    spool: bool = False
+
+    def __post_init__(self) -> None:
+        table = self.table
+        if not isinstance(table, str) or not table or len(table) > 64 or "\0" in table:
+            raise ConfigurationError(
+                f"MySQLSink: table is {table!r}; give the name of a table, at most 64 characters"
+            )
+        name = f"MySQLSink {table!r}"
+        if table.lower() == LEDGER or table.lower().startswith(STAGE_PREFIX):
+            raise ConfigurationError(f"{name}: this table is Seamark's own; choose another")
+        parse_url(self.url, name)
+        if self.mode not in _MODES:
+            raise ConfigurationError(
+                f"{name}: mode is {self.mode!r}; allowed are {', '.join(map(repr, _MODES))}"
+            )
+        keys = self.keys
+        yes_or_no(self.create_table, f"{name}: create_table")
+        if not are_names(keys):
+            raise ConfigurationError(f"{name}: keys is {keys!r}; give a list of column names")
+        if len({key.lower() for key in keys}) < len(keys):
+            raise ConfigurationError(f"{name}: keys is {keys!r}; a column is in it twice")
+        if (self.mode == "upsert") != bool(keys):
+            raise ConfigurationError(
+                f"{name}: mode is {self.mode!r} and keys is {keys!r}; mode='upsert' needs the "
+                "columns of the table's key in keys=, the other modes take none"
+            )
+        yes_or_no(self.spool, f"{name}: spool")
+        object.__setattr__(self, "keys", tuple(keys))
+
+    @property
+    def address(self) -> Address:
+        """Where the server is, and as whom to connect."""
+        return parse_url(self.url, f"MySQLSink {self.table!r}")
+
+    def __repr__(self) -> str:
+        at = self.address
+        return (
+            f"MySQLSink(url='mysql://{at.user}:***@{at}/{at.database}', table={self.table!r}, "
+            f"mode={self.mode!r}, keys={self.keys!r}, create_table={self.create_table!r}, "
+            f"spool={self.spool!r})"
+        )
+
+    @property
+    def way(self) -> SinkWay:
+        """Two-phase commit in every mode: an upsert too is moved after the decision, once, with
+        its ledger row."""
+        return SinkWay.TWO_PHASE_COMMIT
+
+    def describe(self) -> str:
+        """See `TwoPhaseCommitSink`."""
+        at = self.address
+        how = {"xa": "XA", "staged": "staged", "upsert": f"upsert by {', '.join(self.keys)}"}
+        return f"MySQL table {at.database}.{self.table} at {at} ({how[self.mode]})"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`: scalars as they are, arrays, maps and structs as JSON."""
+        check_columns(schema, self.describe())
+        names = [column.name for column in schema]
+        if missing := [key for key in self.keys if key not in names]:
+            raise ConfigurationError(
+                f"{self.describe()}: the key column {missing[0]!r} is not in the DataFrame, which "
+                f"has {', '.join(names)}; select it, or change keys="
+            )
+        return [text_expression(column, ()) for column in schema]
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Nothing to check: prepared transactions and stage tables have no time-out, and their
+        names hold job and sink."""
+
+    def create_writer(self, context: WriterContext) -> MySQLWriter:
+        """See `TwoPhaseCommitSink`. Connects at the first row."""
+        return MySQLWriter(self.address, self.table, self.mode != "xa", tuple(self.keys), context)
+
+    create_selective_writer = create_writer
+
+    def create_committer(self, context: SinkContext) -> MySQLCommitter:
+        """See `TwoPhaseCommitSink`."""
+        from seamark.sinks.mysql.committer import MySQLCommitter
+
+        return MySQLCommitter(self, context)
+
+    def dump(self, committable: MySQLCommittable) -> bytes:
+        """See `TwoPhaseCommitSink`."""
+        return dump_committable(committable, committables.VERSION)
+
+    def load(self, data: bytes) -> MySQLCommittable:
+        """See `TwoPhaseCommitSink`."""
+        return committables.load(data)

@@ -1,0 +1,115 @@
+"""Stage tables: an attempt's rows in a table of their own, until one transaction moves them.
+
+A stage has the target's own column types and, on MariaDB, CHECK constraints: what it takes, the
+move cannot alter, and only a key or a trigger of the target's can refuse. It has no indexes, so
+that it is loaded quickly. Its comment is the transaction's name.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from seamark.contracts.sink import CommitOutcome
+from seamark.sinks.mysql import connection as server
+from seamark.sinks.mysql import ledger
+from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.table import read_checks
+from seamark.sinks.mysql.transaction_name import TransactionName, parse, stage_prefix
+
+_log = logging.getLogger(__name__)
+
+
+def sql_name(database: str, name: TransactionName) -> str:
+    """Return the stage table's name as SQL."""
+    return server.quoted(database, name.stage_table)
+
+
+def create(
+    connection: Any, database: str, name: TransactionName, table: str, columns: Sequence[str]
+) -> None:
+    """Make an empty stage for these columns of `table`."""
+    wanted = ", ".join(map(server.quoted, columns))
+    server.execute(
+        connection,
+        f"CREATE TABLE {sql_name(database, name)} ENGINE=InnoDB COMMENT='{name}' "
+        f"AS SELECT {wanted} FROM {server.quoted(database, table)} WHERE FALSE",
+    )
+    ((version,),) = server.rows(connection, "SELECT @@version")
+    if checks := read_checks(connection, database, table, columns, str(version)):
+        added = ", ".join(f"ADD {check}" for check in checks)
+        server.execute(connection, f"ALTER TABLE {sql_name(database, name)} {added}")
+
+
+def drop(connection: Any, database: str, name: TransactionName) -> None:
+    """Drop the stage, if it is there. Raises PyMySQL's error while someone uses it."""
+    server.execute(connection, f"DROP TABLE IF EXISTS {sql_name(database, name)}")
+
+
+def names(connection: Any, database: str, owner: str) -> list[TransactionName]:
+    """Return the transactions of the owner that have a stage table, full or not."""
+    prefix = stage_prefix(owner)
+    found = server.rows(
+        connection,
+        "SELECT table_comment FROM information_schema.tables "
+        "WHERE table_schema = %s AND LEFT(table_name, %s) = %s",
+        (database, len(prefix), prefix),
+    )
+    parsed = [parse(str(comment)) for (comment,) in found]
+    return [name for name in parsed if name is not None and name.owner == owner]
+
+
+def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
+    """Insert the stage's rows into their table and write the ledger row, inside the caller's
+    transaction. LOST, and recorded as aborted, when the stage is gone or not as it was; UNKNOWN
+    when the ledger no longer keeps its epoch."""
+    database, name = committable.database, committable.name
+    if ledger.has_forgotten(connection, database, name):
+        _log.error("the ledger has forgotten %s", committable.handle)
+        return CommitOutcome.UNKNOWN
+    errors = server.driver().MySQLError
+    try:
+        # First: from here on nobody else can move or abort this stage.
+        ledger.record(connection, database, name, committable.rows, "committed")
+    except errors as error:
+        if not server.is_duplicate(error):
+            raise
+        how = ledger.outcome(connection, database, name)
+        return CommitOutcome.ALREADY_COMMITTED if how == "committed" else CommitOutcome.LOST
+    stage = sql_name(database, name)
+    try:
+        ((staged,),) = server.rows(connection, f"SELECT COUNT(*) FROM {stage}")
+    except errors as error:
+        if not server.is_missing_table(error):
+            raise
+        staged = None
+    if staged != committable.rows:
+        _log.error(
+            "stage %s %s", stage,
+            "is gone" if staged is None
+            else f"holds {staged} rows of the {committable.rows} that were staged",
+        )  # fmt: skip
+        ledger.withdraw(connection, database, name)
+        return CommitOutcome.LOST
+    server.execute(connection, _move_statement(committable, stage))
+    return CommitOutcome.COMMITTED
+
+
+def _move_statement(committable: MySQLCommittable, stage: str) -> str:
+    """Return the INSERT that moves a stage's rows, in the order in which they were staged."""
+    into = server.quoted(committable.database, committable.table)
+    columns = [server.quoted(name) for name in committable.columns]
+    statement = (
+        f"INSERT INTO {into} ({', '.join(columns)}) "
+        f"SELECT {', '.join(f's.{name}' for name in columns)} FROM {stage} AS s"
+    )
+    if not committable.keys:
+        return statement
+    keys = {key.lower() for key in committable.keys}
+    changed = [server.quoted(name) for name in committable.columns if name.lower() not in keys]
+    # A row of keys alone has nothing to change.
+    changed = changed or [server.quoted(committable.keys[0])]
+    return f"{statement} ON DUPLICATE KEY UPDATE " + ", ".join(
+        f"{into}.{name} = s.{name}" for name in changed
+    )

@@ -1,0 +1,185 @@
+"""The target table: the columns it gets, and whether one that exists can hold a DataFrame.
+
+A type fits if every value either arrives unchanged or is refused with a warning, which
+`loading.py` makes an error. `misfit` names what MySQL would alter without a word.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seamark.model.schema import Column, Schema
+from seamark.sinks.mysql import connection as server
+
+_TYPES = {
+    "boolean": "TINYINT(1)", "tinyint": "TINYINT", "smallint": "SMALLINT", "int": "INT",
+    "bigint": "BIGINT", "float": "DOUBLE", "double": "DOUBLE", "date": "DATE",
+    "timestamp": "DATETIME(6)", "timestamp_ntz": "DATETIME(6)", "binary": "LONGBLOB",
+}  # fmt: skip
+_QUOTED = re.compile(r"`((?:[^`]|``)+)`")
+_NESTED = ("array<", "map<", "struct<")
+_KEY_TYPES = {"LONGTEXT": "VARCHAR(255)", "LONGBLOB": "VARBINARY(255)"}
+
+
+@dataclass(frozen=True)
+class TableColumn:
+    """One column of a table as the server describes it.
+
+    `takes_bytes`: bytes of UTF-8 can be loaded as they are. A text of another character set would
+    take them for its own, and MySQL's type JSON takes none (MariaDB's is a text).
+    """
+
+    name: str
+    data_type: str
+    takes_bytes: bool
+    fraction_digits: int
+    must_be_given: bool
+    generated: bool
+
+
+@dataclass(frozen=True)
+class UniqueIndex:
+    """A primary key or unique index."""
+
+    name: str
+    columns: tuple[str, ...]
+
+
+def read_columns(connection: Any, database: str, table: str) -> list[TableColumn]:
+    """Return the table's columns in order; none if there is no such table."""
+    return [
+        TableColumn(
+            name,
+            str(data_type).lower(),
+            charset in (None, "utf8mb4") and str(data_type).lower() != "json",
+            int(digits or 0),
+            nullable == "NO" and default is None and "auto_increment" not in str(extra).lower(),
+            "generated" in str(extra).lower() and "default_generated" not in str(extra).lower(),
+        )
+        for name, data_type, charset, digits, nullable, default, extra in server.rows(
+            connection,
+            "SELECT column_name, data_type, character_set_name, datetime_precision, is_nullable, "
+            "column_default, extra FROM information_schema.columns "
+            "WHERE table_schema = %s AND table_name = %s ORDER BY ordinal_position",
+            (database, table),
+        )
+    ]
+
+
+def read_engine(connection: Any, database: str, table: str) -> str:
+    """Return the table's storage engine, ``a view``, or "" if there is no such table."""
+    found = server.rows(
+        connection,
+        "SELECT table_type, engine FROM information_schema.tables "
+        "WHERE table_schema = %s AND table_name = %s",
+        (database, table),
+    )
+    if not found:
+        return ""
+    return "a view" if "VIEW" in str(found[0][0]) else str(found[0][1])
+
+
+def read_unique_indexes(connection: Any, database: str, table: str) -> list[UniqueIndex]:
+    """Return the table's unique indexes, the primary key among them."""
+    columns: dict[str, list[str]] = {}
+    for index, column in server.rows(
+        connection,
+        "SELECT index_name, column_name FROM information_schema.statistics WHERE non_unique = 0 "
+        "AND table_schema = %s AND table_name = %s ORDER BY index_name, seq_in_index",
+        (database, table),
+    ):
+        columns.setdefault(index, []).append(str(column))
+    return [UniqueIndex(name, tuple(parts)) for name, parts in columns.items()]
+
+
+def read_checks(
+    connection: Any, database: str, table: str, columns: Sequence[str], version: str
+) -> list[str]:
+    """Return the table's CHECK constraints that concern no other columns, as SQL; on MariaDB alone,
+    as MySQL shows them in a form that it does not read."""
+    if "mariadb" not in version.lower():
+        return []
+    found = server.rows(
+        connection,
+        "SELECT constraint_name, check_clause FROM information_schema.check_constraints "
+        "WHERE constraint_schema = %s AND table_name = %s",
+        (database, table),
+    )
+    given = {name.lower() for name in columns}
+    return [
+        f"CONSTRAINT {server.quoted(name)} CHECK ({clause})"
+        for name, clause in found
+        if _names(clause) <= given
+    ]
+
+
+def _names(clause: str) -> set[str]:
+    return {name.replace("``", "`").lower() for name in _QUOTED.findall(clause)}
+
+
+def create_statement(
+    database: str, table: str, schema: Schema, keys: Sequence[str], version: str
+) -> str:
+    """Return the CREATE TABLE statement for a DataFrame of this shape."""
+    collation = exact_collation(version)
+    lines = [
+        f"{server.quoted(c.name)} {column_type(c, c.name in keys)}"
+        + (" NOT NULL" if c.name in keys else "")
+        for c in schema
+    ]
+    if keys:
+        lines.append(f"PRIMARY KEY ({', '.join(map(server.quoted, keys))})")
+    return (
+        f"CREATE TABLE IF NOT EXISTS {server.quoted(database, table)} ({', '.join(lines)}) "
+        f"ENGINE=InnoDB CHARACTER SET utf8mb4 COLLATE {collation}"
+    )
+
+
+def column_type(column: Column, key: bool = False) -> str:
+    """Return the type of the column that holds a Spark type."""
+    kind = column.type
+    if kind.startswith(_NESTED):
+        return "JSON"
+    if kind.startswith("decimal"):
+        return kind.upper()
+    made = _TYPES.get(kind, "LONGTEXT")
+    return _KEY_TYPES.get(made, made) if key else made
+
+
+def exact_collation(version: str) -> str:
+    """Return the collation that tells strings apart as Spark does: by every byte, trailing spaces
+    included. MySQL before 8.0.17 has none for those."""
+    if "mariadb" in version.lower():
+        return "utf8mb4_nopad_bin"
+    major, minor, patch = version_of(version)
+    return "utf8mb4_0900_bin" if (major, minor, patch) >= (8, 0, 17) else "utf8mb4_bin"
+
+
+def version_of(version: str) -> tuple[int, int, int]:
+    """Return ``10.11.6-MariaDB-log`` as (10, 11, 6)."""
+    # MariaDB may put 5.5.5- in front, for old replicas.
+    found = re.match(r"(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.(\d+))?", version)
+    return (int(found[1]), int(found[2]), int(found[3] or 0)) if found else (0, 0, 0)
+
+
+def misfit(column: Column, target: TableColumn) -> str:
+    """Return what the target column would do to the DataFrame's values, "" if nothing."""
+    kind, into = column.type, target.data_type
+    if target.generated:
+        return "is generated by the server and cannot be written"
+    if kind.startswith("timestamp"):
+        if into == "date":
+            return "would lose the time of day"
+        if into in ("datetime", "timestamp", "time") and target.fraction_digits < 6:
+            return f"would round to {target.fraction_digits} digits of a second"
+    if into in ("float", "double", "real"):
+        exact = {"tinyint", "smallint", "boolean", "float", "string"}
+        exact |= {"int", "double"} if into != "float" else set()
+        if kind not in exact:
+            return "would round numbers"
+    if into in ("bit", "year", "time", "enum", "set", "geometry") and kind != "string":
+        return "is not a type that Seamark writes"
+    return ""

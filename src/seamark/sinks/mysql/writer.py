@@ -1,0 +1,180 @@
+"""The task's side: Arrow batches into a prepared XA transaction, or into a stage table.
+
+Failpoints: `xa-prepared` and `stage-written`: durable, the connection closed, nobody told yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.sink import WriterContext
+from seamark.model import failpoints
+from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.sinks.internal.sifting import sift
+from seamark.sinks.mysql import connection as server
+from seamark.sinks.mysql import ledger, stage
+from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.connection import Address
+from seamark.sinks.mysql.loading import Loader
+from seamark.sinks.mysql.table import read_columns
+from seamark.sinks.mysql.transaction_name import new_name
+
+_AT_ROW = re.compile(r"\bat row (\d+)")
+STATEMENT_TIMEOUT_S = 120.0
+LOCK_TIMEOUT_S = 20
+_ABORT_TIMEOUT_S = 2.0
+_PREPARED_IDLE_S = 30
+"""A machine that dies between PREPARE and close keeps the transaction from everybody else until the
+server ends its connection."""
+
+
+class MySQLWriter:
+    """One attempt. It connects at the first row; without rows there is no transaction, as the
+    server rolls an empty one back when it is committed."""
+
+    def __init__(
+        self, address: Address, table: str, staged: bool, keys: tuple[str, ...],
+        context: WriterContext,
+    ) -> None:  # fmt: skip
+        self._address = address
+        self._table = table
+        self._staged = staged
+        self._keys = keys
+        self._name = new_name(context)
+        self._connection: Any = None
+        self._loader: Loader | None = None
+        self._columns: tuple[str, ...] = ()
+        self._rows = 0
+        self._left = False
+        self._failed = False
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `CommittingWriter`. Raises WriteRefusedError also for what strict mode would let
+        through with a warning."""
+        if batch.num_rows == 0:
+            return
+        with self._whole():
+            self._loader_for(batch).load(batch)
+        self._rows += batch.num_rows
+
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`. A part of the batch that is refused is loaded again by halves,
+        from a savepoint."""
+        if batch.num_rows == 0:
+            return ()
+        with self._whole():
+            loader = self._loader_for(batch)
+            refused = sift(
+                batch.num_rows,
+                lambda start, end: self._take(loader, batch.slice(start, end - start)),
+                names_row=_AT_ROW,
+            )
+        self._rows += batch.num_rows - len(refused)
+        return refused
+
+    def _take(self, loader: Loader, batch: pa.RecordBatch) -> str:
+        self._execute("SAVEPOINT seamark")
+        try:
+            why = loader.refusal(batch)
+        except WriteRefusedError as error:  # a value that has no text
+            why = str(error)
+        if why:
+            self._execute("ROLLBACK TO SAVEPOINT seamark")
+        return why
+
+    @contextlib.contextmanager
+    def _whole(self) -> Iterator[None]:
+        """Refuse to go on after a failure: PREPARE after a failed statement succeeds, without the
+        statement's rows."""
+        failed, self._failed = self._failed, True
+        if failed:
+            raise PreCommitError(f"MySQL transaction {self._name}: a statement of it has failed")
+        yield
+        self._failed = False
+
+    def _loader_for(self, batch: pa.RecordBatch) -> Loader:
+        if self._loader is None:
+            self._loader = self._begin(batch.schema)
+        return self._loader
+
+    def prepare_commit(self) -> Sequence[MySQLCommittable]:
+        """See `CommittingWriter`. On return the connection is closed: until then no other one could
+        end the transaction."""
+        if self._failed:
+            raise PreCommitError(f"MySQL transaction {self._name}: a statement of it has failed")
+        if self._rows == 0:
+            self.abort()  # what there is of it, the stage of rows that were all refused
+            return []
+        database = self._address.database
+        if self._staged:
+            self._execute("COMMIT")
+        else:
+            ledger.record(self._connection, database, self._name, self._rows, "committed")
+            self._execute(f"SET SESSION wait_timeout={_PREPARED_IDLE_S}")
+            self._execute(f"XA END {self._name.xid}")
+            self._execute(f"XA PREPARE {self._name.xid}")
+        connection, self._connection = self._connection, None
+        server.close(connection)
+        failpoints.reached("stage-written" if self._staged else "xa-prepared")
+        moved = (self._table, self._columns, self._keys) if self._staged else ("", (), ())
+        return [
+            MySQLCommittable(
+                str(self._name), "stage" if self._staged else "xa", database, *moved, self._rows
+            )
+        ]
+
+    def abort(self) -> None:
+        """See `CommittingWriter`. An XA transaction that is not prepared ends with its connection;
+        for the rest it asks the server, briefly: a retry of the task may need the row locks."""
+        prepared = self._loader is not None and self._connection is None
+        connection, self._connection = self._connection, None
+        server.close(connection)
+        if not (prepared or self._left):
+            return
+        with contextlib.suppress(Exception):
+            connection = server.connect(self._address, timeout_s=_ABORT_TIMEOUT_S, lock_timeout_s=1)
+            with contextlib.closing(connection):
+                if self._staged:
+                    stage.drop(connection, self._address.database, self._name)
+                else:
+                    server.execute(connection, f"XA ROLLBACK {self._name.xid}")
+
+    def _begin(self, schema: pa.Schema) -> Loader:
+        self._connection = server.connect(
+            self._address,
+            timeout_s=STATEMENT_TIMEOUT_S,
+            lock_timeout_s=LOCK_TIMEOUT_S,
+            local_infile=True,
+        )
+        server.read_committed(self._connection)
+        database, columns = self._address.database, tuple(schema.names)
+        present = {c.name.lower(): c for c in read_columns(self._connection, database, self._table)}
+        table = server.quoted(database, self._table)
+        if missing := [name for name in columns if name.lower() not in present]:
+            found = f"no column {missing[0]!r}" if present else "vanished"
+            raise WriteRefusedError(
+                f"MySQL table {table}: {found}; add it with ALTER TABLE, or start the job again"
+            )
+        into = table
+        if self._staged:
+            into = stage.sql_name(database, self._name)
+            self._left = True
+            stage.create(self._connection, database, self._name, self._table, columns)
+        loader = Loader(
+            self._connection,
+            into,
+            columns,
+            [name for name in columns if not present[name.lower()].takes_bytes],
+        )
+        self._execute("START TRANSACTION" if self._staged else f"XA START {self._name.xid}")
+        self._columns = columns
+        return loader
+
+    def _execute(self, sql: str) -> None:
+        server.execute(self._connection, sql)

@@ -1,0 +1,182 @@
+"""The driver's side: checks the server, ends transactions and stages, lists what lingers.
+
+Ends what either way has left, whatever the sink's `mode` is now. Failpoints: ``prepared-committed``
+after each COMMIT PREPARED, ``ledger-committed`` after the transaction that moved stages.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.model import failpoints
+from seamark.model.errors import AbortFailedError, CommitFailedError
+from seamark.sinks.postgres import ledger, preflight, prepared, stage
+from seamark.sinks.postgres.committable import PostgresCommittable
+from seamark.sinks.postgres.connection import BEGIN, CALL_TIMEOUT_S, driver, may_pass, within
+from seamark.sinks.postgres.prepared import Fate
+
+if TYPE_CHECKING:
+    from seamark.sinks.postgres.sink import PostgresSink
+
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
+
+SLOWEST_MOVE_ROWS_PER_S = 5_000
+"""A move of stages is given the time that it takes at this rate, and CALL_TIMEOUT_S."""
+
+_COMMITS = {
+    Fate.ENDED_NOW: CommitOutcome.COMMITTED,
+    Fate.COMMITTED: CommitOutcome.ALREADY_COMMITTED,
+    Fate.ABORTED: CommitOutcome.LOST,
+    Fate.IN_PROGRESS: CommitOutcome.RETRY,  # another connection is ending it now
+    Fate.FORGOTTEN: CommitOutcome.UNKNOWN,
+    Fate.NEVER_WAS: CommitOutcome.LOST,
+}
+_ABORTS = {
+    Fate.ENDED_NOW: AbortOutcome.ABORTED,
+    Fate.COMMITTED: AbortOutcome.COMMITTED,
+    Fate.ABORTED: AbortOutcome.ABORTED,
+    Fate.IN_PROGRESS: AbortOutcome.RETRY,
+    Fate.FORGOTTEN: AbortOutcome.RETRY,
+    Fate.NEVER_WAS: AbortOutcome.ABORTED,
+}
+
+
+class PostgresCommitter:
+    """Keeps one connection between calls, and makes another when it is broken."""
+
+    def __init__(self, sink: PostgresSink, context: SinkContext) -> None:
+        self._sink = sink
+        self._server = sink.server
+        self._context = context
+        self._name = f"sink {context.sink_uid!r}: {sink.describe()}"
+        self._connection: Any = None
+
+    def preflight(self) -> None:
+        """Check the server, the table and what this user may do; make the table and the ledger."""
+        preflight.check(self._sink, self._context, self._name)
+
+    def commit(self, committables: Sequence[PostgresCommittable]) -> Sequence[CommitOutcome]:
+        """COMMIT PREPARED each; move the stages, all or none of this call's.
+
+        Raises CommitFailedError for what will not pass by itself: rows that the target refuses.
+        """
+        outcomes = [CommitOutcome.RETRY] * len(committables)
+        with self._errors(
+            CommitFailedError,
+            "the rows are decided and cannot be made visible: {}. Nothing is lost: mend it and "
+            "start the job again, and they are committed",
+        ):
+            self._end_prepared(committables, outcomes, _COMMITS, commit=True)
+            self._end_staged(committables, outcomes, stage.commit)
+            if any(not c.prepared for c in committables):
+                failpoints.reached("ledger-committed")
+        return outcomes
+
+    def abort(self, committables: Sequence[PostgresCommittable]) -> Sequence[AbortOutcome]:
+        """ROLLBACK PREPARED each; drop the stages and note it in the ledger."""
+        outcomes = [AbortOutcome.RETRY] * len(committables)
+        with self._errors(AbortFailedError, "its transactions cannot be rolled back: {}"):
+            self._end_prepared(committables, outcomes, _ABORTS, commit=False)
+            self._end_staged(committables, outcomes, stage.abort)
+        return outcomes
+
+    def list_lingering(self) -> Iterator[Lingering[PostgresCommittable]]:
+        """List prepared transactions and stages of this job and sink in this database.
+
+        Raises AbortFailedError if the server does not answer.
+        """
+        job_id, uid = self._context.job_id, self._context.sink_uid
+        try:
+            with self._connected(CALL_TIMEOUT_S) as connection:
+                found = list(prepared.list_open(connection, job_id, uid))
+                found += [
+                    Lingering(c, c.generation) for c in ledger.staged(connection, job_id, uid)
+                ]
+        except driver().Error as error:
+            raise AbortFailedError(
+                f"{self._name}: its open transactions cannot be listed: "
+                f"{self._server.said(error)}. Start the job again when the server answers"
+            ) from error
+        return iter(found)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _end_prepared(
+        self,
+        committables: Sequence[PostgresCommittable],
+        outcomes: list[T],
+        by_fate: dict[Fate, T],
+        *,
+        commit: bool,
+    ) -> None:
+        for i, committable in enumerate(committables):
+            if not committable.prepared:
+                continue
+            try:
+                with self._connected(CALL_TIMEOUT_S) as connection:
+                    fate = prepared.end(connection, committable, commit=commit)
+            except driver().Error as error:
+                if not may_pass(error):
+                    raise
+                _log.info("%s: %s", committable.handle, self._server.said(error))
+                if self._connection is None:
+                    return  # the rest would wait for the same
+                continue
+            if fate in (Fate.FORGOTTEN, Fate.NEVER_WAS):
+                _log.error("%s: %s", committable.handle, fate.value)
+            outcomes[i] = by_fate[fate]
+            if commit:
+                failpoints.reached("prepared-committed")
+
+    def _end_staged(
+        self, committables: Sequence[PostgresCommittable], outcomes: list[T], end: Any
+    ) -> None:
+        places = [i for i, c in enumerate(committables) if not c.prepared]
+        if not places:
+            return
+        chosen = [committables[i] for i in places]
+        timeout_s = CALL_TIMEOUT_S + sum(c.rows for c in chosen) / SLOWEST_MOVE_ROWS_PER_S
+        with self._connected(timeout_s) as connection:
+            try:
+                connection.execute(BEGIN)
+                ended = end(connection, chosen)
+                connection.execute("COMMIT")
+            except driver().Error:
+                with contextlib.suppress(driver().Error):
+                    connection.execute("ROLLBACK")
+                raise
+        for i, outcome in zip(places, ended, strict=True):
+            outcomes[i] = outcome
+
+    @contextlib.contextmanager
+    def _connected(self, timeout_s: float) -> Iterator[Any]:
+        """Yield the connection; it is dropped when it breaks or the time is over."""
+        if self._connection is None or self._connection.closed:
+            self._connection = self._server.connect()
+        try:
+            with within(self._connection, timeout_s):
+                yield self._connection
+        except driver().Error:
+            if self._connection.broken or self._connection.closed:
+                self.close()
+            raise
+
+    @contextlib.contextmanager
+    def _errors(self, failure: type[Exception], text: str) -> Iterator[None]:
+        """Let pass, as RETRY, what may be otherwise the next time; raise the rest."""
+        try:
+            yield
+        except driver().Error as error:
+            said = self._server.said(error)
+            if not may_pass(error):
+                raise failure(f"{self._name}: {text.format(said)}") from error
+            _log.info("%s: %s; trying again", self._name, said)

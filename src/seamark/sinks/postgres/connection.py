@@ -1,0 +1,139 @@
+"""Connections: the driver, deadlines on every call, secrets kept out of texts, errors sorted.
+
+No call can hang: connecting has a time-out, waiting for a lock has one at the server, and around
+everything else a timer cuts the socket (`within`), since a server that is stopped or unreachable
+enforces no time-out of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
+
+from seamark.model.errors import ConfigurationError, MissingDependencyError
+
+CONNECT_TIMEOUT_S = 5
+LOCK_TIMEOUT_S = 10
+CALL_TIMEOUT_S = 20.0
+_SETTINGS: dict[str, Any] = {
+    "connect_timeout": CONNECT_TIMEOUT_S,
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "application_name": "seamark",
+}
+_SECRET_OPTION = re.compile(r"(?i)(password=)[^&]*")
+
+BEGIN = (
+    f"BEGIN; SET LOCAL lock_timeout = '{LOCK_TIMEOUT_S}s'; SET LOCAL statement_timeout = 0; "
+    "SET LOCAL idle_in_transaction_session_timeout = 0; "
+    "SELECT set_config('transaction_timeout', '0', true) "
+    "WHERE current_setting('server_version_num')::int >= 170000; "
+    # A role or server may have turned it off, and then a commit is not durable when it returns.
+    "SELECT set_config('synchronous_commit', 'on', true) "
+    "WHERE current_setting('synchronous_commit') = 'off'"
+)
+"""Begin a transaction that no setting of the role's or the server's ends early."""
+
+
+def driver() -> Any:
+    """Return the driver's module, or raise MissingDependencyError."""
+    try:
+        import psycopg
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"PostgresSink needs the PostgreSQL driver ({error}): pip install 'seamark[postgres]'"
+        ) from None
+    return psycopg
+
+
+class Server:
+    """Where to connect, picklable. Shows no secret."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        try:
+            parts = urlsplit(url)
+            database = unquote(parts.path.lstrip("/"))
+            good = parts.scheme in ("postgresql", "postgres") and "\0" not in unquote(url)
+            user, _, server = parts.netloc.rpartition("@")
+            secret = user.partition(":")[2]
+        except ValueError:
+            good = False
+        if not good:
+            # The text is not shown: whatever it is, it may hold a password.
+            raise ConfigurationError(
+                "PostgresSink: url is not a PostgreSQL URL; give "
+                "'postgresql://user:password@host:5432/database'"
+            )
+        options = dict(parse_qsl(parts.query))
+        secrets = [unquote(secret), *(v for k, v in options.items() if "password" in k.lower())]
+        self._secrets = sorted({s for raw in secrets if raw for s in (raw, quote(raw, safe=""))})
+        name = unquote(user.partition(":")[0])
+        server = server or options.get("host", "")
+        self.place = f"{database or options.get('dbname') or name} at {server or 'localhost'}"
+        shown = f"{user.partition(':')[0]}{':***' if secret else ''}@" if user else ""
+        query = _SECRET_OPTION.sub(r"\1***", parts.query)
+        self.shown = f"{parts.scheme}://{shown}{parts.netloc.rpartition('@')[2]}{parts.path}" + (
+            f"?{query}" if query else ""
+        )
+
+    def connect(self) -> Any:
+        """Return a connection in autocommit mode; raises the driver's Error."""
+        return driver().connect(self.url, autocommit=True, prepare_threshold=None, **_SETTINGS)
+
+    def said(self, error: BaseException) -> str:
+        """Return an error's text as one line without any secret in it."""
+        text = " ".join(str(error).split()) or type(error).__name__
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        state = getattr(error, "sqlstate", None)
+        return f"{text} (SQLSTATE {state})" if state else text
+
+
+@contextlib.contextmanager
+def within(connection: Any, seconds: float) -> Iterator[None]:
+    """Cut the connection if the block has not ended after `seconds`; the call under way then raises
+    the driver's OperationalError."""
+    watch = socket.socket(fileno=os.dup(connection.fileno()))
+    timer = threading.Timer(seconds, _cut, (watch,))
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        watch.close()
+
+
+def _cut(watch: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has ended in this very moment
+        watch.shutdown(socket.SHUT_RDWR)
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether an error of the driver's can be another one the next time: the server is away,
+    restarting, out of something, or somebody else holds a lock."""
+    state = getattr(error, "sqlstate", None)
+    if state is None:
+        return isinstance(error, driver().OperationalError)
+    return str(state)[:2] in ("08", "25", "40", "53", "55", "57", "58")
+
+
+def blames_a_row(error: BaseException) -> bool:
+    """Whether an error of the driver's says that a row cannot be stored: a value that its type or
+    column has no room for, a constraint, a trigger that raises, a key too long for its index."""
+    return str(getattr(error, "sqlstate", None))[:2] in ("22", "23", "44", "54", "P0")
+
+
+def quoted(*names: str) -> str:
+    """Return an identifier, or a qualified one, as SQL."""
+    return ".".join('"' + name.replace('"', '""') + '"' for name in names)

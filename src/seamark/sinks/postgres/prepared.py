@@ -1,0 +1,107 @@
+"""``mode="prepared"``: rows go straight into the target, in a transaction that PREPARE TRANSACTION
+makes durable, and that any connection of the same role and database may end.
+
+What ended a transaction is proved by `pg_xact_status` of its 64-bit id, which a cluster uses once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+from seamark.contracts.sink import Lingering
+from seamark.model import failpoints
+from seamark.model.errors import PreCommitError
+from seamark.sinks.postgres import committable as committables
+from seamark.sinks.postgres.committable import PostgresCommittable, from_gid, gid
+from seamark.sinks.postgres.connection import driver, within
+from seamark.sinks.postgres.table import Table
+from seamark.sinks.postgres.writer import CopyWriter
+
+ABORT_TIMEOUT_S = 5.0
+
+
+class Fate(Enum):
+    """What the server says of a transaction that was to be ended."""
+
+    ENDED_NOW = "this call ended it"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+    IN_PROGRESS = "in progress"
+    FORGOTTEN = "too old: the server has forgotten it"
+    NEVER_WAS = "of the future: the server was set back to an older state"
+
+
+class PreparedWriter(CopyWriter):
+    """One attempt, one prepared transaction."""
+
+    _gid = ""
+
+    def _lock(self, connection: Any) -> None:
+        # Nobody changes the columns between their description and the COPY.
+        connection.execute(f"LOCK TABLE {self._table} IN ROW EXCLUSIVE MODE")
+
+    def _begin(self, connection: Any, table: Table) -> str:
+        return table.sql
+
+    def _flush(self) -> PostgresCommittable:
+        at = self._context
+        xid = int(self._connection.execute("SELECT pg_current_xact_id()::text").fetchone()[0])
+        handle = gid(at, xid)
+        said = self._connection.execute(f"PREPARE TRANSACTION {_literal(handle)}").statusmessage
+        if said != "PREPARE TRANSACTION":
+            # A failed transaction is rolled back by PREPARE without an error.
+            raise PreCommitError(f"{self._name}: PREPARE TRANSACTION answers {said!r}, rolled back")
+        self._gid = handle
+        failpoints.reached("transaction-prepared")
+        return PostgresCommittable(
+            handle, at.job_id, at.sink_uid, at.generation, at.epoch, self._rows, xid
+        )
+
+    def abort(self) -> None:
+        """Roll back: a prepared row keeps its locks, and the next attempt would wait for them."""
+        super().abort()
+        if self._gid:
+            with contextlib.suppress(Exception):
+                connection = self._server.connect()
+                with connection, within(connection, ABORT_TIMEOUT_S):
+                    connection.execute(f"ROLLBACK PREPARED {_literal(self._gid)}")
+
+
+def end(connection: Any, committable: PostgresCommittable, *, commit: bool) -> Fate:
+    """Commit or roll back; raises the driver's Error when the outcome is not known."""
+    verb = "COMMIT" if commit else "ROLLBACK"
+    try:
+        connection.execute(f"{verb} PREPARED {_literal(committable.handle)}")
+    except driver().errors.UndefinedObject:  # never was, or has been ended already
+        return _fate(connection, committable.xid)
+    return Fate.ENDED_NOW
+
+
+def _fate(connection: Any, xid: int) -> Fate:
+    try:
+        found = connection.execute("SELECT pg_xact_status(%s::text::xid8)", [xid]).fetchone()[0]
+    except driver().errors.InvalidParameterValue:
+        return Fate.NEVER_WAS
+    return Fate.FORGOTTEN if found is None else Fate(found)
+
+
+def list_open(
+    connection: Any, job_id: str, sink_uid: str
+) -> Iterator[Lingering[PostgresCommittable]]:
+    """Yield the prepared transactions of one job's sink in this database."""
+    rows = connection.execute(
+        "SELECT gid FROM pg_prepared_xacts "
+        "WHERE database = current_database() AND starts_with(gid, %s)",
+        [committables.gid_prefix(job_id, sink_uid)],
+    ).fetchall()
+    for (text,) in rows:
+        found = from_gid(text, job_id, sink_uid)
+        if found is not None:
+            yield Lingering(found, found.generation)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

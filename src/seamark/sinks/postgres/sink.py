@@ -1,0 +1,168 @@
+"""`PostgresSink`: the configuration that a user writes, checked when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from seamark.api.checks import yes_or_no
+from seamark.contracts.committables import dump_committable
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.model.errors import ConfigurationError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Schema, quoted
+from seamark.sinks.internal.columns import are_names, check_columns, to_json
+from seamark.sinks.postgres import committable as committables
+from seamark.sinks.postgres import connection, types
+from seamark.sinks.postgres.committable import PostgresCommittable
+from seamark.sinks.postgres.committer import PostgresCommitter
+from seamark.sinks.postgres.connection import Server
+from seamark.sinks.postgres.ledger import NAME as LEDGER
+from seamark.sinks.postgres.prepared import PreparedWriter
+from seamark.sinks.postgres.stage import STAGE_PREFIX, StageWriter
+from seamark.sinks.postgres.writer import CopyWriter
+
+MODES = ("prepared", "staged", "upsert")
+
+
+@dataclass(frozen=True, repr=False)
+class PostgresSink:
+    """Write rows into a PostgreSQL table, exactly once, by two-phase commit.
+
+    url: ``postgresql://user:password@host:5432/database``, with any of libpq's options, e.g.
+        ``?sslmode=verify-full``. Driver and executors connect; secrets in it are never shown.
+    table: ``name`` or ``schema.name``, each taken as it is written.
+    mode:
+        ``"prepared"``: rows go straight into the table, in a transaction that is prepared
+            (PREPARE TRANSACTION); the commit takes a millisecond. The server's
+            ``max_prepared_transactions`` must be above twice the number of tasks. Rows that wait
+            for their commit hold their locks: another transaction with the same unique key waits.
+        ``"staged"``: rows go into a table of their own, and one transaction moves them: the commit
+            takes as long as an insert of them. Needs CREATE on the table's schema.
+        ``"upsert"``: as ``"staged"``, but a row replaces the row of the same key. Of several rows
+            of one key in an epoch the last one of its task counts: let one task have a key (as
+            after a ``groupBy`` of it).
+    keys: the columns that make a row's key; for ``mode="upsert"`` alone, and a unique index must
+        be on exactly them.
+    create_table: whether a missing table is made, with the DataFrame's columns.
+    spool: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
+        transaction that somebody has rolled back is written again instead of being lost.
+
+    Keep unique constraints that rows of different tasks or epochs could break off the table, unless
+    they are the keys: staged rows meet them after their epoch is decided, and stop the job.
+
+    Types: as their names say; decimal numeric; timestamp ``timestamptz``, timestamp_ntz
+    ``timestamp``; string also json, jsonb, uuid or an enum; array of scalars an array; struct, map
+    and other arrays jsonb. A string must not hold a NUL character.
+
+    Raises ConfigurationError. Needs ``pip install 'seamark[postgres]'``.
+    """
+
+    url: str
+    table: str
+    mode: Literal["prepared", "staged", "upsert"] = "prepared"
+    keys: Sequence[str] = ()
+    create_table: bool = False
+    spool: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.url, str):
+            raise ConfigurationError(f"PostgresSink: url is a {type(self.url).__name__}, not text")
+        Server(self.url)
+        parts = self.table.split(".") if isinstance(self.table, str) else []
+        if not 1 <= len(parts) <= 2 or not all(parts) or "\0" in self.table:
+            raise ConfigurationError(
+                f"PostgresSink: table is {self.table!r}; give 'name' or 'schema.name'"
+            )
+        if parts[-1].startswith((LEDGER, STAGE_PREFIX)):
+            raise ConfigurationError(
+                f"PostgresSink: table is {self.table!r}, a name of Seamark's own: choose another"
+            )
+        if self.mode not in MODES:
+            raise ConfigurationError(
+                f"PostgresSink {self.table!r}: mode is {self.mode!r}; "
+                f"give {' or '.join(map(repr, MODES))}"
+            )
+        if not are_names(self.keys):
+            raise ConfigurationError(
+                f"PostgresSink {self.table!r}: keys is {self.keys!r}; give a list of column names"
+            )
+        yes_or_no(self.create_table, f"PostgresSink {self.table!r}: create_table")
+        yes_or_no(self.spool, f"PostgresSink {self.table!r}: spool")
+        object.__setattr__(self, "keys", tuple(self.keys))
+        if bool(self.keys) != (self.mode == "upsert") or len(set(self.keys)) < len(self.keys):
+            raise ConfigurationError(
+                f"PostgresSink {self.table!r}: keys is {list(self.keys)!r} and mode is "
+                f"{self.mode!r}; mode='upsert' needs the key columns, once each, and no other mode "
+                "takes any"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"PostgresSink({self.server.shown!r}, table={self.table!r}, mode={self.mode!r}, "
+            f"keys={list(self.keys)!r}, create_table={self.create_table!r}, "
+            f"spool={self.spool!r})"
+        )
+
+    @property
+    def server(self) -> Server:
+        """Where to connect."""
+        return Server(self.url)
+
+    @property
+    def sql_name(self) -> str:
+        """The table's name as SQL."""
+        return connection.quoted(*self.table.split("."))
+
+    @property
+    def way(self) -> SinkWay:
+        """Two-phase commit in every mode: an upsert, too, is applied once, and with its ledger
+        row."""
+        return SinkWay.TWO_PHASE_COMMIT
+
+    def describe(self) -> str:
+        """Return table, database and mode."""
+        return f"PostgreSQL table {self.table} in {self.server.place} ({self.mode})"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """Return one column per column: scalars and arrays of them as they are, the rest as JSON.
+
+        Raises ConfigurationError for types that no column holds, and for keys that are missing.
+        """
+        check_columns(schema, self.describe())
+        names = [column.name for column in schema]
+        if missing := [key for key in self.keys if key not in names]:
+            raise ConfigurationError(
+                f"{self.describe()}: key {missing[0]!r} is no column of the DataFrame (it has "
+                f"{', '.join(names)}); change keys, or select it"
+            )
+        return [
+            f"{to_json(quoted(column.name))} AS {quoted(column.name)}"
+            if types.kind(column.type) == "json"
+            else quoted(column.name)
+            for column in schema
+        ]
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Nothing to check: neither a prepared transaction nor a stage has a time-out."""
+
+    def create_writer(self, context: WriterContext) -> CopyWriter:
+        """Return a writer; it connects when its first row comes."""
+        if self.mode == "prepared":
+            return PreparedWriter(self.server, self.sql_name, context)
+        return StageWriter(self.server, self.sql_name, context, self.keys)
+
+    create_selective_writer = create_writer
+
+    def create_committer(self, context: SinkContext) -> PostgresCommitter:
+        """Return the committer; it connects when it is first needed."""
+        return PostgresCommitter(self, context)
+
+    def dump(self, committable: PostgresCommittable) -> bytes:
+        """Serialise, with a version and a checksum."""
+        return dump_committable(committable, committables.VERSION)
+
+    def load(self, data: bytes) -> PostgresCommittable:
+        """Read what `dump` wrote; raises CorruptRecordError."""
+        return committables.load(data)

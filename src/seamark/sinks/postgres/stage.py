@@ -1,0 +1,156 @@
+"""``mode="staged"`` and ``mode="upsert"``: rows go into a stage table of the attempt's own, which
+is moved into the target, or merged into it by key, in one transaction with the ledger's row.
+
+A stage table is an ordinary, logged one: an unlogged one is emptied when the server recovers from
+a crash, and a flushed transaction must survive that (`docs/adr/0007-postgresql.md`).
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
+from seamark.model import failpoints
+from seamark.sinks.postgres import ledger
+from seamark.sinks.postgres.committable import PostgresCommittable, gid_prefix
+from seamark.sinks.postgres.connection import Server, quoted
+from seamark.sinks.postgres.table import Table, checks
+from seamark.sinks.postgres.writer import CopyWriter
+
+log = logging.getLogger(__name__)
+
+STAGE_PREFIX = "_seamark_stage_"
+
+
+class StageWriter(CopyWriter):
+    """One attempt, one stage table."""
+
+    def __init__(
+        self, server: Server, table: str, context: WriterContext, keys: Sequence[str] = ()
+    ) -> None:
+        super().__init__(server, table, context)
+        self._wanted_keys = keys
+        self._keys: tuple[str, ...] = ()
+        self._unique = uuid.uuid4().hex
+        self._target: Table | None = None
+        self._stage = STAGE_PREFIX + self._unique
+
+    def _begin(self, connection: Any, table: Table) -> str:
+        self._target = table
+        found = [table.find(key) for key in self._wanted_keys]
+        keys = self._keys = tuple(column.name for column in found if column is not None)
+        # What the target would refuse after the decision is refused here, before it.
+        parts = [
+            f"{quoted(c.name)} {c.type.shown}{' NOT NULL' if c.not_null or c.name in keys else ''}"
+            for c in self._columns
+        ]
+        parts += checks(connection, table, self._columns)
+        stage = quoted(table.schema, self._stage)
+        connection.execute(
+            f"CREATE TABLE {stage} ({', '.join(parts)}) WITH (autovacuum_enabled = false)"
+        )
+        return stage
+
+    def _flush(self) -> PostgresCommittable:
+        at, table = self._context, self._target
+        assert table is not None
+        committable = PostgresCommittable(
+            f"{gid_prefix(at.job_id, at.sink_uid)}g{at.generation}:e{at.epoch}"
+            f":p{at.partition_id}:a{at.attempt}:s{self._unique}",
+            at.job_id, at.sink_uid, at.generation, at.epoch, self._rows,
+            place=table.schema, stage=self._stage, target=table.name, keys=self._keys,
+        )  # fmt: skip
+        ledger.record(self._connection, committable, "staged")
+        self._connection.execute("COMMIT")
+        failpoints.reached("stage-written")
+        return committable
+
+
+def commit(connection: Any, committables: Sequence[PostgresCommittable]) -> list[CommitOutcome]:
+    """Move the rows of each; inside a transaction, which makes all of it visible or nothing."""
+    known = _lock(connection, committables)
+    outcomes = []
+    for committable in committables:
+        state = known.get(committable.handle)
+        if state == "committed":
+            outcomes.append(CommitOutcome.ALREADY_COMMITTED)
+        elif state == "staged" and _is_whole(connection, committable):
+            _move(connection, committable)
+            ledger.record(connection, committable, "committed")
+            outcomes.append(CommitOutcome.COMMITTED)
+        elif state is None:
+            log.error("stage %s is unknown to the ledger", committable.handle)
+            outcomes.append(CommitOutcome.UNKNOWN)
+        else:
+            outcomes.append(CommitOutcome.LOST)
+    ledger.forget(connection, committables)
+    return outcomes
+
+
+def abort(connection: Any, committables: Sequence[PostgresCommittable]) -> list[AbortOutcome]:
+    """Drop the stages that are not committed, and note it; inside a transaction."""
+    known = _lock(connection, committables)
+    outcomes = []
+    for committable in committables:
+        if known.get(committable.handle) == "committed":
+            outcomes.append(AbortOutcome.COMMITTED)
+            continue
+        ledger.record(connection, committable, "aborted")
+        connection.execute(f"DROP TABLE IF EXISTS {_stage(committable)}")
+        outcomes.append(AbortOutcome.ABORTED)
+    return outcomes
+
+
+def _lock(connection: Any, committables: Sequence[PostgresCommittable]) -> dict[str, str]:
+    known: dict[str, str] = {}
+    for place in sorted({c.place for c in committables}):
+        handles = [c.handle for c in committables if c.place == place]
+        known.update(ledger.outcomes(connection, place, handles))
+    return known
+
+
+def _is_whole(connection: Any, committable: PostgresCommittable) -> bool:
+    """Whether the stage has all of its rows: somebody may have dropped or emptied it."""
+    stage = _stage(committable)
+    found = None
+    if connection.execute("SELECT to_regclass(%s)", [stage]).fetchone()[0] is not None:
+        found = connection.execute(f"SELECT count(*) FROM {stage}").fetchone()[0]
+    if found != committable.rows:
+        log.error(
+            "stage table %s has %s of the %d rows of %s",
+            stage, "none" if found is None else found, committable.rows, committable.handle,
+        )  # fmt: skip
+    return bool(found == committable.rows)
+
+
+def _move(connection: Any, committable: PostgresCommittable) -> None:
+    stage, target = _stage(committable), quoted(committable.place, committable.target)
+    names = [
+        row[0]
+        for row in connection.execute(
+            "SELECT attname FROM pg_attribute "
+            "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+            [stage],
+        ).fetchall()
+    ]
+    listed = ", ".join(map(quoted, names))
+    move = f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {stage}"
+    if committable.keys:
+        keys = ", ".join(map(quoted, committable.keys))
+        others = [quoted(name) for name in names if name not in committable.keys]
+        change = ", ".join(f"{name} = excluded.{name}" for name in others)
+        # Of several rows of one key the last one that the task wrote: rows lie in that order.
+        move = (
+            f"INSERT INTO {target} ({listed}) "
+            f"SELECT DISTINCT ON ({keys}) {listed} FROM {stage} ORDER BY {keys}, ctid DESC "
+            f"ON CONFLICT ({keys}) DO {f'UPDATE SET {change}' if others else 'NOTHING'}"
+        )
+    connection.execute(move)
+    connection.execute(f"DROP TABLE {stage}")
+
+
+def _stage(committable: PostgresCommittable) -> str:
+    return quoted(committable.place, committable.stage)

@@ -1,0 +1,169 @@
+"""The target table: its columns from the catalog, whether the DataFrame's fit, making a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from seamark.model.errors import PreflightError, WriteRefusedError
+from seamark.model.schema import Schema
+from seamark.sinks.postgres.connection import quoted
+from seamark.sinks.postgres.types import ColumnType, allowed, fits, new_column
+
+_DESCRIBE = """
+SELECT n.nspname, c.relname, c.relkind::text, a.attnum, a.attname,
+       format_type(a.atttypid, a.atttypmod),
+       b.oid::int8, CASE b.typtype WHEN 'e' THEN 'enum' ELSE b.typname END,
+       e.oid::int8, CASE e.typtype WHEN 'e' THEN 'enum' ELSE e.typname END,
+       format_type(e.oid, NULL), a.attnotnull, a.atthasdef OR a.attidentity <> '',
+       a.attgenerated <> '' OR a.attidentity = 'a'
+FROM pg_class c
+JOIN pg_namespace n ON n.oid = c.relnamespace
+JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+JOIN pg_type t ON t.oid = a.atttypid
+JOIN pg_type b ON b.oid = CASE t.typtype WHEN 'd' THEN t.typbasetype ELSE t.oid END
+LEFT JOIN pg_type e ON e.oid = b.typelem AND b.typcategory = 'A'
+WHERE c.oid = to_regclass(%s) ORDER BY a.attnum
+"""
+_CHECKS = """
+SELECT format('CONSTRAINT %%I %%s', conname, pg_get_constraintdef(oid)) FROM pg_constraint
+WHERE conrelid = to_regclass(%s) AND contype = 'c' AND conkey <@ %s::int2[]
+"""
+_UNIQUE = """
+SELECT array_agg(a.attname::text) FROM pg_index i
+JOIN pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[:i.indnkeyatts - 1])
+WHERE i.indrelid = to_regclass(%s) AND i.indisunique AND i.indisvalid AND i.indimmediate
+  AND i.indpred IS NULL AND i.indexprs IS NULL
+GROUP BY i.indexrelid
+"""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the target. `filled` is whether a row without it gets a value by itself,
+    `computed` whether it must not be given one."""
+
+    name: str
+    number: int
+    type: ColumnType
+    not_null: bool
+    filled: bool
+    computed: bool
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table as the catalog has it. `kind` is pg_class.relkind."""
+
+    schema: str
+    name: str
+    kind: str
+    columns: tuple[Column, ...]
+
+    @property
+    def sql(self) -> str:
+        """Its quoted, qualified name."""
+        return quoted(self.schema, self.name)
+
+    def find(self, name: str) -> Column | None:
+        """Return the column of a name; failing that, the only one that differs in case alone, as
+        PostgreSQL folds a name that was not quoted."""
+        exact = [c for c in self.columns if c.name == name]
+        folded = [c for c in self.columns if c.name.lower() == name.lower()]
+        return exact[0] if exact else folded[0] if len(folded) == 1 else None
+
+
+def describe(connection: Any, sql_name: str) -> Table | None:
+    """Return the table of a quoted name; None if there is none, or it has no columns."""
+    rows = connection.execute(_DESCRIBE, [sql_name]).fetchall()
+    if not rows:
+        return None
+    columns = []
+    for _, _, _, number, name, shown, oid, type_, e_oid, e_type, e_shown, *flags in rows:
+        element = None if e_oid is None else ColumnType(e_type, e_oid, e_shown)
+        columns.append(Column(name, number, ColumnType(type_, oid, shown, element), *flags))
+    schema, table, relkind = rows[0][:3]
+    return Table(schema, table, relkind, tuple(columns))
+
+
+def checks(connection: Any, table: Table, columns: Sequence[Column]) -> list[str]:
+    """Return the CHECK constraints that concern no other columns, as SQL."""
+    numbers = [column.number for column in columns]
+    return [row[0] for row in connection.execute(_CHECKS, [table.sql, numbers]).fetchall()]
+
+
+def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) -> None:
+    """Make the table, if it is missing, with the DataFrame's columns; `keys` become its key."""
+    parts = [f"{quoted(column.name)} {new_column(column.type)}" for column in schema]
+    if keys:
+        parts.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
+    connection.execute(f"CREATE TABLE IF NOT EXISTS {sql_name} ({', '.join(parts)})")
+
+
+def targets(table: Table, names: Sequence[str]) -> list[Column]:
+    """Return the columns that a batch's go into; raises WriteRefusedError if one is missing."""
+    found = []
+    for name in names:
+        column = table.find(name)
+        if column is None:
+            raise WriteRefusedError(
+                f"PostgreSQL table {table.sql} has no column {name!r}; it had one when the job "
+                "started. Add it again, and start the job again"
+            )
+        found.append(column)
+    return found
+
+
+def check(connection: Any, table: Table, schema: Schema, keys: Sequence[str], name: str) -> None:
+    """Raise PreflightError, with every reason in it, if rows of this shape do not fit the table."""
+    if table.kind not in ("r", "p"):
+        raise PreflightError(f"{name}: {table.sql} is no table (relkind {table.kind!r}); give one")
+    wrong = []
+    found = {column.name: table.find(column.name) for column in schema}
+    for column in schema:
+        target = found[column.name]
+        if target is None:
+            present = ", ".join(c.name for c in table.columns)
+            wrong.append(
+                f"it has no column {column.name!r} (it has {present}): add it, "
+                f"e.g. ALTER TABLE {table.sql} ADD COLUMN {quoted(column.name)} "
+                f"{new_column(column.type)}, or drop it from the DataFrame"
+            )
+        elif target.computed:
+            wrong.append(
+                f"column {target.name!r} is computed by the table: drop it from the DataFrame"
+            )
+        elif not fits(column.type, target.type):
+            wrong.append(
+                f"column {target.name!r} has type {target.type.shown} and the DataFrame's "
+                f"{column.type}, which goes into {allowed(column.type)}: CAST it in the DataFrame, "
+                "or alter the column"
+            )
+    given = {column for column in found.values() if column is not None}
+    for target in table.columns if schema else ():
+        if target not in given and target.not_null and not target.filled:
+            wrong.append(
+                f"column {target.name!r} is NOT NULL without a default, and the DataFrame lacks "
+                "it: add it, or give the column a default"
+            )
+    if keys:
+        wrong += _check_keys(connection, table, schema, keys)
+    if wrong:
+        raise PreflightError(f"{name}: table {table.sql}: " + "; ".join(wrong))
+
+
+def _check_keys(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -> list[str]:
+    names = {column.name for column in schema}
+    if schema and (missing := [key for key in keys if key not in names]):
+        return [f"key {missing[0]!r} is no column of the DataFrame: change keys, or select it"]
+    columns = [table.find(key) for key in keys]
+    wanted = {column.name for column in columns if column is not None}
+    indexes = [set(row[0]) for row in connection.execute(_UNIQUE, [table.sql]).fetchall()]
+    if wanted not in indexes:
+        shown = ", ".join(map(quoted, keys))
+        return [
+            f"no unique index is on exactly the keys ({shown}), which mode='upsert' needs: "
+            f"ALTER TABLE {table.sql} ADD UNIQUE ({shown})"
+        ]
+    return []

@@ -1,0 +1,199 @@
+"""What the writers of all modes share: one connection, one transaction, COPY into a table.
+
+`write` sends everything through one COPY. `write_accepted` makes one of each batch, behind a
+savepoint, and finds the rows that the server refuses by copying smaller and smaller parts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.sink import WriterContext
+from seamark.model import failpoints
+from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.sinks.internal.sifting import sift
+from seamark.sinks.postgres import copy_format
+from seamark.sinks.postgres.committable import PostgresCommittable
+from seamark.sinks.postgres.connection import (
+    BEGIN,
+    Server,
+    blames_a_row,
+    driver,
+    may_pass,
+    quoted,
+    within,
+)
+from seamark.sinks.postgres.table import Column, Table, describe, targets
+
+_COPY_LINE = re.compile(r"\bCOPY .*?, line (\d+)")
+WRITE_TIMEOUT_S = 120.0
+"""How long the server may take for a batch, or for its last part: triggers and indexes run then."""
+
+
+class CopyWriter:
+    """One attempt. Connects when the first row comes. The subclass says where the rows go
+    (`_begin`) and how they are made durable (`_flush`)."""
+
+    def __init__(self, server: Server, table: str, context: WriterContext) -> None:
+        self._server = server
+        self._table = table
+        self._context = context
+        self._connection: Any = None
+        self._copy_statement = ""
+        self._copy: Any = None
+        self._copying: Any = None
+        self._columns: list[Column] = []
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Send one batch.
+
+        Raises WriteRefusedError for a value that has no form in its column's type; what the server
+        refuses it may say only when all has been sent, in `prepare_commit`.
+        """
+        if batch.num_rows == 0:
+            return
+        if batch.nbytes > copy_format.LARGEST_BYTES and batch.num_rows > 1:
+            middle = batch.num_rows // 2
+            self.write(batch.slice(0, middle))
+            self.write(batch.slice(middle))
+            return
+        with self._errors():
+            if self._connection is None:
+                self._start(batch.schema.names)
+            try:
+                sent = copy_format.rows(batch, [column.type for column in self._columns])
+            except (ValueError, pa.ArrowInvalid) as error:
+                raise WriteRefusedError(f"{self._name}: {self._server.said(error)}") from error
+            with within(self._connection, WRITE_TIMEOUT_S):
+                if self._copying is None:
+                    self._copying = self._connection.cursor().copy(self._copy_statement)
+                    self._copy = self._copying.__enter__()
+                    self._copy.write(copy_format.HEADER)
+                self._copy.write(sent)
+        self._taken(batch.num_rows)
+
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`."""
+        if batch.num_rows == 0:
+            return ()
+        with self._errors():
+            if self._connection is None:
+                connection = self._start(batch.schema.names)
+                # A deferred constraint would refuse rows when nobody can tell which.
+                connection.execute("SET CONSTRAINTS ALL IMMEDIATE; SAVEPOINT seamark")
+            parts = -(-batch.nbytes // copy_format.LARGEST_BYTES) or 1
+            refused = sift(
+                batch.num_rows,
+                lambda start, end: self._take(batch.slice(start, end - start)),
+                most=-(-batch.num_rows // parts),
+                names_row=_COPY_LINE,
+            )
+        if len(refused) < batch.num_rows:
+            self._taken(batch.num_rows - len(refused))
+        return refused
+
+    def _take(self, batch: pa.RecordBatch) -> str:
+        """Copy these rows, all or none; return "" or why the server refuses them."""
+        try:
+            sent = copy_format.rows(batch, [column.type for column in self._columns])
+        except (ValueError, pa.ArrowInvalid) as error:
+            return self._server.said(error)
+        with within(self._connection, WRITE_TIMEOUT_S):
+            try:
+                with self._connection.cursor().copy(self._copy_statement) as copy:
+                    for part in (copy_format.HEADER, sent, copy_format.TRAILER):
+                        copy.write(part)
+            except driver().Error as error:
+                if not blames_a_row(error):
+                    raise
+                self._connection.execute("ROLLBACK TO seamark")
+                return self._server.said(error)
+            self._connection.execute("RELEASE seamark; SAVEPOINT seamark")
+        return ""
+
+    def _taken(self, rows: int) -> None:
+        if self._rows == 0:
+            failpoints.reached("transaction-begun")
+        self._rows += rows
+
+    def prepare_commit(self) -> Sequence[PostgresCommittable]:
+        """End the COPY and make the rows durable."""
+        if self._rows == 0:
+            self._close()
+            return []
+        with self._errors(), within(self._connection, WRITE_TIMEOUT_S):
+            if self._copying is not None:
+                self._copy.write(copy_format.TRAILER)
+                self._copying.__exit__(None, None, None)
+            committable = self._flush()
+        self._close()
+        return [committable]
+
+    def abort(self) -> None:
+        """Cut the connection: the server rolls back what was not flushed."""
+        with contextlib.suppress(Exception):
+            self._close()
+
+    def _lock(self, connection: Any) -> None:
+        """Take the locks that must be held before the table is described."""
+
+    def _begin(self, connection: Any, table: Table) -> str:
+        """Return the quoted table that this attempt copies into; the transaction has begun."""
+        raise NotImplementedError
+
+    def _flush(self) -> PostgresCommittable:
+        """Make the transaction durable, and return what names it."""
+        raise NotImplementedError
+
+    @property
+    def _name(self) -> str:
+        return f"PostgreSQL table {self._table} in {self._server.place}"
+
+    def _start(self, names: Sequence[str]) -> Any:
+        self._connection = self._server.connect()
+        with within(self._connection, WRITE_TIMEOUT_S):
+            self._connection.execute(BEGIN)
+            self._lock(self._connection)
+            table = describe(self._connection, self._table)
+            if table is None:
+                raise WriteRefusedError(
+                    f"{self._name} does not exist any more; make it again, and start the job again"
+                )
+            self._columns = targets(table, names)
+            into = self._begin(self._connection, table)
+            listed = ", ".join(quoted(column.name) for column in self._columns)
+            self._copy_statement = f"COPY {into} ({listed}) FROM STDIN (FORMAT binary)"
+        return self._connection
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        """Turn the driver's errors into ours, with a remedy where there is one."""
+        try:
+            yield
+        except driver().Error as error:
+            said = self._server.said(error)
+            if not may_pass(error):
+                raise WriteRefusedError(f"{self._name} refuses the rows: {said}") from error
+            if remedy := _REMEDIES.get(getattr(error, "sqlstate", None) or ""):
+                said += f". {remedy}"
+            raise PreCommitError(f"{self._name}: {said}") from error
+
+
+_REMEDIES = {
+    "53200": "If the limit of prepared transactions is what was reached: raise "
+    "max_prepared_transactions above twice the number of tasks, or use mode='staged'",
+    "55P03": "Another transaction holds the rows or the table. If it is a prepared one of this "
+    "job, a task was run twice, and it is rolled back when the job starts again; with unique "
+    "keys in the table and tasks that are retried, mode='staged' never waits so",
+}

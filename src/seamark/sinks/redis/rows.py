@@ -1,0 +1,202 @@
+"""Arrow batches to blocks of key and value bytes, a column at a time: no Python object per row.
+
+A block is a run of rows for one operation. It has two forms: the arguments of a Redis command as
+the protocol sends them (`MSET`), and a MessagePack array of the same, which a script unpacks.
+
+| operation | what follows, for each row |
+|---|---|
+| ``set`` | key, value |
+| ``delete`` | key |
+| ``hash`` | key; how many follow; field, value, …; how many follow; fields to delete |
+
+In MessagePack the operation and the time to live in ms (empty: for ever) come first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamark.model.errors import WriteRefusedError
+from seamark.sinks.internal.columns import datetimes_as_text
+from seamark.sinks.redis.scripts import BLOCK_ARGUMENTS
+
+BLOCK_ROWS = BLOCK_ARGUMENTS // 2
+BLOCK_BYTES = 2**20
+"""Redis serves nobody else while it applies a block: a few milliseconds at this size."""
+LARGEST_BYTES = 512 * 2**20
+"""The longest string that Redis takes."""
+
+_BINARY = pa.large_binary()
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What becomes of a row: its key is the column `key` behind `prefix`; its value the column
+    `value` or, if that is None, a hash of all columns but `key`."""
+
+    key: str
+    value: str | None
+    prefix: str
+    ttl_ms: int | None
+
+
+@dataclass(frozen=True)
+class Block:
+    """Rows for one operation, with the buffer of their arguments in the one form or the other."""
+
+    operation: str
+    rows: int
+    arguments: int
+    body: memoryview
+    mset: bool
+    ttl_ms: int | None
+
+    def packed(self) -> list[Any]:
+        """Return the buffers of the MessagePack array."""
+        ttl = b"" if self.ttl_ms is None else b"%d" % self.ttl_ms
+        head = b"\xdd" + (self.arguments + 2).to_bytes(4, "big")
+        for text in (self.operation.encode(), ttl):
+            head += b"\xdb" + len(text).to_bytes(4, "big") + text
+        return [head, self.body]
+
+
+def unfit(batch: pa.RecordBatch, layout: Layout) -> dict[int, str]:
+    """Return the rows that `blocks` would refuse, by their index, and why."""
+    found: dict[int, str] = {}
+    batch = datetimes_as_text(batch)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        data = column.cast(_BINARY)
+        if name == layout.key:
+            for index in np.flatnonzero(data.is_null()).tolist():
+                found[index] = f"the key column {name!r} is null"
+        lengths = np.asarray(pc.fill_null(pc.binary_length(data), 0))
+        for index in np.flatnonzero(lengths > LARGEST_BYTES).tolist():
+            found.setdefault(
+                index,
+                f"column {name!r} has {lengths[index]} bytes; Redis holds at most {LARGEST_BYTES}",
+            )
+    return found
+
+
+def key_names(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
+    """Return the Redis key of each row; none of them is null."""
+    column = datetimes_as_text(batch).column(batch.schema.names.index(layout.key)).cast(_BINARY)
+    return [layout.prefix.encode() + key for key in column.to_pylist()]
+
+
+def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Block]:
+    """Yield the batch as blocks, in the order in which they are to be applied.
+
+    `mset`: blocks that MSET can apply get the form that it takes. Raises WriteRefusedError for a
+    key that is null, and for a value that Redis cannot hold.
+    """
+    batch = datetimes_as_text(batch)
+    names = batch.schema.names
+    keys = _binary(batch.column(names.index(layout.key)))
+    if keys.null_count:
+        raise WriteRefusedError(
+            f"{keys.null_count} of {len(keys)} rows have null in the key column {layout.key!r}; "
+            "filter them out, or give them a key"
+        )
+    if layout.prefix:
+        keys = _joined(_bytes(layout.prefix.encode()), keys)
+    if layout.value is None:
+        fields = {n: _binary(batch.column(i)) for i, n in enumerate(names) if n != layout.key}
+        yield from _hashes(keys, fields, layout)
+        return
+    values = _binary(batch.column(names.index(layout.value)))
+    if values.null_count:
+        # Of a key with both a value and a null the last row counts: then their order does not.
+        table = pa.table({"key": keys, "row": np.arange(len(keys))})
+        last = table.group_by("key").aggregate([("row", "max")])["row_max"].combine_chunks()
+        keys, values = keys.take(last), values.take(last)
+        yield from _uniform("delete", [keys.filter(values.is_null())], layout, mset=False)
+        keys, values = keys.filter(values.is_valid()), values.drop_null()
+    yield from _uniform("set", [keys, values], layout, mset=mset and layout.ttl_ms is None)
+
+
+def _uniform(
+    operation: str, columns: list[pa.Array], layout: Layout, *, mset: bool
+) -> Iterator[Block]:
+    """Every row has one argument from each column."""
+    rows = _joined(*(piece for c in columns for piece in (_resp(c) if mset else _msgpack(c))))
+    counts = np.full(len(rows), len(columns))
+    yield from _cut(operation, rows, counts, layout, mset=mset)
+
+
+def _hashes(keys: pa.Array, fields: Mapping[str, pa.Array], layout: Layout) -> Iterator[Block]:
+    """The fields that have a value are set, the others deleted."""
+    present = np.zeros(len(keys), dtype=np.int64)
+    to_set, to_delete = [], []
+    for name, values in fields.items():
+        field = b"\xdb" + len(name.encode()).to_bytes(4, "big") + name.encode()
+        present += np.asarray(values.is_valid())
+        to_set.append(pc.coalesce(_joined(_bytes(field), *_msgpack(values)), _bytes(b"")))
+        to_delete.append(pc.if_else(values.is_valid(), _bytes(b""), _bytes(field)))
+    set_count, delete_count = (
+        _msgpack(pa.array(count).cast(pa.string()).cast(_BINARY))
+        for count in (2 * present, len(fields) - present)
+    )
+    rows = _joined(*_msgpack(keys), *set_count, *to_set, *delete_count, *to_delete)
+    yield from _cut("hash", rows, 3 + present + len(fields), layout, mset=False)
+
+
+def _cut(
+    operation: str, rows: pa.Array, counts: Any, layout: Layout, *, mset: bool
+) -> Iterator[Block]:
+    """Cut encoded rows, of `counts` arguments each, into blocks."""
+    if len(rows) == 0:
+        return
+    arguments = np.concatenate([[0], np.cumsum(counts)])
+    offsets = np.frombuffer(rows.buffers()[1], np.int64)[rows.offset :][: len(rows) + 1]
+    data = memoryview(rows.buffers()[2])
+    start = 0
+    while start < len(rows):
+        fit = int(np.searchsorted(offsets, offsets[start] + BLOCK_BYTES, side="right")) - 1
+        end = min(start + BLOCK_ROWS, max(fit, start + 1), len(rows))
+        yield Block(
+            operation=operation,
+            rows=end - start,
+            arguments=int(arguments[end] - arguments[start]),
+            body=data[offsets[start] : offsets[end]],
+            mset=mset,
+            ttl_ms=layout.ttl_ms,
+        )
+        start = end
+
+
+def _binary(column: pa.Array) -> pa.Array:
+    column = column.cast(_BINARY)
+    longest = pc.max(pc.binary_length(column)).as_py() or 0
+    if longest > LARGEST_BYTES:
+        raise WriteRefusedError(f"a value has {longest} bytes; Redis holds at most {LARGEST_BYTES}")
+    return column
+
+
+def _joined(*pieces: Any) -> pa.Array:
+    """Concatenate scalars and arrays row by row; null where a piece is."""
+    return pc.binary_join_element_wise(*pieces, _bytes(b""))
+
+
+def _resp(column: pa.Array) -> list[Any]:
+    length = pc.cast(pc.cast(pc.binary_length(column), pa.string()), _BINARY)
+    line = _bytes(b"\r\n")
+    return [_bytes(b"$"), length, line, column, line]
+
+
+def _msgpack(column: pa.Array) -> list[Any]:
+    lengths = np.asarray(pc.fill_null(pc.binary_length(column), 0)).astype(">u4")
+    length = pa.Array.from_buffers(
+        pa.binary(4), len(column), [None, pa.py_buffer(lengths.tobytes())]
+    )
+    return [_bytes(b"\xdb"), length.cast(_BINARY), column]
+
+
+def _bytes(value: bytes) -> pa.Scalar:
+    return pa.scalar(value, _BINARY)

@@ -1,0 +1,157 @@
+"""What the server runs in one piece: Lua scripts, and the guard that they share.
+
+**The guard** of an upserting sink is a hash: ``generation`` and ``epoch`` of the newest write, and
+for each partition of that epoch the attempt that writes it, or ``done <attempt>``. A block is
+applied if and only if its writer is the newest in all three, and its partition is not done: what
+wakes up late (a paused driver's worker, a lost executor's task, a block that lay in a socket)
+changes nothing. So the value that stays is that of the newest epoch's winning attempt.
+
+- An older generation or epoch, or an attempt below the partition's, is refused: for ever.
+- After ``done`` an attempt is refused even if it is newer: were it killed in the middle of its
+  rows, older rows of the epoch would stay on top. `RELEASE` takes ``done`` back when the task
+  fails after all, so that its retry may write.
+
+**A stage** is a list of blocks, and its entry in ``stages``: ``open``, or the number of blocks that
+are still to be applied. Each block is applied and taken off the list in one script, so whoever goes
+on with a commit, and however often, applies each once, in order.
+
+Scripts are sent as text with every call: at a block's size it costs nothing, and no server can have
+lost them.
+"""
+
+from __future__ import annotations
+
+from seamark.sinks.internal.ledger import LEDGER_EPOCHS
+
+BLOCK_ARGUMENTS = 4000
+"""Lua can pass on less than 8,000 arguments at once."""
+
+_ENTER = """
+local function enter()
+  local guard, partition = KEYS[1], 'p' .. ARGV[3]
+  local generation, epoch = tonumber(ARGV[1]), tonumber(ARGV[2])
+  local held = redis.call('HMGET', guard, 'generation', 'epoch', partition)
+  local newest, last = tonumber(held[1] or -1), tonumber(held[2] or -1)
+  if newest > generation or (newest == generation and last > epoch) then
+    return 'superseded by generation ' .. newest .. ', epoch ' .. last
+  end
+  if newest < generation or last < epoch then
+    redis.call('DEL', guard)
+    redis.call('HSET', guard, 'generation', ARGV[1], 'epoch', ARGV[2], partition, ARGV[4])
+  elseif held[3] ~= ARGV[4] then
+    local other = tonumber(held[3] or -1)
+    if not other then return 'written already: ' .. held[3] end
+    if other > tonumber(ARGV[4]) then return 'superseded by attempt ' .. other end
+    redis.call('HSET', guard, partition, ARGV[4])
+  end
+  return 'ok'
+end
+local entered = enter()
+"""
+
+_APPLY = f"""
+local function apply(block)
+  local operation, ttl, last = block[1], block[2], #block
+  if operation == 'hash' then
+    local i = 3
+    while i <= last do
+      local key, set = block[i], i + 1 + tonumber(block[i + 1])
+      if set > i + 1 then redis.call('HSET', key, unpack(block, i + 2, set)) end
+      local gone = set + 1 + tonumber(block[set + 1])
+      if gone > set + 1 then redis.call('HDEL', key, unpack(block, set + 2, gone)) end
+      if ttl ~= '' then redis.call('PEXPIRE', key, ttl) end
+      i = gone + 1
+    end
+  elseif operation == 'set' and ttl ~= '' then
+    for i = 3, last, 2 do redis.call('SET', block[i], block[i + 1], 'PX', ttl) end
+  else
+    local command = operation == 'set' and 'MSET' or 'UNLINK'
+    for i = 3, last, {BLOCK_ARGUMENTS} do
+      redis.call(command, unpack(block, i, math.min(i + {BLOCK_ARGUMENTS - 1}, last)))
+    end
+  end
+end
+"""
+
+ENTER = f"{_ENTER} return entered"
+"""May this attempt write? KEYS: guard; ARGV: generation, epoch, partition, attempt. ``ok``, or why
+not."""
+
+ENTER_AND_APPLY = f"""
+{_ENTER}{_APPLY}
+if entered == 'ok' then apply(cmsgpack.unpack(ARGV[5])) end
+return entered
+"""
+"""The same, and apply a block, which is the fifth argument."""
+
+FINISH = f"""
+{_ENTER}
+if entered == 'ok' then redis.call('HSET', KEYS[1], 'p' .. ARGV[3], 'done ' .. ARGV[4]) end
+return entered
+"""
+"""This attempt has written all of its rows."""
+
+RELEASE = """
+if redis.call('HGET', KEYS[1], 'generation') == ARGV[1]
+  and redis.call('HGET', KEYS[1], 'epoch') == ARGV[2]
+  and redis.call('HGET', KEYS[1], 'p' .. ARGV[3]) == 'done ' .. ARGV[4]
+then redis.call('HSET', KEYS[1], 'p' .. ARGV[3], ARGV[4]) end
+"""
+"""This attempt, though done, has failed: another may write."""
+
+FENCE = """
+if tonumber(redis.call('HGET', KEYS[1], 'generation') or -1) < tonumber(ARGV[1]) then
+  redis.call('DEL', KEYS[1])
+  redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'epoch', -1)
+end
+"""
+"""A driver starts: older generations write no more. KEYS: guard; ARGV: generation."""
+
+COMMIT = f"""
+{_APPLY}
+local stages, stage, committed, handle = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local left = redis.call('HGET', stages, handle)
+if not left then
+  if redis.call('ZSCORE', committed, handle) then return 'already' end
+  local newest = redis.call('ZREVRANGE', committed, 0, 0, 'WITHSCORES')[2]
+  if newest and tonumber(ARGV[2]) < tonumber(newest) - {LEDGER_EPOCHS} then return 'forgotten' end
+  return 'lost'
+end
+left = left == 'open' and tonumber(ARGV[3]) or tonumber(left)
+if redis.call('LLEN', stage) ~= left then
+  redis.call('UNLINK', stage)
+  redis.call('HDEL', stages, handle)
+  return 'lost'
+end
+redis.call('HSET', stages, handle, left)
+apply(cmsgpack.unpack(redis.call('LINDEX', stage, 0)))
+redis.call('LPOP', stage)
+left = left - 1
+redis.call('HSET', stages, handle, left)
+if left > 0 then return 'more' end
+redis.call('HDEL', stages, handle)
+redis.call('ZADD', committed, ARGV[2], handle)
+redis.call('ZREMRANGEBYSCORE', committed, '-inf', '(' .. tonumber(ARGV[2]) - {LEDGER_EPOCHS})
+return 'committed'
+"""
+"""Apply a stage's next block. KEYS: stages, stage, committed; ARGV: handle, epoch, blocks."""
+
+ABORT = """
+local stages, stage, committed, handle = KEYS[1], KEYS[2], KEYS[3], ARGV[1]
+local left = redis.call('HGET', stages, handle)
+if left and left ~= 'open' or redis.call('ZSCORE', committed, handle) then return 'committed' end
+redis.call('UNLINK', stage)
+redis.call('HDEL', stages, handle)
+return 'aborted'
+"""
+"""Drop a stage of which nothing is applied. KEYS and first ARGV as for `COMMIT`."""
+
+OTHERS_THAN_HASHES = """
+local found = {}
+for i = 1, #ARGV do
+  local kind = redis.call('TYPE', ARGV[i]).ok
+  if kind ~= 'none' and kind ~= 'hash' then found[#found + 1] = i; found[#found + 1] = kind end
+end
+return found
+"""
+"""Which of these keys (from 1) hold something that HSET refuses, each followed by what it is."""

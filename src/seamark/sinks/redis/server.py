@@ -1,0 +1,173 @@
+"""Connections: the URL, a deadline on every call, and what the server's errors mean.
+
+The one module that knows redis-py, of which it uses the bare connection: no retries behind our
+back, and bytes that are packed already go out as they are.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from seamark.model.errors import ConfigurationError, MissingDependencyError
+
+CONNECT_TIMEOUT_S = 5.0
+WRITE_TIMEOUT_S = 60.0
+"""How long the server may take for one block: it may be waiting for its disk."""
+ANSWER_TIMEOUT_S = 10.0
+"""As long for the driver's short questions, and for a block that it has applied."""
+
+_ONE_PACKET_BYTES = 2**14
+_FORM = "give 'redis://user:password@host:6379/0'"
+_TEXTS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
+_FLAGS = ("ssl_check_hostname",)
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the server is, and as whom to connect. Picklable; shows no password."""
+
+    host: str
+    port: int
+    database: int
+    user: str
+    password: str = field(repr=False)
+    tls: bool
+    options: tuple[tuple[str, str | bool], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}/{self.database}"
+
+    @property
+    def shown(self) -> str:
+        """The URL without its password."""
+        secret = ":***" if self.password else ""
+        at = f"{self.user}{secret}@" if self.user or secret else ""
+        return f"redis{'s' if self.tls else ''}://{at}{self}"
+
+
+def parse_url(url: object, sink: str) -> Address:
+    """Return the parts of ``redis://user:password@host:port/database``, or ``rediss://`` for TLS.
+
+    Raises ConfigurationError, which never shows the URL: it may hold a password.
+    """
+    if not isinstance(url, str) or not url:
+        raise ConfigurationError(f"{sink}: url is of type {type(url).__name__} or empty; {_FORM}")
+    try:
+        parts = urlsplit(url)
+        port = parts.port or 6379
+    except ValueError:
+        raise ConfigurationError(
+            f"{sink}: url cannot be taken apart; {_FORM}, with characters such as '@', '/' and ':' "
+            "in the password written as %40, %2F and %3A"
+        ) from None
+    if parts.scheme not in ("redis", "rediss"):
+        raise ConfigurationError(
+            f"{sink}: url has the scheme {parts.scheme[:20]!r}, allowed are redis and rediss (with "
+            f"TLS); {_FORM}"
+        )
+    number = parts.path.strip("/") or "0"
+    if not number.isdecimal():
+        raise ConfigurationError(
+            f"{sink}: url names the database {number[:20]!r}, which is no number; {_FORM}"
+        )
+    options: list[tuple[str, str | bool]] = []
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in (*_TEXTS, *_FLAGS):
+            raise ConfigurationError(
+                f"{sink}: url has the option {name[:40]!r}; allowed are "
+                f"{', '.join((*_TEXTS, *_FLAGS))}"
+            )
+        flag = value.lower() in ("1", "true", "yes")
+        options.append((name, flag if name in _FLAGS else value))
+    if options and parts.scheme != "rediss":
+        raise ConfigurationError(
+            f"{sink}: url has the option {options[0][0]!r} and no TLS; begin it with rediss://"
+        )
+    return Address(
+        host=parts.hostname or "localhost",
+        port=port,
+        database=int(number),
+        user=unquote(parts.username or ""),
+        password=unquote(parts.password or ""),
+        tls=parts.scheme == "rediss",
+        options=tuple(options),
+    )
+
+
+def driver() -> Any:
+    """Return redis-py, or raise MissingDependencyError."""
+    try:
+        import redis
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"RedisSink needs redis-py ({error}): pip install 'seamark[redis]'"
+        ) from None
+    return redis
+
+
+class Link:
+    """One connection. After any error it is closed and not used again.
+
+    Raises redis-py's RedisError; `timeout_s` is the longest wait for one answer.
+    """
+
+    def __init__(self, address: Address, timeout_s: float) -> None:
+        module = driver()
+        kind = module.SSLConnection if address.tls else module.Connection
+        self._connection = kind(
+            host=address.host,
+            port=address.port,
+            db=address.database,
+            username=address.user or None,
+            password=address.password or None,
+            socket_timeout=timeout_s,
+            socket_connect_timeout=CONNECT_TIMEOUT_S,
+            client_name="seamark",
+            protocol=2,  # or the shape of answers depends on the driver's version
+            **dict(address.options),
+        )
+        self._connection.connect()
+        self._open = True
+
+    def call(self, *command: str | bytes | int) -> Any:
+        """Send one command and return its answer."""
+        self.send(self._connection.pack_command(*command))
+        return self.answer()
+
+    def send(self, packed: Sequence[Any]) -> None:
+        """Send buffers that hold one or more whole commands; `answer` follows once for each."""
+        if not self._open:  # redis-py would connect again, to a server that knows nothing of us
+            raise driver().ConnectionError("the connection was closed by an error before")
+        if sum(map(len, packed)) < _ONE_PACKET_BYTES:
+            packed = [b"".join(packed)]
+        with self._closed_by_errors():
+            self._connection.send_packed_command(packed, check_health=False)
+
+    def answer(self) -> Any:
+        """Return the answer to the next command that has none yet."""
+        with self._closed_by_errors():
+            return self._connection.read_response()
+
+    def close(self) -> None:
+        """Close it, whatever state it is in."""
+        self._open = False
+        with contextlib.suppress(Exception):
+            self._connection.disconnect()
+
+    @contextlib.contextmanager
+    def _closed_by_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            self.close()
+            raise
+
+
+def refuses(error: BaseException) -> bool:
+    """Whether an error of the server's is about the rows: repeating them cannot help. Anything else
+    (away, loading, read-only after a failover, out of memory, busy) may pass."""
+    return isinstance(error, driver().ResponseError) and "WRONGTYPE" in str(error)

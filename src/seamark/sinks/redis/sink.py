@@ -1,0 +1,173 @@
+"""`RedisSink`: the configuration that a user writes, checked when it is built."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.model.durations import Duration, seconds
+from seamark.model.errors import ConfigurationError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Schema
+from seamark.sinks.internal.columns import check_columns, text_expression
+from seamark.sinks.redis.committable import PREFIX, RedisCommittable
+from seamark.sinks.redis.server import Address, parse_url
+
+if TYPE_CHECKING:
+    from seamark.sinks.redis.committer import RedisCommitter
+    from seamark.sinks.redis.writer import RedisWriter
+
+_MODES = ("upsert", "staged")
+_DURABILITIES = ("aof", "none")
+_AS_STRING = (
+    "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, repr=False)
+class RedisSink:
+    """Write rows to a Redis server by key, exactly once: a key ends up with its newest row.
+
+    url: ``redis://user:password@host:port/database``, or ``rediss://`` for TLS, with characters
+        such as ``@`` and ``/`` in the password percent-encoded; options ``?ssl_ca_certs=…``,
+        ``ssl_certfile``, ``ssl_keyfile``, ``ssl_check_hostname``. The password is never shown or
+        stored. One server and its replicas; no Redis Cluster.
+    key: the column whose text, behind `key_prefix`, is the key.
+    value: the column whose text or bytes becomes the string at the key; null deletes the key. None:
+        all other columns become the fields of a hash; null deletes the field, and fields that are
+        no columns stay as they are.
+    mode:
+        ``"upsert"``: tasks write as rows come. A reader sees an epoch's rows before it is decided,
+            and while an epoch is repeated after a failure it may see a key's value go back for a
+            moment. Holds for deterministic jobs.
+        ``"staged"``: rows wait in Redis in a list of their own and are applied after the decision,
+            a block at a time. No value ever goes back, but every row is in memory twice until
+            then, and writing takes two to three times as long.
+    key_prefix: what keys begin with, e.g. ``"orders:"``.
+    ttl: how long a key lives after it was written, e.g. ``"1 h"``; None is for ever.
+    durability: ``"aof"``: the server must have its append-only file on, and must not evict keys.
+        ``"none"``: neither is asked for; what the server loses when it dies is lost.
+    replicas: how many replicas must have the rows before an epoch goes on.
+
+    Of several rows with one key in an epoch the last one of its task counts; between tasks it is
+    open which does: let one task have a key, as after a ``groupBy`` of it.
+
+    Text of a column: strings as they are, binary its bytes, numbers and booleans as Spark's CAST
+    gives them, dates and timestamps in UTC, arrays, maps and structs as JSON.
+
+    Raises ConfigurationError. Needs ``pip install 'seamark[redis]'``.
+    """
+
+    url: str
+    key: str
+    value: str | None = None
+    mode: Literal["upsert", "staged"] = "upsert"
+    key_prefix: str = ""
+    ttl: Duration | None = None
+    durability: Literal["aof", "none"] = "aof"
+    replicas: int = 0
+
+    def __post_init__(self) -> None:
+        parse_url(self.url, "RedisSink")
+        for setting, text, optional in (
+            ("key", self.key, False), ("value", self.value, True),
+        ):  # fmt: skip
+            if not (isinstance(text, str) and text) and not (optional and text is None):
+                raise ConfigurationError(
+                    f"RedisSink: {setting} is {text!r}; give the name of a column"
+                )
+        name = f"RedisSink by {self.key!r}"
+        if self.key == self.value:
+            raise ConfigurationError(f"{name}: value is the same column; give another, or none")
+        for setting, given, allowed in (
+            ("mode", self.mode, _MODES), ("durability", self.durability, _DURABILITIES),
+        ):  # fmt: skip
+            if given not in allowed:
+                raise ConfigurationError(
+                    f"{name}: {setting} is {given!r}; allowed are {', '.join(map(repr, allowed))}"
+                )
+        if not isinstance(self.key_prefix, str) or self.key_prefix.startswith(PREFIX):
+            raise ConfigurationError(
+                f"{name}: key_prefix is {self.key_prefix!r}; give text that does not begin with "
+                f"{PREFIX!r}, which is Seamark's own"
+            )
+        if self.ttl is not None:
+            seconds(self.ttl, f"{name}: ttl", least_s=0.001)
+        if type(self.replicas) is not int or self.replicas < 0:
+            raise ConfigurationError(
+                f"{name}: replicas is {self.replicas!r}; give the number of replicas to wait for"
+            )
+
+    @property
+    def address(self) -> Address:
+        """Where the server is, and as whom to connect."""
+        return parse_url(self.url, "RedisSink")
+
+    def __repr__(self) -> str:
+        return (
+            f"RedisSink({self.address.shown!r}, key={self.key!r}, value={self.value!r}, "
+            f"mode={self.mode!r}, key_prefix={self.key_prefix!r}, ttl={self.ttl!r}, "
+            f"durability={self.durability!r}, replicas={self.replicas!r})"
+        )
+
+    @property
+    def way(self) -> SinkWay:
+        """Idempotent, or two-phase commit if staged."""
+        return SinkWay.IDEMPOTENT if self.mode == "upsert" else SinkWay.TWO_PHASE_COMMIT
+
+    def describe(self) -> str:
+        """See `TwoPhaseCommitSink`."""
+        kind = "hashes" if self.value is None else "strings"
+        lost = "" if self.durability == "aof" else ", lost with the server"
+        return f"Redis {kind} {self.key_prefix}* at {self.address} ({self.mode}{lost})"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`: scalars as text or as they are, the rest as JSON."""
+        check_columns(schema, self.describe())
+        names = [column.name for column in schema]
+        for setting, column in (("key", self.key), ("value", self.value)):
+            if column is not None and column not in names:
+                raise ConfigurationError(
+                    f"{self.describe()}: the {setting} column {column!r} is not in the DataFrame, "
+                    f"which has {', '.join(names)}; select it, or change {setting}="
+                )
+        others = [name for name in names if name not in (self.key, self.value)]
+        if self.value is None and not others:
+            raise ConfigurationError(
+                f"{self.describe()}: the DataFrame has only the key {self.key!r}, so that a hash "
+                "would have no field; select a column more"
+            )
+        if self.value is not None and others:
+            raise ConfigurationError(
+                f"{self.describe()}: column {others[0]!r} would be left out, as only the column "
+                f"{self.value!r} is written; drop it, or leave out value= for hashes of all columns"
+            )
+        return [text_expression(column, _AS_STRING) for column in schema]
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Nothing to check: a stage has no time-out."""
+
+    def create_writer(self, context: WriterContext) -> RedisWriter:
+        """See `TwoPhaseCommitSink`. Connects at the first row."""
+        from seamark.sinks.redis.rows import Layout
+        from seamark.sinks.redis.writer import StageWriter, UpsertWriter
+
+        ttl_ms = None if self.ttl is None else round(seconds(self.ttl, "ttl") * 1000)
+        layout = Layout(self.key, self.value, self.key_prefix, ttl_ms)
+        kind = UpsertWriter if self.mode == "upsert" else StageWriter
+        return kind(self.address, layout, self.replicas, self.describe(), context)
+
+    create_selective_writer = create_writer
+
+    def create_committer(self, context: SinkContext) -> RedisCommitter:
+        """See `TwoPhaseCommitSink`."""
+        from seamark.sinks.redis.committer import RedisCommitter
+
+        return RedisCommitter(self, context)
+
+    dump = staticmethod(dump_committable)
+    load = staticmethod(partial(load_committable, RedisCommittable))

@@ -1,0 +1,265 @@
+"""The task's side: `UpsertWriter` writes rows as they come, `StageWriter` puts them into a stage.
+
+One block is on its way while the next one is made. Failpoints: `rows-written`: an upsert's rows are
+all there, nobody told yet; `stage-written`: the stage is whole, nobody told yet.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
+
+import pyarrow as pa
+
+from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.sink import WriterContext
+from seamark.model import failpoints
+from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.sinks.internal.sifting import without
+from seamark.sinks.redis import replication, scripts, server
+from seamark.sinks.redis.committable import Keys, RedisCommittable, new_stage
+from seamark.sinks.redis.rows import Block, Layout, blocks, key_names, unfit
+from seamark.sinks.redis.server import WRITE_TIMEOUT_S, Address, Link
+
+
+class RedisWriter:
+    """One attempt; connects when its first row comes. The subclass says where blocks go."""
+
+    mset = False
+
+    def __init__(
+        self, address: Address, layout: Layout, replicas: int, name: str, context: WriterContext
+    ) -> None:
+        self._address = address
+        self._layout = layout
+        self._replicas = replicas
+        self._name = name
+        self._context = context
+        self._keys = Keys(context.job_id, context.sink_uid)
+        self._link: Link | None = None
+        self._rows = 0
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `CommittingWriter`."""
+        if batch.num_rows == 0:
+            return
+        with self._errors():
+            for block in blocks(batch, self._layout, mset=self.mset):
+                self._put(block)
+        self._rows += batch.num_rows
+
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`: refused are a null key, a value that is too long and, where hashes
+        are written, a key that holds something else."""
+        refused = unfit(batch, self._layout)
+        if self._layout.value is None:
+            refused |= self._other_kinds(batch, refused)
+        rows = [RefusedRow(index, refused[index]) for index in sorted(refused)]
+        self.write(without(batch, rows))
+        return rows
+
+    def _other_kinds(self, batch: pa.RecordBatch, known: Container[int]) -> dict[int, str]:
+        indexes = [index for index in range(batch.num_rows) if index not in known]
+        found = {}
+        with self._errors():
+            keys = key_names(batch.take(indexes), self._layout) if indexes else []
+            for start in range(0, len(keys), scripts.BLOCK_ARGUMENTS):
+                some = keys[start : start + scripts.BLOCK_ARGUMENTS]
+                self._settle()  # answers come in the order of the questions
+                answer = self._connected.call("EVAL", scripts.OTHERS_THAN_HASHES, 0, *some)
+                for number, kind in zip(answer[::2], answer[1::2], strict=True):
+                    row = indexes[start + number - 1]
+                    found[row] = f"its key holds a {kind.decode()}, not a hash"
+        return found
+
+    def prepare_commit(self) -> Sequence[RedisCommittable]:
+        """See `CommittingWriter`."""
+        if self._rows == 0:
+            self._close()
+            return []
+        with self._errors():
+            made = self._finish()
+            replication.wait(self._connected, self._keys, self._replicas)
+        self._close()
+        return made
+
+    def abort(self) -> None:
+        """See `CommittingWriter`."""
+        self._close()
+
+    def _put(self, block: Block) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> Sequence[RedisCommittable]:
+        raise NotImplementedError
+
+    def _settle(self) -> None:
+        raise NotImplementedError
+
+    @property
+    def _connected(self) -> Link:
+        if self._link is None:
+            self._link = Link(self._address, WRITE_TIMEOUT_S)
+        return self._link
+
+    def _close(self) -> None:
+        if self._link is not None:
+            self._link.close()
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except server.driver().RedisError as error:
+            self._close()
+            if server.refuses(error):
+                raise WriteRefusedError(
+                    f"{self._name}: a key holds something that is no "
+                    f"{'hash' if self._layout.value is None else 'string'}: {error}. Delete it, or "
+                    "give the sink a key_prefix of its own"
+                ) from error
+            raise PreCommitError(f"{self._name}: {error}") from error
+
+
+class UpsertWriter(RedisWriter):
+    """Every block goes through the guard (`scripts.py`), and is visible at once.
+
+    Where MSET can apply a block, it does: twice as fast as a script. Then WATCH ties it to the
+    guard: had that changed since it let the block pass, EXEC would do nothing.
+    """
+
+    mset = True
+
+    def __init__(
+        self, address: Address, layout: Layout, replicas: int, name: str, context: WriterContext
+    ) -> None:
+        super().__init__(address, layout, replicas, name, context)
+        self._guard = self._keys.named("guard")
+        at = context
+        self._who = (at.generation, at.epoch, at.partition_id, at.attempt)
+        self._on_its_way: Block | None = None
+        self._entered = False
+        self._finished = False
+
+    def abort(self) -> None:
+        """See `CommittingWriter`. What is written stays, until the retry or the epoch's replay has
+        written it again; after `prepare_commit` it lets a retry of the task write."""
+        with contextlib.suppress(Exception):
+            if self._finished:
+                link = Link(self._address, server.CONNECT_TIMEOUT_S)
+                with contextlib.closing(link):
+                    link.call("EVAL", scripts.RELEASE, 1, self._guard, *self._who)
+        super().abort()
+
+    def _put(self, block: Block) -> None:
+        self._settle()
+        self._send(block)
+        self._on_its_way = block
+
+    def _finish(self) -> Sequence[RedisCommittable]:
+        self._settle()
+        self._finished = True  # also if the answer does not come
+        self._ask(scripts.FINISH)
+        failpoints.reached("rows-written")
+        return []
+
+    def _send(self, block: Block) -> None:
+        link = self._connected
+        if not block.mset:
+            script = (b"EVAL", scripts.ENTER_AND_APPLY.encode(), b"1", self._guard.encode())
+            packed = block.packed()
+            size = sum(map(len, packed))
+            who = [b"%d" % number for number in self._who]
+            head = _head(9, *script, *who) + b"$%d\r\n" % size
+            link.send([head, *packed, b"\r\n"])
+            return
+        if not self._entered:  # that changes the guard: before it is watched
+            self._ask(scripts.ENTER)
+            self._entered = True
+        link.call("WATCH", self._guard)
+        self._ask(scripts.ENTER)
+        head = _head(1, b"MULTI") + _head(1 + block.arguments, b"MSET")
+        link.send([head, block.body, _head(1, b"EXEC")])
+
+    def _settle(self) -> None:
+        """Read what became of the block that is on its way; send it again if the guard has changed
+        under it, which another task's first block does."""
+        block, self._on_its_way = self._on_its_way, None
+        while block is not None:
+            if not block.mset:
+                self._require(self._connected.answer())
+                return
+            queued = [self._connected.answer() for _ in ("MULTI", "MSET", "EXEC")]
+            if queued[-1] is not None:
+                return
+            self._send(block)
+
+    def _ask(self, script: str) -> None:
+        self._require(self._connected.call("EVAL", script, 1, self._guard, *self._who))
+
+    def _require(self, entered: bytes) -> None:
+        if entered != b"ok":
+            self._close()
+            at = self._context
+            raise PreCommitError(
+                f"{self._name}: epoch {at.epoch}, generation {at.generation}, attempt {at.attempt} "
+                f"at partition {at.partition_id} may not write: {entered.decode()}. It is a late "
+                "one, and its rows would go over newer ones"
+            )
+
+
+class StageWriter(RedisWriter):
+    """Blocks go into a list, which nobody but the committer reads."""
+
+    def __init__(
+        self, address: Address, layout: Layout, replicas: int, name: str, context: WriterContext
+    ) -> None:
+        super().__init__(address, layout, replicas, name, context)
+        self._stage = new_stage(context)
+        self._blocks = 0
+        self._awaited = 0
+
+    def _put(self, block: Block) -> None:
+        self._settle()
+        stage = self._keys.stage(self._stage.handle).encode()
+        packed = block.packed()
+        # After the first one: only while the list is there. If it was aborted, it stays so.
+        push = _head(3, b"RPUSHX" if self._blocks else b"RPUSH", stage)
+        push += b"$%d\r\n" % sum(map(len, packed))
+        before, after = b"", b"\r\n"
+        if not self._blocks:
+            entry = (self._keys.named("stages").encode(), self._stage.handle.encode(), b"open")
+            before = _head(1, b"MULTI") + _head(4, b"HSET", *entry)
+            after += _head(1, b"EXEC")
+        self._connected.send([before, push, *packed, after])
+        self._awaited = 1 if self._blocks else 4
+        self._blocks += 1
+
+    def _finish(self) -> Sequence[RedisCommittable]:
+        self._settle()
+        # The last answer may be older than the server's death, or than an abort of the stage.
+        self._require_whole(self._connected.call("LLEN", self._keys.stage(self._stage.handle)))
+        failpoints.reached("stage-written")
+        return [replace(self._stage, blocks=self._blocks, rows=self._rows)]
+
+    def _settle(self) -> None:
+        if not self._awaited:
+            return
+        answers = [self._connected.answer() for _ in range(self._awaited)]
+        length = answers[-1][-1] if self._awaited == 4 else answers[-1]
+        self._awaited = 0
+        self._require_whole(length)
+
+    def _require_whole(self, length: int) -> None:
+        if length != self._blocks:
+            self._close()
+            raise PreCommitError(
+                f"{self._name}: stage {self._stage.handle} holds {length} blocks and not "
+                f"{self._blocks}: it was aborted, or somebody changed it"
+            )
+
+
+def _head(count: int, *arguments: bytes) -> bytes:
+    """Return the beginning of a command of `count` arguments."""
+    return b"*%d\r\n" % count + b"".join(b"$%d\r\n%s\r\n" % (len(a), a) for a in arguments)

@@ -1,0 +1,186 @@
+"""The driver's side: one SQLite transaction per call moves staged rows and writes the ledger.
+
+Invariants:
+- a transaction's rows are in the table if and only if its ledger row says ``committed``;
+- a staged file is deleted only after its ledger row is durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.file_systems.local import make_directory
+from seamark.model import failpoints
+from seamark.model.errors import AbortFailedError, CommitFailedError, PreflightError
+from seamark.sinks.internal.ledger import may_have_forgotten
+from seamark.sinks.internal.staged_files import StagedFile, list_staged, staging_directory
+from seamark.sinks.sqlite import database
+
+log = logging.getLogger(__name__)
+
+
+class SQLiteCommitter:
+    """Holds no connection between calls, so that any thread may call. Files of committed rows are
+    deleted in a thread of its own, beside the next epoch: the kernel takes 1 ms for each MB."""
+
+    def __init__(self, path: str, table: str, root: Path, context: SinkContext) -> None:
+        self._path = path
+        self._table = table
+        self._root = root
+        self._context = context
+        self._name = f"sink {context.sink_uid!r}: SQLite database {path}"
+        self._deleting: threading.Thread | None = None
+
+    def preflight(self) -> None:
+        """Check the table; make the database, the ledger and the staging area; raises
+        PreflightError."""
+        errors = database.driver_errors()
+        directory = Path(self._path).parent
+        if not os.access(directory, os.W_OK | os.X_OK):
+            why = "is not writable" if directory.is_dir() else "does not exist"
+            raise PreflightError(
+                f"{self._name}: its directory {directory} {why}; make it, or change SQLiteSink path"
+            )
+        columns = [column.name for column in self._context.schema]
+        try:
+            if columns and (why := database.misfit(self._path, self._table, columns)):
+                raise PreflightError(f"sink {self._context.sink_uid!r}: {why}")
+            database.prepare(self._path)
+            make_directory(
+                staging_directory(self._root, self._context.job_id, self._context.sink_uid)
+            )
+        except (errors, OSError) as error:
+            raise PreflightError(
+                f"{self._name} cannot be used: {error}. Give a SQLite database that this user may "
+                "write and that no program keeps locked"
+            ) from error
+
+    def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
+        """Insert the staged rows, all or none of this call's; RETRY for all while it is locked.
+
+        LOST: the transaction was aborted, or its staged file is gone or torn. UNKNOWN: the ledger
+        no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows.
+        """
+        if not committables:
+            return []
+        errors = database.driver_errors()
+        try:
+            with database.transaction(self._path) as cursor:
+                outcomes = [self._commit_one(cursor, committable) for committable in committables]
+                database.prune(cursor, committables)
+        except errors as error:
+            if database.is_busy(error):
+                log.info("%s is locked by another program; trying again", self._name)
+                return [CommitOutcome.RETRY] * len(committables)
+            raise CommitFailedError(
+                f"{self._name}, table {self._table}: the rows of epoch {committables[0].epoch} are "
+                f"decided and cannot be inserted: {error}. Nothing of this commit is visible; mend "
+                "the table or the disk and start the job again, and they are inserted"
+            ) from error
+        except OSError as error:
+            log.warning("%s: a staged file cannot be read (%s); trying again", self._name, error)
+            return [CommitOutcome.RETRY] * len(committables)
+        failpoints.reached("ledger-committed")
+        done = (CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED)
+        pairs = zip(committables, outcomes, strict=True)
+        self._delete_soon([committable for committable, how in pairs if how in done])
+        return outcomes
+
+    def abort(self, committables: Sequence[StagedFile]) -> Sequence[AbortOutcome]:
+        """Write a tombstone for each, then delete its file."""
+        if not committables:
+            return []
+        errors = database.driver_errors()
+        outcomes = []
+        try:
+            with database.transaction(self._path) as cursor:
+                for committable in committables:
+                    how = database.outcome(cursor, committable.handle)
+                    if how is None:
+                        database.record(cursor, committable, "aborted")
+                    committed = how == "committed"
+                    outcomes.append(AbortOutcome.COMMITTED if committed else AbortOutcome.ABORTED)
+        except errors as error:
+            log.info("%s: abort failed (%s); trying again", self._name, error)
+            return [AbortOutcome.RETRY] * len(committables)
+        self._delete(committables)
+        return outcomes
+
+    def list_lingering(self) -> Iterator[Lingering[StagedFile]]:
+        """Yield staged files that no ledger row ends; delete those that one does.
+
+        Raises AbortFailedError if the ledger cannot be read.
+        """
+        self._end_deletion()
+        job_id, sink_uid = self._context.job_id, self._context.sink_uid
+        staged = list(list_staged(self._root, job_id, sink_uid))
+        if not staged:
+            return
+        errors = database.driver_errors()
+        try:
+            ended = database.ended(self._path, job_id, sink_uid)
+        except errors as error:
+            raise AbortFailedError(
+                f"{self._name}: the ledger cannot be read to tell lingering rows from committed "
+                f"ones: {error}. Start the job again when the database can be read"
+            ) from error
+        self._delete([found for found in staged if found.handle in ended])
+        for found in staged:
+            if found.handle not in ended:
+                yield Lingering(found, found.generation)
+
+    def close(self) -> None:
+        """Wait until committed files are deleted; nothing is open between calls."""
+        self._end_deletion()
+
+    def _commit_one(self, cursor: object, committable: StagedFile) -> CommitOutcome:
+        match database.outcome(cursor, committable.handle):
+            case "committed":
+                return CommitOutcome.ALREADY_COMMITTED
+            case "aborted":
+                return CommitOutcome.LOST
+        newest = database.newest_epoch(cursor, committable.job_id, committable.sink_uid)
+        if may_have_forgotten(committable.epoch, newest):
+            log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
+            return CommitOutcome.UNKNOWN
+        staged = self._root / committable.handle
+        try:
+            with pa.memory_map(str(staged)) as file:
+                rows = pa.ipc.open_file(file).read_all()
+                if rows.num_rows != committable.rows:
+                    raise pa.ArrowInvalid(f"{rows.num_rows} rows, {committable.rows} were staged")
+                cursor.adbc_ingest(self._table, rows, mode="create_append")  # type: ignore[attr-defined]
+                del rows
+        except FileNotFoundError:
+            log.error("%s: staged file %s is gone", self._name, staged)
+            return CommitOutcome.LOST
+        except pa.ArrowInvalid as error:
+            log.error("%s: staged file %s is damaged: %s", self._name, staged, error)
+            return CommitOutcome.LOST
+        database.record(cursor, committable, "committed")
+        return CommitOutcome.COMMITTED
+
+    def _delete_soon(self, committables: Sequence[StagedFile]) -> None:
+        self._end_deletion()
+        self._deleting = threading.Thread(
+            target=self._delete, args=(committables,), name="seamark-sqlite", daemon=True
+        )
+        self._deleting.start()
+
+    def _end_deletion(self) -> None:
+        if self._deleting is not None:
+            self._deleting.join()
+
+    def _delete(self, committables: Sequence[StagedFile]) -> None:
+        """Best effort: a file that stays has a ledger row, and `list_lingering` deletes it."""
+        for committable in committables:
+            with contextlib.suppress(OSError):
+                (self._root / committable.handle).unlink()

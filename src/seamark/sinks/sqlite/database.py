@@ -1,0 +1,190 @@
+"""The database: connections, the ledger, and every SQL statement of this sink.
+
+The ledger, `_seamark_ledger`, holds one row per transaction that was ended: ``committed``, written
+in the SQLite transaction that inserted its rows and so the proof that they are visible, or
+``aborted``, a tombstone that makes a late commit fail. The primary key lets only one of them stand.
+
+All access goes through one copy of SQLite, the ADBC driver's: two copies in one process break each
+other's POSIX locks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from seamark.model.errors import MissingDependencyError
+from seamark.sinks.internal.ledger import LEDGER_EPOCHS
+from seamark.sinks.internal.staged_files import StagedFile
+
+BUSY_TIMEOUT_MS = 2000
+
+_LEDGER = """
+CREATE TABLE IF NOT EXISTS _seamark_ledger (
+    handle TEXT NOT NULL PRIMARY KEY, job_id TEXT NOT NULL, sink_uid TEXT NOT NULL,
+    generation INTEGER NOT NULL, epoch INTEGER NOT NULL, rows INTEGER NOT NULL,
+    outcome TEXT NOT NULL CHECK (outcome IN ('committed', 'aborted'))
+) WITHOUT ROWID
+"""
+_LEDGER_INDEX = """
+CREATE INDEX IF NOT EXISTS _seamark_ledger_by_epoch ON _seamark_ledger (job_id, sink_uid, epoch)
+"""
+
+
+def driver() -> Any:
+    """Return the driver's module, or raise MissingDependencyError."""
+    try:
+        import adbc_driver_sqlite.dbapi as dbapi
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"SQLiteSink needs the SQLite driver ({error}): pip install 'seamark[sqlite]'"
+        ) from None
+    return dbapi
+
+
+def driver_errors() -> Any:
+    """Return the base class of the driver's errors."""
+    return driver().Error
+
+
+def is_busy(error: Exception) -> bool:
+    """Whether another connection holds the lock: the driver has no code of its own for it."""
+    return "is locked" in str(error)
+
+
+@contextlib.contextmanager
+def connect(path: str) -> Iterator[Any]:
+    """Yield a cursor outside of any transaction; usable in the calling thread."""
+    with driver().connect(path, autocommit=True) as connection, connection.cursor() as cursor:
+        cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+        yield cursor
+
+
+@contextlib.contextmanager
+def transaction(path: str) -> Iterator[Any]:
+    """Yield a cursor inside a write transaction; commit, durably, at the end."""
+    with connect(path) as cursor:
+        # A commit must survive a power failure: staged files are deleted right after it.
+        cursor.execute("PRAGMA synchronous=FULL")
+        # Immediate: reading the ledger and writing it later in one transaction is never refused.
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            yield cursor
+            cursor.execute("COMMIT")
+        except BaseException:
+            with contextlib.suppress(driver_errors()):
+                cursor.execute("ROLLBACK")
+            raise
+
+
+def prepare(path: str) -> None:
+    """Make the database and the ledger, if missing, and turn WAL mode on."""
+    with connect(path) as cursor:
+        cursor.execute("PRAGMA journal_mode=WAL")
+        cursor.fetchall()
+        cursor.execute("SELECT count(*) FROM pragma_table_info('_seamark_ledger')")
+        if cursor.fetchone()[0] == 0:
+            cursor.execute(_LEDGER)
+            cursor.execute(_LEDGER_INDEX)
+
+
+def misfit(path: str, table: str, names: Sequence[str]) -> str:
+    """Say why rows with these columns cannot be inserted into the table; "" if they can, or there
+    is no such table yet."""
+    if not Path(path).exists():
+        return ""
+    with connect(path) as cursor:
+        # Generated columns are hidden here, and cannot be inserted into.
+        cursor.execute(
+            'SELECT name, "notnull" AND dflt_value IS NULL AND NOT pk FROM pragma_table_info(?)',
+            (table,),
+        )
+        columns = cursor.fetchall()
+    present, given = {name.lower() for name, _ in columns}, {name.lower() for name in names}
+    what = f"SQLite table {table} in {path}"
+    if columns and (missing := [name for name in names if name.lower() not in present]):
+        return (
+            f"{what} has no column {missing[0]!r} (it has {', '.join(n for n, _ in columns)}); add "
+            "it with ALTER TABLE, or drop it from the DataFrame"
+        )
+    if needed := [name for name, must in columns if must and name.lower() not in given]:
+        return (
+            f"{what}: column {needed[0]!r} is NOT NULL, has no default and is not in the "
+            "DataFrame; select it, or give it a default"
+        )
+    return ""
+
+
+def definition(path: str, table: str) -> list[str]:
+    """Return the statements that make the table and its unique indexes; none if it is missing."""
+    if not Path(path).exists():
+        return []
+    with connect(path) as cursor:
+        cursor.execute(
+            "SELECT sql FROM sqlite_master WHERE lower(tbl_name) = lower(?) AND (type = 'table' "
+            "OR type = 'index' AND sql LIKE 'CREATE UNIQUE%') ORDER BY type DESC",
+            (table,),
+        )
+        return [row[0] for row in cursor.fetchall()]
+
+
+def open_scratch() -> Any:
+    """Return a connection to a new, private database that is deleted when it is closed; what does
+    not fit into its cache is in a temporary file."""
+    return driver().connect("file:", autocommit=True)
+
+
+def outcome(cursor: Any, handle: str) -> str | None:
+    """Return how the transaction ended, None if it has not."""
+    cursor.execute("SELECT outcome FROM _seamark_ledger WHERE handle = ?", (handle,))
+    row = cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
+def record(cursor: Any, committable: StagedFile, how: str) -> None:
+    """Write the transaction's ledger row."""
+    cursor.execute(
+        "INSERT INTO _seamark_ledger VALUES (?, ?, ?, ?, ?, ?, ?)",
+        (
+            committable.handle,
+            committable.job_id,
+            committable.sink_uid,
+            committable.generation,
+            committable.epoch,
+            committable.rows,
+            how,
+        ),
+    )
+
+
+def ended(path: str, job_id: str, sink_uid: str) -> set[str]:
+    """Return the handles of one job's sink that have a ledger row."""
+    with connect(path) as cursor:
+        cursor.execute(
+            "SELECT handle FROM _seamark_ledger WHERE job_id = ? AND sink_uid = ?",
+            (job_id, sink_uid),
+        )
+        return {row[0] for row in cursor.fetchall()}
+
+
+def newest_epoch(cursor: Any, job_id: str, sink_uid: str) -> int | None:
+    """Return the highest epoch of one job's sink in the ledger; None if it has none."""
+    cursor.execute(
+        "SELECT max(epoch) FROM _seamark_ledger WHERE job_id = ? AND sink_uid = ?",
+        (job_id, sink_uid),
+    )
+    newest = cursor.fetchone()[0]
+    return None if newest is None else int(newest)
+
+
+def prune(cursor: Any, committables: Sequence[StagedFile]) -> None:
+    """Forget rows that no driver can ask for any more; never the newest."""
+    for job_id, sink_uid in {(c.job_id, c.sink_uid) for c in committables}:
+        newest = newest_epoch(cursor, job_id, sink_uid)
+        if newest is not None:
+            cursor.execute(
+                "DELETE FROM _seamark_ledger WHERE job_id = ? AND sink_uid = ? AND epoch < ?",
+                (job_id, sink_uid, newest - LEDGER_EPOCHS),
+            )

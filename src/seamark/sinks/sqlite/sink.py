@@ -1,0 +1,113 @@
+"""`SQLiteSink`: what a user writes, and which columns the table gets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.file_systems.local import local_path
+from seamark.model.errors import ConfigurationError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Schema
+from seamark.sinks.internal import staged_files
+from seamark.sinks.internal.columns import check_columns, text_expression
+from seamark.sinks.internal.staged_files import StagedFile
+from seamark.sinks.sqlite.committer import SQLiteCommitter
+from seamark.sinks.sqlite.selective_writer import SelectiveSQLiteWriter
+from seamark.sinks.sqlite.writer import SQLiteWriter
+
+
+@dataclass(frozen=True)
+class SQLiteSink:
+    """Append rows to a table of a SQLite database, exactly once.
+
+    path: the database file, on a local file system that the driver and all executors share; made
+        when it is missing, in an existing directory. Rows are staged in ``<path>.seamark/`` until
+        their epoch is decided.
+    table: made when it is missing, with the DataFrame's columns. An existing table must have all of
+        them, which is checked when the job starts; others are left NULL. Rows are inserted after
+        the epoch is decided, and one that a constraint refuses stops the job: keep constraints off
+        it that could, or give `Job.sink` ``on_bad_row="dead_letter"``.
+
+    Spark types become: boolean 0/1; integers INTEGER; float and double REAL (NaN becomes NULL, as
+    SQLite has none); string TEXT; binary BLOB; decimal TEXT in plain digits; date TEXT
+    ``YYYY-MM-DD``; timestamp TEXT ``YYYY-MM-DD HH:MM:SS.ffffffZ``, always in UTC; timestamp_ntz the
+    same without the ``Z``; arrays, maps and structs, a window among them, JSON text as Spark's
+    ``to_json`` writes it, timestamps in UTC (select ``window.start`` and ``window.end`` for columns
+    of their own).
+
+    The database is put into WAL mode. A program that commits through this sink must not open the
+    same database in the same process by Python's ``sqlite3``: two copies of SQLite in one process
+    break each other's file locks. Other processes may read at any time.
+
+    Raises ConfigurationError. Needs ``pip install 'seamark[sqlite]'``.
+    """
+
+    path: str
+    table: str
+
+    def __post_init__(self) -> None:
+        if str(self.path).startswith((":memory:", "file::memory:")) or not self.path:
+            raise ConfigurationError(
+                f"SQLiteSink: path is {self.path!r}; give a file: rows must outlive the process"
+            )
+        path = local_path(self.path, "SQLiteSink: path")
+        object.__setattr__(self, "path", path)
+        table = self.table
+        if not isinstance(table, str) or not table or "\0" in table:
+            raise ConfigurationError(
+                f"SQLiteSink {path}: table is {table!r}; give the name of a table"
+            )
+        if table.lower().startswith(("sqlite_", "_seamark")):
+            raise ConfigurationError(
+                f"SQLiteSink {path}: table is {table!r}; names that begin with 'sqlite_' belong "
+                "to SQLite and '_seamark' to Seamark: choose another"
+            )
+
+    @property
+    def way(self) -> SinkWay:
+        """Two-phase commit: staged rows and their ledger row become visible in one transaction."""
+        return SinkWay.TWO_PHASE_COMMIT
+
+    @property
+    def staging_root(self) -> Path:
+        """Where undecided rows lie: beside the database, as SQLite's own journal does."""
+        return Path(self.path + ".seamark")
+
+    def describe(self) -> str:
+        """Return the table and the file."""
+        return f"SQLite table {self.table} in {self.path}"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """Return one column per column: scalars as they are, decimals as digits, the rest as JSON.
+
+        Raises ConfigurationError for intervals, variants and the like, and for doubled names.
+        """
+        check_columns(schema, self.describe())
+        # Spark writes a decimal in plain digits where Arrow would write 1E-7.
+        return [text_expression(column, ("decimal",)) for column in schema]
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Nothing to check: a staged file has no time-out, and its name holds job and sink."""
+
+    def create_writer(self, context: WriterContext) -> SQLiteWriter:
+        """Return a writer that stages one Arrow file; it touches nothing before the first row."""
+        return SQLiteWriter(self.path, self.table, self.staging_root, context)
+
+    def create_selective_writer(self, context: WriterContext) -> SelectiveSQLiteWriter:
+        """Return a writer that also finds the rows which the table would refuse."""
+        return SelectiveSQLiteWriter(self.path, self.table, self.staging_root, context)
+
+    def create_committer(self, context: SinkContext) -> SQLiteCommitter:
+        """Return the committer; it opens the database anew in each call."""
+        return SQLiteCommitter(self.path, self.table, self.staging_root, context)
+
+    def dump(self, committable: StagedFile) -> bytes:
+        """Serialise, with a version and a checksum."""
+        return staged_files.dump(committable)
+
+    def load(self, data: bytes) -> StagedFile:
+        """Read what `dump` wrote; raises CorruptRecordError."""
+        return staged_files.load(data)

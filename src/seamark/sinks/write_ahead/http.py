@@ -1,0 +1,237 @@
+"""`WriteAheadSink.http`: an epoch's rows, POSTed to an endpoint."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote, urlsplit
+
+from seamark.api.checks import whole_number, yes_or_no
+from seamark.contracts.dead_letters import dead_letters_as_json
+from seamark.contracts.write_ahead import EpochToken
+from seamark.model.durations import Duration, seconds
+from seamark.model.errors import (
+    ConfigurationError,
+    MissingDependencyError,
+    PreflightError,
+    SendRefusedError,
+)
+from seamark.model.schema import Schema, quoted
+from seamark.sinks.internal.columns import check_columns, to_json
+from seamark.sinks.write_ahead.sink import WriteAheadSink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+CONTENT_TYPES = {"json": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream"}
+PASSING = (408, 425, 429, 500, 502, 503, 504)
+"""Answers that may be otherwise the next time; so is any other of 5xx."""
+_TRIES = 3
+_HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
+_SHOWN_ANSWER = 300
+
+
+@dataclass(frozen=True, repr=False)
+class HttpSink(WriteAheadSink):
+    """See `WriteAheadSink.http`."""
+
+    url: str
+    format: str = "json"
+    headers: Mapping[str, str] = field(default_factory=dict)
+    idempotent: bool = False
+    timeout: Duration = "30s"
+    rows_per_request: int = 100_000
+    send_timeout: Duration = "10min"
+
+    def __post_init__(self) -> None:
+        if not _is_url(self.url):
+            raise ConfigurationError(
+                "WriteAheadSink.http: url is no 'http://host/path' or 'https://host/path'"
+            )
+        if not isinstance(self.format, str) or self.format not in CONTENT_TYPES:
+            raise ConfigurationError(
+                f"{self.describe()}: format is {self.format!r}; "
+                f"allowed are {', '.join(map(repr, CONTENT_TYPES))}"
+            )
+        if not isinstance(self.headers, Mapping) or not all(
+            isinstance(text, str) for pair in self.headers.items() for text in pair
+        ):
+            raise ConfigurationError(
+                f"{self.describe()}: headers is a {type(self.headers).__name__}; give a dict of "
+                "texts by name"
+            )
+        for name, text in self.headers.items():
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(text):
+                raise ConfigurationError(
+                    f"{self.describe()}: header {name!r} cannot be sent: its name or value has a "
+                    "line end, or another character that HTTP does not take (a value that was read "
+                    "from a file may end with a line end: strip it)"
+                )
+        # A copy: what the caller does to its dictionary later changes nothing here.
+        object.__setattr__(self, "headers", dict(self.headers))
+        yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
+        seconds(self.timeout, f"{self.describe()}: timeout", least_s=0.001)
+        whole_number(self.rows_per_request, f"{self.describe()}: rows_per_request", least=1)
+
+    def __repr__(self) -> str:
+        headers = dict.fromkeys(self.headers, "***")
+        return (
+            f"WriteAheadSink.http({self._shown!r}, format={self.format!r}, headers={headers!r}, "
+            f"idempotent={self.idempotent!r}, timeout={self.timeout!r}, "
+            f"rows_per_request={self.rows_per_request!r})"
+        )
+
+    @property
+    def _shown(self) -> str:
+        parts = urlsplit(self.url)
+        port = f":{parts.port}" if parts.port else ""
+        return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
+
+    def describe(self) -> str:
+        """Return the URL without what may be secret in it."""
+        return f"HTTP POST to {self._shown}"
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """Return the columns as they are, or one text column of JSON."""
+        check_columns(schema, self.describe())
+        names = [quoted(column.name) for column in schema]
+        return (
+            names
+            if self.format == "arrow"
+            else [to_json(f"struct({', '.join(names)})") + " AS value"]
+        )
+
+    def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
+        """See `DeadLetterFormat`: the columns of a dead letter, for JSON as one object."""
+        import pyarrow as pa
+
+        if self.format == "arrow":
+            return letters
+        return pa.record_batch({"value": pa.array(dead_letters_as_json(letters), pa.string())})
+
+    def check_target(self) -> None:
+        """Ask the server for anything at all; whatever it answers, it is there."""
+        pool, url = self._pool()
+        try:
+            pool.request("HEAD", url, headers=self._headers(), redirect=False, retries=False)
+        except _urllib3().exceptions.HTTPError as error:
+            raise PreflightError(
+                f"{self.describe()}: no server answers ({self._said(error)}); start it, or change "
+                "url"
+            ) from error
+
+    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
+        """POST the rows, in as few requests as `rows_per_request` allows."""
+        pool, url = self._pool()
+        for number, some in enumerate(_in_parts(batches, self.rows_per_request)):
+            key = f"{token}.{number}" if number else str(token)
+            self._post(pool, url, key, _arrow(some) if self.format == "arrow" else _lines(some))
+
+    def _post(self, pool: Any, url: str, key: str, body: bytes) -> None:
+        headers = {
+            **self._headers(),
+            "Content-Type": CONTENT_TYPES[self.format],
+            "Idempotency-Key": key,
+        }
+        try:
+            answer = pool.request("POST", url, body=body, headers=headers, redirect=False)
+        except _urllib3().exceptions.HTTPError as error:
+            # Without the cause: its text has the whole URL.
+            raise ConnectionError(f"no answer: {self._said(error)}") from None
+        if 200 <= answer.status < 300:
+            return
+        said = f"it answers {answer.status}: {answer.data[:_SHOWN_ANSWER].decode(errors='replace')}"
+        if answer.status in self._passing or answer.status >= 500:
+            raise ConnectionError(said)
+        raise SendRefusedError(said)
+
+    def _pool(self) -> tuple[Any, str]:
+        urllib3 = _urllib3()
+        parts = urlsplit(self.url)
+        retries = urllib3.Retry(
+            total=_TRIES,
+            redirect=False,
+            allowed_methods=None,
+            status_forcelist=self._passing,
+            raise_on_status=False,
+            backoff_factor=0.2,
+        )
+        timeout = urllib3.Timeout(seconds(self.timeout, "timeout"))
+        host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+        url = parts._replace(netloc=f"{host}:{parts.port}" if parts.port else str(host)).geturl()
+        return urllib3.PoolManager(timeout=timeout, retries=retries), url
+
+    def _headers(self) -> dict[str, str]:
+        """Return what each request is sent with: a pool's own headers would be dropped."""
+        parts = urlsplit(self.url)
+        if parts.username is None:
+            return dict(self.headers)
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        basic = base64.b64encode(login.encode()).decode()
+        return {"Authorization": f"Basic {basic}", **self.headers}
+
+    @property
+    def _passing(self) -> tuple[int, ...]:
+        # Who keeps keys answers 409 while the first request with this one is still being worked on.
+        return (*PASSING, 409) if self.idempotent else PASSING
+
+    def _said(self, error: Exception) -> str:
+        """Return what went wrong, without the URL that urllib3 puts into its errors."""
+        reason = getattr(error, "reason", None) or error
+        return type(reason).__name__
+
+
+def _is_url(text: object) -> bool:
+    try:
+        parts = urlsplit(text) if isinstance(text, str) else None
+        _ = parts and parts.port  # raises if it is no number of a port
+    except ValueError:
+        return False
+    return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
+
+
+def _in_parts(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Yield lists of batches of `rows` rows each, but the last: the same ones for the same rows,
+    however the batches are cut."""
+    part: list[pa.RecordBatch] = []
+    room = rows
+    for batch in batches:
+        while batch.num_rows:
+            taken = batch.slice(0, room)
+            part.append(taken)
+            room -= taken.num_rows
+            batch = batch.slice(taken.num_rows)
+            if not room:
+                yield part
+                part, room = [], rows
+    if part:
+        yield part
+
+
+def _lines(batches: list[pa.RecordBatch]) -> bytes:
+    lines = [line for batch in batches for line in batch.column(0).to_pylist()]
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _arrow(batches: list[pa.RecordBatch]) -> bytes:
+    import pyarrow as pa
+
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batches[0].schema) as stream:
+        for batch in batches:
+            stream.write_batch(batch)
+    return bytes(out.getvalue())
+
+
+def _urllib3() -> Any:
+    try:
+        import urllib3
+    except ImportError as error:
+        raise MissingDependencyError(
+            "WriteAheadSink.http needs urllib3: pip install 'seamark[http]'"
+        ) from error
+    return urllib3

@@ -1,0 +1,179 @@
+"""`WriteAheadSink`: the class that a user subclasses, and the two ready-made uses of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.contracts.write_ahead import EpochToken, Sender
+from seamark.model.durations import Duration, seconds
+from seamark.model.errors import SendRefusedError, UserError
+from seamark.model.guarantee import SinkWay
+from seamark.model.schema import Schema, quoted
+from seamark.sinks.internal.columns import check_columns
+from seamark.sinks.write_ahead import committable as committables
+from seamark.sinks.write_ahead.buffers import EpochBuffers
+from seamark.sinks.write_ahead.committable import BufferedRows
+from seamark.sinks.write_ahead.committer import WriteAheadCommitter
+from seamark.sinks.write_ahead.writer import BufferWriter
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from seamark.sinks.write_ahead.http import HttpSink
+    from seamark.sinks.write_ahead.spark_format import SparkFormatSink
+
+
+class WriteAheadSink(TwoPhaseCommitSink[BufferedRows], Sender):
+    """Keep an epoch's rows in the checkpoint, and send them when the epoch is decided.
+
+    Subclass it for a system that has nothing to offer but a way to send rows, with `send`
+    (`contracts/write_ahead.py` says what it must do) and `describe`; make it a frozen dataclass, so
+    that it is a picklable value. The columns that `send` gets are those of the DataFrame.
+
+    Set these in the subclass, as attributes of the class or as fields:
+
+    idempotent: whether the target keeps the tokens it has taken, in one step with their rows, and
+        drops what comes with one of them again. Then rows are in the target exactly once; else a
+        crash between `send` and its record, or a `send` that fails half-way, sends rows twice.
+    send_timeout: how long one `send` may take; at most 10 minutes count.
+    permanent_errors: exceptions of `send` that end the job at once, `SendRefusedError` besides.
+    """
+
+    idempotent: bool = False
+    send_timeout: Duration = "2min"
+    permanent_errors: Sequence[type[Exception]] = (SendRefusedError,)
+
+    @abstractmethod
+    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
+        """See `seamark.contracts.write_ahead.Sender`."""
+        ...
+
+    def check_target(self) -> None:
+        """Look at the real target before anything is written: called in the driver, at each start.
+        Raises PreflightError with the remedy. Does nothing here."""
+
+    # --- ready-made
+
+    @staticmethod
+    def http(
+        url: str,
+        *,
+        format: Literal["json", "arrow"] = "json",  # noqa: A002 - Spark's own name for it
+        headers: Mapping[str, str] | None = None,
+        idempotent: bool = False,
+        timeout: Duration = "30s",
+        rows_per_request: int = 100_000,
+    ) -> HttpSink:
+        """Return a sink that POSTs each epoch's rows to an HTTP endpoint.
+
+        url: ``http:`` or ``https:``; what stands before the host and after ``?`` is never shown.
+        format: ``"json"``: one object per line, as Spark's ``to_json`` writes it
+            (``application/x-ndjson``); ``"arrow"``: an Arrow stream
+            (``application/vnd.apache.arrow.stream``).
+        headers: sent along, for example ``{"Authorization": …}``; their values are never shown.
+        idempotent: whether the endpoint keeps the ``Idempotency-Key`` of what it has taken, in one
+            step with the rows, and answers its repetition with 2xx and no effect.
+        timeout: how long the server may take to take the connection, and then to answer. All
+            requests of an epoch together may take ten minutes.
+        rows_per_request: a larger epoch is sent in several requests.
+
+        Each request has the header ``Idempotency-Key: <token>``; the second request of an epoch
+        has ``<token>.1``, and so on, and a key stands for the same rows for ever. Answers: 2xx is
+        taken; 408, 425, 429, 5xx and no answer are tried again, after ``Retry-After`` where that is
+        given, and so is 409 if the endpoint is `idempotent`: it is still working on that key;
+        anything else is a refusal, which stops the job. Redirects are not followed.
+
+        Raises ConfigurationError. Needs ``pip install 'seamark[http]'``.
+        """
+        from seamark.sinks.write_ahead.http import HttpSink
+
+        return HttpSink(url, format, headers or {}, idempotent, timeout, rows_per_request)
+
+    @staticmethod
+    def spark_format(
+        format: str,  # noqa: A002 - Spark's own name for it
+        options: Mapping[str, object] | None = None,
+        mode: Literal["append", "overwrite"] = "append",
+        *,
+        idempotent: bool = False,
+        timeout: Duration = "10min",
+    ) -> SparkFormatSink:
+        """Return a sink that writes each epoch with any batch writer that Spark has:
+        ``df.write.format(format).options(**options).mode(mode).save()``. The executors read the
+        epoch's rows from the checkpoint.
+
+        options: as the writer wants them; values are never shown. In a value, ``{token}``,
+            ``{epoch}``, ``{job_id}`` and ``{sink_uid}`` stand for the epoch's own, so that a
+            repetition is one that the target recognises: a directory of the epoch's own with
+            ``mode="overwrite"``, or Delta's ``txnAppId`` and ``txnVersion``.
+        idempotent: whether a repeated write with the same options changes nothing.
+        timeout: how long one epoch's write may take.
+
+        Raises ConfigurationError.
+        """
+        from seamark.sinks.write_ahead.spark_format import SparkFormatSink
+
+        return SparkFormatSink(format, options or {}, mode, idempotent, timeout)
+
+    # --- the rest of the sink contract
+
+    @property
+    def way(self) -> SinkWay:
+        """See `TwoPhaseCommitSink`."""
+        if self.idempotent:
+            return SinkWay.WRITE_AHEAD_LOG_WITH_TOKEN
+        return SinkWay.WRITE_AHEAD_LOG
+
+    @property
+    def send_timeout_s(self) -> float:
+        """`send_timeout` in seconds."""
+        return seconds(self.send_timeout, f"{self.describe()}: send_timeout")
+
+    def select_expressions(self, schema: Schema) -> Sequence[str]:
+        """Return the columns as they are; raises ConfigurationError for types that Arrow cannot
+        bring from Spark."""
+        check_columns(schema, self.describe())
+        return [quoted(column.name) for column in schema]
+
+    def check_transaction_scope(self, context: SinkContext) -> None:
+        """Check that `send_timeout` is a duration."""
+        _ = self.send_timeout_s
+
+    def create_writer(self, context: WriterContext) -> BufferWriter:
+        """Return a writer of one buffer file; it touches nothing before the first row."""
+        return BufferWriter(context)
+
+    def create_committer(self, context: SinkContext) -> WriteAheadCommitter:
+        """Return the committer, which calls `send`."""
+        if not context.buffer_uri:
+            raise UserError(f"{self.describe()}: a write-ahead sink needs a checkpoint directory")
+        return WriteAheadCommitter(self, context)
+
+    def find_damage(
+        self, committables: Sequence[BufferedRows], context: SinkContext
+    ) -> Sequence[str]:
+        """See `contracts.row_files.KeepsRows`."""
+        if not committables:
+            return []
+        epoch = EpochBuffers.find(committables, context.buffer_uri, context.hadoop)
+        return [found for b in epoch.unsent(committables) if (found := epoch.problem(b))]
+
+    def find_unsent(
+        self, committables: Sequence[BufferedRows], context: SinkContext
+    ) -> Mapping[str, str]:
+        """See `contracts.row_files.KeepsRows`."""
+        if not committables:
+            return {}
+        epoch = EpochBuffers.find(committables, context.buffer_uri, context.hadoop)
+        return {b.handle: epoch.path(b.handle) for b in epoch.unsent(committables)}
+
+    def dump(self, committable: BufferedRows) -> bytes:
+        """Serialise, with a version and a checksum."""
+        return committables.dump(committable)
+
+    def load(self, data: bytes) -> BufferedRows:
+        """Read what `dump` wrote; raises CorruptRecordError."""
+        return committables.load(data)

@@ -1,0 +1,141 @@
+"""`WriteAheadSink.spark_format`: an epoch's rows, written by one of Spark's batch writers.
+
+The one sink that knows Spark: it *is* a Spark job, which the driver runs at the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from seamark.api.checks import yes_or_no
+from seamark.contracts import row_files
+from seamark.contracts.write_ahead import EpochToken
+from seamark.file_systems import HadoopSettings, open_directory
+from seamark.model.durations import Duration, seconds
+from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
+from seamark.sinks.write_ahead.buffers import BufferedBatches
+from seamark.sinks.write_ahead.sink import WriteAheadSink
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MODES = ("append", "overwrite")
+"""Not Spark's others: after a write that broke off they would skip the epoch, or never write it."""
+
+PLACES = ("token", "epoch", "job_id", "sink_uid")
+
+
+@dataclass(frozen=True, repr=False)
+class SparkFormatSink(WriteAheadSink):
+    """See `WriteAheadSink.spark_format`."""
+
+    format: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    mode: str = "append"
+    idempotent: bool = False
+    send_timeout: Duration = "10min"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.format, str) or not self.format.strip():
+            raise ConfigurationError(
+                f"WriteAheadSink.spark_format: format is {self.format!r}; give the name of a batch "
+                "writer, e.g. 'jdbc'"
+            )
+        if self.mode not in MODES:
+            raise ConfigurationError(
+                f"{self.describe()}: mode is {self.mode!r}; "
+                f"allowed are {', '.join(map(repr, MODES))}"
+            )
+        if not isinstance(self.options, Mapping):
+            raise ConfigurationError(
+                f"{self.describe()}: options is a {type(self.options).__name__}; give a dict"
+            )
+        texts = {
+            str(name): str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in self.options.items()
+        }
+        object.__setattr__(self, "options", texts)
+        yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
+        seconds(self.send_timeout, f"{self.describe()}: timeout")
+
+    def __repr__(self) -> str:
+        options = dict.fromkeys(self.options, "***")
+        return (
+            f"WriteAheadSink.spark_format({self.format!r}, {options!r}, mode={self.mode!r}, "
+            f"idempotent={self.idempotent!r}, timeout={self.send_timeout!r})"
+        )
+
+    def describe(self) -> str:
+        """Return the format and the mode."""
+        return f"Spark's batch writer {self.format} ({self.mode})"
+
+    def check_target(self) -> None:
+        """Look whether Spark finds the format."""
+        from py4j.protocol import Py4JJavaError
+
+        spark = _session()
+        look = spark._jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
+        try:
+            look(self.format, spark._jsparkSession.sessionState().conf())
+        except Py4JJavaError as error:
+            raise PreflightError(
+                f"{self.describe()}: {_said(error)}. Give Spark its connector, e.g. with "
+                "spark.jars.packages"
+            ) from error
+
+    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
+        """Run one Spark job that reads the buffers in the executors, and writes them."""
+        from py4j.protocol import Py4JJavaError
+        from pyspark.errors import AnalysisException, IllegalArgumentException
+        from pyspark.sql.pandas.types import from_arrow_schema
+
+        assert isinstance(batches, BufferedBatches)
+        spark = _session()
+        schema = from_arrow_schema(batches.schema(), prefer_timestamp_ntz=True)
+        frame = spark.range(0, len(batches.paths), 1, len(batches.paths)).mapInArrow(
+            _reader(batches.directory.uri, batches.hadoop, batches.paths), schema
+        )
+        try:
+            frame.write.format(self.format).options(**self._options(token)).mode(self.mode).save()
+        except (AnalysisException, IllegalArgumentException) as error:
+            raise SendRefusedError(str(error).splitlines()[0]) from error
+        except Py4JJavaError as error:
+            raise RuntimeError(_said(error)) from error
+
+    def _options(self, token: EpochToken) -> dict[str, str]:
+        """Return the options with the epoch's own values in their places."""
+        values = {"token": str(token), **vars(token)}
+        options = {}
+        for name, value in self.options.items():
+            text = str(value)
+            for place in PLACES:
+                text = text.replace(f"{{{place}}}", str(values[place]))
+            options[name] = text
+        return options
+
+
+def _session() -> Any:
+    from pyspark.sql import SparkSession
+
+    return SparkSession.builder.getOrCreate()
+
+
+def _said(error: Any) -> str:
+    """Return the first line of what Java said."""
+    return str(error.java_exception).splitlines()[0]
+
+
+def _reader(
+    uri: str, hadoop: HadoopSettings, paths: Sequence[str]
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Return what reads, in an executor, the files whose numbers it is given."""
+
+    def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        directory = open_directory(uri, hadoop)
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                yield from row_files.read(directory, paths[number])
+
+    return read

@@ -1,0 +1,150 @@
+"""`DatagenSource`: a stream whose every row is known beforehand, for tests, demos and benchmarks.
+
+This is the configuration. The columns' generators are in `fields.py`; `runtime/datagen.py` makes
+the rows, in Spark's tasks and, by its function `rows`, for whoever wants to know what to expect.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+
+from seamark.contracts.source import StreamReader
+from seamark.model.errors import ConfigurationError
+from seamark.sources.fields import Choice, EventTime, Field, Sequence
+
+_DEFAULT_START = "2026-01-01T00:00:00Z"
+
+
+def click_stream() -> dict[str, Field]:
+    """Return the columns of a source without `fields`: timestamp, user, page and row.
+
+    Of 1,000 users and 20 pages some are far more frequent than others; the timestamps are up to two
+    seconds out of order.
+    """
+    return {
+        "timestamp": EventTime(out_of_orderness="2s"),
+        "user": Choice([f"user-{i:04d}" for i in range(1000)], skew=0.8),
+        "page": Choice([f"/page/{i:02d}" for i in range(20)], skew=1.0),
+        "row": Sequence(),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatagenSource:
+    """Make rows: deterministic and replayable, row i depends on these settings and i alone.
+
+    rows_per_second: how fast event time goes, and, without `number_of_rows`, how fast rows come:
+        by the clock, from the job's first start on. While the job is down rows become due as well;
+        after a restart they come at once, none is left out.
+    number_of_rows: the stream ends after as many. They are there from the start, whatever
+        `rows_per_second` says.
+    rows_per_epoch: the most that one epoch takes.
+    start_time: event time of row 0, as `datetime` or ISO text with its time zone; ``"now"`` is the
+        moment of the job's first start, which its checkpoint keeps.
+    seed: another seed makes other rows.
+    fields: column names and what they hold (`seamark.sources.fields`), e.g.
+        ``{"at": EventTime(), "price": RandomInt(1, 100)}``. Without it: `click_stream`.
+    partitions: how many tasks make an epoch's rows.
+
+    Raises ConfigurationError.
+    """
+
+    rows_per_second: int
+    number_of_rows: int | None = None
+    rows_per_epoch: int | None = None
+    start_time: str | datetime = _DEFAULT_START
+    seed: int = 0
+    fields: Mapping[str, Field] | None = field(default=None, repr=False)
+    partitions: int = 4
+
+    def __post_init__(self) -> None:
+        _check(self.rows_per_second, 1, 1_000_000_000, "rows_per_second")
+        _check(self.partitions, 1, 10_000, "partitions")
+        _check(self.seed, -(2**63), 2**63 - 1, "seed")
+        for name in ("number_of_rows", "rows_per_epoch"):
+            if getattr(self, name) is not None:
+                _check(getattr(self, name), 1, 10**12, name)
+        self._start_us()
+        fields = click_stream() if self.fields is None else self.fields
+        if not isinstance(fields, Mapping) or not fields:
+            raise ConfigurationError(
+                f"DatagenSource: fields is {fields!r}; give at least one column, e.g. "
+                '{"at": EventTime()}, or leave it out'
+            )
+        for name, generator in fields.items():
+            if not isinstance(name, str) or not name:
+                raise ConfigurationError(
+                    f"DatagenSource: fields has the key {name!r}; give the name of a column"
+                )
+            if not isinstance(generator, Field):
+                raise ConfigurationError(
+                    f"DatagenSource: field {name!r} is {generator!r}; give a generator of "
+                    "seamark.sources.fields, e.g. RandomInt(0, 100)"
+                )
+        if len({name.lower() for name in fields}) < len(fields):
+            raise ConfigurationError(
+                f"DatagenSource: fields has the names {', '.join(fields)}; Spark ignores case, so "
+                "name each column once"
+            )
+        object.__setattr__(self, "fields", dict(fields))
+
+    @property
+    def replayable(self) -> bool:
+        """Row i is made again from i."""
+        return True
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends, after `number_of_rows`."""
+        return self.number_of_rows is not None
+
+    def describe(self) -> str:
+        """Return how many rows of which columns."""
+        amount = (
+            f"{self.rows_per_second:,} rows a second"
+            if self.number_of_rows is None
+            else f"{self.number_of_rows:,} rows"
+        )
+        return f"generated rows ({', '.join(self.fields or ())}), {amount}"
+
+    def reader(self) -> StreamReader:
+        """Return the reader of Seamark's own Spark data source; ``config`` holds it all."""
+        config = {
+            "rows_per_second": self.rows_per_second,
+            "number_of_rows": self.number_of_rows,
+            "rows_per_epoch": self.rows_per_epoch,
+            "start_us": self._start_us(),
+            "seed": self.seed,
+            "partitions": self.partitions,
+            "fields": {n: f.specification() for n, f in (self.fields or {}).items()},
+        }
+        return StreamReader("seamark-datagen", {"config": json.dumps(config)})
+
+    def _start_us(self) -> int | None:
+        """Return microseconds since 1970, None for the job's first start."""
+        start = self.start_time
+        if start == "now":
+            return None
+        moment: object = start
+        if isinstance(start, str):
+            try:  # Python 3.10 does not read the Z
+                moment = datetime.fromisoformat(start.replace("Z", "+00:00"))
+            except ValueError:
+                moment = None
+        if not isinstance(moment, datetime) or moment.utcoffset() is None:
+            raise ConfigurationError(
+                f"DatagenSource: start_time is {start!r}; give a moment with its time zone, such "
+                "as '2026-01-31T08:00:00Z', a datetime with tzinfo, or 'now'"
+            )
+        since = moment - datetime(1970, 1, 1, tzinfo=timezone.utc)
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def _check(value: object, low: int, high: int, setting: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise ConfigurationError(
+            f"DatagenSource: {setting} is {value!r}; give a whole number from {low} to {high}"
+        )

@@ -1,0 +1,113 @@
+"""`FileSource`: what a user writes, and Spark's file stream that it stands for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from seamark.contracts.source import StreamReader
+from seamark.file_systems.location import check_characters
+from seamark.model.errors import ConfigurationError
+from seamark.model.schema import quoted
+from seamark.sources.settings import check_ending, checked_options
+
+FORMATS = ("json", "parquet", "csv", "text", "orc", "xml")
+_OWNED = {"path": "the first argument says it"}
+
+
+class StructTypeLike(Protocol):
+    """Spark's `StructType`, or what looks like it."""
+
+    @property
+    def fields(self) -> Iterable[Any]:
+        """The columns, each with `name` and `dataType`."""
+        ...
+
+
+@dataclass(frozen=True)
+class FileSource:
+    """Read the files of a directory, and those that are added to it.
+
+    path: a directory, or a glob of directories, on any Hadoop file system that Spark reads; a path
+        without a scheme is on Spark's default one, which is this machine unless it is configured.
+        Spark takes ``%20`` and ``#`` as they stand, and ``*?[]{}`` as a pattern.
+    format: ``"json"`` (one object per line), ``"parquet"``, ``"csv"``, ``"text"`` (one column,
+        ``value``), ``"orc"`` or ``"xml"``.
+    schema: as DDL, ``"user STRING, at TIMESTAMP"``, or a `StructType`. Needed, except for text: a
+        schema that is guessed from the first files could change at a restart.
+    ending: ``"never"``, or ``"latest"``: the job ends when all that was there at its start is read.
+    options: Spark's other reader options, e.g. ``maxFilesPerTrigger``, ``header``.
+
+    A file must be whole when it appears (write it elsewhere and rename it), and must then not be
+    changed or deleted while a job may still replay it. Names that begin with ``_`` or ``.`` are
+    left out.
+
+    Raises ConfigurationError.
+    """
+
+    path: str | os.PathLike[str]
+    format: str
+    schema: str | StructTypeLike | None = None
+    ending: str = "never"
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)  # may hold passwords
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.path, str | os.PathLike) or not str(self.path).strip():
+            raise ConfigurationError(
+                f"FileSource: path is {self.path!r}; give a directory, e.g. 's3a://bucket/clicks'"
+            )
+        object.__setattr__(self, "path", os.fspath(self.path))
+        check_characters(str(self.path), "FileSource: path")
+        if self.format not in FORMATS:
+            raise ConfigurationError(
+                f"{self._name}: format is {self.format!r}; allowed are "
+                f"{', '.join(map(repr, FORMATS))}. Give job.source a DataFrame of your own "
+                "(spark.readStream.…) for another"
+            )
+        object.__setattr__(self, "schema", self._ddl())
+        check_ending(self.ending, self._name)
+        object.__setattr__(self, "options", checked_options(self.options, self._name, _OWNED))
+
+    @property
+    def replayable(self) -> bool:
+        """The checkpoint names the files of each epoch; they are read again after a failure."""
+        return True
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends with the files that were there when the job started."""
+        return self.ending == "latest"
+
+    def describe(self) -> str:
+        """Return the format and the directory."""
+        return f"{self.format} files in {self.path}"
+
+    def reader(self) -> StreamReader:
+        """Return Spark's file reader with these settings."""
+        options = {name: str(value) for name, value in self.options.items()}
+        schema = None if self.schema is None else str(self.schema)
+        return StreamReader(self.format, {"path": str(self.path), **options}, schema)
+
+    @property
+    def _name(self) -> str:
+        return f"FileSource {self.path}"
+
+    def _ddl(self) -> str | None:
+        """Return the schema as DDL; raises ConfigurationError."""
+        schema = self.schema
+        if schema is None and self.format == "text":
+            return None
+        if isinstance(schema, str) and schema.strip():
+            return schema
+        columns = getattr(schema, "fields", None)
+        if columns:
+            try:
+                return ", ".join(f"{quoted(c.name)} {c.dataType.simpleString()}" for c in columns)
+            except (AttributeError, TypeError):
+                pass  # not a StructType: say so below
+        raise ConfigurationError(
+            f"{self._name}: schema is {schema!r}; give the columns of the {self.format} files, as "
+            "text such as 'user STRING, at TIMESTAMP', or as a StructType"
+        )

@@ -1,0 +1,230 @@
+"""`KafkaSource`: what a user writes, and Spark's Kafka options that it stands for.
+
+Spark's own connector reads; its offsets are in Spark's offset log, part of every checkpoint.
+`kafka_group.py` tells a consumer group of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from seamark.contracts.source import StreamReader
+from seamark.model.errors import ConfigurationError
+from seamark.sources.kafka_group import KafkaGroupOffsets
+from seamark.sources.settings import check_ending, checked_options
+
+_ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
+_STARTING = "starting_offsets= says where to start"
+_TOPICS = "topics= or pattern= says what to read"
+_ENDING = "a streaming source ends by ending='latest'"
+_OWNED = {
+    "kafka.bootstrap.servers": "bootstrap_servers= says it",
+    "subscribe": _TOPICS,
+    "subscribepattern": _TOPICS,
+    "assign": _TOPICS,
+    "kafka.isolation.level": "isolation_level= says it",
+    "kafka.group.id": "give group_id=; Spark needs a group of its own for each run",
+    "groupidprefix": "give group_id=",
+    "kafka.auto.offset.reset": _STARTING,
+    "kafka.enable.auto.commit": "offsets belong to the checkpoint",
+}
+_OWNED_PREFIXES = {"starting": _STARTING, "ending": _ENDING}
+_DEFAULTS = {
+    "failOnDataLoss": "true",
+    # Spark's reader asks the broker twice for the log's bounds after every poll: with Kafka's 500
+    # records a poll it waits half of its time.
+    "kafka.max.poll.records": "10000",
+    # A fetch that waits at the log's end holds up the next question on its connection: with Kafka's
+    # 500 ms, every epoch that reads up to the end takes half a second more.
+    "kafka.fetch.max.wait.ms": "20",
+}
+
+
+@dataclass(frozen=True)
+class KafkaSource:
+    """Read Kafka topics, with the columns of Spark's Kafka source: key, value, topic, partition,
+    offset, timestamp, timestampType.
+
+    bootstrap_servers: ``"host:port,host:port"``.
+    topics: one topic or several; or `pattern`: a Java regular expression of topic names, so that
+        topics that appear later are read too. Exactly one of the two.
+    starting_offsets: where a job without a checkpoint starts; one that has a checkpoint goes on
+        from there. ``"earliest"``, ``"latest"``; a moment, as `datetime` or ISO text with its time
+        zone: rows of that moment and later (``"2026-01-31T08:00:00Z"``; a partition without any
+        starts at its end); or the offset of every partition,
+        ``{"clicks": {0: 1200, 1: 1180}}``, where -2 is earliest and -1 latest.
+    ending: ``"never"``, or ``"latest"``: the job ends when all that was there at its start is read.
+    group_id: the consumer group that is told how far completed checkpoints have read, so that
+        Kafka's lag tools show this job; without it none is. Offsets are kept in the checkpoint, and
+        never taken from a group. The groups that Spark itself makes for each run begin with it.
+    isolation_level: ``"read_committed"`` leaves out rows of aborted transactions and waits for
+        undecided ones. Kafka's own default, ``"read_uncommitted"``, would hand a job rows that
+        their exactly-once producer has taken back, and then their repetition: duplicates that no
+        sink can undo.
+    options: Spark's other reader options, e.g. ``maxOffsetsPerTrigger``, and the consumer's as
+        ``kafka.…``. ``failOnDataLoss`` is true unless set here: rows that Kafka has deleted unread
+        stop the job. ``kafka.max.poll.records`` is 10000 and ``kafka.fetch.max.wait.ms`` 20 unless
+        set here: Kafka's own defaults slow Spark's reader down.
+
+    Raises ConfigurationError.
+    """
+
+    bootstrap_servers: str
+    topics: str | Sequence[str] | None = None
+    pattern: str | None = None
+    starting_offsets: str | datetime | Mapping[str, Mapping[int, int]] = "earliest"
+    ending: str = "never"
+    group_id: str | None = None
+    isolation_level: str = "read_committed"
+    options: Mapping[str, object] = field(default_factory=dict, repr=False)  # may hold passwords
+
+    def __post_init__(self) -> None:
+        servers = self.bootstrap_servers
+        if not isinstance(servers, str) or not all(
+            part.strip().rpartition(":")[2].isdecimal() and part.strip().rpartition(":")[0]
+            for part in servers.split(",")
+        ):
+            raise ConfigurationError(
+                f"KafkaSource: bootstrap_servers is {servers!r}; give 'host:port', several with "
+                "commas between"
+            )
+        if (self.topics is None) == (self.pattern is None):
+            raise ConfigurationError(
+                f"KafkaSource at {servers}: topics is {self.topics!r} and pattern is "
+                f"{self.pattern!r}; give exactly one of them"
+            )
+        if self.topics is not None:
+            topics = (self.topics,) if isinstance(self.topics, str) else self.topics
+            if (
+                not isinstance(topics, Sequence)
+                or not topics
+                or not all(isinstance(t, str) and t.strip() and "," not in t for t in topics)
+                or len(set(topics)) < len(topics)
+            ):
+                raise ConfigurationError(
+                    f"KafkaSource at {servers}: topics is {self.topics!r}; give one topic's name, "
+                    "or a list of names, each once"
+                )
+            object.__setattr__(self, "topics", tuple(topics))
+        elif not isinstance(self.pattern, str) or not self.pattern:
+            raise ConfigurationError(
+                f"KafkaSource at {servers}: pattern is {self.pattern!r}; give a regular "
+                "expression such as 'clicks-.*'"
+            )
+        self._starting_options()
+        check_ending(self.ending, self._name)
+        if self.group_id is not None and (not isinstance(self.group_id, str) or not self.group_id):
+            raise ConfigurationError(
+                f"{self._name}: group_id is {self.group_id!r}; give text, or leave it out"
+            )
+        if self.isolation_level not in _ISOLATION_LEVELS:
+            raise ConfigurationError(
+                f"{self._name}: isolation_level is {self.isolation_level!r}; allowed are "
+                + ", ".join(map(repr, _ISOLATION_LEVELS))
+            )
+        options = checked_options(self.options, self._name, _OWNED, _OWNED_PREFIXES)
+        object.__setattr__(self, "options", options)
+
+    @property
+    def replayable(self) -> bool:
+        """Kafka keeps the rows between two offsets, for as long as its retention says."""
+        return True
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends with the offsets that were the latest when the job started."""
+        return self.ending == "latest"
+
+    def describe(self) -> str:
+        """Return the topics, and the isolation level if it is not the safe one."""
+        text = (
+            f"Kafka topics {', '.join(self.topics)}"
+            if self.topics is not None
+            else f"Kafka topics like {self.pattern}"
+        )
+        return text if self.isolation_level == "read_committed" else f"{text} (read_uncommitted)"
+
+    def reader(self) -> StreamReader:
+        """Return Spark's Kafka reader with these settings."""
+        options = {
+            "kafka.bootstrap.servers": self.bootstrap_servers,
+            "kafka.isolation.level": self.isolation_level,
+            **self._starting_options(),
+        }
+        if self.topics is not None:
+            options["subscribe"] = ",".join(self.topics)
+        else:
+            options["subscribePattern"] = str(self.pattern)
+        if self.group_id is not None:
+            options["groupIdPrefix"] = self.group_id
+        given = {name.lower() for name in self.options}
+        options.update({n: value for n, value in _DEFAULTS.items() if n.lower() not in given})
+        options.update({name: str(value) for name, value in self.options.items()})
+        return StreamReader("kafka", options)
+
+    def create_offset_committer(self, jvm: Any) -> KafkaGroupOffsets | None:
+        """Return what commits offsets to `group_id`; None without one."""
+        if self.group_id is None:
+            return None
+        return KafkaGroupOffsets(jvm, self.reader().options, self.group_id)
+
+    @property
+    def _name(self) -> str:
+        return f"KafkaSource {self.pattern or ', '.join(self.topics or ())}"
+
+    def _starting_options(self) -> dict[str, str]:
+        """Return Spark's options for `starting_offsets`; raises ConfigurationError."""
+        start = self.starting_offsets
+        if start in ("earliest", "latest"):
+            return {"startingOffsets": str(start)}
+        if isinstance(start, Mapping):
+            return {"startingOffsets": self._offsets_json(start)}
+        moment = start
+        if isinstance(start, str):
+            try:  # Python 3.10 does not read the Z
+                moment = datetime.fromisoformat(start.replace("Z", "+00:00"))
+            except ValueError:
+                moment = start
+        if not isinstance(moment, datetime):
+            raise ConfigurationError(
+                f"{self._name}: starting_offsets is {start!r}; give 'earliest', 'latest', a moment "
+                "such as '2026-01-31T08:00:00Z' or a datetime, or {topic: {partition: offset}}"
+            )
+        if moment.utcoffset() is None:
+            raise ConfigurationError(
+                f"{self._name}: starting_offsets is {start!r}, a moment without a time zone; "
+                "add it: 'Z' or '+02:00' to text, tzinfo to a datetime"
+            )
+        return {
+            "startingTimestamp": str(int(moment.timestamp() * 1000)),
+            # Else a partition that has no row after that moment would fail the query.
+            "startingOffsetsByTimestampStrategy": "latest",
+        }
+
+    def _offsets_json(self, start: Mapping[str, Mapping[int, int]]) -> str:
+        found: dict[str, dict[str, int]] = {}
+        for topic, offsets in start.items():
+            good = isinstance(topic, str) and isinstance(offsets, Mapping) and bool(offsets)
+            for partition, offset in offsets.items() if isinstance(offsets, Mapping) else ():
+                good &= _is_whole(partition, at_least=0) and _is_whole(offset, at_least=-2)
+            if not good or not isinstance(offsets, Mapping):
+                raise ConfigurationError(
+                    f"{self._name}: starting_offsets has {topic!r}: {offsets!r}; give "
+                    "{topic: {partition: offset}} with whole numbers, -2 for earliest, "
+                    "-1 for latest"
+                )
+            found[str(topic)] = {str(p): o for p, o in offsets.items()}
+        if not found or (self.topics is not None and set(found) != set(self.topics)):
+            raise ConfigurationError(
+                f"{self._name}: starting_offsets names the topics {sorted(found)}; give every "
+                "partition of every topic that is read, and no others"
+            )
+        return json.dumps(found)
+
+
+def _is_whole(value: object, at_least: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= at_least

@@ -1,0 +1,53 @@
+"""Checks that several sources share: their pass-through options and when they end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from seamark.model.errors import ConfigurationError
+
+
+def checked_options(
+    options: object,
+    source: str,
+    owned: Mapping[str, str],
+    owned_prefixes: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """Return `options` as Spark takes them: text to text, True as ``true``.
+
+    `owned` maps an option's name in lower case (Spark ignores the case) to what to write instead of
+    it; `owned_prefixes` does so for all names that begin so. Raises ConfigurationError for these
+    and for values that are no text, number or boolean; the message never holds a value, because it
+    may be a secret.
+    """
+    if not isinstance(options, Mapping):
+        raise ConfigurationError(
+            f"{source}: options is of type {type(options).__name__}; "
+            "give a dict of Spark's reader options"
+        )
+    checked = {}
+    for name, value in options.items():
+        if not isinstance(name, str) or not name:
+            raise ConfigurationError(f"{source}: options has the key {name!r}; keys are text")
+        instead = owned.get(name.lower())
+        for prefix, remedy in (owned_prefixes or {}).items():
+            if name.lower().startswith(prefix):
+                instead = remedy
+        if instead is not None:
+            raise ConfigurationError(f"{source}: options must not set {name!r}; {instead}")
+        if not isinstance(value, str | int | float):
+            raise ConfigurationError(
+                f"{source}: option {name!r} has a value of type {type(value).__name__}; "
+                "give text, a number or a boolean"
+            )
+        checked[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    return checked
+
+
+def check_ending(ending: object, source: str) -> None:
+    """Raise ConfigurationError unless `ending` is ``"never"`` or ``"latest"``."""
+    if ending not in ("never", "latest"):
+        raise ConfigurationError(
+            f"{source}: ending is {ending!r}; give 'never' to go on until the job is stopped, or "
+            "'latest' to end with what is there when the job starts"
+        )

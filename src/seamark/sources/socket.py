@@ -1,0 +1,60 @@
+"""`SocketSource`: lines of text from a TCP server, for trying things out.
+
+This is the configuration; `runtime/socket_lines.py` reads the lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from seamark.contracts.source import StreamReader
+from seamark.model.errors import ConfigurationError
+
+
+@dataclass(frozen=True)
+class SocketSource:
+    """Read lines of UTF-8 text from a TCP server, as the column ``value``.
+
+    host, port: where the server listens; the driver's machine connects to it. When the server
+        closes the connection the run fails, after the epoch with its last line: a restart strategy
+        connects again.
+
+    Not replayable: a job with this source is at-most-once whatever its sinks. The lines of an epoch
+    that was planned and not decided are lost with the run, and the log says how many; so are those
+    that had come and were in no epoch yet, which nobody counts. Raises ConfigurationError.
+    """
+
+    host: str
+    port: int
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.host, str) or not self.host.strip():
+            raise ConfigurationError(
+                f"SocketSource: host is {self.host!r}; give a name or an address"
+            )
+        if isinstance(self.port, bool) or not isinstance(self.port, int):
+            raise ConfigurationError(
+                f"SocketSource {self.host}: port is {self.port!r}; give an int"
+            )
+        if not 1 <= self.port <= 65535:
+            raise ConfigurationError(
+                f"SocketSource {self.host}: port is {self.port}; give 1 to 65535"
+            )
+
+    @property
+    def replayable(self) -> bool:
+        """The server keeps nothing of what it has sent."""
+        return False
+
+    @property
+    def bounded(self) -> bool:
+        """It goes on until the job is stopped."""
+        return False
+
+    def describe(self) -> str:
+        """Return the address."""
+        return f"socket {self.host}:{self.port}"
+
+    def reader(self) -> StreamReader:
+        """Return the reader of the data source in `runtime/socket_lines.py`."""
+        return StreamReader("seamark-socket", {"host": self.host, "port": str(self.port)})

@@ -1,0 +1,1 @@
+"""Proof: the conformance suite for sinks, Seamark's own and yours (`conformance/`)."""

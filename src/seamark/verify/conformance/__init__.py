@@ -1,0 +1,59 @@
+"""The conformance suites for sinks: what a job relies on, tried on the real system.
+
+Subclass `SinkConformance` in a test file, with those of the other classes that fit the system, and
+give it one fixture, `under`, that returns a `SinkUnderTest`; run it with pytest (``pip install
+'seamark[verify]'``). Every test must pass before a job may trust the sink. For a sink that writes
+by key, before the decision, it is `IdempotentConformance` with the fixture `keyed`, which returns a
+`KeyedSinkUnderTest`; for a `sm.WriteAheadSink`, `WriteAheadConformance`. `suite.py`,
+`further_suites.py`, `idempotent.py` and `write_ahead.py` hold the tests, `steps.py`
+and `proxy.py` what they are made of; docs/write-a-sink.md walks through a whole sink. Nothing here
+needs Spark.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+# Before the import: only then does pytest show the values of a failed assertion.
+for _module in ("suite", "further_suites", "idempotent", "write_ahead"):
+    pytest.register_assert_rewrite(f"{__name__}.{_module}")
+
+from seamark.verify.conformance.further_suites import (  # noqa: E402
+    DeadLetterConformance,
+    ExpiryConformance,
+    ForgettingConformance,
+    LineConformance,
+    RefusalConformance,
+    ServerConformance,
+)
+from seamark.verify.conformance.idempotent import (  # noqa: E402
+    IdempotentConformance,
+    KeyedServerConformance,
+    KeyedSinkUnderTest,
+)
+from seamark.verify.conformance.proxy import CuttingProxy  # noqa: E402
+from seamark.verify.conformance.steps import (  # noqa: E402
+    LineUnderTest,
+    ServerUnderTest,
+    SinkUnderTest,
+)
+from seamark.verify.conformance.suite import SinkConformance  # noqa: E402
+from seamark.verify.conformance.write_ahead import WriteAheadConformance  # noqa: E402
+
+__all__ = [
+    "CuttingProxy",
+    "DeadLetterConformance",
+    "ExpiryConformance",
+    "ForgettingConformance",
+    "IdempotentConformance",
+    "KeyedServerConformance",
+    "KeyedSinkUnderTest",
+    "LineConformance",
+    "LineUnderTest",
+    "RefusalConformance",
+    "ServerConformance",
+    "ServerUnderTest",
+    "SinkConformance",
+    "SinkUnderTest",
+    "WriteAheadConformance",
+]

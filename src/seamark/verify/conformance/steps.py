@@ -1,0 +1,219 @@
+"""What the suite's tests are made of: contexts, writes, commits, and children that are killed.
+
+Drivers are told apart by their generation alone, as in a real job. A process that must die is a
+child (`../child.py`): it gets the pickled sink and ends with SIGKILL.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from seamark.contracts.row_files import sink_directory
+from seamark.contracts.sink import (
+    CommitOutcome,
+    Committer,
+    SinkContext,
+    TwoPhaseCommitSink,
+    WriterContext,
+)
+from seamark.file_systems.location import encoded
+from seamark.model import failpoints
+from seamark.verify.conformance.proxy import CuttingProxy, Side
+
+_shared = tempfile.TemporaryDirectory(prefix="sm-conformance-")
+buffers = Path(_shared.name)
+"""Where the jobs' checkpoints lie: a directory of each test's own, where `suite.py` sets it."""
+JOB, UID = "c0ffee00c0ffee00", "orders-out"
+DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}
+CHILD_DEADLINE_S = 60
+PROOF_DEADLINE_S = 60
+MOST_CUTS = 1000
+
+
+@dataclass(frozen=True)
+class ServerUnderTest:
+    """The server behind a sink, for one that has its own in each test.
+
+    kill: end it with SIGKILL. restart: start it again on its old data; return when it answers.
+    """
+
+    kill: Callable[[], None]
+    restart: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class LineUnderTest:
+    """The way to a sink's server, where it is one TCP connection, or several to one address.
+
+    host, port: where the server is. through: makes the same sink with the server at 127.0.0.1 and
+    the port that it is given, which is a proxy's.
+    """
+
+    host: str
+    port: int
+    through: Callable[[int], TwoPhaseCommitSink[Any]]
+
+
+@dataclass(frozen=True)
+class SinkUnderTest:
+    """One configured sink on a fresh target, and what only a test of it knows.
+
+    batch: makes a batch of one row per number, with the columns that the sink's writers get.
+    visible: every number that a reader of the target sees now, doubled ones twice.
+    writer_failpoint: the failpoint (`seamark.model.failpoints`) at the end of `prepare_commit`;
+        without one the writer's process is killed right after it.
+    commit_failpoints: every ``name[:nth]`` that a commit of three transactions passes; without one
+        the committer's process is killed after the commit, before it has told anybody.
+    gone: what a commit answers for a transaction that was aborted or dropped: UNKNOWN for a system
+        that keeps no record of how one ended.
+    drop: for `ExpiryConformance`: makes the system drop a prepared transaction, as a time-out does.
+    forget: for `ForgettingConformance`: makes the system forget, as time does, how a committed
+        transaction ended; its rows stay. Without one a much later epoch is committed.
+    refused: for `RefusalConformance`: makes a batch that the target refuses once it holds a
+        committed row. For `DeadLetterConformance` it has the columns of `batch`, and each of its
+        rows is refused for its own sake.
+    server: for `ServerConformance`: kills and restarts the server.
+    line: for `LineConformance`: leads the sink through a proxy.
+    """
+
+    sink: TwoPhaseCommitSink[Any]
+    batch: Callable[[Sequence[int]], pa.RecordBatch]
+    visible: Callable[[], list[int]]
+    writer_failpoint: str = ""
+    commit_failpoints: tuple[str, ...] = ()
+    gone: CommitOutcome = CommitOutcome.LOST
+    drop: Callable[[Any], None] | None = None
+    forget: Callable[[Any], None] | None = None
+    refused: Callable[[], pa.RecordBatch] | None = None
+    server: ServerUnderTest | None = None
+    line: LineUnderTest | None = None
+
+
+class HasSink(Protocol):
+    """Whatever is under test."""
+
+    @property
+    def sink(self) -> TwoPhaseCommitSink[Any]:
+        """The sink."""
+        ...
+
+
+def driver(generation: int = 1, *, job: str = JOB, uid: str = UID) -> SinkContext:
+    """Return what a committer of this generation is made from."""
+    return SinkContext(
+        job, "orders", uid, generation, checkpoint_interval_s=5.0, buffer_uri=buffer_uri(job, uid)
+    )
+
+
+def attempt(
+    generation: int = 1, epoch: int = 0, partition: int = 0, attempt: int = 0, *,
+    job: str = JOB, uid: str = UID,
+) -> WriterContext:  # fmt: skip
+    """Return what the writer of one attempt is made from."""
+    return WriterContext(
+        job, uid, generation, epoch, partition, attempt, settled_epoch=epoch - 1,
+        buffer_uri=buffer_uri(job, uid),
+    )  # fmt: skip
+
+
+def buffer_uri(job: str = JOB, uid: str = UID) -> str:
+    """Return the directory that a job gives to a sink for rows that it keeps in the checkpoint;
+    the job's own is there, as in a real one."""
+    directory = buffers / job
+    directory.mkdir(parents=True, exist_ok=True)
+    return encoded(f"file://{directory}/{sink_directory(uid)}")
+
+
+def write(
+    under: SinkUnderTest, context: WriterContext, numbers: Sequence[int]
+) -> tuple[Any, list[Any]]:
+    """Write the numbers as two batches and flush; return the writer and its committables."""
+    writer = under.sink.create_writer(context)
+    middle = len(numbers) // 2
+    writer.write(under.batch(numbers[:middle]))
+    writer.write(under.batch(numbers[middle:]))
+    return writer, list(writer.prepare_commit())
+
+
+def committer(under: HasSink, context: SinkContext) -> Committer[Any]:
+    """Return a committer that has passed its preflight."""
+    made = under.sink.create_committer(context)
+    made.preflight()
+    return made
+
+
+def until_proved(call: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence[Any]) -> list[Any]:
+    """Call until no outcome is RETRY, as the coordinator does, and return the outcomes."""
+    deadline = time.monotonic() + PROOF_DEADLINE_S
+    for tries in range(1_000_000):
+        outcomes = list(call(items))
+        if len(outcomes) != len(items):
+            raise AssertionError(f"{len(outcomes)} outcomes for {len(items)} committables")
+        if not any(outcome.name == "RETRY" for outcome in outcomes):
+            return outcomes
+        if time.monotonic() > deadline:
+            break
+        time.sleep(min(0.001 * tries, 0.2))
+    raise AssertionError(f"still RETRY after {PROOF_DEADLINE_S} s: {outcomes}")
+
+
+def cut_lines(under: SinkUnderTest, side: Side) -> Iterator[tuple[int, TwoPhaseCommitSink[Any]]]:
+    """Yield 0, 1, … and the sink through a proxy that cuts the line at the first, second, … request
+    or reply; end after the first time that it was not reached."""
+    assert under.line is not None, "give SinkUnderTest.line"
+    with CuttingProxy(under.line.host, under.line.port) as proxy:
+        sink = under.line.through(proxy.port)
+        for number in range(MOST_CUTS):
+            proxy.cut_at(side, number + 1)
+            yield number, sink
+            if proxy.cuts == number:
+                assert number > 0, "nothing of the sink's goes through the proxy"
+                return
+    raise AssertionError(f"more than {MOST_CUTS} {side}s")
+
+
+def in_child(
+    sink: TwoPhaseCommitSink[Any],
+    action: str,
+    context: WriterContext | SinkContext,
+    data: Any,
+    *,
+    die: bool = False,
+    failpoint: str = "",
+) -> tuple[int, Any]:
+    """Run `../child.py` on the pickled sink; return its exit status and the objects that it wrote.
+
+    `die`: it kills itself when it has done and reported its work; at `failpoint` before that.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "seamark.verify.child", action],
+        input=pickle.dumps((sink, die, context, data)),
+        capture_output=True,
+        # The sink's own module must be found there as it is here.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), failpoints.VARIABLE: failpoint},
+        timeout=CHILD_DEADLINE_S,
+        check=False,
+    )
+    if done.returncode not in (0, -signal.SIGKILL):
+        raise AssertionError(f"the child that should {action} failed:\n{done.stderr.decode()}")
+    return done.returncode, pickle.loads(done.stdout) if done.stdout else None
+
+
+def ipc(batch: pa.RecordBatch) -> bytes:
+    """Return one batch as an Arrow stream, for a child process."""
+    out = pa.BufferOutputStream()
+    with pa.ipc.new_stream(out, batch.schema) as stream:
+        stream.write_batch(batch)
+    return bytes(out.getvalue().to_pybytes())

@@ -1,0 +1,77 @@
+"""`SinkConformance` for a subclass of `sm.WriteAheadSink`, whose transaction is a whole epoch."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.verify.conformance.steps import (
+    DONE,
+    SinkUnderTest,
+    attempt,
+    committer,
+    driver,
+    in_child,
+    until_proved,
+    write,
+)
+from seamark.verify.conformance.suite import SinkConformance
+
+
+class WriteAheadConformance(SinkConformance):
+    """Give `SinkUnderTest` the `writer_failpoint` ``buffer-written`` and the `commit_failpoints`
+    ``sent-recorded``. The target's rows must be those that its readers see."""
+
+    def test_outcomes_come_one_per_committable_in_order(self, under: SinkUnderTest) -> None:
+        """An epoch is sent whole or not at all: with one buffer gone, all of its rows are lost."""
+        driver_side = committer(under, driver())
+        parts = [
+            write(under, attempt(partition=p), range(10 * p, 10 * p + 10))[1][0] for p in range(3)
+        ]
+        assert until_proved(driver_side.abort, parts[1:2]) == [AbortOutcome.ABORTED]
+        assert until_proved(driver_side.commit, parts) == [CommitOutcome.LOST] * 3
+        assert under.visible() == []
+        _, first = write(under, attempt(epoch=1), range(5))
+        _, second = write(under, attempt(epoch=2), range(5, 10))
+        assert until_proved(driver_side.commit, first) == [CommitOutcome.COMMITTED]
+        assert until_proved(driver_side.commit, [*second, *first]) == [
+            CommitOutcome.COMMITTED,
+            CommitOutcome.ALREADY_COMMITTED,
+        ]
+        assert sorted(under.visible()) == list(range(10))
+        assert list(driver_side.commit([])) == []
+        assert list(driver_side.abort([])) == []
+
+    def test_all_tasks_rows_come_in_the_same_order_each_time(self, under: SinkUnderTest) -> None:
+        """Whatever the order of the committables; in two epochs, since one is sent once."""
+        driver_side = committer(under, driver())
+        seen = []
+        for epoch, turn in ((0, 1), (1, -1)):
+            before = len(under.visible())
+            parts = [
+                write(under, attempt(epoch=epoch, partition=p), range(10 * p, 10 * p + 10))[1][0]
+                for p in range(3)
+            ]
+            until_proved(driver_side.commit, parts[::turn])
+            seen.append(under.visible()[before:])
+        assert seen == [list(range(30))] * 2
+
+    def test_a_crash_between_send_and_record_doubles_rows_only_without_a_token(
+        self, under: SinkUnderTest
+    ) -> None:
+        """The one window of the write-ahead way; a target that keeps the token closes it."""
+        committer(under, driver()).close()
+        parts = [write(under, attempt(partition=p), [2 * p, 2 * p + 1])[1][0] for p in range(2)]
+        dumped = [under.sink.dump(part) for part in parts]
+        status, _ = in_child(under.sink, "commit", driver(), dumped, failpoint="rows-sent")
+        assert status == -signal.SIGKILL
+        assert sorted(under.visible()) == [0, 1, 2, 3]
+        successor = committer(under, driver(2))
+        assert set(until_proved(successor.commit, parts)) <= DONE
+        assert until_proved(successor.commit, parts) == [CommitOutcome.ALREADY_COMMITTED] * 2
+        idempotent = getattr(under.sink, "idempotent", None)
+        if idempotent is None:
+            pytest.fail("a write-ahead sink says whether it is `idempotent`")
+        assert sorted(under.visible()) == sorted([0, 1, 2, 3] * (1 if idempotent else 2))

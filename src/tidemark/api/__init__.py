@@ -1,4 +1,0 @@
-"""What a user declares: the checkpoint settings and a job's sources, operators and sinks.
-
-Everything is validated when it is built. `tidemark.job.Job` is the front that adds Spark.
-"""

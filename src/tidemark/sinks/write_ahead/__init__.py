@@ -1,7 +1,0 @@
-"""Rows kept in the checkpoint and sent after the decision, for systems without transactions.
-
-`sink.py` is the class to subclass, `writer.py` buffers in the tasks, `committer.py` sends from the
-driver; `http.py` and `spark_format.py` are the ready-made uses.
-"""
-
-from tidemark.sinks.write_ahead.sink import WriteAheadSink as WriteAheadSink

@@ -1,1 +1,0 @@
-"""Proof: the conformance suite for sinks, Tidemark's own and yours (`conformance/`)."""
