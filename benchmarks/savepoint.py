@@ -56,7 +56,7 @@ from benchmarks.savepoint_figures import BACKENDS, CANONICAL, Cell, first_takes,
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.runtime.session import spark_session
-from seamark.savepoints import taking
+from seamark.savepoints.take import running as taking
 
 VALUE_BYTES = 1000
 FILL_ROWS_PER_EPOCH = 100_000

@@ -72,16 +72,16 @@ from seamark.runtime.session import (
 from seamark.runtime.state_backend import backend_settings
 from seamark.runtime.stop_signals import stop_on_signals
 from seamark.runtime.supervision import Supervisor
-from seamark.savepoints.bootstrap import new_savepoint
 from seamark.savepoints.claim_disposal import ClaimDisposal
-from seamark.savepoints.job_restore import restore_job
-from seamark.savepoints.operator_state import PARTITIONS
-from seamark.savepoints.plan_parts import NewJob, RestoreOptions, new_job
-from seamark.savepoints.planning import plan_restore, write_plan
+from seamark.savepoints.edit.bootstrap import new_savepoint
 from seamark.savepoints.record import SavepointType
-from seamark.savepoints.restore_plan import RestorePlan
+from seamark.savepoints.restore.options import NewJob, RestoreOptions, new_job
+from seamark.savepoints.restore.plan import RestorePlan
+from seamark.savepoints.restore.planner import plan_restore, write_plan
+from seamark.savepoints.restore.write import restore_job
 from seamark.savepoints.savepoint import Savepoint
-from seamark.savepoints.taking import take as take_savepoint
+from seamark.savepoints.state.layout import PARTITIONS
+from seamark.savepoints.take.running import take as take_savepoint
 
 SAVEPOINT_TYPES = tuple(type_.value for type_ in SavepointType)
 

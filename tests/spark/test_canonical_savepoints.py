@@ -24,11 +24,8 @@ from seamark.api.config import StateBackend
 from seamark.model.errors import DamagedCheckpointError, SavepointError
 from seamark.runtime.operator_uids import OperatorUids, find_uids
 from seamark.runtime.plans import analysed
-from seamark.savepoints.exporting import export_savepoint
-from seamark.savepoints.operator_state import is_keyed
-from seamark.savepoints.planned_state import PlannedState, Program, differing
 from seamark.savepoints.record import Savepoint, SavepointType
-from seamark.savepoints.restoring import (
+from seamark.savepoints.restore.location import (
     FORMAT,
     NewOperator,
     Placement,
@@ -36,6 +33,9 @@ from seamark.savepoints.restoring import (
     restore_canonical,
     saved_metadata,
 )
+from seamark.savepoints.state.layout import is_keyed
+from seamark.savepoints.state.planned import PlannedState, Program, differing
+from seamark.savepoints.take.export import export_savepoint
 from tests.spark.stateful_programs import (
     MODES,
     PROGRAMS,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from seamark.savepoints.compiled_classes import classes_jar
+from seamark.runtime.java.compiled import classes_jar
 
 
 def test_the_jar_is_kept_and_mended(

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.model.errors import SavepointError
-from seamark.savepoints.dependent_state import why_not
-from seamark.savepoints.state_rows import read_rows
+from seamark.savepoints.state.dependent import why_not
+from seamark.savepoints.state.rows import read_rows
 from tests.spark.stateful_programs import Place, write_input
 from tests.spark.test_canonical_savepoints import ROCKSDB, Query, restore, take
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import seamark as sm
 from seamark.model.errors import DamagedCheckpointError, RestoreError, SavepointError
 from seamark.savepoints.record import SavepointType
-from seamark.savepoints.restoring import FORMAT, NewOperator, Placement
+from seamark.savepoints.restore.location import FORMAT, NewOperator, Placement
 from tests.spark.stateful_programs import PROGRAMS, ROCKSDB_ONLY, write_input
 from tests.spark.test_canonical_savepoints import (
     HASHMAP,

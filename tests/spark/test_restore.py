@@ -20,8 +20,8 @@ import seamark as sm
 from seamark.dev.hdfs import LocalHdfs
 from seamark.dev.s3 import LocalS3
 from seamark.model.errors import DamagedCheckpointError, RestoreError
-from seamark.runtime import restore
 from seamark.runtime.hadoop_files import open_files
+from seamark.savepoints.restore import checkpoint as restore
 from tests.spark.restore_app import add_clicks, counting_job, counts
 
 EPOCHS = 4

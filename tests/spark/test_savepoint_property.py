@@ -27,10 +27,10 @@ from pyspark.sql import functions as F
 from seamark.api.config import StateBackend
 from seamark.runtime.operator_uids import find_uids
 from seamark.runtime.plans import analysed
-from seamark.savepoints.exporting import export_savepoint
-from seamark.savepoints.job_restore import restore_job
-from seamark.savepoints.plan_parts import NewJob
-from seamark.savepoints.planned_state import Program
+from seamark.savepoints.restore.options import NewJob
+from seamark.savepoints.restore.write import restore_job
+from seamark.savepoints.state.planned import Program
+from seamark.savepoints.take.export import export_savepoint
 from tests.spark.stateful_programs import (
     PROGRAMS,
     ROCKSDB_ONLY,

@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.model.errors import ConfigurationError, RestoreError, SavepointError
-from seamark.savepoints.state_rows import read_rows, writing_session
+from seamark.savepoints.state.rows import read_rows, writing_session
 from tests.chaos.driver import wait_until
 
 

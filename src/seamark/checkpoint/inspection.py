@@ -2,8 +2,8 @@
 before anything is written.
 
 `require_sound` guards every start of a job; `inspect` serves it, and whoever reads a retained
-checkpoint: `runtime/restore.py` and `savepoints/checkpoint_sources.py`. What is found how, and what
-is not, is in docs/operations/damaged-checkpoint.md.
+checkpoint: `savepoints/restore/checkpoint.py` and `savepoints/take/checkpoint.py`. What is found
+how, and what is not, is in docs/operations/damaged-checkpoint.md.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ _TRIES = 5
 _MANY = 100
 _NO_DECISION = "missing, though every sink has committed this epoch"
 RESTORING = "restoring.json"
-"""Marks a directory into which a checkpoint is being restored (`runtime/restore.py`)."""
+"""Marks a directory into which a checkpoint is being restored
+(`savepoints/restore/checkpoint.py`)."""
 
 
 @dataclass

@@ -1,7 +1,7 @@
 """The statistics of one savepoint, as the checkpoint history shows it beside its epoch's.
 
-Pure. `savepoints/taking.py` tells `StatisticsRecorder` of it; docs/FORMAT.md says what each figure
-is.
+Pure. `savepoints/take/running.py` tells `StatisticsRecorder` of it; docs/FORMAT.md says what each
+figure is.
 """
 
 from __future__ import annotations

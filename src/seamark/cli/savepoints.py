@@ -147,7 +147,7 @@ def diff(
     from rich.table import Table
 
     from seamark.operations.savepoints import open_savepoint
-    from seamark.savepoints.comparing import diff as compare
+    from seamark.savepoints.edit.diff import diff as compare
 
     found = compare(open_savepoint(old), open_savepoint(new))
     if as_json:

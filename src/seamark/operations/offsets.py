@@ -1,7 +1,7 @@
 """`seamark offsets`: where a savepoint, or a job, goes on in its sources, and a copy of the
 savepoint that goes on elsewhere.
 
-The rules are `savepoints/offsets.py`'s; here the brokers are asked.
+The rules are `savepoints/edit/offsets.py`'s; here the brokers are asked.
 """
 
 from __future__ import annotations
@@ -22,13 +22,7 @@ from seamark.operations.storage import readable, storage_of
 from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage
 from seamark.runtime.registry import find_job
 from seamark.runtime.session import spark_session
-from seamark.savepoints.checkpoint_sources import (
-    savepoint_of_checkpoint,
-    sources_of_job,
-    watermark_of_job,
-)
-from seamark.savepoints.file_copies import copier
-from seamark.savepoints.offsets import (
+from seamark.savepoints.edit.offsets import (
     Change,
     Move,
     Partition,
@@ -40,8 +34,14 @@ from seamark.savepoints.offsets import (
     partitions_of,
     problems,
 )
-from seamark.savepoints.offsets_copy import write_copy
+from seamark.savepoints.edit.offsets_copy import write_copy
 from seamark.savepoints.record import SAVEPOINT, Savepoint, Source
+from seamark.savepoints.state.copies import copier
+from seamark.savepoints.take.checkpoint import (
+    savepoint_of_checkpoint,
+    sources_of_job,
+    watermark_of_job,
+)
 from seamark.sources.kafka_log import KafkaLog
 
 EARLIEST, LATEST = "earliest", "latest"

@@ -15,7 +15,7 @@ from seamark.rest import models
 from seamark.rest.actions import Actions, JobId, TriggerId, begin
 from seamark.rest.operations import Shown, beside
 from seamark.savepoints.disposal import dispose
-from seamark.savepoints.restore_plan import RestorePlan
+from seamark.savepoints.restore.plan import RestorePlan
 
 DISPOSAL = "savepoint-disposal"
 PLAN = "restore-plan"

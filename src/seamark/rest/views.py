@@ -18,7 +18,7 @@ from seamark.model.job_graph import JobGraph
 from seamark.model.job_state import JobState
 from seamark.model.redaction import Redactor
 from seamark.runtime.supervision import Supervisor
-from seamark.savepoints.restore_plan import RestorePlan
+from seamark.savepoints.restore.plan import RestorePlan
 
 
 @dataclass(frozen=True)

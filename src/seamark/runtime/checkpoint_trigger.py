@@ -1,14 +1,13 @@
 """Begins an epoch at once, although the interval of the query is long: a checkpoint on request.
 
 Spark has no call for it: between two triggers its stream thread waits for a clock. So the clock of
-this query's `ProcessingTimeExecutor` is replaced by one that can be woken (a few lines of Java,
-compiled by the compiler that Spark brings for its own generated code). The times at which further
-triggers are due stay what they were. `StreamRun` makes one `CheckpointTrigger` for its query.
+this query's `ProcessingTimeExecutor` is replaced by one that can be woken
+(``java/SeamarkTriggerClock.java``). The times at which further triggers are due stay what they
+were. `StreamRun` makes one `CheckpointTrigger` for its query.
 """
 
 from __future__ import annotations
 
-import functools
 import logging
 import threading
 import time
@@ -23,6 +22,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.model.errors import StoppedError, UserError
+from seamark.runtime.java.compiled import loaded_class
 from seamark.runtime.stream_watch import spark_trigger
 
 log = logging.getLogger(__name__)
@@ -32,78 +32,6 @@ DECIDED_POLL_S = 0.01
 """Of the wait for an epoch that has begun, which asks the coordinator and not Spark."""
 SINK_PATIENCE_S = 10.0
 """A savepoint waits so long for a sink to commit an epoch: its own, or the one before it."""
-
-# Put in by a thread of its own, in the JVM and begun before the query: the stream thread takes a
-# tenth of a second from making its executor to its first wait for the clock, from which nothing
-# could wake it. An interrupt is how Spark ends the thread at a stop; it runs no trigger after it.
-_CLOCK = """
-import java.lang.reflect.Field;
-import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
-import org.apache.spark.sql.execution.streaming.runtime.ProcessingTimeExecutor;
-import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
-import org.apache.spark.sql.streaming.StreamingQuery;
-import org.apache.spark.sql.streaming.StreamingQueryManager;
-
-public final class SeamarkTriggerClock implements org.apache.spark.util.Clock, Runnable {
-  private StreamingQueryManager queries;
-  private String name;
-  private volatile String problem = "";
-  private boolean woken;
-
-  public long getTimeMillis() { return System.currentTimeMillis(); }
-  public long nanoTime() { return System.nanoTime(); }
-  public String problem() { return problem; }
-  public synchronized void wake() { woken = true; notifyAll(); }
-
-  public synchronized long waitTillTime(long target) {
-    long left = target - System.currentTimeMillis();
-    while (!woken && left > 0) {
-      try {
-        wait(left);
-      } catch (InterruptedException e) {
-        Thread.currentThread().interrupt();
-        break;
-      }
-      left = target - System.currentTimeMillis();
-    }
-    woken = false;
-    return System.currentTimeMillis();
-  }
-
-  public void putInto(StreamingQueryManager queries, String name) {
-    this.queries = queries;
-    this.name = name;
-    Thread thread = new Thread(this, "seamark-clock");
-    thread.setDaemon(true);
-    thread.start();
-  }
-
-  public void run() {
-    long deadline = System.nanoTime() + 120L * 1000000000L;
-    try {
-      while (System.nanoTime() < deadline) {
-        StreamingQuery[] active = queries.active();
-        for (int i = 0; i < active.length; i++) {
-          if (name.equals(active[i].name()) && active[i] instanceof StreamingQueryWrapper) {
-            MicroBatchExecution stream = (MicroBatchExecution)
-                ((StreamingQueryWrapper) active[i]).streamingQuery();
-            Object executor = stream.triggerExecutor();
-            if (executor != null) {
-              Field clock = ProcessingTimeExecutor.class.getDeclaredField("clock");
-              clock.setAccessible(true);
-              clock.set(executor, this);
-              return;
-            }
-          }
-        }
-        Thread.sleep(1L);
-      }
-    } catch (Throwable e) {
-      problem = e.toString();
-    }
-  }
-}
-"""
 
 
 @dataclass
@@ -297,14 +225,6 @@ class CheckpointTrigger:
 
     def _make_clock(self, spark: SparkSession) -> None:
         try:
-            self._clock = _clock_class(spark._jvm).newInstance()
+            self._clock = loaded_class(spark._jvm, "SeamarkTriggerClock").newInstance()
         except (Py4JError, TypeError, OSError) as error:
             self._refusal = str(error)
-
-
-@functools.lru_cache(maxsize=1)
-def _clock_class(jvm: Any) -> Any:
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(_CLOCK)
-    return compiler.getClassLoader().loadClass("SeamarkTriggerClock")

@@ -4,13 +4,12 @@ every window that is open closes.
 Spark has no call for it. Its `MicroBatchExecution` plans each batch under a lock, from a map of its
 sources: under that lock each source is wrapped into one that never moves on, and later, while no
 batch is planned and not committed, the watermark is raised. A batch with the raised watermark
-therefore reads no row; one that it read would be late, and lost. `savepoints/taking.py` says in
-which order.
+therefore reads no row; one that it read would be late, and lost. ``java/SeamarkDrain.java`` does
+it, and `savepoints/take/running.py` says in which order.
 """
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -18,111 +17,7 @@ from pyspark.sql.streaming import StreamingQuery
 
 from seamark.checkpoint.drained import raised
 from seamark.model.errors import UserError
-
-_DRAIN = """
-import java.lang.reflect.Field;
-import java.util.HashMap;
-import java.util.concurrent.TimeUnit;
-import org.apache.spark.sql.connector.read.streaming.Offset;
-import org.apache.spark.sql.connector.read.streaming.ReadLimit;
-import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
-import org.apache.spark.sql.execution.streaming.runtime.AvailableNowDataStreamWrapper;
-import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
-import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecutionContext;
-import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset;
-import org.apache.spark.sql.execution.streaming.runtime.WatermarkPropagator;
-
-public final class SeamarkDrain {
-  public static final class Held extends AvailableNowDataStreamWrapper {
-    private final SeamarkDrain drain;
-
-    public Held(SparkDataStream source, SeamarkDrain drain) {
-      super(source);
-      this.drain = drain;
-    }
-
-    public Offset latestOffset(Offset start, ReadLimit limit) {
-      if (start == null || !this.drain.another) return start;
-      String json = start.json().trim();
-      if (!isText(json)) return start;
-      this.drain.another = false;
-      return new SerializedOffset(json + " ");  // the same place, and Spark takes it for another
-    }
-
-    public Offset reportLatestOffset() { return null; }
-  }
-
-  /** Whether an offset may have a blank at its end; a bare number may not. */
-  static boolean isText(String json) { return json.startsWith("{") || json.startsWith("["); }
-
-  private MicroBatchExecution stream;
-  private boolean another;
-  private scala.collection.immutable.Map sources;
-
-  /** From now on no batch is planned that reads a row. */
-  public void hold(Object stream) {
-    this.stream = (MicroBatchExecution) stream;
-    this.stream.awaitProgressLock().lock();
-    try {
-      this.sources = this.stream.uniqueSources();
-      HashMap held = new HashMap();
-      scala.collection.Iterator each = this.sources.iterator();
-      while (each.hasNext()) {
-        scala.Tuple2 one = (scala.Tuple2) each.next();
-        held.put(new Held((SparkDataStream) one._1(), this), one._2());
-      }
-      this.stream.uniqueSources_$eq((scala.collection.immutable.Map)
-          scala.collection.immutable.Map$.MODULE$.from(
-              scala.jdk.javaapi.CollectionConverters.asScala((java.util.Map) held)));
-    } finally {
-      this.stream.awaitProgressLock().unlock();
-    }
-  }
-
-  /** Let the sources go on. */
-  public void release() {
-    this.stream.awaitProgressLock().lock();
-    try {
-      this.stream.uniqueSources_$eq(this.sources);
-    } finally {
-      this.stream.awaitProgressLock().unlock();
-    }
-  }
-
-  public long watermark() { return this.stream.watermarkTracker().currentWatermark(); }
-
-  /** Raise the watermark of the batches to come; but not while a batch is planned that is not
-   *  committed: it would be committed with this watermark. Then wait for its end, a moment. */
-  public String raiseTo(long watermark) throws Exception {
-    this.stream.awaitProgressLock().lock();
-    try {
-      if (!this.stream.isActive()) return "ended";
-      if (!this.stream.offsetLog().getLatestBatchId().equals(
-          this.stream.commitLog().getLatestBatchId())) {
-        this.stream.awaitProgressLockCondition().await(100L, TimeUnit.MILLISECONDS);
-        return "busy";
-      }
-      // Spark asks the plan of the batch before whether there is work without rows. A query that
-      // has run none since its start has no plan to ask.
-      MicroBatchExecutionContext last =
-          (MicroBatchExecutionContext) this.stream.getLatestExecutionContext();
-      this.another = last.executionPlan() == null && last.previousContext().isEmpty();
-      scala.collection.Iterator offsets = last.startOffsets().valuesIterator();
-      boolean can = !this.another || !offsets.hasNext();
-      while (offsets.hasNext()) can |= isText(((Offset) offsets.next()).json().trim());
-      if (!can) return "no plan";
-      Field known = MicroBatchExecution.class.getDeclaredField("watermarkPropagator");
-      known.setAccessible(true);
-      // It has worked out the next batch's watermark already, to see whether there is work for it.
-      ((WatermarkPropagator) known.get(this.stream)).purge(Long.MAX_VALUE);
-      this.stream.watermarkTracker().setWatermark(watermark);
-      return "raised";
-    } finally {
-      this.stream.awaitProgressLock().unlock();
-    }
-  }
-}
-"""
+from seamark.runtime.java.compiled import loaded_class
 
 
 class Drain:
@@ -133,7 +28,7 @@ class Drain:
         self._stream = query._jsq.streamingQuery()
         self._name = query.name
         try:
-            self._java = _drain_class(jvm).newInstance()
+            self._java = loaded_class(jvm, "SeamarkDrain").newInstance()
         except (Py4JError, TypeError) as error:
             raise UserError(
                 f"job {query.name}: it cannot be drained: this version of Spark does not let its "
@@ -163,11 +58,3 @@ class Drain:
                 "it without --drain"
             )
         return said == "raised"
-
-
-@functools.lru_cache(maxsize=1)
-def _drain_class(jvm: Any) -> Any:
-    compiler = jvm.org.codehaus.janino.SimpleCompiler()
-    compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
-    compiler.cook(_DRAIN)
-    return compiler.getClassLoader().loadClass("SeamarkDrain")

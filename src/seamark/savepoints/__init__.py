@@ -1,7 +1,6 @@
-"""Savepoints offline: the canonical form of a job's state, independent of backend and partitions.
+"""Savepoints: a job's state as rows or files, apart from the job.
 
-Follow the data: `canonical.py` exports one epoch of a Spark checkpoint location, `record.py` is
-what ``savepoint.json`` says of it, `restoring.py` makes a Spark checkpoint location out of it
-again; `operator_state.py` and `state_rows.py` know Spark's state stores. docs/FORMAT.md has every
-byte.
+`savepoint.py` is the class that a user sees, `record.py` what ``savepoint.json`` says, `claims.py`
+whose a savepoint is and how it is deleted. Each room has its verb: `take/`, `restore/` (also of
+retained checkpoints), `edit/`; `state/` knows Spark's state stores. docs/FORMAT.md has every byte.
 """

@@ -2,8 +2,8 @@
 first checkpoint is complete; nobody else may restore it then.
 
 ``claimed.json`` beside ``savepoint.json`` says whose it is (docs/FORMAT.md). A restore with
-``claim`` writes it before anything else, `savepoint_planning.py` and `disposal.py` refuse what
-another job has claimed, and each run of the job has a `ClaimDisposal` (`claim_disposal.py`).
+``claim`` writes it before anything else, `restore/savepoint_planning.py` and `disposal.py` refuse
+what another job has claimed, and each run of the job has a `ClaimDisposal` (`claim_disposal.py`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """``savepoint.json``: what a savepoint holds. docs/FORMAT.md specifies it.
 
 It is written last, by exclusive create: a directory without it is a savepoint that was cut off, and
-is never restored. `exporting.py` writes it, `restoring.py` reads it.
+is never restored. `take/export.py` writes it, `restore/location.py` reads it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""`sm.Savepoint`: a savepoint offline, in a program or a notebook; `editing.py` does the work."""
+"""`sm.Savepoint`: a savepoint offline, in a program or a notebook; `edit/state.py` does the
+work."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ from pyspark.sql import DataFrame
 from seamark.api.config import storage_uri
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.session import spark_session
-from seamark.savepoints import editing, record
-from seamark.savepoints.comparing import Difference, diff
+from seamark.savepoints import record
+from seamark.savepoints.edit import state as editing
+from seamark.savepoints.edit.diff import Difference, diff
 
 
 class Savepoint:

@@ -20,7 +20,7 @@ import seamark as sm
 from seamark.model.errors import DamagedCheckpointError, SeamarkError
 from seamark.runtime import checkpoint_trigger
 from seamark.runtime.session import spark_session
-from seamark.savepoints import kept_rows
+from seamark.savepoints.take import kept_rows
 from tests.chaos.driver import wait_until
 from tests.servers.http_endpoint import HttpEndpoint
 from tests.spark.test_savepoints import Started

@@ -1,0 +1,1 @@
+"""The Java of this tree, which runs in Spark's JVMs; `compiled.py` compiles it."""

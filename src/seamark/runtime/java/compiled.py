@@ -1,0 +1,97 @@
+"""Compiles the Java files beside this one, with Janino, Spark's compiler of generated code.
+
+Single classes for the driver's JVM are compiled when they are asked for. The jar of those that run
+in tasks, which `savepoints/state/rows.py` sends to Spark, takes a second of CPU time in a new JVM.
+So it is kept below `${XDG_CACHE_HOME:-~/.cache}/seamark/classes`, under a name that tells the
+sources, Spark and Java apart.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import io
+import os
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from seamark.runtime.jars import cache_directory
+
+_OF_TASKS = ("Aside.java", "RowFile.java", "StateRows.java", "StateFiles.java")
+"""Each may use what stands before it."""
+
+
+@functools.cache
+def loaded_class(jvm: Any, name: str) -> Any:
+    """Return the class ``<name>.java``, compiled and loaded in the driver's JVM. Raises Py4JError
+    where Spark's classes are others than those it was written for."""
+    return _cooked(jvm, _source(f"{name}.java")).getClassLoader().loadClass(name)
+
+
+def classes_jar(spark: SparkSession) -> Path:
+    """Return the jar: the one that is kept, if it is whole, else a new one. Where none can be kept
+    it lies in a temporary directory until this process ends."""
+    jvm: Any = spark._jvm
+    sources = {name: _source(name) for name in _OF_TASKS}
+    made_of = [spark.version, str(jvm.java.lang.System.getProperty("java.version"))]
+    digest = hashlib.sha256("\0".join([*made_of, *sources.values()]).encode()).hexdigest()
+    kept = cache_directory("classes") / f"state-{digest[:16]}.jar"
+    if _is_whole(kept):
+        return kept
+    data = _compile(jvm, sources)
+    try:
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=".", suffix=".tmp", dir=kept.parent)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+        Path(temporary).replace(kept)  # another process may do the same
+        return kept
+    except OSError:
+        directory = tempfile.mkdtemp(prefix="seamark-")
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        jar = Path(directory) / kept.name
+        jar.write_bytes(data)
+        return jar
+
+
+def _is_whole(jar: Path) -> bool:
+    try:
+        with zipfile.ZipFile(jar) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
+def _compile(jvm: Any, sources: Mapping[str, str]) -> bytes:
+    loader = None
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w") as jar:
+        for source in sources.values():
+            compiler = _cooked(jvm, source, loader)
+            for name, code in compiler.getBytecodes().items():
+                jar.writestr(name.replace(".", "/") + ".class", bytes(code))
+            loader = compiler.getClassLoader()
+    return data.getvalue()
+
+
+def _source(name: str) -> str:
+    return files(__package__).joinpath(name).read_text()
+
+
+def _cooked(jvm: Any, source: str, loader: Any = None) -> Any:
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    compiler.setSourceVersion(8)
+    compiler.setTargetVersion(8)
+    compiler.setParentClassLoader(
+        loader or jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    )
+    compiler.cook(source)
+    return compiler

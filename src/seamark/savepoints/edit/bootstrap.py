@@ -1,0 +1,222 @@
+"""A savepoint of a job that has never run: its state is made of DataFrames, its sources begin where
+the program says, or at offsets that are given.
+
+Spark's plan of the program says what its state looks like (`state/planned.py`); the rows are those
+of `edit/state.py`. The savepoint is of an epoch 0 that no job has run: restored like any other, the
+job's first epoch is 1. `Job.new_savepoint` calls it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import uuid
+import zlib
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import reduce
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import SavepointError
+from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.operator_uids import OperatorUids
+from seamark.runtime.state_backend import PROVIDER, provider_of
+from seamark.savepoints.edit.state import encoded_rows, written_frames
+from seamark.savepoints.record import (
+    Operator,
+    Savepoint,
+    Source,
+    Store,
+    write_savepoint,
+    write_taking,
+)
+from seamark.savepoints.removal import remove_savepoint
+from seamark.savepoints.restore.options import NewJob, require_count
+from seamark.savepoints.state.layout import PARTITIONS, is_keyed
+from seamark.savepoints.state.planned import PlannedState, scratch
+from seamark.savepoints.state.rows import RowFile, write_files
+from seamark.savepoints.take.canonical import with_files
+
+State = Mapping[str, DataFrame | Mapping[str, DataFrame]]
+"""By an operator's uid its state; of a transformWithState by the name of the state variable, of a
+join by its side, ``left`` and ``right``."""
+
+
+def new_savepoint(
+    spark: SparkSession, job: NewJob, state: State, offsets: Mapping[str, Any], target: str
+) -> Savepoint:
+    """Write a canonical savepoint of a job that has not run into the new directory `target`, a URI;
+    return it.
+
+    `state`: each frame as `editing.read_state` gives it; operators without one are empty.
+    `offsets`: by a source's uid, as in Spark's offset log; sources without one begin where the
+    program says. Raises SavepointError for a uid that the program does not have, state that is not
+    of its operator's columns or contradicts itself, and a target that is not empty; RestoreError if
+    Spark cannot plan the program.
+    """
+    uids = job.program.uids
+    _require_known(job.name, "operator", state, uids.operator_numbers())
+    _require_known(job.name, "source", offsets, uids.source_numbers())
+    files = open_files(spark, target)
+    if files.list(""):
+        raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
+    settings = _settings(spark, job)
+    with scratch() as directory:
+        planned = PlannedState(spark, job.program, settings, directory)
+        require_count(planned, uids)
+        savepoint = Savepoint(
+            uri=files.uri,
+            job_id=uuid.uuid4().hex,
+            job_name=job.name,
+            epoch=0,
+            created_at=time.time(),
+            spark_version=spark.version,
+            state_backend=job.backend.value,
+            partitions=int(settings[PARTITIONS]),
+            watermark_ms=0,
+            settings=settings,
+            sources=tuple(
+                Source(uid, number, _json_offset(offsets.get(uid)))
+                for uid, number in uids.source_numbers().items()
+            ),
+            source_lines=uids.source_lines,
+            operators=_operators(planned, uids, int(settings[PARTITIONS])),
+        )
+        frames = _checked(savepoint, state)
+        write_taking(
+            files,
+            job_id=savepoint.job_id,
+            job_name=job.name,
+            job_directory=job.directory,
+            epoch=0,
+        )
+        try:
+            savepoint = _write(spark, files, planned, savepoint, frames)
+        except BaseException:
+            with contextlib.suppress(Exception):
+                remove_savepoint(files)
+            raise
+    return savepoint
+
+
+def _require_known(job: str, what: str, given: Mapping[str, Any], known: Mapping[str, int]) -> None:
+    for uid in given.keys() - known.keys():
+        raise SavepointError(
+            f"job {job!r} has no {what} {uid!r}; it has {', '.join(map(repr, known)) or 'none'}"
+        )
+
+
+def _settings(spark: SparkSession, job: NewJob) -> dict[str, str]:
+    """Return what Spark would put into the offset log of this job's query."""
+    jvm: Any = spark._jvm
+    metadata = jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata
+    session = spark._jsparkSession.conf()
+    found: dict[str, str] = json.loads(metadata.apply(0, 0, session).json())["conf"]
+    found[PROVIDER] = provider_of(job.backend)
+    # A query pins it at its start; before that the log has none.
+    found[PARTITIONS] = str(job.partitions or spark.conf.get(PARTITIONS))
+    return found
+
+
+def _json_offset(offset: Any) -> Any:
+    """Return an offset as JSON has it: Kafka's partitions may be given as numbers."""
+    return json.loads(json.dumps(offset))
+
+
+def _operators(planned: PlannedState, uids: OperatorUids, partitions: int) -> tuple[Operator, ...]:
+    found = []
+    for index, info in sorted(planned.operators.items()):
+        stores = tuple(
+            replace(store, path=f"state/{index}/{store.name}") for store in planned.stores(index)
+        )
+        keyed = is_keyed(info.name, [family for store in stores for family in store.families])
+        found.append(
+            Operator(
+                uid=uids.of_operator(index),
+                index=index,
+                name=info.name,
+                partitions=partitions if keyed else 1,
+                keyed=keyed,
+                properties=json.loads(info.properties) if info.properties else None,
+                stores=stores,
+            )
+        )
+    return tuple(found)
+
+
+def _checked(savepoint: Savepoint, state: State) -> dict[tuple[str, str], dict[str, DataFrame]]:
+    """Return the frames by operator and store, by column family; raises SavepointError."""
+    frames: dict[tuple[str, str], dict[str, DataFrame]] = {}
+    for uid, given in state.items():
+        operator = savepoint.operator(uid)
+        by_family = {None: given} if isinstance(given, DataFrame) else dict(given)
+        several = len(operator.stores) > 1  # a join's
+        for name, frame in by_family.items():
+            where = {"store": name} if several else {"family": name}
+            new = written_frames(savepoint, operator, frame, **where)
+            for (store, family), rows in new.items():
+                frames.setdefault((uid, store), {})[family] = rows
+    return frames
+
+
+def _write(
+    spark: SparkSession,
+    files: CheckpointFiles,
+    planned: PlannedState,
+    savepoint: Savepoint,
+    frames: Mapping[tuple[str, str], Mapping[str, DataFrame]],
+) -> Savepoint:
+    offsets = {source.index: source.offset for source in savepoint.sources}
+    lines = [
+        "-" if offsets[number] is None else _compact(offsets[number])
+        for number in savepoint.source_lines
+    ]
+    metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": savepoint.settings}
+    small = {
+        "offsets/0": "\n".join(["v1", _compact(metadata), *lines]).encode(),
+        "commits/0": b'v1\n{"nextBatchWatermarkMs":0}',
+    }
+    for operator in savepoint.operators:
+        small |= planned.metadata.moved(
+            operator.index, operator.index, operator.partitions, f"{files.uri}/spark"
+        )
+    for path, data in small.items():
+        files.create(f"spark/{path}", data)
+    listed = {f"spark/{path}": (len(data), zlib.crc32(data)) for path, data in small.items()}
+    operators = []
+    for operator in savepoint.operators:
+        stores = []
+        for store in operator.stores:
+            given = frames.get((operator.uid, store.name), {})
+            written = _write_rows(spark, savepoint, operator, store, given)
+            stores.append(with_files(store, written, listed))
+        operators.append(replace(operator, stores=tuple(stores)))
+    savepoint = replace(savepoint, operators=tuple(operators), files=listed)
+    write_savepoint(files, savepoint)
+    return savepoint
+
+
+def _write_rows(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    operator: Operator,
+    store: Store,
+    frames: Mapping[str, DataFrame],
+) -> list[RowFile]:
+    rows = [
+        encoded_rows(spark, savepoint, operator, store, family, frames[family.name])
+        for family in store.families
+        if family.name in frames
+    ]
+    if not rows:
+        return []
+    names = [family.name for family in store.families]
+    return write_files(reduce(DataFrame.union, rows), names, f"{savepoint.uri}/{store.path}")
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

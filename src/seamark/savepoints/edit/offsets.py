@@ -1,0 +1,260 @@
+"""Where a job is to go on in Kafka: each partition's offset in a savepoint, and another one; pure.
+
+`operations/offsets.py` asks the brokers and has `edit/offsets_copy.py` write a copy of the
+savepoint. State stays as it is: what that means for the rows is `consequences`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+from seamark.model.errors import SavepointError
+from seamark.savepoints.record import Source
+
+Partition = tuple[str, int]
+"""A topic's name and the number of one of its partitions."""
+
+
+@dataclass(frozen=True)
+class Move:
+    """One partition of a source: its offset in the savepoint (`old`, None: it is not there) and in
+    the copy (`new`, None: it is not there).
+
+    `log_start`, `log_end`: what its log holds, None where nobody has asked, or it has none.
+    `renamed_from`: the topic whose offset it takes, if that is another.
+    """
+
+    source: str
+    topic: str
+    partition: int
+    old: int | None
+    new: int | None
+    log_start: int | None = None
+    log_end: int | None = None
+    renamed_from: str | None = None
+
+    @property
+    def reread(self) -> int:
+        """How many offsets are read again."""
+        return max(self.old - self.new, 0) if self.old is not None and self.new is not None else 0
+
+    @property
+    def skipped(self) -> int:
+        """How many offsets are never read: those between old and new, and those before `new` of a
+        partition that is new to the job."""
+        if self.new is None or self.renamed_from is not None:
+            return 0
+        begin = self.old if self.old is not None else self.log_start
+        return max(self.new - begin, 0) if begin is not None else 0
+
+    @property
+    def remaining(self) -> int | None:
+        """How many offsets there are to read from here on: by the restored job, or of a partition
+        that it leaves, by nobody. None if it is not known."""
+        here = self.old if self.new is None else self.new
+        return None if here is None or self.log_end is None else max(self.log_end - here, 0)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it with what follows from it."""
+        return {
+            **asdict(self),
+            "reread": self.reread,
+            "skipped": self.skipped,
+            "remaining": self.remaining,
+        }
+
+
+@dataclass(frozen=True)
+class Change:
+    """What is to be changed.
+
+    `partitions`: offsets given one by one; `topics`: new names of topics by their old ones;
+    `position`: where all partitions go; asked with the partitions, it returns their offsets, None
+    to leave them; `only_back`: a partition that is before that already stays where it is.
+    """
+
+    partitions: Mapping[Partition, int] = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
+    position: Callable[[Sequence[Partition]], Mapping[Partition, int]] | None = None
+    only_back: bool = False
+
+
+def is_kafka(offset: Any) -> bool:
+    """Whether an offset is one of Kafka's: ``{topic: {partition: offset}}``."""
+    return isinstance(offset, dict) and all(
+        isinstance(of_topic, dict)
+        and all(p.isdigit() and isinstance(o, int) for p, o in of_topic.items())
+        for of_topic in offset.values()
+    )
+
+
+def partitions_of(offset: Mapping[str, Mapping[str, int]]) -> dict[Partition, int]:
+    """Return Kafka's offsets by partition."""
+    return {(t, int(p)): o for t, of_topic in offset.items() for p, o in of_topic.items()}
+
+
+def choose(
+    sources: Sequence[Source], at: str, uid: str | None, change: Change
+) -> list[tuple[Source, Change]]:
+    """Return the Kafka sources that a change is for, each with its part of it: that of `uid`, or
+    all. `at` is what an error calls the savepoint.
+
+    Raises SavepointError if `uid` is none or reads no Kafka, if none does, or if the change names a
+    topic that none of them reads, or a partition that may be of several.
+    """
+    known = {source.uid: source for source in sources}
+    if uid is not None and uid not in known:
+        has = ", ".join(map(repr, known)) or "none"
+        raise SavepointError(f"{at} has no source {uid!r}; it has {has}")
+    if uid is not None and not is_kafka(known[uid].offset):
+        raise SavepointError(f"{at}: source {uid!r} {why_fixed(known[uid].offset)}")
+    found = [s for s in sources if is_kafka(s.offset) and uid in (None, s.uid)]
+    if not found:
+        why = "; ".join(f"{s.uid!r} {why_fixed(s.offset)}" for s in sources)
+        raise SavepointError(f"{at} has no source whose offsets can be changed: {why or 'none'}")
+    for topic in change.topics:
+        if not any(topic in source.offset for source in found):
+            topics = ", ".join(sorted({topic for source in found for topic in source.offset}))
+            raise SavepointError(f"{at} has no offsets of topic {topic!r}; it has {topics}")
+    of_source: dict[str, dict[Partition, int]] = {source.uid: {} for source in found}
+    for partition, offset in change.partitions.items():
+        readers = [s.uid for s in found if partition[0] in _topics_after(s, change)]
+        if not readers and len(found) == 1:
+            readers = [found[0].uid]  # a topic that the program is to read from now on
+        if len(readers) != 1:
+            raise SavepointError(
+                f"{at}: topic {partition[0]!r} is read by {len(readers)} of its sources; say which "
+                "one is meant with --source"
+            )
+        of_source[readers[0]][partition] = offset
+    return [(source, replace(change, partitions=of_source[source.uid])) for source in found]
+
+
+def why_fixed(offset: Any) -> str:
+    """Return why an offset that is not Kafka's cannot be changed, as the end of a sentence."""
+    if offset is None:
+        return "has no offset: it begins where its program says"
+    if isinstance(offset, dict) and "logOffset" in offset:
+        return (
+            "reads files: its offset is the number of an entry in Spark's log of the files that it "
+            "has read, no place in them. To read files again give it another uid; to leave some "
+            "out, move them away"
+        )
+    return (
+        f"has the offset {json.dumps(offset)}, which is not Kafka's; only its own connector knows "
+        "which others there are. To begin again give the source another uid"
+    )
+
+
+def moves(source: Source, change: Change, there: Callable[[str], Sequence[int]]) -> list[Move]:
+    """Return each partition of a Kafka source with its offset now and after `change`.
+
+    `there` returns the partitions that a topic has at the brokers. Raises SavepointError if two
+    topics would become one.
+    """
+    old = partitions_of(source.offset)
+    names = _topics_after(source, change)
+    if len(set(names)) < len(names):
+        raise SavepointError(
+            f"source {source.uid!r} would read {', '.join(sorted(set(names)))}, where two topics "
+            "have become one; each has offsets of its own. Rename to a topic that it does not read"
+        )
+    came_from = {new: name for name, new in change.topics.items() if name in source.offset}
+    new: dict[Partition, int] = {}
+    for (topic, partition), offset in old.items():
+        # Where a position is asked for, the log of another topic has nothing of the old offsets.
+        if topic not in change.topics or change.position is None:
+            new[change.topics.get(topic, topic), partition] = offset
+    if change.position is not None:
+        begun = [(topic, number) for topic in came_from for number in there(topic)]
+        for at, offset in change.position([*new, *begun]).items():
+            new[at] = min(new[at], offset) if change.only_back and at in new else offset
+    new.update(change.partitions)
+    after = [
+        Move(source.uid, *at, old.get(at), offset, renamed_from=came_from.get(at[0]))
+        for at, offset in sorted(new.items())
+    ]
+    return after + [Move(source.uid, *at, old[at], None) for at in sorted(old) if at not in new]
+
+
+def _topics_after(source: Source, change: Change) -> list[str]:
+    return [change.topics.get(topic, topic) for topic in source.offset]
+
+
+def offset_after(found: Sequence[Move], uid: str) -> dict[str, dict[str, int]]:
+    """Return a source's new offset, as it stands in Spark's offset log."""
+    offset: dict[str, dict[str, int]] = {}
+    for move in found:
+        if move.source == uid and move.new is not None:
+            offset.setdefault(move.topic, {})[str(move.partition)] = move.new
+    return offset
+
+
+def problems(found: Sequence[Move]) -> list[str]:
+    """Return, for each partition that moves, why there is no such place in the brokers' logs."""
+    said = []
+    for move in found:
+        at = f"{move.topic}:{move.partition}={move.new}"
+        if move.new is None or move.new == move.old:
+            continue
+        if move.log_start is None or move.log_end is None:
+            said.append(f"{at}: the brokers have no such partition")
+        elif not move.log_start <= move.new <= move.log_end:
+            said.append(f"{at}: its log holds the offsets {move.log_start} to {move.log_end}")
+    return said
+
+
+def consequences(found: Sequence[Move], watermark_ms: int) -> list[str]:
+    """Return what the guarantee becomes for a job that is restored with these offsets, in
+    sentences. `watermark_ms`: the savepoint's, 0 if it has none."""
+    said = []
+    if reread := sum(move.reread for move in found):
+        late = ""
+        if watermark_ms > 0:
+            moment = datetime.fromtimestamp(watermark_ms / 1000, timezone.utc)
+            late = (
+                f", but drop as late what is older than the watermark ({moment:%Y-%m-%dT%H:%M:%SZ})"
+            )
+        said.append(
+            f"Up to {reread:,} rows are read again: for them every sink is at-least-once; they are "
+            "written a second time (an upsert by key overwrites). The state stays as it is, so its "
+            f"operators count them again{late}."
+        )
+    if skipped := sum(move.skipped for move in found):
+        said.append(
+            f"Up to {skipped:,} rows are never read: for them the job is at-most-once; they are "
+            "missing in the state and in every sink."
+        )
+    for new, old in sorted({(m.topic, m.renamed_from) for m in found if m.renamed_from}):
+        before = sum(m.new - (m.log_start or 0) for m in found if m.topic == new and m.new)
+        said.append(
+            f"{new} takes the place of {old}: of up to {before:,} rows that it holds before these "
+            "offsets, none is read."
+        )
+    for topic in sorted({move.topic for move in found if move.new is None}):
+        left = [move.remaining for move in found if move.topic == topic and move.new is None]
+        rows = sum(n for n in left if n is not None)
+        said.append(
+            f"Of {topic} nothing more is read; "
+            + (
+                "what it held is not known."
+                if None in left
+                else f"up to {rows:,} rows stay unread."
+            )
+        )
+    gone = [
+        f"{m.topic}:{m.partition}"
+        for m in found
+        if m.new is not None and m.new == m.old and m.log_start is not None
+        and not m.log_start <= m.new <= (m.log_end or 0)
+    ]  # fmt: skip
+    if gone:
+        said.append(
+            f"{', '.join(gone)}: the log no longer holds the offset where the job is. It will stop "
+            "there, unless the source's failOnDataLoss is false."
+        )
+    return said or ["No row is read again or left out: the guarantee stays as it was."]

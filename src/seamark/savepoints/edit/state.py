@@ -1,0 +1,224 @@
+"""State as DataFrames, offline: read what an operator keeps, and put something else in its place.
+
+`read_state` decodes the rows of one column family of a savepoint; `with_state` writes a new
+savepoint in which that family has other rows, and everything else is as it was. Restoring it is a
+restore like any other.
+"""
+
+from __future__ import annotations
+
+import time
+import zlib
+from dataclasses import replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
+
+from seamark.model.errors import SavepointError
+from seamark.runtime.hadoop_files import open_files
+from seamark.savepoints.record import (
+    ColumnFamily,
+    Operator,
+    Savepoint,
+    SavepointType,
+    Store,
+    write_savepoint,
+)
+from seamark.savepoints.state.copies import copier
+from seamark.savepoints.state.dependent import (
+    ROWS_OF_JOIN,
+    Frames,
+    why_not,
+    with_dependents,
+)
+from seamark.savepoints.state.layout import StateLayout, read_operators
+from seamark.savepoints.state.rows import (
+    StateClasses,
+    decode_rows,
+    encode_rows,
+    read_rows,
+    write_files,
+)
+from seamark.savepoints.take.canonical import with_files
+from seamark.savepoints.take.kept_rows import rows_of
+
+
+def read_state(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    uid: str,
+    *,
+    family: str | None = None,
+    store: str | None = None,
+) -> DataFrame:
+    """Return an operator's state: columns `key` and `value`, both structs, and `sequence`: the
+    place of a value in a list state, else null.
+
+    `family`: the state variable of a transformWithState; `store`: of an operator with several, as a
+    join, whose sides are `left` and `right` for short. Neither is needed where there is one. Raises
+    SavepointError naming those there are.
+    """
+    _require_rows(savepoint)
+    operator = savepoint.operator(uid)
+    chosen, of_family = _choose(savepoint, operator, store, family)
+    rows = read_rows(spark, savepoint.row_files(chosen))
+    return decode_rows(rows.where(rows.column_family == of_family.name), *_types(of_family))
+
+
+def with_state(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    uid: str,
+    state: DataFrame,
+    target: str,
+    *,
+    family: str | None = None,
+    store: str | None = None,
+) -> Savepoint:
+    """Write a savepoint into the new directory `target` that has `state` for the operator's own,
+    and is the same otherwise; return it.
+
+    `state`: as `read_state` gives it, one row for each key (`sequence` may be left out where no
+    list is kept). What Spark keeps beside it, as counts and indexes, is made to agree. Raises
+    SavepointError if it has other columns, if a key is there twice, or if it contradicts itself.
+    """
+    _require_rows(savepoint)
+    operator = savepoint.operator(uid)
+    new = written_frames(savepoint, operator, state, family, store)
+    source, files = open_files(spark, savepoint.uri, make=False), open_files(spark, target)
+    if files.list(""):
+        raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
+    known: dict[str, tuple[int, int]] = {}
+    for path in savepoint.files:
+        if path.startswith("spark/"):
+            data = source.read(path)
+            files.create(path, data)
+            known[path] = len(data), zlib.crc32(data)
+    copy = copier(source, files, lambda: spark)
+    kept = {path: copy(path) for path in rows_of(savepoint, savepoint.committables)}
+    operators = []
+    for each in savepoint.operators:
+        stores = []
+        for each_store in each.stores:
+            rows = read_rows(spark, savepoint.row_files(each_store))
+            given = {
+                f.name: new[each_store.name, f.name]
+                for f in each_store.families
+                if each is operator and (each_store.name, f.name) in new
+            }
+            rows = rows.where(~rows.column_family.isin(*given)) if given else rows
+            for of_family in each_store.families:
+                if of_family.name in given:
+                    frame = given[of_family.name]
+                    rows = rows.union(
+                        encoded_rows(spark, savepoint, operator, each_store, of_family, frame)
+                    )
+            names = [f.name for f in each_store.families]
+            written = write_files(rows, names, f"{target}/{each_store.path}")
+            stores.append(with_files(each_store, written, known))
+        operators.append(replace(each, stores=tuple(stores)))
+    edited = replace(
+        savepoint,
+        uri=files.uri,
+        created_at=time.time(),
+        operators=tuple(operators),
+        files={**known, **kept},
+    )
+    write_savepoint(files, edited)
+    return edited
+
+
+def _require_rows(savepoint: Savepoint) -> None:
+    if savepoint.type is not SavepointType.CANONICAL:
+        raise SavepointError(
+            f"savepoint {savepoint.uri} is native: it holds the files of the state stores, whose "
+            "rows are not read offline; restore it into a job and take a canonical one of that"
+        )
+
+
+def encoded_rows(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    operator: Operator,
+    store: Store,
+    family: ColumnFamily,
+    state: DataFrame,
+) -> DataFrame:
+    """Return state that is `conformed` as the rows of a savepoint, whose metadata is there."""
+    described = f"{savepoint.uri}/spark"
+    layout = StateLayout(spark, StateClasses.of(spark), described, described, savepoint.settings, 1)
+    metadata = read_operators(open_files(spark, described, make=False), savepoint.epoch)
+    (info,) = (o for o in metadata if o.index == operator.index)
+    (store_info,) = (s for s in info.stores if s.name == store.name)
+    java = layout.store(info, store_info)
+    number = [f.name for f in java.families].index(family.name)
+    return encode_rows(state, java.java, java.java_families[number])
+
+
+def _choose(
+    savepoint: Savepoint, operator: Operator, store: str | None, family: str | None
+) -> tuple[Store, ColumnFamily]:
+    there = [
+        (s, f)
+        for s in operator.stores
+        for f in s.families
+        if (s.name in (store, f"{store}{ROWS_OF_JOIN}") if store else True)
+        and (f.name == family if family else f.kind not in ("index", "timer"))
+        # A transformWithState has a family that it keeps nothing in.
+        and (f.kind != "rows" or operator.properties is None)
+    ]
+    if len(there) == 1:
+        return there[0]
+    names = ", ".join(f"{s.name}/{f.name}" for s in operator.stores for f in s.families)
+    raise SavepointError(
+        f"savepoint {savepoint.uri}: operator {operator.uid!r} has the state {names}; "
+        f"store={store!r}, family={family!r} is {'none' if not there else 'not one'} of them"
+    )
+
+
+def written_frames(
+    savepoint: Savepoint,
+    operator: Operator,
+    state: DataFrame,
+    family: str | None = None,
+    store: str | None = None,
+) -> Frames:
+    """Return what is to be written if `state` is to be the rows of `family` in `store`, or of the
+    only one there is: that, and what must agree with it. Raises SavepointError if rows cannot be
+    given for it, or `state` has not its columns, or contradicts itself."""
+    chosen, of_family = _choose(savepoint, operator, store, family)
+    if why := why_not(operator, chosen, of_family):
+        raise SavepointError(
+            f"savepoint {savepoint.uri}: state {chosen.name}/{of_family.name} of operator "
+            f"{operator.uid!r} ({operator.name}) can be read, but not written: {why}"
+        )
+    state = conformed(savepoint, operator, of_family, state)
+    return with_dependents(savepoint.uri, operator, chosen, of_family, state)
+
+
+def _types(family: ColumnFamily) -> tuple[StructType, StructType]:
+    return StructType.fromJson(family.key_schema), StructType.fromJson(family.value_schema)
+
+
+def conformed(
+    savepoint: Savepoint, operator: Operator, family: ColumnFamily, state: DataFrame
+) -> DataFrame:
+    """Return `state` with exactly the columns of the family, or raise SavepointError."""
+    key, value = _types(family)
+    wanted = StructType([StructField("key", key), StructField("value", value)])
+    if family.several_values or "sequence" in state.columns:
+        wanted = wanted.add("sequence", LongType())
+    # Names and types alone: whether a column may be null is the encoder's to say.
+    if state.schema.simpleString() != wanted.simpleString():
+        raise SavepointError(
+            f"savepoint {savepoint.uri}: the state of operator {operator.uid!r} has the columns "
+            f"{wanted.simpleString()}; given were {state.schema.simpleString()}"
+        )
+    if not family.several_values:
+        twice = state.groupBy("key").count().where("count > 1").limit(1).collect()
+        if twice:
+            raise SavepointError(
+                f"savepoint {savepoint.uri}: operator {operator.uid!r}: key {twice[0].key} has "
+                f"{twice[0]['count']} rows; give one row for each key"
+            )
+    return state

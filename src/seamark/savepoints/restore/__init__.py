@@ -1,0 +1,2 @@
+"""From a savepoint or a retained checkpoint to a new job: what it begins from, the plan, the
+writing."""

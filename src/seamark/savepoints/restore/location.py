@@ -1,0 +1,392 @@
+"""Makes a Spark checkpoint location out of a canonical savepoint: for another number of state
+partitions, another state backend, and operators and sources that have changed their numbers.
+
+Plan-making (`restore/planner.py`) and the job's own records (`restore/write.py`) are not here: who
+restores a job decides what goes where (`Placement`), and calls `check_restore`, or asks for
+`fit_problems` and `find_damage`, before anything is written; then `restore_canonical`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
+from pyspark.sql import SparkSession
+
+from seamark.api.config import StateBackend
+from seamark.checkpoint.drained import undrained
+from seamark.checkpoint.spark_files import log_version, metadata_at, read_log
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model import failpoints
+from seamark.model.errors import CheckpointError, DamagedCheckpointError, RestoreError
+from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
+from seamark.savepoints.record import Operator, Savepoint, SavepointType, read_savepoint
+from seamark.savepoints.state.files import MISSING, copy_back, read_files
+from seamark.savepoints.state.layout import (
+    PARTITIONS,
+    OperatorInfo,
+    StateLayout,
+    hashmap_problems,
+    is_keyed,
+    read_operators,
+)
+from seamark.savepoints.state.planned import PlannedState, StateMetadata
+from seamark.savepoints.state.rows import StateClasses, read_rows, write_rows, writing_session
+from seamark.savepoints.take.canonical import root_cause
+
+FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
+
+
+@dataclass(frozen=True)
+class Placement:
+    """What becomes of a savepoint's parts, by uid: Spark's number of it in the new job. An operator
+    that is not named is dropped, with its state; so is a source, with its offsets."""
+
+    operators: Mapping[str, int]
+    sources: Mapping[str, int]
+    source_lines: tuple[int, ...] = ()
+    """Spark's numbers of the new job's sources, line by line of its offset log; without them every
+    source stands in the plan once."""
+    offsets: Mapping[str, Any] = field(default_factory=dict)
+    """By uid of a source: the offset (JSON) that it goes on from, where that is not the
+    savepoint's."""
+
+    @staticmethod
+    def unchanged(savepoint: Savepoint) -> Placement:
+        """Everything keeps its number."""
+        return Placement(
+            {o.uid: o.index for o in savepoint.operators},
+            {s.uid: s.index for s in savepoint.sources},
+            savepoint.source_lines,
+        )
+
+
+@dataclass(frozen=True)
+class NewOperator:
+    """A stateful operator of the new job that the savepoint has no state of: it begins empty.
+
+    Spark wants its state at the savepoint's epoch all the same, with the metadata that it has
+    `planned` for the operator with its number `index`.
+    """
+
+    index: int
+    planned: PlannedState
+
+
+def check_restore(
+    spark: SparkSession,
+    path: str,
+    placement: Placement | None,
+    backend: StateBackend,
+    *,
+    partitions: int | None = None,
+) -> Savepoint:
+    """Return the savepoint at `path` if it is whole and can be restored so; nothing is written.
+
+    Raises SavepointError if there is no whole savepoint, DamagedCheckpointError naming every file
+    that is missing or altered, RestoreError if the backend cannot hold one of the placed operators.
+    """
+    savepoint = read_savepoint(open_files(spark, path, make=False))
+    placement = placement or Placement.unchanged(savepoint)
+    for uid in placement.operators:
+        savepoint.operator(uid)
+    if problems := fit_problems(spark, savepoint, placement, backend, partitions):
+        raise RestoreError(f"restore of {path}: {'; '.join(problems)}")
+    if damage := find_damage(spark, savepoint):
+        raise damaged_savepoint(savepoint, damage)
+    return savepoint
+
+
+def fit_problems(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    placement: Placement,
+    backend: StateBackend,
+    partitions: int | None,
+) -> list[str]:
+    """Return why placed operators cannot go onto this backend and number of partitions (None: the
+    savepoint's), a line for each reason."""
+    problems = native_problems(spark, savepoint, backend, partitions or savepoint.partitions)
+    if backend is StateBackend.HASHMAP:
+        placed = [o for o in savepoint.operators if o.uid in placement.operators]
+        problems += hashmap_problems(placed)
+    return problems
+
+
+def native_problems(
+    spark: SparkSession, savepoint: Savepoint, backend: StateBackend, partitions: int
+) -> list[str]:
+    """Return why a native savepoint cannot be restored so, a line for each; [] for a canonical one,
+    whose rows can go anywhere."""
+    if savepoint.type is not SavepointType.NATIVE:
+        return []
+    saved = log_version(
+        open_files(spark, savepoint.uri, make=False), f"spark/commits/{savepoint.epoch}"
+    )
+    wanted = session_format(spark)
+    found = []
+    if backend.value != savepoint.state_backend:
+        found.append(
+            f"state_backend is {backend.value!r}, and its state is of {savepoint.state_backend!r}"
+        )
+    if partitions != savepoint.partitions:
+        found.append(
+            f"parallelism is {partitions}, and its state has {savepoint.partitions} partitions"
+        )
+    if wanted != saved:
+        found.append(f"{FORMAT} is {wanted}, and its state is of format {saved}")
+    return [
+        f"{problem}; a native savepoint is a copy of the state's files: leave that as it is, or "
+        "take a savepoint of type canonical"
+        for problem in found
+    ]
+
+
+def session_format(spark: SparkSession) -> int:
+    """Return the checkpoint format (1 or 2) that a query of this session writes."""
+    return int(spark.conf.get(FORMAT, "1") or 1)
+
+
+def damaged_savepoint(savepoint: Savepoint, problems: Sequence[str]) -> DamagedCheckpointError:
+    """Return the error that names the files."""
+    return DamagedCheckpointError(
+        f"savepoint {savepoint.uri} is damaged; nothing was written. Found:"
+        + "".join(f"\n  {line}" for line in problems),
+        problems=tuple(problems),
+    )
+
+
+def find_damage(spark: SparkSession, savepoint: Savepoint) -> list[str]:
+    """Return a line for each file that is missing or altered, beginning with its path. Reads every
+    file through."""
+    files = open_files(spark, savepoint.uri, make=False)
+    rows = {path for path in savepoint.files if path.startswith(("state/", "wal/"))}
+    found = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})
+    found = {path: of_file for path, of_file in found.items() if of_file[0] != MISSING}
+    for path in savepoint.files.keys() - rows:
+        try:
+            data = files.read(path)
+        except FileNotFoundError:
+            continue
+        found[path] = len(data), zlib.crc32(data)
+    problems = []
+    for path, known in sorted(savepoint.files.items()):
+        if path not in found:
+            problems.append(f"{files.uri}/{path}: missing")
+        elif found[path][0] < 0:
+            problems.append(f"{files.uri}/{path}: the file system's checksum does not match")
+        elif tuple(found[path]) != tuple(known):
+            problems.append(
+                f"{files.uri}/{path}: it has {found[path][0]} bytes, which differ from the "
+                f"{known[0]} that the savepoint was written with"
+            )
+    return problems
+
+
+def restore_canonical(
+    spark: SparkSession,
+    savepoint: Savepoint,
+    target: str,
+    *,
+    query_id: str,
+    partitions: int | None = None,
+    backend: StateBackend | None = None,
+    placement: Placement | None = None,
+    new_operators: Sequence[NewOperator] = (),
+) -> None:
+    """Make `target` a Spark checkpoint location from which a query goes on after the savepoint's
+    epoch.
+
+    `savepoint`: as `check_restore` returned it; `target`: a URI; `query_id`: of the new query, a
+    UUID; `partitions`, `backend`: of the new state, None for the savepoint's own; `new_operators`:
+    those of the new job that are not placed.
+    ``commits/<epoch>`` is written last: without it the restore was cut off, and calling it again,
+    with the same arguments, ends it. Nothing is done if it is there.
+
+    Raises CheckpointError if the rows that were written are not those of the savepoint.
+    """
+    files = open_files(spark, target)
+    epoch = savepoint.epoch
+    if files.exists(f"commits/{epoch}"):
+        return
+    placement = placement or Placement.unchanged(savepoint)
+    backend = backend or StateBackend(savepoint.state_backend)
+    partitions = partitions or savepoint.partitions
+    if problems := native_problems(spark, savepoint, backend, partitions):
+        raise RestoreError(f"restore of {savepoint.uri}: {'; '.join(problems)}")
+    if partitions < 1:
+        raise RestoreError(f"restore: {partitions} state partitions; give at least 1")
+    source = open_files(spark, savepoint.uri, make=False)
+    settings = {PROVIDER: provider_of(backend), PARTITIONS: str(partitions)}
+    _create(files, "metadata", json.dumps({"id": query_id}).encode())
+    for path in savepoint.files:
+        if path.startswith("spark/offsets/"):
+            data = _offsets(source.read(path), savepoint, placement, settings)
+            _create(files, path.removeprefix("spark/"), data)
+        elif found := _SOURCE_FILE.fullmatch(path):
+            uid = next((s.uid for s in savepoint.sources if s.index == int(found[2])), None)
+            if uid is not None and uid in placement.sources:
+                _create(files, f"sources/{placement.sources[uid]}{found[3]}", source.read(path))
+    native = savepoint.type is SavepointType.NATIVE
+    spark_format = (
+        log_version(source, f"spark/commits/{epoch}") if native else session_format(spark)
+    )
+    # A whole copy is written, whatever the query does later.
+    wanted = {**savepoint.settings, **settings, CHANGELOG: "false"}
+
+    def layout(described: str) -> StateLayout:
+        return StateLayout(
+            spark, StateClasses.of(spark), described, files.uri, wanted, spark_format
+        )
+
+    metadata = saved_metadata(spark, savepoint)
+    described = {o.index: o for o in read_operators(metadata.files, epoch)}
+    commit = read_log(source, f"spark/commits/{epoch}")[0]
+    if savepoint.drained:  # its watermark would make every later row late
+        commit["nextBatchWatermarkMs"] = savepoint.watermark_ms
+    saved_ids = commit.pop("stateUniqueIds", None) or {}
+    ids = {}
+    for operator in savepoint.operators:
+        if operator.uid in placement.operators:
+            index = placement.operators[operator.uid]
+            count = partitions if operator.keyed else 1
+            _create_all(files, metadata.moved(operator.index, index, count, files.uri, epoch))
+            if native:
+                copy_back(spark, savepoint, operator, files.uri, index)
+                found_ids = saved_ids.get(str(operator.index), [])
+            else:
+                found_ids = _write(
+                    spark,
+                    layout(metadata.files.uri),
+                    savepoint,
+                    operator,
+                    described[operator.index],
+                    index,
+                    count,
+                )
+            failpoints.reached("state-restored")
+            if any(any(of_partition) for of_partition in found_ids):
+                ids[str(index)] = found_ids
+    for new in new_operators:
+        found_ids = _write_empty(spark, layout(new.planned.location), files, new, partitions, epoch)
+        if any(any(of_partition) for of_partition in found_ids):
+            ids[str(new.index)] = found_ids
+    if ids:
+        commit["stateUniqueIds"] = ids
+    _create(files, f"commits/{epoch}", f"v{spark_format}\n{_compact(commit)}".encode())
+
+
+def _offsets(
+    data: bytes, savepoint: Savepoint, placement: Placement, settings: Mapping[str, str]
+) -> bytes:
+    """Return an entry of the offset log for the new backend, partitions and order of sources."""
+    version, metadata, *lines = undrained(data).decode().split("\n")
+    body = json.loads(metadata)
+    body["conf"].update(settings)
+    by_number = dict(zip(savepoint.source_lines, lines, strict=True))
+    offsets = {
+        placement.sources[s.uid]: _compact(placement.offsets[s.uid])
+        if s.uid in placement.offsets
+        else by_number[s.index]
+        for s in savepoint.sources
+        if s.uid in placement.sources
+    }
+    numbers = placement.source_lines or range(max(offsets, default=-1) + 1)
+    new = [offsets.get(number, "-") for number in numbers]
+    return "\n".join([version, _compact(body), *new]).encode()
+
+
+def _write(
+    spark: SparkSession,
+    layout: StateLayout,
+    savepoint: Savepoint,
+    operator: Operator,
+    info: OperatorInfo,
+    index: int,
+    partitions: int,
+) -> list[list[str]]:
+    """Write an operator's stores; return the unique ids by partition and store."""
+    by_store = []
+    session = writing_session(spark)
+    for store, store_info in zip(operator.stores, info.stores, strict=True):
+        described = layout.store(info, store_info, index)
+        rows = read_rows(session, savepoint.row_files(store))
+        try:
+            written, found = write_rows(
+                rows,
+                described.java,
+                partitions,
+                savepoint.epoch + 1,
+                spark=session,
+                ordered=any(family.several_values for family in store.families),
+            )
+        except (Py4JJavaError, CapturedException) as error:
+            raise CheckpointError(
+                f"restore of {savepoint.uri}: the state of operator {operator.uid!r} "
+                f"({operator.name}) cannot be written: {root_cause(error)}"
+            ) from error
+        expected = sum(family.rows for family in store.families)
+        if written != expected:
+            raise CheckpointError(
+                f"restore of {savepoint.uri}: operator {operator.uid!r}, store {store.name!r}: "
+                f"{written} rows were written; the savepoint has {expected}"
+            )
+        by_store.append(found)
+    return [list(of_partition) for of_partition in zip(*by_store, strict=True)]
+
+
+def _write_empty(
+    spark: SparkSession,
+    layout: StateLayout,
+    files: CheckpointFiles,
+    new: NewOperator,
+    partitions: int,
+    epoch: int,
+) -> list[list[str]]:
+    """Write empty stores and the metadata of an operator; return the unique ids."""
+    operator = new.planned.operators[new.index]
+    stores = [layout.store(operator, info) for info in operator.stores]
+    keyed = is_keyed(operator.name, [family for store in stores for family in store.families])
+    count = partitions if keyed else 1
+    _create_all(files, new.planned.metadata.moved(new.index, new.index, count, files.uri, epoch))
+    by_store = [
+        write_rows(None, store.java, count, epoch + 1, spark=spark, ordered=False)[1]
+        for store in stores
+    ]
+    return [list(of_partition) for of_partition in zip(*by_store, strict=True)]
+
+
+def saved_metadata(spark: SparkSession, savepoint: Savepoint) -> StateMetadata:
+    """Return the metadata of a savepoint's state."""
+    found = (
+        path.removeprefix("spark/") for path in savepoint.files if path.startswith("spark/state/")
+    )
+    return StateMetadata(
+        open_files(spark, f"{savepoint.uri}/spark", make=False),
+        tuple(metadata_at(found, savepoint.epoch)),
+        savepoint.epoch,
+    )
+
+
+def _create_all(files: CheckpointFiles, contents: Mapping[str, bytes]) -> None:
+    for path, data in contents.items():
+        _create(files, path, data)
+
+
+def _create(files: CheckpointFiles, path: str, data: bytes) -> None:
+    try:
+        files.create(path, data)
+    except FileExistsError:  # from before the restore was cut off: the same bytes
+        return
+
+
+def _compact(value: Any) -> str:
+    return json.dumps(value, separators=(",", ":"))

@@ -1,0 +1,1 @@
+"""Spark's state stores: how they lie, their rows and their files."""

@@ -1,0 +1,191 @@
+"""State that consists of parts which must agree with one another: given one part, make the others.
+
+Beside what a user puts into a state, Spark keeps for some of it counts, and indexes by time: each
+in a column family, or a store, of its own. `edit/state.py` and `edit/bootstrap.py` write what
+`with_dependents` returns. It goes by Spark's own definitions (`SymmetricHashJoinStateManager`,
+`TTLState`, `ListStateMetricsImpl`, `TimerStateImpl`, `StreamingSessionWindowStateManager`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from seamark.model.errors import SavepointError
+from seamark.savepoints.record import ColumnFamily, Operator, Store
+
+Frames = dict[tuple[str, str], DataFrame]
+"""Columns `key` and `value`, and `sequence` where a key has several values, by the names of the
+store and of the column family."""
+
+_ALONE = (
+    "stateStoreSave",
+    "dedupe",
+    "dedupeWithinWatermark",
+    "globalLimit",
+    "flatMapGroupsWithState",
+    "applyInPandasWithState",
+)
+_JOIN, _SESSION, _TRANSFORM = "symmetricHashJoin", "sessionWindow", "transformWithState"
+ROWS_OF_JOIN, _COUNTS_OF_JOIN = "-keyWithIndexToValue", "-keyToNumValues"
+"""What the names of a join's stores end with: of its rows, and of how many there are of a key."""
+_ROW_COUNTER = "$rowCounter"
+_TIMERS, _TIMER_INDEX = "_keyToTimestamp", "_timestampToKey"
+
+
+def why_not(operator: Operator, store: Store, family: ColumnFamily) -> str:
+    """Return why rows cannot be given for this part of an operator's state, "" if they can."""
+    if operator.name.startswith(_ALONE):
+        return ""
+    if operator.name.startswith(_JOIN):
+        if store.name.endswith(ROWS_OF_JOIN):
+            return ""
+        if store.name.endswith(_COUNTS_OF_JOIN):
+            side = store.name.removesuffix(_COUNTS_OF_JOIN)
+            return f"it follows from the rows; give those, store={side + ROWS_OF_JOIN!r}"
+        return "this state format of joins is not known here"
+    if operator.name.startswith(_SESSION):
+        return ""
+    if not operator.name.startswith(_TRANSFORM):
+        return "this type of operator is not known here"
+    if family.kind == "index" or family.name.endswith(_TIMER_INDEX):
+        return "it follows from the state that it is an index of; give that"
+    unknown = [f.name for f in _indexes(store, family) if _index_of(f.name) not in _INDEXES]
+    return f"its index {unknown[0]!r} is not known here" if unknown else ""
+
+
+def with_dependents(
+    at: str, operator: Operator, store: Store, family: ColumnFamily, state: DataFrame
+) -> Frames:
+    """Return all that is to be written if this family's rows are to be `state`, which has its
+    columns: that too, as Spark wants it.
+
+    Raises SavepointError, which names the savepoint `at`, if `state` contradicts itself.
+    """
+    if operator.name.startswith(_JOIN):
+        return _join(operator, store, family, state)
+    if operator.name.startswith(_SESSION):
+        _require_sessions(f"savepoint {at}: operator {operator.uid!r}", family, state)
+    frames = {(store.name, family.name): state}
+    if family.kind == "timer":
+        name = family.name.removesuffix(_TIMERS) + _TIMER_INDEX
+        (index,) = (f for f in store.families if f.name == name)
+        parts = [F.col("key").getField(field) for field in _schema(index.key_schema).fieldNames()]
+        frames[store.name, name] = state.select(_struct(index.key_schema, parts, "key"), "value")
+    elif operator.name.startswith(_TRANSFORM):
+        for index in _indexes(store, family):
+            make = _INDEXES[_index_of(index.name)]
+            frames[store.name, index.name] = make(family, index, state)
+    return frames
+
+
+# --- joins
+
+
+def _join(operator: Operator, store: Store, family: ColumnFamily, state: DataFrame) -> Frames:
+    """The values of a key are numbered from 0 without a gap; how many there are is kept beside."""
+    counts_name = store.name.removesuffix(ROWS_OF_JOIN) + _COUNTS_OF_JOIN
+    (counts,) = (s for s in operator.stores if s.name == counts_name)
+    (of_counts,) = counts.families
+    *names, index = _schema(family.key_schema).fieldNames()
+    keys = [F.col("key").getField(name) for name in names]
+    place = F.row_number().over(Window.partitionBy(*keys).orderBy(F.col("key").getField(index)))
+    numbered = state.select(_struct(family.key_schema, [*keys, place - 1], "key"), "value")
+    grouped = state.groupBy(_struct(of_counts.key_schema, keys, "key"))
+    counted = grouped.agg(_struct(of_counts.value_schema, [F.count("*")], "value"))
+    return {(store.name, family.name): numbered, (counts.name, of_counts.name): counted}
+
+
+# --- session windows
+
+
+def _require_sessions(at: str, family: ColumnFamily, state: DataFrame) -> None:
+    """The key says again what the value has: whose session it is, and when it begins. Sessions of
+    one key do not overlap: Spark would have made them one."""
+    *names, begin = _schema(family.key_schema).fieldNames()
+    value = _schema(family.value_schema)
+    types = {field.name: field.dataType for field in value}
+    sessions = [
+        name
+        for name, of in types.items()
+        if isinstance(of, StructType) and of.fieldNames() == ["start", "end"]
+    ]
+    if len(sessions) != 1:
+        raise SavepointError(f"{at}: which of its columns is the session is not clear: {sessions}")
+    key, session = F.col("key"), F.col("value").getField(sessions[0])
+    pairs = [(key.getField(begin), session.getField("start"))] + [
+        (key.getField(n), F.col("value").getField(n)) for n in names if n in types
+    ]
+    for one, other in pairs:
+        if bad := state.where(~one.eqNullSafe(other)).limit(1).collect():
+            raise SavepointError(f"{at}: key and value do not agree: {bad[0].key}, {bad[0].value}")
+    order = Window.partitionBy(*(key.getField(n) for n in names)).orderBy(key.getField(begin))
+    before = F.lag(session.getField("end")).over(order)
+    overlaps = state.withColumn("before", before).where(F.col("before") > session.getField("start"))
+    if bad := overlaps.limit(1).collect():
+        raise SavepointError(
+            f"{at}: session {bad[0].key} begins before another one of its key has ended"
+        )
+
+
+# --- transformWithState: what Spark keeps beside a state variable
+
+
+def _indexes(store: Store, family: ColumnFamily) -> list[ColumnFamily]:
+    return [
+        f
+        for f in store.families
+        if f.kind == "index"
+        and f.name.partition("_")[2] == family.name
+        # Spark declares this one for a list with TTL too, and keeps nothing in it.
+        and not (family.ttl and _index_of(f.name) == _ROW_COUNTER)
+    ]
+
+
+def _index_of(name: str) -> str:
+    return name.partition("_")[0]
+
+
+def _expiration(family: ColumnFamily) -> Column:
+    """When a value expires: the last thing that is kept of it."""
+    return F.col("value").getField(_schema(family.value_schema).fieldNames()[-1])
+
+
+def _count_index(family: ColumnFamily, index: ColumnFamily, state: DataFrame) -> DataFrame:
+    return state.groupBy("key").agg(_struct(index.value_schema, [F.count("*")], "value"))
+
+
+def _least_index(family: ColumnFamily, index: ColumnFamily, state: DataFrame) -> DataFrame:
+    least = F.min(_expiration(family))
+    return state.groupBy("key").agg(_struct(index.value_schema, [least], "value"))
+
+
+def _ttl_index(family: ColumnFamily, index: ColumnFamily, state: DataFrame) -> DataFrame:
+    """By the time of expiration, of a list that of the value which is the first to expire."""
+    first = state.groupBy("key").agg(F.min(_expiration(family)).alias("first"))
+    return first.select(
+        _struct(index.key_schema, [F.col("first"), F.col("key")], "key"),
+        _struct(index.value_schema, [F.lit(None)], "value"),
+    )
+
+
+_INDEXES: Mapping[str, Callable[[ColumnFamily, ColumnFamily, DataFrame], DataFrame]] = {
+    _ROW_COUNTER: _count_index,
+    "$count": _count_index,
+    "$min": _least_index,
+    "$ttl": _ttl_index,
+}
+
+
+def _schema(json: Any) -> StructType:
+    return StructType.fromJson(json)
+
+
+def _struct(json: Any, parts: list[Column], name: str) -> Column:
+    """Return a struct of these columns, with the names and types of a schema."""
+    fields = zip(_schema(json), parts, strict=True)
+    return F.struct(*(part.cast(f.dataType).alias(f.name) for f, part in fields)).alias(name)

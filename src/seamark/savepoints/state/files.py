@@ -1,0 +1,235 @@
+"""The state of a native savepoint: the files that Spark's state stores need at one epoch, copied.
+
+On a cluster they are read and written by Spark's tasks, so the bytes flow where the executors are:
+each task is a Spark job of its own, and only half of the cores get one at a time, so that the
+stream's own tasks come in between. With a local master threads of the driver's JVM do the same
+beside Spark's tasks, without the time that a Spark job takes to begin. `take/export.py` calls
+`describe_operators` and `copy_state`, `restore/location.py` calls `copy_back`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+from pyspark.util import inheritable_thread_target
+
+from seamark.checkpoint.spark_files import (
+    StateTree,
+    read_log,
+    store_directories,
+    unique_ids,
+    zip_references,
+)
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import CheckpointError, DamagedCheckpointError
+from seamark.runtime.java_calls import java_class, java_list
+from seamark.runtime.operator_uids import OperatorUids
+from seamark.runtime.session import is_local
+from seamark.savepoints.record import NOT_KNOWN, ColumnFamily, Operator, Savepoint, Store
+from seamark.savepoints.state.layout import PARTITIONS, StateLayout, is_keyed, read_operators
+from seamark.savepoints.state.rows import StateClasses
+from seamark.savepoints.take.canonical import root_cause
+
+LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
+"""A task is given files of so many bytes at least, if there are, and at most, or one larger file:
+to begin one takes as long as to copy some 20 MB."""
+LEAST_BYTES_OF_A_THREAD = 4_000_000
+"""For each thread of the driver's own JVM, which begins at once."""
+DAMAGED, MISSING = -1, -2
+"""In the place of the bytes of a file: the file system found it altered, or did not find it."""
+
+
+def describe_operators(
+    layout: StateLayout,
+    source: CheckpointFiles,
+    epoch: int,
+    settings: Mapping[str, str],
+    uids: OperatorUids,
+) -> list[Operator]:
+    """Return the stateful operators of `source` as of `epoch`, with the schemas of their state; how
+    many rows they have is not known."""
+    found = []
+    for operator in read_operators(source, epoch):
+        families = {info.name: layout.store(operator, info).families for info in operator.stores}
+        keyed = is_keyed(operator.name, [f for of_store in families.values() for f in of_store])
+        found.append(
+            Operator(
+                uid=uids.of_operator(operator.index),
+                index=operator.index,
+                name=operator.name,
+                partitions=int(settings[PARTITIONS]) if keyed else 1,
+                keyed=keyed,
+                properties=json.loads(operator.properties) if operator.properties else None,
+                stores=tuple(
+                    Store(name, f"state/{operator.index}", tuple(map(_not_counted, of_store)))
+                    for name, of_store in families.items()
+                ),
+            )
+        )
+    return found
+
+
+def _not_counted(family: ColumnFamily) -> ColumnFamily:
+    return replace(family, rows=NOT_KNOWN, bytes=NOT_KNOWN)
+
+
+def copy_state(
+    spark: SparkSession,
+    source: CheckpointFiles,
+    files: CheckpointFiles,
+    needed: Mapping[str, int],
+    *,
+    aside: bool,
+) -> dict[str, tuple[int, int]]:
+    """Copy the state's files that are `needed` (`state_files`) from a Spark checkpoint location
+    into the savepoint `files`; return bytes and CRC-32 of each. `aside`: as `read_files`.
+
+    Raises DamagedCheckpointError naming each file that is missing or damaged.
+    """
+    found = read_files(spark, source.uri, needed, to=files.uri, aside=aside)
+    problems = problems_of(source.uri, found)
+    if problems:
+        raise DamagedCheckpointError(
+            f"the state in {source.uri} cannot be copied. Found:"
+            + "".join(f"\n  {line}" for line in problems),
+            problems=tuple(problems),
+        )
+    return found
+
+
+def state_files(source: CheckpointFiles, tree: StateTree, epoch: int) -> dict[str, int]:
+    """Return the state's files that a start after `epoch` needs, with their bytes; raises
+    DamagedCheckpointError if the listing `tree` lacks some."""
+    commit = read_log(source, f"commits/{epoch}")
+    needed, missing = [], []
+    for directory in store_directories(tree.groups()):
+        chain, lacking = tree.chain(directory, epoch + 1, unique_ids(commit, directory))
+        needed += chain
+        missing += lacking
+    for path in [path for path in needed if path.endswith(".zip")]:
+        needed += [name for name, _ in zip_references(source, path)]
+    needed = list(dict.fromkeys(needed))
+    missing += [path for path in needed if path not in tree.sizes]
+    if missing:
+        lines = tuple(f"{source.uri}/{path}: missing" for path in missing)
+        raise DamagedCheckpointError(
+            f"the state of epoch {epoch} in {source.uri} is not whole. Found:"
+            + "".join(f"\n  {line}" for line in lines),
+            problems=lines,
+        )
+    return {path: tree.sizes[path] for path in needed}
+
+
+def copy_back(
+    spark: SparkSession, savepoint: Savepoint, operator: Operator, target: str, index: int
+) -> None:
+    """Copy the files of an operator's state into the Spark checkpoint location `target` (a URI), in
+    which the operator has the number `index`. Those of a call that died are written over."""
+    mine = f"state/{operator.index}/"
+    known = {path: found for path, found in savepoint.files.items() if path.startswith(mine)}
+    copies = {path: f"state/{index}/{path.removeprefix(mine)}" for path in known}
+    sizes = {path: size for path, (size, _) in known.items()}
+    found = read_files(spark, savepoint.uri, sizes, to=target, copies=copies, sums=True)
+    if changed := [path for path in known if found[path] != known[path]]:
+        raise CheckpointError(
+            f"restore of {savepoint.uri}: {len(changed)} files were changed while they were "
+            f"copied, {changed[0]} is one; delete the new job's directory and restore again"
+        )
+
+
+# --- in Spark's tasks
+
+
+def read_files(
+    spark: SparkSession,
+    directory: str,
+    sizes: Mapping[str, int],
+    *,
+    to: str | None = None,
+    copies: Mapping[str, str] | None = None,
+    sums: bool = False,
+    aside: bool = False,
+) -> dict[str, tuple[int, int]]:
+    """Read files below `directory` (a URI) through, and copy them to below `to`, if that is given;
+    return bytes and CRC-32 of each. `problems_of` says what is wrong with them.
+
+    `sizes`: the files, with about how many bytes they have; `copies`: the path of each copy, its
+    own if it is not named; `sums`: whether local copies get Hadoop's checksum files, with which
+    Spark would find damage; `aside`: leave room for the tasks of a running stream. Raises
+    CheckpointError if files cannot be read or written.
+    """
+    if not sizes:
+        return {}
+    jvm: Any = spark._jvm
+    context = spark.sparkContext
+    hadoop = java_class(jvm, "org.apache.spark.util.SerializableConfiguration")(
+        spark._jsparkSession.sessionState().newHadoopConf()
+    )
+    classes = StateClasses.of(spark)
+    task = classes.new("Files", directory, to, sums, hadoop)
+
+    def lines(paths: Iterable[str]) -> str:
+        return "\n".join(f"{path}\t{(copies or {}).get(path, path)}" for path in paths)
+
+    def in_thread(shared: Any) -> Any:
+        if aside:
+            return classes.call_aside(task, shared.iterator())[0]
+        return task.call(shared.iterator()).next()
+
+    def in_task(batch: Sequence[str]) -> Any:
+        given = java_list(jvm, [lines(batch)])
+        return context._jsc.parallelize(given, 1).mapPartitions(task).collect().get(0)
+
+    call: Callable[[Any], Any]
+    parts: Iterable[Any]
+    total, at_once = sum(sizes.values()), context.defaultParallelism
+    if is_local(context.master):
+        at_once = max(1, min(at_once, total // LEAST_BYTES_OF_A_THREAD))
+        shared = classes.new("Lines", lines(sorted(sizes, key=lambda path: -sizes[path])))
+        call, parts = in_thread, [shared] * at_once
+    else:
+        at_once = max(1, at_once // (2 if aside else 1))
+        limit = min(max(total // at_once, LEAST_BYTES), MOST_BYTES)
+        call, parts = inheritable_thread_target(spark)(in_task), _batches(sizes, limit)
+    found = {}
+    try:
+        with ThreadPoolExecutor(at_once) as pool:
+            for row in pool.map(call, parts):
+                for line in row.getString(0).splitlines():
+                    path, size, crc = line.split("\t")
+                    found[path] = int(size), int(crc)
+    except Py4JJavaError as error:
+        raise CheckpointError(
+            f"files of {directory} cannot be {'read' if to is None else f'copied to {to}'}: "
+            f"{root_cause(error)}"
+        ) from error
+    return found
+
+
+def _batches(sizes: Mapping[str, int], limit: int) -> Iterator[list[str]]:
+    """Yield the paths in batches of at most `limit` bytes, for one task each, the largest files
+    first."""
+    batch: list[str] = []
+    left = limit
+    for path in sorted(sizes, key=lambda path: -sizes[path]):
+        if batch and left < sizes[path]:
+            yield batch
+            batch, left = [], limit
+        batch.append(path)
+        left -= sizes[path]
+    if batch:
+        yield batch
+
+
+def problems_of(directory: str, found: Mapping[str, tuple[int, int]]) -> list[str]:
+    """Return a line for each file that `read_files` has found missing or damaged."""
+    says = {MISSING: "missing", DAMAGED: "the file system's checksum does not match"}
+    return [
+        f"{directory}/{path}: {says[size]}" for path, (size, _) in found.items() if size in says
+    ]

@@ -1,0 +1,317 @@
+"""What lies below ``state/`` of a Spark checkpoint location: its operators, their stores, and in
+each store the column families with their schemas.
+
+Spark's own classes read the schema files; what they say becomes a Java object that `state/rows.py`
+sends to the tasks.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from seamark.checkpoint.spark_files import metadata_at, read_log
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import CorruptRecordError
+from seamark.runtime.java_calls import items_of, java_class, java_list
+from seamark.savepoints.record import ColumnFamily
+
+PARTITIONS = "spark.sql.shuffle.partitions"
+JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
+_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_STATE = "org.apache.spark.sql.execution.streaming.state."
+_OPERATORS = "org.apache.spark.sql.execution.streaming.operators.stateful."
+_CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
+_TRANSFORM_WITH_STATE = "transformWithState"
+_SCHEMA_PATH = re.compile(r"^.*?/(state/\d+/_stateSchema/.*)$")
+
+
+@dataclass(frozen=True)
+class StoreInfo:
+    """One store of an operator: what Spark's operator metadata says of it."""
+
+    name: str
+    prefix_columns: int
+    schema_paths: tuple[str, ...]
+    """Of metadata version 2: the schema files, oldest first, below the checkpoint location."""
+
+
+@dataclass(frozen=True)
+class OperatorInfo:
+    """One operator, by Spark's operator metadata."""
+
+    index: int
+    name: str
+    stores: tuple[StoreInfo, ...]
+    properties: str
+    """JSON, of a transformWithState; else empty."""
+    metadata_path: str
+    """Of the metadata's file, below the checkpoint location."""
+
+    @property
+    def is_transform_with_state(self) -> bool:
+        """Whether it is a transformWithState, in whichever language."""
+        return self.name.startswith(_TRANSFORM_WITH_STATE)
+
+
+def read_operators(files: CheckpointFiles, epoch: int) -> list[OperatorInfo]:
+    """Return the stateful operators as of `epoch`; raises CorruptRecordError."""
+    return [
+        _read_operator(files, int(name), epoch)
+        for name in sorted(files.list("state"), key=lambda n: (len(n), n))
+        if name.isdigit()
+    ]
+
+
+def _read_operator(files: CheckpointFiles, index: int, epoch: int) -> OperatorInfo:
+    at = f"state/{index}/_metadata"
+    versions = [f"{at}/v2/{name}" for name in files.list(f"{at}/v2") if name.isdigit()]
+    (path,) = metadata_at(versions, epoch) or [f"{at}/metadata"]
+    try:
+        body = read_log(files, path)[0]
+        return OperatorInfo(
+            index=index,
+            name=body["operatorInfo"]["operatorName"],
+            stores=tuple(
+                StoreInfo(
+                    info["storeName"],
+                    info.get("numColsPrefixKey", 0),
+                    tuple(
+                        _SCHEMA_PATH.sub(r"\1", p) for p in info.get("stateSchemaFilePaths") or ()
+                    ),
+                )
+                for info in body["stateStoreInfo"]
+            ),
+            properties=body.get("operatorPropertiesJson") or "",
+            metadata_path=path,
+        )
+    except FileNotFoundError:
+        raise CorruptRecordError(
+            f"{files.uri}/{path}: missing; state without operator metadata, as Spark before 4.0 "
+            "wrote it, cannot be exported: run the query with this Spark for one epoch first"
+        ) from None
+    except (KeyError, TypeError, AttributeError, LookupError) as error:
+        raise CorruptRecordError(f"{files.uri}/{path}: {error!r}") from None
+
+
+@dataclass(frozen=True)
+class StoreState:
+    """One store: the Java description for the tasks, and its column families in our words."""
+
+    info: StoreInfo
+    java: Any
+    java_families: tuple[Any, ...]
+    families: tuple[ColumnFamily, ...]
+
+
+class StateLayout:
+    """Describes stores. Their schemas are read at `described`, their rows lie at `location`, both
+    Spark checkpoint locations; a savepoint's ``spark`` directory may be the first of them.
+
+    `settings` are those of the offset log; `format_version` is Spark's checkpoint format.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        classes: Any,
+        described: str,
+        location: str,
+        settings: Mapping[str, str],
+        format_version: int,
+    ) -> None:
+        self._jvm: Any = spark._jvm
+        self._classes = classes
+        self._described = described
+        self._location = location
+        self._settings = settings
+        session = spark._jsparkSession.sessionState()
+        self._hadoop = session.newHadoopConf()
+        conf = session.conf().clone()
+        for key, value in {**settings, _FORMAT: str(format_version)}.items():
+            conf.setConfString(key, value)
+        self._conf = self._class(_STATE + "StateStoreConf").apply(conf)
+
+    def _class(self, name: str) -> Any:
+        return java_class(self._jvm, name)
+
+    def store(
+        self, operator: OperatorInfo, info: StoreInfo, index: int | None = None
+    ) -> StoreState:
+        """Describe one store; `index`: the operator's number at `location`, if it is another."""
+        jvm, some = self._jvm, self._class("scala.Option").apply
+        variables = self._variables(operator)
+        schemas = self._schemas(operator, info)
+        java_families, families = [], []
+        utilities = self._class(_OPERATORS + "transformwithstate.StateStoreColumnFamilySchemaUtils")
+        readers = self._class(
+            "org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderUtils"
+        )
+        for schema in schemas:
+            name = schema.colFamilyName()
+            internal = bool(utilities.isInternalColFamily(name))
+            base = utilities.getBaseStateName(name) if variables else name
+            variable = _variable_of(name, base, variables)
+            # The indexes of a list have one value for a key.
+            several = bool(
+                readers.isMultiValuedCF(some(name), some(None if internal else variable))
+            )
+            java_families.append(
+                self._classes.new("Family", schema, several, internal, some(variable))
+            )
+            families.append(_family(schema, variable, several, internal))
+        provider = None
+        if operator.is_transform_with_state:
+            state = f"{self._described}/state"
+            paths = java_list(jvm, (f"{self._described}/{path}" for path in info.schema_paths))
+            metadata = self._class(_STATE + "StateSchemaMetadata").createStateSchemaMetadata(
+                state, self._hadoop, self._list(paths)
+            )
+            provider = self._class(_STATE + "InMemoryStateSchemaProvider")(metadata)
+        java = self._store(
+            operator.index if index is None else index,
+            operator.name,
+            info.name,
+            java_list(jvm, java_families),
+            some(provider),
+            use_families=operator.is_transform_with_state or len(families) > 1,
+            keyed=is_keyed(operator.name, families),
+        )
+        return StoreState(info, java, tuple(java_families), tuple(families))
+
+    def _store(
+        self,
+        index: int,
+        operator: str,
+        name: str,
+        families: Any,
+        schemas: Any,
+        *,
+        use_families: bool,
+        keyed: bool = True,
+    ) -> Any:
+        join_format = int(self._settings.get(JOIN_FORMAT, "2"))
+        return self._classes.new(
+            "Store",
+            f"{self._location}/state",
+            self._class("java.lang.Long")(index),
+            operator,
+            name,
+            self._class("scala.Option").apply(self._class("java.lang.Integer")(join_format)),
+            self._conf,
+            self._class("org.apache.spark.util.SerializableConfiguration")(self._hadoop),
+            schemas,
+            families,
+            use_families,
+            keyed,
+        )
+
+    def _variables(self, operator: OperatorInfo) -> list[Any]:
+        if not operator.is_transform_with_state:
+            return []
+        parsed = self._class(
+            _OPERATORS + "transformwithstate.TransformWithStateOperatorProperties"
+        ).fromJson(operator.properties)
+        return items_of(self._class(_CONVERTERS).asJava(parsed.stateVariables()))
+
+    def _list(self, items: Any) -> Any:
+        """Return a Java list as Scala's immutable one."""
+        return self._class(_CONVERTERS).asScala(items).toList()
+
+    def _schemas(self, operator: OperatorInfo, info: StoreInfo) -> list[Any]:
+        """Return Spark's description of each column family, with its key's encoding."""
+        jvm = self._jvm
+        option = self._class("scala.Option")
+        path = self._class("org.apache.hadoop.fs.Path")
+        paths = java_list(jvm, (path(f"{self._described}/{name}") for name in info.schema_paths))
+        store = self._class(_STATE + "StateStoreId")(
+            f"{self._described}/state", operator.index, 0, info.name
+        )
+        provider = self._class(_STATE + "StateStoreProviderId")(
+            store, self._class("java.util.UUID").randomUUID()
+        )
+        checker = self._class(_STATE + "StateSchemaCompatibilityChecker")(
+            provider, self._hadoop, self._list(paths), option.empty(), False
+        )
+        found = []
+        for schema in items_of(self._class(_CONVERTERS).asJava(checker.readSchemaFile())):
+            if not schema.keyStateEncoderSpec().isDefined():
+                key = schema.keySchema()
+                if info.prefix_columns:
+                    spec = self._class(_STATE + "PrefixKeyScanStateEncoderSpec")(
+                        key, info.prefix_columns
+                    )
+                else:
+                    spec = self._class(_STATE + "NoPrefixKeyStateEncoderSpec")(key)
+                schema = self._class(_STATE + "StateStoreColFamilySchema")(
+                    schema.colFamilyName(),
+                    schema.keySchemaId(),
+                    key,
+                    schema.valueSchemaId(),
+                    schema.valueSchema(),
+                    option.apply(spec),
+                    schema.userKeyEncoderSchema(),
+                )
+            found.append(schema)
+        if not found:
+            raise CorruptRecordError(
+                f"{self._described}/state/{operator.index}: store {info.name!r} has no state schema"
+            )
+        return found
+
+
+def is_keyed(operator: str, families: Sequence[ColumnFamily]) -> bool:
+    """Whether an operator's rows are spread by a key; those of a limit and of an aggregation
+    without grouping are in one partition."""
+    return operator != "globalLimit" and any(f.key_schema["fields"] for f in families)
+
+
+def _variable_of(family: str, base: str, variables: Sequence[Any]) -> Any:
+    """Return the state variable that a column family of a transformWithState belongs to; Spark
+    extracts a key's columns by it."""
+    for variable in variables:
+        if variable.stateName() in (family, base):
+            return variable
+    return None
+
+
+def _family(schema: Any, variable: Any, several: bool, internal: bool) -> ColumnFamily:
+    kind = "rows"
+    if variable is not None:
+        type_ = str(variable.stateVariableType().toString())
+        kind = type_.removesuffix("State").lower()
+        if internal and kind != "timer":
+            kind = "index"
+    return ColumnFamily(
+        name=schema.colFamilyName(),
+        kind=kind,
+        key_schema=json.loads(schema.keySchema().json()),
+        value_schema=json.loads(schema.valueSchema().json()),
+        key_encoding=json.loads(schema.keyStateEncoderSpec().get().json()),
+        several_values=several,
+        ttl=bool(variable is not None and variable.ttlEnabled()),
+    )
+
+
+def hashmap_problems(operators: Sequence[Any]) -> list[str]:
+    """Return why the hashmap backend cannot hold some of these operators (each with `uid`, `name`
+    and `stores`), a line for each."""
+    problems = []
+    for operator in operators:
+        why = None
+        if operator.name.startswith(_TRANSFORM_WITH_STATE):
+            why = "transformWithState needs column families"
+        elif any(len(s.families) > 1 or any(f.several_values for f in s.families)
+                 for s in operator.stores):  # fmt: skip
+            why = "its state has several column families, or several values for a key"
+        if why:
+            problems.append(
+                f"operator {operator.uid!r} ({operator.name}): the hashmap backend cannot hold its "
+                f"state: {why}; restore with state_backend='rocksdb'"
+            )
+    return problems

@@ -1,0 +1,285 @@
+"""What state a program wants, and whether it can go on from that of another job: Spark says so.
+
+Spark writes and checks the metadata and the schemas of the state while it plans a query's first
+epoch. So a program's query is planned, and not run, in scratch checkpoint locations on this
+machine: once as if all its operators were new (`PlannedState`), and once over the state's metadata
+that is to be restored (`PlannedState.refusals`). The restore plan asks
+(`restore/savepoint_planning.py`, `restore/checkpoint_planning.py`), and `restore/location.py` takes
+the metadata of operators that are new from here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from seamark.checkpoint.spark_files import METADATA_VERSION, StateTree, metadata_at
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import RestoreError
+from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.operator_uids import OperatorUids
+from seamark.runtime.plans import analysed
+from seamark.savepoints.record import ColumnFamily, Store
+from seamark.savepoints.state.layout import PARTITIONS, StateLayout, read_operators
+from seamark.savepoints.state.rows import StateClasses
+from seamark.savepoints.take.canonical import root_cause
+
+PLAN_TRIES = 3
+_UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
+_OPERATOR_FILE = re.compile(r"state/(\d+)(/.*)")
+_SCHEMA_PATH = re.compile(r"^.*?/state/\d+/_stateSchema/(.*)$")
+
+
+@dataclass(frozen=True)
+class Program:
+    """The query of a job as it would be started: one DataFrame for all its sinks."""
+
+    stream: DataFrame
+    output_mode: str
+    uids: OperatorUids
+
+
+@dataclass(frozen=True)
+class StateMetadata:
+    """The metadata of a state as of `epoch`, which lies below the checkpoint location `files`:
+    `paths` are its files there, ``state/<operator>/…``."""
+
+    files: CheckpointFiles
+    paths: tuple[str, ...]
+    epoch: int
+
+    @staticmethod
+    def of(files: CheckpointFiles, epoch: int) -> StateMetadata:
+        """Look for it in a checkpoint location, or in the ``spark`` directory of a savepoint."""
+        found = (path for path in StateTree.read(files).metadata if not path.endswith(".crc"))
+        return StateMetadata(files, tuple(metadata_at(found, epoch)), epoch)
+
+    def moved(
+        self, old: int, new: int, partitions: int, location: str, epoch: int | None = None
+    ) -> dict[str, bytes]:
+        """Return the files of operator `old` as those of operator `new`, with that many state
+        partitions, in the checkpoint location with the URI `location`, by path below it.
+
+        `epoch`: the oldest that is committed there. Metadata of an older one Spark would delete.
+        """
+        moved = {}
+        for path in self.paths:
+            found = _OPERATOR_FILE.fullmatch(path)
+            if found is None or int(found[1]) != old:
+                continue
+            data, name = self.files.read(path), found[2]
+            if epoch is not None and METADATA_VERSION.fullmatch(path):
+                name = f"/_metadata/v2/{epoch}"
+            if found[2] == "/_metadata/metadata" or found[2].startswith("/_metadata/v2/"):
+                version, text = data.decode().split("\n", 1)
+                body = json.loads(text)
+                body["operatorInfo"]["operatorId"] = new
+                for store in body["stateStoreInfo"]:
+                    store["numPartitions"] = partitions
+                    if "stateSchemaFilePaths" in store:
+                        store["stateSchemaFilePaths"] = [
+                            _SCHEMA_PATH.sub(rf"{location}/state/{new}/_stateSchema/\1", schema)
+                            for schema in store["stateSchemaFilePaths"]
+                        ]
+                data = f"{version}\n{json.dumps(body, separators=(',', ':'))}".encode()
+            moved[f"state/{new}{name}"] = data
+        return moved
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """Make a directory for checkpoint locations in which a query is planned alone."""
+    path = Path(tempfile.mkdtemp(prefix="seamark-plan-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+class PlannedState:
+    """The state of a program's operators, as Spark would make it if they were all new.
+
+    `settings` are Spark's of the query, as its offset log will hold them; `watermark_ms` is that of
+    the epoch it goes on after. Planning takes some hundred milliseconds, and seconds for a
+    `transformWithState`, which Spark starts a Python process for. Raises RestoreError with what
+    Spark says if it cannot plan the query. It lasts as long as `directory`, its scratch.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        program: Program,
+        settings: Mapping[str, str],
+        directory: Path,
+        *,
+        watermark_ms: int = 0,
+    ) -> None:
+        self._spark = spark
+        self._program = program
+        self._settings = dict(settings)
+        self._watermark_ms = watermark_ms
+        self._directory = directory
+        self.location = self._new_location()
+        try:
+            self._refuse_unsupported()
+            self._plan(self.location, 0)
+        except (Py4JJavaError, PySparkException) as error:
+            raise RestoreError(f"Spark cannot run this program: {root_cause(error)}") from error
+        files = open_files(spark, self.location)
+        self.metadata = StateMetadata.of(files, 0)
+        self.operators = {o.index: o for o in read_operators(files, 0)}
+        """By Spark's number."""
+        self._layout = StateLayout(
+            spark, StateClasses.of(spark), self.location, self.location, self._settings, 1
+        )
+
+    def stores(self, index: int) -> tuple[Store, ...]:
+        """Return the state stores of an operator with their schemas."""
+        operator = self.operators[index]
+        described = (self._layout.store(operator, info) for info in operator.stores)
+        return tuple(Store(store.info.name, "", store.families) for store in described)
+
+    def refusals(self, old: StateMetadata, placed: Mapping[int, int]) -> dict[int, str]:
+        """Return what Spark says against going on from the state of another job, by the operator's
+        number in this program; {} if it says nothing. `placed`: the numbers that operators of the
+        other job will have here."""
+        if not placed or (found := self._refusal(old, placed)) is None:
+            return {}
+        # Spark stops at the first one that it meets, and does not say which: ask one by one.
+        each = {
+            new: refusal
+            for number, new in placed.items()
+            if (refusal := self._refusal(old, {number: new})) is not None
+        }
+        return each or dict.fromkeys(list(placed.values())[:1], found)
+
+    def _refusal(self, old: StateMetadata, placed: Mapping[int, int]) -> str | None:
+        location, partitions = self._new_location(), int(self._settings[PARTITIONS])
+        files = open_files(self._spark, location)
+        moved = [
+            *(old.moved(number, index, partitions, location) for number, index in placed.items()),
+            *(
+                self.metadata.moved(index, index, partitions, location)
+                for index in self.operators.keys() - set(placed.values())
+            ),
+        ]
+        for path, data in (item for operator in moved for item in operator.items()):
+            files.create(path, data)
+        try:
+            self._plan(location, old.epoch + 1)
+        except (Py4JJavaError, PySparkException) as error:
+            return root_cause(error)
+        return None
+
+    def _new_location(self) -> str:
+        return f"file://{tempfile.mkdtemp(dir=self._directory)}"
+
+    def _refuse_unsupported(self) -> None:
+        """Raise what Spark raises at a query's start for a query that cannot be streamed so."""
+        if self._spark.conf.get(_UNSUPPORTED_CHECK) != "true":
+            return
+        jvm: Any = self._spark._jvm
+        checker = jvm.org.apache.spark.sql.catalyst.analysis.UnsupportedOperationChecker
+        checker.checkForStreaming(analysed(self._program.stream), self._output_mode())
+
+    def _output_mode(self) -> Any:
+        jvm: Any = self._spark._jvm
+        mode = self._program.output_mode.capitalize()
+        return getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)()
+
+    def _plan(self, location: str, epoch: int) -> None:
+        """Let Spark plan an epoch of the query, the first one of a run, with what is in `location`;
+        raises what Spark raises."""
+        for left in reversed(range(PLAN_TRIES)):
+            try:
+                self._plan_once(location, epoch)
+                return
+            except Py4JJavaError as error:
+                # Spark gives the Python worker of a transformWithState ten seconds to start.
+                if not left or "connect back" not in str(error):
+                    raise
+
+    def _plan_once(self, location: str, epoch: int) -> None:
+        jvm: Any = self._spark._jvm
+        streaming = jvm.org.apache.spark.sql.execution.streaming
+        session = self._spark._jsparkSession.cloneSession()
+        body = {
+            "batchWatermarkMs": self._watermark_ms,
+            "batchTimestampMs": 0,
+            "conf": self._settings,
+        }
+        offsets = streaming.checkpointing.OffsetSeqMetadata.apply(json.dumps(body))
+        # Spark has written this entry before it plans, and looks which is the last one.
+        files = open_files(self._spark, location)
+        if not files.exists(f"offsets/{epoch}"):
+            files.create(f"offsets/{epoch}", f"v1\n{json.dumps(body)}".encode())
+        # As a query does at its start: what an older version has not recorded had its value then.
+        streaming.checkpointing.OffsetSeqMetadata.setSessionConf(
+            offsets, session.sessionState().conf()
+        )
+        session.sessionState().conf().setConfString("spark.sql.adaptive.enabled", "false")
+        defaults = getattr(getattr(streaming.runtime, "IncrementalExecution$"), "MODULE$")
+
+        def default(number: int) -> Any:
+            return getattr(defaults, f"$lessinit$greater$default${number}")()
+
+        streaming.runtime.IncrementalExecution(
+            session,
+            analysed(self._program.stream),
+            self._output_mode(),
+            f"{location}/state",
+            jvm.java.util.UUID.randomUUID(),
+            jvm.java.util.UUID.randomUUID(),
+            epoch,
+            jvm.scala.Option.empty(),
+            offsets,
+            streaming.runtime.WatermarkPropagator.noop(),
+            True,
+            default(12),
+            default(13),
+            default(14),
+            default(15),
+        ).executedPlan()
+
+
+def differing(
+    old: Sequence[Store], new: Sequence[Store]
+) -> list[tuple[str, ColumnFamily | None, ColumnFamily | None]]:
+    """Return the column families whose schema is another one in `new`, by name, with both; None
+    where there is none."""
+    before, after = _families(old), _families(new)
+    return [
+        (name, before.get(name), after.get(name))
+        for name in {**before, **after}
+        if _schemas(before.get(name)) != _schemas(after.get(name))
+    ]
+
+
+def _families(stores: Sequence[Store]) -> dict[str, ColumnFamily]:
+    """Return column families by a name that says which store they are in, if there are several."""
+    return {
+        family.name if len(stores) == 1 else f"{store.name}/{family.name}": family
+        for store in stores
+        for family in store.families
+    }
+
+
+def _schemas(family: ColumnFamily | None) -> Any:
+    return family and (schema_text(family.key_schema), schema_text(family.value_schema))
+
+
+def schema_text(schema: Any) -> str:
+    """Return a struct's JSON as Spark writes its type in DDL."""
+    return str(StructType.fromJson(schema).simpleString())

@@ -1,0 +1,300 @@
+"""Reads and writes the rows of state stores in Spark's tasks.
+
+What runs in the tasks is ``runtime/java/StateRows.java``, which the executors get with others as
+a jar (`runtime/java/compiled.py`).
+
+Spark's own ``statestore`` source is not used: what gives all column families with their raw rows
+(``_readAllColumnFamilies``) refuses the hashmap backend, and its writer too; and what does not
+leaves out the internal families (timers, TTL) and loses which partition a row belongs to.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import threading
+import zipfile
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+from seamark.runtime.java.compiled import classes_jar
+from seamark.runtime.java_calls import items_of, java_class, java_list
+from seamark.runtime.session import is_local
+
+log = logging.getLogger(__name__)
+
+ROW = StructType(
+    [
+        StructField("column_family", StringType(), False),
+        StructField("key_hash", IntegerType(), False),
+        StructField("sequence", LongType(), True),
+        StructField("key", BinaryType(), False),
+        StructField("value", BinaryType(), False),
+    ]
+)
+"""A state row in a savepoint."""
+
+NICENESS = 5
+"""Of what goes on beside a stream. With a much lower priority all of the JVM's threads would wait
+long for such a one to get to a safepoint."""
+
+_lock = threading.Lock()
+_known: dict[str, StateClasses] = {}
+
+
+class StateClasses:
+    """The nested classes of our Java files, in this driver and on its executors."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        jvm: Any = spark._jvm
+        jar = classes_jar(spark)
+        with zipfile.ZipFile(jar) as archive:
+            names = [n.removesuffix(".class").replace("/", ".") for n in archive.namelist()]
+        self._names = {name.rpartition("$")[2]: name for name in names}
+        spark.sparkContext._jsc.addJar(str(jar))  # the driver serves it to executors
+        # With its streams Spark starts the endpoint that every RocksDB store reports to.
+        _ = spark.streams.active
+        self._constructors: dict[str, Any] = {}
+        self._object = java_class(jvm, "java.lang.Object")
+        self._gateway: Any = spark.sparkContext._gateway
+        urls = self._gateway.new_array(jvm.java.net.URL, 1)
+        urls[0] = jvm.java.io.File(str(jar)).toURI().toURL()
+        parent = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        self._loader = jvm.java.net.URLClassLoader(urls, parent)
+
+    @staticmethod
+    def of(spark: SparkSession) -> StateClasses:
+        """Return those of this session's Spark context."""
+        with _lock:
+            application = spark.sparkContext.applicationId
+            if application not in _known:
+                _known[application] = StateClasses(spark)
+            return _known[application]
+
+    def new(self, name: str, *arguments: Any) -> Any:
+        """Make an object of the nested class `name`."""
+        if (constructor := self._constructors.get(name)) is None:
+            constructor = self._loader.loadClass(self._names[name]).getConstructors()[0]
+            self._constructors[name] = constructor
+        values = self._gateway.new_array(self._object, len(arguments))
+        for index, value in enumerate(arguments):
+            values[index] = value
+        return constructor.newInstance(values)
+
+    def call_aside(self, function: Any, items: Any) -> list[Any]:
+        """Call a function that Spark's tasks can run on a thread of the driver's JVM, where the
+        tasks of a running stream come before it; return its rows. `items` is a Java iterator. For a
+        local master; what the function throws is raised as Py4JJavaError."""
+        thread = self.new("seamark.Aside", function, items)
+        thread.start()
+        if number := thread.number():
+            with contextlib.suppress(OSError):
+                os.setpriority(os.PRIO_PROCESS, number, NICENESS)
+        return items_of(thread.rows())
+
+
+@dataclass(frozen=True)
+class StateVersion:
+    """One version of a store, of all its partitions, to be written into `directory` (a URI)."""
+
+    store: Any
+    partitions: int
+    version: int
+    ids: Sequence[str] | None
+    """The unique id of each partition's version in Spark's checkpoint format 2."""
+    directory: str
+
+
+@dataclass(frozen=True)
+class RowFile:
+    """A file of rows: its name in the directory it was to be in, bytes and CRC-32; and by the
+    number of their column family, how many rows it has and how many bytes of keys and values."""
+
+    name: str
+    size: int
+    crc32: int
+    rows: tuple[int, ...]
+    state_bytes: tuple[int, ...]
+
+
+def export_rows(
+    spark: SparkSession,
+    versions: Sequence[StateVersion],
+    run_id: str = "",
+    *,
+    aside: bool,
+    few: bool,
+) -> list[list[RowFile]]:
+    """Write the rows of every store into files; return the files of each. `aside`: a stream goes on
+    meanwhile; `few`: only a quarter of the cores does it.
+
+    On a cluster that is one Spark job. In the driver's own JVM (a local master) it takes threads
+    beside Spark's: a task would hold one of the stream's cores to its end, and make each of its
+    epochs wait for another turn. And what the run `run_id` of the query still has in memory of a
+    version is not read from its files again. Of a task that is tried again there may be other
+    files, which are not the savepoint's.
+    """
+    jvm: Any = spark._jvm
+    classes = StateClasses.of(spark)
+    sources = []
+    for v in versions:
+        ids = None if v.ids is None else java_list(jvm, v.ids)
+        version = java_class(jvm, "java.lang.Long")(v.version)
+        sources.append(classes.new("Source", v.store, v.partitions, version, ids, v.directory))
+    export = classes.new("Export", java_list(jvm, sources))
+    count = sum(v.partitions for v in versions)
+    context = spark.sparkContext
+    tasks = max(1, min(count, context.defaultParallelism // (4 if few else 1)))
+    rows: list[Any]
+    if is_local(context.master):
+        if run_id:
+            _keep_in_memory(sources, run_id)
+        shares = [java_list(jvm, range(number, count, tasks)) for number in range(tasks)]
+
+        def write(share: Any) -> list[Any]:
+            if aside:
+                return classes.call_aside(export, share.iterator())
+            return items_of(export.files(share.iterator()))
+
+        with ThreadPoolExecutor(tasks) as pool:
+            rows = [row for part in pool.map(write, shares) for row in part]
+    else:
+        numbers = context._jsc.parallelize(java_list(jvm, range(count)), tasks)
+        rows = items_of(numbers.mapPartitions(export).collect())
+    return _row_files(rows, len(versions))
+
+
+def _keep_in_memory(sources: Sequence[Any], run_id: str) -> None:
+    try:
+        kept = sum(source.keep(run_id) for source in sources)
+        log.debug("of %d state stores the rows are in memory", kept)
+    except Py4JError as error:  # where Spark's classes are others, the files are read
+        log.debug("the state stores in memory cannot be looked at: %s", error)
+
+
+def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> list[RowFile]:
+    """Write `rows` (`ROW`) of a store with these column families into files of the directory (a
+    URI)."""
+    spark = rows.sparkSession
+    write = StateClasses.of(spark).new(
+        "WriteFile", directory, java_list(spark._jvm, families), _hadoop(spark)
+    )
+    input_ = rows._jdf.queryExecution().toRdd().toJavaRDD()
+    return _row_files(items_of(input_.mapPartitions(write).collect()), 1)[0]
+
+
+def _row_files(rows: Iterable[Any], stores: int) -> list[list[RowFile]]:
+    found: list[list[RowFile]] = [[] for _ in range(stores)]
+    for row in rows:
+        found[row.getInt(0)].append(
+            RowFile(
+                row.getString(1),
+                row.getLong(2),
+                row.getLong(3),
+                tuple(items_of(row.getAs(4))),
+                tuple(items_of(row.getAs(5))),
+            )
+        )
+    return found
+
+
+def read_rows(spark: SparkSession, paths: Sequence[str]) -> DataFrame:
+    """Return the rows (`ROW`) of files, by their URIs."""
+    if paths:
+        return spark.read.schema(ROW).parquet(*paths)
+    # `createDataFrame` would make this session the active one, and it may be a clone.
+    return _state_rows(spark, spark.sparkContext._jsc.emptyRDD())
+
+
+def _hadoop(spark: SparkSession) -> Any:
+    conf = spark._jsparkSession.sessionState().newHadoopConf()
+    return java_class(spark._jvm, "org.apache.spark.util.SerializableConfiguration")(conf)
+
+
+def _state_rows(spark: SparkSession, rows: Any) -> DataFrame:
+    """Return Java's RDD of Spark's internal rows as a DataFrame of `ROW`: as Spark's own readers
+    do, without a conversion of each row."""
+    schema = spark._jsparkSession.parseDataType(ROW.json())
+    frame = spark._jsparkSession.internalCreateDataFrame(rows.rdd(), schema, False)
+    return DataFrame(frame, spark)
+
+
+def write_rows(
+    rows: DataFrame | None,
+    store: Any,
+    partitions: int,
+    version: int,
+    *,
+    spark: SparkSession,
+    ordered: bool,
+) -> tuple[int, list[str]]:
+    """Write `rows` (None: no rows) as `version` of a store with that many partitions; return how
+    many rows there were, and the unique ids of the partitions' versions in Spark's format 2 ("" in
+    format 1).
+
+    `ordered`: some key has several values, whose order in ``sequence`` must be kept. A version that
+    is there already, of a call that died, is overwritten.
+    """
+    jvm: Any = spark._jvm
+    if rows is None:
+        input_ = spark.sparkContext._jsc.parallelize(java_list(jvm, ()), partitions)
+    else:
+        spread = rows.repartitionById(partitions, F.expr(f"pmod(key_hash, {partitions})"))
+        if ordered:
+            spread = spread.sortWithinPartitions("column_family", "sequence")
+        input_ = spread._jdf.queryExecution().toRdd().toJavaRDD()
+    write = StateClasses.of(spark).new("Write", store, java_class(jvm, "java.lang.Long")(version))
+    done = {row.getInt(0): row for row in items_of(input_.mapPartitions(write).collect())}
+    return (
+        sum(row.getLong(1) for row in done.values()),
+        [done[partition].getString(2) or "" for partition in range(partitions)],
+    )
+
+
+def writing_session(spark: SparkSession) -> SparkSession:
+    """Return a session like `spark` in which a shuffle has as many partitions as it was told:
+    adaptive execution would leave out those of a store without rows."""
+    clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
+    clone.conf.set("spark.sql.adaptive.enabled", "false")
+    return clone
+
+
+def decode_rows(rows: DataFrame, key: StructType, value: StructType) -> DataFrame:
+    """Return rows (`ROW`) of one column family as columns `key`, `value` and `sequence`."""
+    spark = rows.sparkSession
+    parse = spark._jsparkSession.parseDataType
+    decode = StateClasses.of(spark).new("Decode", parse(key.json()), parse(value.json()))
+    schema = StructType(
+        [
+            StructField("key", key),
+            StructField("value", value),
+            StructField("sequence", LongType()),
+        ]
+    )
+    decoded = rows._jdf.javaRDD().mapPartitions(decode)
+    return DataFrame(spark._jsparkSession.createDataFrame(decoded, parse(schema.json())), spark)
+
+
+def encode_rows(state: DataFrame, store: Any, family: Any) -> DataFrame:
+    """Return the rows (`ROW`) of one column family from columns `key`, `value` and, where keys have
+    several values, `sequence`."""
+    spark = state.sparkSession
+    sequence = F.col("sequence") if "sequence" in state.columns else F.lit(None).cast("long")
+    encode = StateClasses.of(spark).new("Encode", store, family)
+    rows = state.select("key", "value", sequence)._jdf.javaRDD().mapPartitions(encode)
+    return _state_rows(spark, rows)

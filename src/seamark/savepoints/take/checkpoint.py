@@ -1,0 +1,88 @@
+"""A job's newest complete checkpoint, without its program: its sources' offsets, by uid, and a
+savepoint made of it.
+
+Spark's logs know numbers alone; the uids are those of the checkpoints' statistics.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+
+from seamark.checkpoint.drained import before
+from seamark.checkpoint.inspection import damaged, inspect
+from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.statistics_store import StatisticsStore
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import SavepointError
+from seamark.runtime.operator_uids import OperatorUids
+from seamark.savepoints.record import Savepoint, Source
+from seamark.savepoints.restore.checkpoint import open_job
+from seamark.savepoints.take.export import export_savepoint
+
+
+def sources_of_job(files: CheckpointFiles) -> list[Source]:
+    """Return the sources of the job in the directory `files`, with their offsets as of its last
+    decided epoch; the job may run. Raises SavepointError if none was ever decided."""
+    lines = read_log(files, f"spark/offsets/{_last_epoch(files)}")[1:]
+    uids = _uids(files, lines)
+    offsets = dict(zip(uids.source_lines, lines, strict=True))
+    return [Source(uids.of_source(number), number, offsets[number]) for number in sorted(offsets)]
+
+
+def watermark_of_job(files: CheckpointFiles) -> int:
+    """Return a job's watermark after its last decided epoch, ms since 1970; 0 if it has none; that
+    of before, if it was drained."""
+    commit = read_log(files, f"spark/commits/{_last_epoch(files)}")[0]
+    return before(int(commit.get("nextBatchWatermarkMs", 0)))
+
+
+def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savepoint:
+    """Write a canonical savepoint of the newest complete checkpoint of a job that does not run into
+    the new directory `target`; both are URIs. Return it.
+
+    Raises SavepointError if there is none, or one that is not yet committed to every sink;
+    DamagedCheckpointError.
+    """
+    store = open_job(spark, job)
+    epoch = _last_epoch(store.files)
+    found = inspect(store, epoch)
+    if found.problems:
+        raise damaged(store, epoch, found.problems)
+    if found.void or found.uncommitted is not None:
+        raise SavepointError(
+            f"job {job}: its last epoch, {epoch}, is not committed to every sink; run the job once "
+            "more, which settles that, and stop it with a savepoint"
+        )
+    identity = store.read_identity()
+    lines = read_log(store.files, f"spark/offsets/{epoch}")[1:]
+    return export_savepoint(
+        spark,
+        f"{job}/spark",
+        epoch,
+        target,
+        job_id=identity.job_id,
+        job_name=identity.name,
+        uids=_uids(store.files, lines),
+    )
+
+
+def _last_epoch(files: CheckpointFiles) -> int:
+    decided = [int(name) for name in files.list("spark/commits") if name.isdigit()]
+    if not decided:
+        raise SavepointError(f"job {files.uri}: it has no complete checkpoint, so no offsets")
+    return max(decided)
+
+
+def _uids(files: CheckpointFiles, lines: list[object]) -> OperatorUids:
+    """Return the uids by number; `lines` are the sources' of the offset log."""
+    # The figures of the very last epochs may never have been stored; uids do not change.
+    known = StatisticsStore(files).uids()
+    sources, operators = known.get("source", []), known.get("operator", [])
+    numbers = list(range(len(lines)))
+    if len(sources) < len(lines):  # one that stands in the plan twice has the same line twice
+        distinct = [line for n, line in enumerate(lines) if line not in lines[:n]]
+        if len(distinct) == len(sources):
+            numbers = [distinct.index(line) for line in lines]
+    if len(sources) != len(set(numbers)):  # nobody knows which is which
+        sources = []
+    return OperatorUids(dict(enumerate(sources)), dict(enumerate(operators)), tuple(numbers))

@@ -1,0 +1,120 @@
+"""The transactions in a savepoint: those of its epoch that were decided, and that some sink had not
+committed when it was taken; and those of epochs before it, of a job that lets several wait.
+
+A restored job commits them like those of epochs of its own: its directory gets prepared records of
+these epochs, and the recovery of its first start does the rest. The first job, if it runs, does the
+same; commits are idempotent. `restore/write.py` and the restore plan ask here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyspark.sql import SparkSession
+
+from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.model.errors import SeamarkError
+from seamark.savepoints.record import Savepoint
+from seamark.savepoints.restore.checkpoint import open_job
+
+log = logging.getLogger(__name__)
+
+
+ByEpoch = dict[int, dict[str, SinkEpoch]]
+"""Transactions by epoch, ascending, and by the sink's uid."""
+
+
+def merged(
+    waiting: Mapping[int, Mapping[str, SinkEpoch]], epoch: int
+) -> tuple[dict[str, tuple[bytes, ...]], dict[str, int], dict[str, dict[str, tuple[int, int]]]]:
+    """Return `Savepoint.committables`, the rows of them by the sink's uid, and
+    `Savepoint.earlier`, of a savepoint of `epoch`."""
+    committables: dict[str, tuple[bytes, ...]] = {}
+    rows: dict[str, int] = {}
+    earlier: dict[str, dict[str, tuple[int, int]]] = {}
+    for number, parts in sorted(waiting.items()):
+        for uid, part in parts.items():
+            if part.committables:
+                committables[uid] = committables.get(uid, ()) + part.committables
+                rows[uid] = rows.get(uid, 0) + part.rows
+                if number != epoch:
+                    of_epoch = earlier.setdefault(str(number), {})
+                    of_epoch[uid] = len(part.committables), part.rows
+    return committables, rows, earlier
+
+
+def by_epoch(savepoint: Savepoint) -> ByEpoch:
+    """Return the savepoint's transactions: what `merged` made one."""
+    left = dict(savepoint.committables)
+    rows = {sink.uid: sink.rows for sink in savepoint.sinks}
+    found: ByEpoch = {}
+    for number, of_epoch in sorted((int(e), of) for e, of in savepoint.earlier.items()):
+        found[number] = {}
+        for uid, (count, rows_of) in of_epoch.items():
+            found[number][uid] = SinkEpoch(rows_of, left[uid][:count])
+            left[uid] = left[uid][count:]
+            rows[uid] = rows.get(uid, 0) - rows_of
+    found[savepoint.epoch] = {
+        uid: SinkEpoch(rows.get(uid, 0), given) for uid, given in left.items() if given
+    }
+    return {number: parts for number, parts in found.items() if parts}
+
+
+def uncommitted(spark: SparkSession, savepoint: Savepoint) -> ByEpoch:
+    """Return the transactions that a job restored now has to commit: those of the savepoint, but
+    for epochs that the first job has committed since, by its records. Sinks forget transactions in
+    time, so what is known to be committed is not asked for again."""
+    if not savepoint.committables:
+        return {}
+    try:
+        store = open_job(spark, savepoint.job_directory)
+        there = store.read_identity().job_id == savepoint.job_id
+    except (OSError, SeamarkError) as error:
+        log.info("%s does not say what was committed: %s", savepoint.job_directory, error)
+        there = False
+    found = by_epoch(savepoint)
+    return {e: of for e, of in found.items() if not (there and _is_committed(store, e))}
+
+
+def _is_committed(store: CheckpointStore, epoch: int) -> bool:
+    try:
+        if epoch in store.epochs():
+            return store.epoch(epoch).committed is not None
+        return store.latest_decision() > epoch  # it is deleted when it is committed
+    except (OSError, SeamarkError) as error:
+        log.info("%s does not say whether epoch %d was committed: %s", store.uri, epoch, error)
+        return False
+
+
+def counted(waiting: ByEpoch) -> Counter[str]:
+    """Return how many transactions there are of each sink."""
+    found = Counter[str]()
+    for parts in waiting.values():
+        for uid, part in parts.items():
+            found[uid] += len(part.committables)
+    return found
+
+
+def problems(savepoint: Savepoint, sinks: Mapping[str, str]) -> Iterator[str]:
+    """Yield why some sink's transactions cannot be committed by a job with these `sinks` (the type
+    of each by its uid): another type has the uid. What has no taker at all is named elsewhere."""
+    types = {sink.uid: sink.type for sink in savepoint.sinks}
+    for uid in unfit(savepoint, sinks):
+        if uid in sinks:
+            yield (
+                f"the savepoint has {len(savepoint.committables[uid])} transactions to commit of "
+                f"sink {uid!r}, a {types[uid]}, which is a {sinks[uid]} in the program; declare it "
+                "as it was once more, or drop them: -n, allow_non_restored_state=True"
+            )
+
+
+def unfit(savepoint: Savepoint, sinks: Mapping[str, str]) -> Sequence[str]:
+    """Return the uids whose transactions none of these sinks can commit."""
+    types = {sink.uid: sink.type for sink in savepoint.sinks}
+    return [
+        uid
+        for uid, given in savepoint.committables.items()
+        if given and sinks.get(uid) != types.get(uid, sinks.get(uid))
+    ]

@@ -1,0 +1,244 @@
+"""Where partitions go when a savepoint's offsets are changed; the brokers' answers are given here.
+The real broker's: tests/integration/jobs/test_offsets.py.
+"""
+
+from __future__ import annotations
+
+import random
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.model.errors import DamagedCheckpointError, SavepointError, UserError
+from seamark.operations.offsets import parse_moment, parse_partitions, parse_topics, read_options
+from seamark.runtime.kafka_topics import Subscription
+from seamark.savepoints.edit.offsets import (
+    Change,
+    Move,
+    Partition,
+    choose,
+    consequences,
+    moves,
+    offset_after,
+    problems,
+)
+from seamark.savepoints.edit.offsets_copy import write_copy
+from seamark.savepoints.record import Savepoint, Source, read_savepoint, write_savepoint
+from seamark.savepoints.restore.topics import topic_changes
+from seamark.savepoints.state.copies import copier
+from tests.unit.savepoints.test_record import a_savepoint
+
+CLICKS = Source("clicks", 0, {"clicks": {"0": 10, "1": 20}})
+ORDERS = Source("orders", 1, {"orders": {"0": 5}, "returns": {"0": 7}})
+FILES = Source("files", 2, {"logOffset": 3})
+
+
+def at(**offsets: int) -> Any:
+    """A position: the partitions of these topics are all at one offset each."""
+
+    def position(partitions: Sequence[Partition]) -> Mapping[Partition, int]:
+        return {p: offsets[p[0]] for p in partitions if p[0] in offsets}
+
+    return position
+
+
+def nothing(topic: str) -> Sequence[int]:
+    raise AssertionError(topic)
+
+
+def plain(found: Sequence[Move]) -> list[tuple[str, int, int | None, int | None]]:
+    return [(m.topic, m.partition, m.old, m.new) for m in found]
+
+
+def test_a_rewind_never_goes_forward_and_a_position_does() -> None:
+    back = Change(position=at(clicks=15), only_back=True)
+    assert plain(moves(CLICKS, back, nothing)) == [("clicks", 0, 10, 10), ("clicks", 1, 20, 15)]
+    both = Change(position=at(clicks=15))
+    assert plain(moves(CLICKS, both, nothing)) == [("clicks", 0, 10, 15), ("clicks", 1, 20, 15)]
+
+
+def test_another_name_keeps_the_offsets_unless_a_position_is_given() -> None:
+    renamed = moves(CLICKS, Change(topics={"clicks": "views"}), nothing)
+    gone = [("clicks", 0, 10, None), ("clicks", 1, 20, None)]
+    assert plain(renamed) == [("views", 0, None, 10), ("views", 1, None, 20), *gone]
+    assert offset_after(renamed, "clicks") == {"views": {"0": 10, "1": 20}}
+    begun = moves(
+        CLICKS, Change(topics={"clicks": "views"}, position=at(views=2), only_back=True),
+        {"views": [0, 1, 2]}.__getitem__,
+    )  # fmt: skip
+    assert plain(begun)[:3] == [("views", n, None, 2) for n in range(3)]
+    with pytest.raises(SavepointError, match="two topics have become one"):
+        moves(ORDERS, Change(topics={"orders": "returns"}), nothing)
+
+
+def test_each_partition_goes_to_the_source_that_reads_it() -> None:
+    sources = [CLICKS, ORDERS, FILES]
+    change = Change({("returns", 0): 1, ("clicks", 1): 2})
+    found = choose(sources, "savepoint s", None, change)
+    assert [(s.uid, c.partitions) for s, c in found] == [
+        ("clicks", {("clicks", 1): 2}),
+        ("orders", {("returns", 0): 1}),
+    ]
+    with pytest.raises(SavepointError, match="read by 0 of its sources; say which one"):
+        choose(sources, "savepoint s", None, Change({("new", 0): 1}))
+    ((source, part),) = choose(sources, "savepoint s", "orders", Change({("new", 0): 1}))
+    assert offset_after(moves(source, part, nothing), "orders") == {
+        **ORDERS.offset,
+        "new": {"0": 1},
+    }
+    with pytest.raises(SavepointError, match="no offsets of topic 'no'; it has clicks, orders, re"):
+        choose(sources, "savepoint s", None, Change(topics={"no": "new"}))
+
+
+@pytest.mark.parametrize(
+    ("offset", "why"),
+    [
+        ({"logOffset": 3}, "reads files: its offset is the number of an entry"),
+        ({"row": 7, "started_ms": 1}, "which is not Kafka's"),
+        (None, "has no offset"),
+    ],
+)
+def test_what_is_not_kafkas_cannot_be_changed(offset: Any, why: str) -> None:
+    source = Source("s", 0, offset)
+    for uid in ("s", None):
+        with pytest.raises(SavepointError, match=why):
+            choose([source], "savepoint p", uid, Change({("t", 0): 1}))
+    with pytest.raises(SavepointError, match="no source 'other'; it has 's'"):
+        choose([source], "savepoint p", "other", Change())
+
+
+def test_what_becomes_of_the_rows() -> None:
+    back = Move("clicks", "clicks", 0, 10, 4, 2, 30)
+    on = Move("clicks", "clicks", 1, 10, 13, 2, 30)
+    stays = Move("clicks", "clicks", 2, 10, 10, 2, 30)
+    said = consequences([back, on, stays], 0)
+    assert [sentence.split(":")[0] for sentence in said] == [
+        "Up to 6 rows are read again",
+        "Up to 3 rows are never read",
+    ]
+    assert "older than the watermark (2026-09-21T14:13:20Z)" in consequences(
+        [back], 1_790_000_000_000
+    )[0]  # fmt: skip
+    assert consequences([stays], 0) == [
+        "No row is read again or left out: the guarantee stays as it was."
+    ]
+    assert problems([back, on, stays]) == []
+    assert problems([replace(on, log_end=12), replace(back, log_start=None)]) == [
+        "clicks:1=13: its log holds the offsets 2 to 12",
+        "clicks:0=4: the brokers have no such partition",
+    ]
+    (gone,) = consequences([replace(stays, log_start=11)], 0)
+    assert gone.startswith("clicks:2: the log no longer holds")
+
+
+def test_what_the_command_line_gives() -> None:
+    assert parse_partitions(["a:b:1=7"]) == {("a:b", 1): 7}
+    for wrong in ("a=1", "a:1", "a:x=1", "a:1=-2", ":1=1"):
+        with pytest.raises(UserError, match="TOPIC:PARTITION=OFFSET"):
+            parse_partitions([wrong])
+    assert parse_topics(["a=b"]) == {"a": "b"}
+    with pytest.raises(UserError, match="OLD=NEW"):
+        parse_topics(["a=a"])
+    assert parse_moment("12") == 12
+    assert parse_moment("1970-01-01T01:00:00.012+01:00") == 12
+    with pytest.raises(UserError, match="with its time zone"):
+        parse_moment("1970-01-01T01:00:00")
+
+
+def test_a_file_of_options_is_read_and_never_shown(tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text("# for the brokers\nsasl.password = a=b \n\n")
+    assert read_options(file) == {"sasl.password": "a=b"}
+    file.write_text("secret")
+    with pytest.raises(UserError, match=r"line 1 is no name=value$"):
+        read_options(file)
+
+
+def reads(*topics: str) -> Subscription:
+    return Subscription(topics)
+
+
+def test_topics_that_are_no_longer_read() -> None:
+    found = topic_changes("/s", [CLICKS, ORDERS, FILES], {"clicks": reads("clicks", "more")})
+    assert (found.problems, found.offsets, found.begun) == ((), {}, frozenset())
+    assert found.added == {"clicks": ("more",)}
+    found = topic_changes("/s", [ORDERS], {"orders": reads("returns", "bought")})
+    assert found.offsets == {"orders": {"returns": {"0": 7}}}
+    assert found.begun == frozenset()
+    (problem,) = found.problems
+    assert "'orders' is at offsets of topic 'orders'" in problem
+    assert "seamark offsets set --topic orders=bought /s;" in problem
+    found = topic_changes("/s", [CLICKS], {"clicks": reads("views")})
+    assert (found.begun, found.added) == (frozenset({"clicks"}), {})
+
+
+def test_a_jobs_own_offsets_have_their_sources_names(tmp_path: Path) -> None:
+    from seamark.savepoints.take.checkpoint import sources_of_job
+
+    files = LocalFiles(tmp_path)
+    with pytest.raises(SavepointError, match="no complete checkpoint"):
+        sources_of_job(files)
+    files.create("spark/commits/9", b"v1\n{}")
+    files.create("spark/commits/10", b"v1\n{}")
+    files.create("spark/offsets/10", b'v1\n{}\n{"t":{"0":4}}\n{"t":{"0":4}}\n7')
+    assert [(s.uid, s.offset) for s in sources_of_job(files)] == [
+        ("source-0", {"t": {"0": 4}}),
+        ("source-1", {"t": {"0": 4}}),
+        ("source-2", 7),
+    ]
+
+
+ROWS = "state/0/default/part-0.parquet"
+
+
+def with_files_of(files: LocalFiles) -> Savepoint:
+    """Write a savepoint whose files are there, with rows of more than a copier's piece."""
+    data = {
+        ROWS: random.Random(1).randbytes(3_000_001),
+        "spark/offsets/7": b'v1\n{}\n{"clicks":{"0":5}}\n-',
+    }
+    for path, text in data.items():
+        files.create(path, text)
+    listed = {path: (len(text), zlib.crc32(text)) for path, text in data.items()}
+    savepoint = replace(a_savepoint(files), files=listed)
+    write_savepoint(files, savepoint)
+    return savepoint
+
+
+def local(source: LocalFiles, target: LocalFiles) -> Any:
+    def spark() -> Any:
+        raise AssertionError("no Spark is needed here")
+
+    return copier(source, target, spark)
+
+
+def test_a_copy_has_other_offsets_and_the_rest_of_the_savepoint(tmp_path: Path) -> None:
+    here, there = LocalFiles(tmp_path / "here"), LocalFiles(tmp_path / "there")
+    savepoint = with_files_of(here)
+    before = {path: here.read(path) for path in [*savepoint.files, "savepoint.json"]}
+    write_copy(savepoint, {"clicks": {"clicks": {"0": 2}}}, here, there, local(here, there))
+    copy = read_savepoint(there)
+    clicks, rates = savepoint.sources
+    assert copy.sources == (replace(clicks, offset={"clicks": {"0": 2}}), rates)
+    assert there.read(ROWS) == before[ROWS]
+    for path, (size, crc) in copy.files.items():
+        assert (size, crc) == (len(there.read(path)), zlib.crc32(there.read(path)))
+    assert {path: here.read(path) for path in before} == before, "the savepoint stays"
+    with pytest.raises(SavepointError, match="not empty"):
+        write_copy(savepoint, {}, here, there, local(here, there))
+
+
+def test_a_copy_of_what_is_damaged_is_no_savepoint(tmp_path: Path) -> None:
+    here, there = LocalFiles(tmp_path / "here"), LocalFiles(tmp_path / "there")
+    savepoint = with_files_of(here)
+    with (tmp_path / "here" / ROWS).open("r+b") as file:
+        file.write(b"x")
+    with pytest.raises(DamagedCheckpointError, match=f"{ROWS} is missing, or not as it was"):
+        write_copy(savepoint, {}, here, there, local(here, there))
+    with pytest.raises(SavepointError, match="not a whole savepoint"):
+        read_savepoint(there)
