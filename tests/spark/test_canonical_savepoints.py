@@ -24,7 +24,7 @@ from seamark.api.config import StateBackend
 from seamark.model.errors import DamagedCheckpointError, SavepointError
 from seamark.runtime.operator_uids import OperatorUids, find_uids
 from seamark.runtime.plans import analysed
-from seamark.savepoints.record import Savepoint, SavepointType
+from seamark.savepoints.record import SavepointRecord, SavepointType
 from seamark.savepoints.restore.location import (
     FORMAT,
     NewOperator,
@@ -93,7 +93,7 @@ def take(
     checkpoint: Path,
     target: Path,
     type_: SavepointType = SavepointType.CANONICAL,
-) -> Savepoint:
+) -> SavepointRecord:
     return export_savepoint(
         spark,
         checkpoint.as_uri(),
@@ -129,7 +129,9 @@ def restore(
     )
 
 
-def planned(spark: SparkSession, query: Query, saved: Savepoint, directory: Path) -> PlannedState:
+def planned(
+    spark: SparkSession, query: Query, saved: SavepointRecord, directory: Path
+) -> PlannedState:
     """Return what Spark plans of the query's state, where the savepoint is to be restored."""
     stream = query.stream()
     program = Program(stream, query.output_mode, find_uids({"": analysed(stream)}, {}, {}))
@@ -137,7 +139,7 @@ def planned(spark: SparkSession, query: Query, saved: Savepoint, directory: Path
 
 
 def require_planned_as_saved(
-    spark: SparkSession, query: Query, saved: Savepoint, directory: Path
+    spark: SparkSession, query: Query, saved: SavepointRecord, directory: Path
 ) -> None:
     """Spark's plan of the same program has the state that is in the savepoint."""
     state = planned(spark, query, saved, directory)

@@ -18,13 +18,19 @@ from seamark.model.job_state import JobState
 from seamark.runtime.checkpoint_history import exists, open_storage
 from seamark.runtime.registry import find_job
 from seamark.savepoints.claims import read_claim
-from seamark.savepoints.record import SAVEPOINT, Savepoint, Taking, read_savepoint, read_taking
+from seamark.savepoints.record import (
+    SAVEPOINT,
+    SavepointRecord,
+    Taking,
+    read_savepoint,
+    read_taking,
+)
 from seamark.savepoints.removal import remove_savepoint
 
 log = logging.getLogger(__name__)
 
 
-def open_savepoint(path: str) -> Savepoint:
+def open_savepoint(path: str) -> SavepointRecord:
     """Return what the ``savepoint.json`` at `path` says; raises SavepointError if there is none, or
     it is damaged."""
     uri = storage_uri(path, "savepoint")

@@ -28,7 +28,7 @@ from seamark.runtime.state_backend import PROVIDER, provider_of
 from seamark.savepoints.edit.state import encoded_rows, written_frames
 from seamark.savepoints.record import (
     Operator,
-    Savepoint,
+    SavepointRecord,
     Source,
     Store,
     write_savepoint,
@@ -48,7 +48,7 @@ join by its side, ``left`` and ``right``."""
 
 def new_savepoint(
     spark: SparkSession, job: NewJob, state: State, offsets: Mapping[str, Any], target: str
-) -> Savepoint:
+) -> SavepointRecord:
     """Write a canonical savepoint of a job that has not run into the new directory `target`, a URI;
     return it.
 
@@ -68,7 +68,7 @@ def new_savepoint(
     with scratch() as directory:
         planned = PlannedState(spark, job.program, settings, directory)
         require_count(planned, uids)
-        savepoint = Savepoint(
+        savepoint = SavepointRecord(
             uri=files.uri,
             job_id=uuid.uuid4().hex,
             job_name=job.name,
@@ -148,7 +148,9 @@ def _operators(planned: PlannedState, uids: OperatorUids, partitions: int) -> tu
     return tuple(found)
 
 
-def _checked(savepoint: Savepoint, state: State) -> dict[tuple[str, str], dict[str, DataFrame]]:
+def _checked(
+    savepoint: SavepointRecord, state: State
+) -> dict[tuple[str, str], dict[str, DataFrame]]:
     """Return the frames by operator and store, by column family; raises SavepointError."""
     frames: dict[tuple[str, str], dict[str, DataFrame]] = {}
     for uid, given in state.items():
@@ -167,9 +169,9 @@ def _write(
     spark: SparkSession,
     files: CheckpointFiles,
     planned: PlannedState,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     frames: Mapping[tuple[str, str], Mapping[str, DataFrame]],
-) -> Savepoint:
+) -> SavepointRecord:
     offsets = {source.index: source.offset for source in savepoint.sources}
     lines = [
         "-" if offsets[number] is None else _compact(offsets[number])
@@ -202,7 +204,7 @@ def _write(
 
 def _write_rows(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     operator: Operator,
     store: Store,
     frames: Mapping[str, DataFrame],

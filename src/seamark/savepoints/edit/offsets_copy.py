@@ -13,16 +13,16 @@ from typing import Any
 
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import DamagedCheckpointError, SavepointError
-from seamark.savepoints.record import Savepoint, write_savepoint, write_taking
+from seamark.savepoints.record import SavepointRecord, write_savepoint, write_taking
 
 
 def write_copy(
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     offsets: Mapping[str, Any],
     source: CheckpointFiles,
     target: CheckpointFiles,
     copy: Callable[[str], tuple[int, int]],
-) -> Savepoint:
+) -> SavepointRecord:
     """Write a savepoint into the new directory `target` that is `savepoint`, at `source`, but for
     the offsets of the sources in `offsets` (JSON, by uid); return it. ``savepoint.json`` is written
     last: without it the copy was cut off, and is not restored.
@@ -74,7 +74,7 @@ def write_copy(
     return changed
 
 
-def _with_offsets(data: bytes, savepoint: Savepoint, offsets: Mapping[str, Any]) -> bytes:
+def _with_offsets(data: bytes, savepoint: SavepointRecord, offsets: Mapping[str, Any]) -> bytes:
     """Return the offset log's entry with other lines for these sources."""
     version, metadata, *lines = data.decode().split("\n")
     uids = {source.index: source.uid for source in savepoint.sources}

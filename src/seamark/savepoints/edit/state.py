@@ -19,7 +19,7 @@ from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.record import (
     ColumnFamily,
     Operator,
-    Savepoint,
+    SavepointRecord,
     SavepointType,
     Store,
     write_savepoint,
@@ -45,7 +45,7 @@ from seamark.savepoints.take.kept_rows import rows_of
 
 def read_state(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     uid: str,
     *,
     family: str | None = None,
@@ -67,14 +67,14 @@ def read_state(
 
 def with_state(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     uid: str,
     state: DataFrame,
     target: str,
     *,
     family: str | None = None,
     store: str | None = None,
-) -> Savepoint:
+) -> SavepointRecord:
     """Write a savepoint into the new directory `target` that has `state` for the operator's own,
     and is the same otherwise; return it.
 
@@ -128,7 +128,7 @@ def with_state(
     return edited
 
 
-def _require_rows(savepoint: Savepoint) -> None:
+def _require_rows(savepoint: SavepointRecord) -> None:
     if savepoint.type is not SavepointType.CANONICAL:
         raise SavepointError(
             f"savepoint {savepoint.uri} is native: it holds the files of the state stores, whose "
@@ -138,7 +138,7 @@ def _require_rows(savepoint: Savepoint) -> None:
 
 def encoded_rows(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     operator: Operator,
     store: Store,
     family: ColumnFamily,
@@ -156,7 +156,7 @@ def encoded_rows(
 
 
 def _choose(
-    savepoint: Savepoint, operator: Operator, store: str | None, family: str | None
+    savepoint: SavepointRecord, operator: Operator, store: str | None, family: str | None
 ) -> tuple[Store, ColumnFamily]:
     there = [
         (s, f)
@@ -177,7 +177,7 @@ def _choose(
 
 
 def written_frames(
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     operator: Operator,
     state: DataFrame,
     family: str | None = None,
@@ -201,7 +201,7 @@ def _types(family: ColumnFamily) -> tuple[StructType, StructType]:
 
 
 def conformed(
-    savepoint: Savepoint, operator: Operator, family: ColumnFamily, state: DataFrame
+    savepoint: SavepointRecord, operator: Operator, family: ColumnFamily, state: DataFrame
 ) -> DataFrame:
     """Return `state` with exactly the columns of the family, or raise SavepointError."""
     key, value = _types(family)

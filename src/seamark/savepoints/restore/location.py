@@ -27,7 +27,7 @@ from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, DamagedCheckpointError, RestoreError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
-from seamark.savepoints.record import Operator, Savepoint, SavepointType, read_savepoint
+from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, read_savepoint
 from seamark.savepoints.state.files import MISSING, copy_back, read_files
 from seamark.savepoints.state.layout import (
     PARTITIONS,
@@ -60,7 +60,7 @@ class Placement:
     savepoint's."""
 
     @staticmethod
-    def unchanged(savepoint: Savepoint) -> Placement:
+    def unchanged(savepoint: SavepointRecord) -> Placement:
         """Everything keeps its number."""
         return Placement(
             {o.uid: o.index for o in savepoint.operators},
@@ -88,7 +88,7 @@ def check_restore(
     backend: StateBackend,
     *,
     partitions: int | None = None,
-) -> Savepoint:
+) -> SavepointRecord:
     """Return the savepoint at `path` if it is whole and can be restored so; nothing is written.
 
     Raises SavepointError if there is no whole savepoint, DamagedCheckpointError naming every file
@@ -107,7 +107,7 @@ def check_restore(
 
 def fit_problems(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     placement: Placement,
     backend: StateBackend,
     partitions: int | None,
@@ -122,7 +122,7 @@ def fit_problems(
 
 
 def native_problems(
-    spark: SparkSession, savepoint: Savepoint, backend: StateBackend, partitions: int
+    spark: SparkSession, savepoint: SavepointRecord, backend: StateBackend, partitions: int
 ) -> list[str]:
     """Return why a native savepoint cannot be restored so, a line for each; [] for a canonical one,
     whose rows can go anywhere."""
@@ -155,7 +155,9 @@ def session_format(spark: SparkSession) -> int:
     return int(spark.conf.get(FORMAT, "1") or 1)
 
 
-def damaged_savepoint(savepoint: Savepoint, problems: Sequence[str]) -> DamagedCheckpointError:
+def damaged_savepoint(
+    savepoint: SavepointRecord, problems: Sequence[str]
+) -> DamagedCheckpointError:
     """Return the error that names the files."""
     return DamagedCheckpointError(
         f"savepoint {savepoint.uri} is damaged; nothing was written. Found:"
@@ -164,7 +166,7 @@ def damaged_savepoint(savepoint: Savepoint, problems: Sequence[str]) -> DamagedC
     )
 
 
-def find_damage(spark: SparkSession, savepoint: Savepoint) -> list[str]:
+def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:
     """Return a line for each file that is missing or altered, beginning with its path. Reads every
     file through."""
     files = open_files(spark, savepoint.uri, make=False)
@@ -193,7 +195,7 @@ def find_damage(spark: SparkSession, savepoint: Savepoint) -> list[str]:
 
 def restore_canonical(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     target: str,
     *,
     query_id: str,
@@ -285,7 +287,7 @@ def restore_canonical(
 
 
 def _offsets(
-    data: bytes, savepoint: Savepoint, placement: Placement, settings: Mapping[str, str]
+    data: bytes, savepoint: SavepointRecord, placement: Placement, settings: Mapping[str, str]
 ) -> bytes:
     """Return an entry of the offset log for the new backend, partitions and order of sources."""
     version, metadata, *lines = undrained(data).decode().split("\n")
@@ -307,7 +309,7 @@ def _offsets(
 def _write(
     spark: SparkSession,
     layout: StateLayout,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     operator: Operator,
     info: OperatorInfo,
     index: int,
@@ -364,7 +366,7 @@ def _write_empty(
     return [list(of_partition) for of_partition in zip(*by_store, strict=True)]
 
 
-def saved_metadata(spark: SparkSession, savepoint: Savepoint) -> StateMetadata:
+def saved_metadata(spark: SparkSession, savepoint: SavepointRecord) -> StateMetadata:
     """Return the metadata of a savepoint's state."""
     found = (
         path.removeprefix("spark/") for path in savepoint.files if path.startswith("spark/state/")

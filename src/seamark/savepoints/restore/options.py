@@ -17,7 +17,7 @@ from seamark.runtime.kafka_topics import Subscription, find_subscriptions
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.plan_graph import find_job_stream
 from seamark.runtime.state_backend import PROVIDER, backend_of, backend_settings
-from seamark.savepoints.record import ColumnFamily, Savepoint, Store
+from seamark.savepoints.record import ColumnFamily, SavepointRecord, Store
 from seamark.savepoints.restore.location import NewOperator, Placement
 from seamark.savepoints.restore.plan import (
     Action,
@@ -87,7 +87,7 @@ class Prepared:
 
     plan: RestorePlan
     begun: Mapping[str, Any] | None = None
-    savepoint: Savepoint | None = None
+    savepoint: SavepointRecord | None = None
     placement: Placement | None = None
     new_operators: tuple[NewOperator, ...] = ()
     failure: SeamarkError | None = None

@@ -16,7 +16,7 @@ from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.state_backend import PROVIDER, provider_of
 from seamark.savepoints.claims import claimed_by, read_claim
-from seamark.savepoints.record import NOT_KNOWN, Operator, Savepoint, Store
+from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Store
 from seamark.savepoints.restore.location import (
     NewOperator,
     Placement,
@@ -51,7 +51,7 @@ from seamark.savepoints.take import uncommitted as committables
 
 def of_savepoint(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     job: NewJob,
     begun: Mapping[str, Any] | None,
     directory: Path,
@@ -153,7 +153,7 @@ def of_savepoint(
     )
 
 
-def _place(savepoint: Savepoint, uids: OperatorUids, topics: TopicChanges) -> Placement:
+def _place(savepoint: SavepointRecord, uids: OperatorUids, topics: TopicChanges) -> Placement:
     operators, sources = uids.operator_numbers(), uids.source_numbers()
     return Placement(
         {o.uid: operators[o.uid] for o in savepoint.operators if o.uid in operators},
@@ -168,7 +168,7 @@ def _place(savepoint: Savepoint, uids: OperatorUids, topics: TopicChanges) -> Pl
     )
 
 
-def _drained_warnings(savepoint: Savepoint) -> Iterator[str]:
+def _drained_warnings(savepoint: SavepointRecord) -> Iterator[str]:
     if savepoint.drained:
         yield (
             "the savepoint's job was drained: its windows were closed early, and rows of theirs "
@@ -180,7 +180,7 @@ def _drained_warnings(savepoint: Savepoint) -> Iterator[str]:
 
 
 def _claim_problems(
-    spark: SparkSession, savepoint: Savepoint, job: NewJob, begun: Mapping[str, Any] | None
+    spark: SparkSession, savepoint: SavepointRecord, job: NewJob, begun: Mapping[str, Any] | None
 ) -> Iterator[str]:
     try:
         claim = read_claim(open_files(spark, savepoint.uri, make=False))
@@ -192,7 +192,7 @@ def _claim_problems(
 
 
 def _left_problems(
-    savepoint: Savepoint, job: NewJob, to_commit: Mapping[str, int]
+    savepoint: SavepointRecord, job: NewJob, to_commit: Mapping[str, int]
 ) -> Iterator[str]:
     uids = job.program.uids
     operators, sources = uids.operator_numbers(), uids.source_numbers()
@@ -212,20 +212,20 @@ def _left_problems(
 
 
 def _transaction_problems(
-    savepoint: Savepoint, job: NewJob, to_commit: Mapping[str, int]
+    savepoint: SavepointRecord, job: NewJob, to_commit: Mapping[str, int]
 ) -> Iterator[str]:
     if to_commit and not job.allow_non_restored_state:
         yield from committables.problems(savepoint, job.sinks)
 
 
-def _size(savepoint: Savepoint, operator: Operator) -> str:
+def _size(savepoint: SavepointRecord, operator: Operator) -> str:
     if operator.rows == NOT_KNOWN:
         return f"{savepoint.bytes_of(operator)} bytes"
     return f"{operator.rows} rows"
 
 
 def _refused(
-    spark: SparkSession, savepoint: Savepoint, placement: Placement, wanted: PlannedState
+    spark: SparkSession, savepoint: SavepointRecord, placement: Placement, wanted: PlannedState
 ) -> dict[str, str]:
     """Return by uid why an operator cannot take its state."""
     problems = {}
@@ -278,7 +278,7 @@ class _Wanted:
 
 
 def _old_operators(
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     placement: Placement,
     job: NewJob,
     partitions: int,
@@ -306,7 +306,9 @@ def _old_operators(
         )
 
 
-def _sinks(savepoint: Savepoint, job: NewJob, to_commit: Mapping[str, int]) -> Iterator[SinkPlan]:
+def _sinks(
+    savepoint: SavepointRecord, job: NewJob, to_commit: Mapping[str, int]
+) -> Iterator[SinkPlan]:
     saved = dict.fromkeys([*(sink.uid for sink in savepoint.sinks), *to_commit])
     for uid in dict.fromkeys([*saved, *job.sinks]):
         action: Action | None

@@ -26,7 +26,7 @@ from seamark.model import failpoints
 from seamark.model.errors import RestoreError
 from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.claims import claim
-from seamark.savepoints.record import Savepoint
+from seamark.savepoints.record import SavepointRecord
 from seamark.savepoints.restore.checkpoint import open_job, require_same, take_over, write_plan
 from seamark.savepoints.restore.checkpoint import restore as restore_checkpoint
 from seamark.savepoints.restore.location import restore_canonical
@@ -74,7 +74,7 @@ def _restore(
     target: CheckpointStore,
     job: NewJob,
     prepared: Prepared,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
 ) -> None:
     decided = _decide(spark, target, job, prepared, savepoint)
     failpoints.reached("restore-begun")
@@ -121,7 +121,7 @@ def _restore(
     target.files.delete(RESTORING)
 
 
-def _commits(spark: SparkSession, job: NewJob, savepoint: Savepoint) -> dict[str, list[str]]:
+def _commits(spark: SparkSession, job: NewJob, savepoint: SavepointRecord) -> dict[str, list[str]]:
     """Return by epoch the sinks whose transactions in the savepoint this job commits."""
     dropped = committables.unfit(savepoint, job.sinks)
     kept = {
@@ -136,7 +136,7 @@ def _decide(
     target: CheckpointStore,
     job: NewJob,
     prepared: Prepared,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
 ) -> Mapping[str, Any]:
     """Write down what the restore decides, or return what one that was cut off had; then claim the
     savepoint, if that is wanted."""

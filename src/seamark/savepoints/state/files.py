@@ -31,7 +31,7 @@ from seamark.model.errors import CheckpointError, DamagedCheckpointError
 from seamark.runtime.java_calls import java_class, java_list
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.session import is_local
-from seamark.savepoints.record import NOT_KNOWN, ColumnFamily, Operator, Savepoint, Store
+from seamark.savepoints.record import NOT_KNOWN, ColumnFamily, Operator, SavepointRecord, Store
 from seamark.savepoints.state.layout import PARTITIONS, StateLayout, is_keyed, read_operators
 from seamark.savepoints.state.rows import StateClasses
 from seamark.savepoints.take.canonical import root_cause
@@ -127,7 +127,7 @@ def state_files(source: CheckpointFiles, tree: StateTree, epoch: int) -> dict[st
 
 
 def copy_back(
-    spark: SparkSession, savepoint: Savepoint, operator: Operator, target: str, index: int
+    spark: SparkSession, savepoint: SavepointRecord, operator: Operator, target: str, index: int
 ) -> None:
     """Copy the files of an operator's state into the Spark checkpoint location `target` (a URI), in
     which the operator has the number `index`. Those of a call that died are written over."""

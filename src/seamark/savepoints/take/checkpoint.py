@@ -15,7 +15,7 @@ from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
 from seamark.runtime.operator_uids import OperatorUids
-from seamark.savepoints.record import Savepoint, Source
+from seamark.savepoints.record import SavepointRecord, Source
 from seamark.savepoints.restore.checkpoint import open_job
 from seamark.savepoints.take.export import export_savepoint
 
@@ -36,7 +36,7 @@ def watermark_of_job(files: CheckpointFiles) -> int:
     return before(int(commit.get("nextBatchWatermarkMs", 0)))
 
 
-def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savepoint:
+def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> SavepointRecord:
     """Write a canonical savepoint of the newest complete checkpoint of a job that does not run into
     the new directory `target`; both are URIs. Return it.
 

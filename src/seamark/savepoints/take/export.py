@@ -33,7 +33,7 @@ from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.state_backend import PROVIDER, backend_of
 from seamark.savepoints.record import (
     TAKING,
-    Savepoint,
+    SavepointRecord,
     SavepointType,
     Sink,
     Source,
@@ -68,7 +68,7 @@ def export_savepoint(
     aside: bool = False,
     uncommitted: Callable[[], Uncommitted] = lambda: ({}, {}),
     writing: Callable[[int], None] = lambda expected: None,
-) -> Savepoint:
+) -> SavepointRecord:
     """Write a savepoint of `epoch` into the new directory `target`, and return it.
 
     `location`: Spark's checkpoint location (a URI), in which `epoch` is decided
@@ -121,7 +121,7 @@ def export_savepoint(
         listed = small.result()
     waiting, kept = uncommitted()
     committables, rows, earlier = merged(waiting, epoch)
-    savepoint = Savepoint(
+    savepoint = SavepointRecord(
         uri=files.uri,
         job_id=job_id,
         job_name=job_name,

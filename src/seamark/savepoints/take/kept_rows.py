@@ -20,7 +20,7 @@ from seamark.model.errors import DamagedCheckpointError, SavepointError
 from seamark.runtime.checkpoint_trigger import SINK_PATIENCE_S
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.query import StreamRun
-from seamark.savepoints.record import Savepoint
+from seamark.savepoints.record import SavepointRecord
 from seamark.savepoints.state.copies import copier
 from seamark.savepoints.take.export import Uncommitted
 from seamark.savepoints.take.uncommitted import ByEpoch
@@ -71,7 +71,7 @@ def _look(run: StreamRun, epoch: int, patience_s: float) -> tuple[ByEpoch, dict[
 
 
 def put_back(
-    spark: SparkSession, savepoint: Savepoint, target: CheckpointStore, uids: Iterable[str]
+    spark: SparkSession, savepoint: SavepointRecord, target: CheckpointStore, uids: Iterable[str]
 ) -> None:
     """Copy the rows of these sinks into the directory of a new job. It may be called again. Raises
     DamagedCheckpointError if a file is not as it was written."""
@@ -86,7 +86,7 @@ def put_back(
             )
 
 
-def rows_of(savepoint: Savepoint, uids: Iterable[str]) -> Mapping[str, tuple[int, int]]:
-    """Return the files with the rows of these sinks, as `Savepoint.files` has them."""
+def rows_of(savepoint: SavepointRecord, uids: Iterable[str]) -> Mapping[str, tuple[int, int]]:
+    """Return the files with the rows of these sinks, as `SavepointRecord.files` has them."""
     places = tuple(f"{sink_directory(uid)}/" for uid in uids)
     return {path: known for path, known in savepoint.files.items() if path.startswith(places)}

@@ -28,7 +28,7 @@ from seamark.runtime.drain import Drain
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.query import StreamRun
-from seamark.savepoints.record import Savepoint, SavepointType, write_taking
+from seamark.savepoints.record import SavepointRecord, SavepointType, write_taking
 from seamark.savepoints.take.export import export_savepoint
 from seamark.savepoints.take.kept_rows import save_rows
 
@@ -191,7 +191,7 @@ class _Taking:
             error = found
         self._answer.set_exception(error)
 
-    def _export(self, epoch: int) -> Savepoint:
+    def _export(self, epoch: int) -> SavepointRecord:
         run, identity = self._run, self._run.coordinator.identity
         assert identity is not None
         name = f"savepoint-{identity.job_id[:6]}-{uuid.uuid4().hex[:12]}"  # as Flink names them
@@ -233,7 +233,7 @@ def _written(files: CheckpointFiles) -> int:
     return sum(files.sizes(*patterns).values())
 
 
-def _end(savepoint: Savepoint, took_s: float) -> SavepointEnd:
+def _end(savepoint: SavepointRecord, took_s: float) -> SavepointEnd:
     """Return what the checkpoint history tells of a savepoint that is whole."""
     return SavepointEnd(
         took_s,

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from seamark.checkpoint.store import CheckpointStore, SinkEpoch
 from seamark.model.errors import SeamarkError
-from seamark.savepoints.record import Savepoint
+from seamark.savepoints.record import SavepointRecord
 from seamark.savepoints.restore.checkpoint import open_job
 
 log = logging.getLogger(__name__)
@@ -29,8 +29,8 @@ ByEpoch = dict[int, dict[str, SinkEpoch]]
 def merged(
     waiting: Mapping[int, Mapping[str, SinkEpoch]], epoch: int
 ) -> tuple[dict[str, tuple[bytes, ...]], dict[str, int], dict[str, dict[str, tuple[int, int]]]]:
-    """Return `Savepoint.committables`, the rows of them by the sink's uid, and
-    `Savepoint.earlier`, of a savepoint of `epoch`."""
+    """Return `SavepointRecord.committables`, the rows of them by the sink's uid, and
+    `SavepointRecord.earlier`, of a savepoint of `epoch`."""
     committables: dict[str, tuple[bytes, ...]] = {}
     rows: dict[str, int] = {}
     earlier: dict[str, dict[str, tuple[int, int]]] = {}
@@ -45,7 +45,7 @@ def merged(
     return committables, rows, earlier
 
 
-def by_epoch(savepoint: Savepoint) -> ByEpoch:
+def by_epoch(savepoint: SavepointRecord) -> ByEpoch:
     """Return the savepoint's transactions: what `merged` made one."""
     left = dict(savepoint.committables)
     rows = {sink.uid: sink.rows for sink in savepoint.sinks}
@@ -62,7 +62,7 @@ def by_epoch(savepoint: Savepoint) -> ByEpoch:
     return {number: parts for number, parts in found.items() if parts}
 
 
-def uncommitted(spark: SparkSession, savepoint: Savepoint) -> ByEpoch:
+def uncommitted(spark: SparkSession, savepoint: SavepointRecord) -> ByEpoch:
     """Return the transactions that a job restored now has to commit: those of the savepoint, but
     for epochs that the first job has committed since, by its records. Sinks forget transactions in
     time, so what is known to be committed is not asked for again."""
@@ -97,7 +97,7 @@ def counted(waiting: ByEpoch) -> Counter[str]:
     return found
 
 
-def problems(savepoint: Savepoint, sinks: Mapping[str, str]) -> Iterator[str]:
+def problems(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Iterator[str]:
     """Yield why some sink's transactions cannot be committed by a job with these `sinks` (the type
     of each by its uid): another type has the uid. What has no taker at all is named elsewhere."""
     types = {sink.uid: sink.type for sink in savepoint.sinks}
@@ -110,7 +110,7 @@ def problems(savepoint: Savepoint, sinks: Mapping[str, str]) -> Iterator[str]:
             )
 
 
-def unfit(savepoint: Savepoint, sinks: Mapping[str, str]) -> Sequence[str]:
+def unfit(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Sequence[str]:
     """Return the uids whose transactions none of these sinks can commit."""
     types = {sink.uid: sink.type for sink in savepoint.sinks}
     return [
