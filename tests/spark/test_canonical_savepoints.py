@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.api.config import StateBackend
-from seamark.model.errors import DamagedCheckpointError, SavepointError
+from seamark.model.errors import DamagedCheckpointError, RestoreError, SavepointError
 from seamark.runtime.operator_uids import OperatorUids, find_uids
 from seamark.runtime.plans import analysed
 from seamark.savepoints.record import SavepointRecord, SavepointType
@@ -29,13 +29,15 @@ from seamark.savepoints.restore.location import (
     FORMAT,
     NewOperator,
     Placement,
-    check_restore,
+    damaged_savepoint,
+    find_damage,
+    fit_problems,
     restore_canonical,
     saved_metadata,
 )
 from seamark.savepoints.state.layout import is_keyed
 from seamark.savepoints.state.planned import PlannedState, Program, differing
-from seamark.savepoints.take.export import export_savepoint
+from seamark.savepoints.take.export import SavedJob, export_savepoint
 from tests.spark.stateful_programs import (
     MODES,
     PROGRAMS,
@@ -99,10 +101,8 @@ def take(
         checkpoint.as_uri(),
         last_epoch(checkpoint),
         target.as_uri(),
-        job_id="0" * 32,
-        job_name="programs",
-        uids=OperatorUids(),
-        type_=type_,
+        SavedJob("0" * 32, "programs", OperatorUids()),
+        type_,
     )
 
 
@@ -114,9 +114,12 @@ def restore(
     placement: Placement | None = None,
     new_operators: tuple[NewOperator, ...] = (),
 ) -> None:
-    found = check_restore(
-        spark, savepoint.as_uri(), placement, place.backend, partitions=place.partitions
-    )
+    found = sm.Savepoint(savepoint.as_uri()).record
+    placed = placement or Placement.unchanged(found)
+    if problems := fit_problems(spark, found, placed, place.backend, place.partitions):
+        raise RestoreError("; ".join(problems))
+    if damage := find_damage(spark, found):
+        raise damaged_savepoint(found, damage)
     restore_canonical(
         spark,
         found,
@@ -145,7 +148,7 @@ def require_planned_as_saved(
     state = planned(spark, query, saved, directory)
     assert [o.name for o in state.operators.values()] == [o.name for o in saved.operators]
     for operator in saved.operators:
-        stores = state.stores(operator.index)
+        stores = state.describe(operator.index).stores
         assert differing(operator.stores, stores) == []
         families = [family for store in stores for family in store.families]
         assert is_keyed(operator.name, families) == operator.keyed

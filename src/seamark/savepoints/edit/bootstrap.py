@@ -23,7 +23,6 @@ from pyspark.sql import DataFrame, SparkSession
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
 from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.state_backend import PROVIDER, provider_of
 from seamark.savepoints.edit.state import encoded_rows, written_frames
 from seamark.savepoints.record import (
@@ -35,11 +34,10 @@ from seamark.savepoints.record import (
     write_taking,
 )
 from seamark.savepoints.removal import remove_savepoint
-from seamark.savepoints.restore.options import NewJob, require_count
-from seamark.savepoints.state.layout import PARTITIONS, is_keyed
+from seamark.savepoints.restore.options import NewJob
+from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.state.planned import PlannedState, scratch
-from seamark.savepoints.state.rows import RowFile, write_files
-from seamark.savepoints.take.canonical import with_files
+from seamark.savepoints.state.rows import RowFile, with_files, write_files
 
 State = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 """By an operator's uid its state; of a transformWithState by the name of the state variable, of a
@@ -67,7 +65,6 @@ def new_savepoint(
     settings = _settings(spark, job)
     with scratch() as directory:
         planned = PlannedState(spark, job.program, settings, directory)
-        require_count(planned, uids)
         savepoint = SavepointRecord(
             uri=files.uri,
             job_id=uuid.uuid4().hex,
@@ -84,7 +81,7 @@ def new_savepoint(
                 for uid, number in uids.source_numbers().items()
             ),
             source_lines=uids.source_lines,
-            operators=_operators(planned, uids, int(settings[PARTITIONS])),
+            operators=tuple(map(planned.describe, sorted(planned.operators))),
         )
         frames = _checked(savepoint, state)
         write_taking(
@@ -125,27 +122,6 @@ def _settings(spark: SparkSession, job: NewJob) -> dict[str, str]:
 def _json_offset(offset: Any) -> Any:
     """Return an offset as JSON has it: Kafka's partitions may be given as numbers."""
     return json.loads(json.dumps(offset))
-
-
-def _operators(planned: PlannedState, uids: OperatorUids, partitions: int) -> tuple[Operator, ...]:
-    found = []
-    for index, info in sorted(planned.operators.items()):
-        stores = tuple(
-            replace(store, path=f"state/{index}/{store.name}") for store in planned.stores(index)
-        )
-        keyed = is_keyed(info.name, [family for store in stores for family in store.families])
-        found.append(
-            Operator(
-                uid=uids.of_operator(index),
-                index=index,
-                name=info.name,
-                partitions=partitions if keyed else 1,
-                keyed=keyed,
-                properties=json.loads(info.properties) if info.properties else None,
-                stores=stores,
-            )
-        )
-    return tuple(found)
 
 
 def _checked(

@@ -37,10 +37,10 @@ from seamark.savepoints.state.rows import (
     decode_rows,
     encode_rows,
     read_rows,
+    with_files,
     write_files,
 )
-from seamark.savepoints.take.canonical import with_files
-from seamark.savepoints.take.kept_rows import rows_of
+from seamark.savepoints.take.uncommitted import rows_of
 
 
 def read_state(

@@ -9,7 +9,6 @@ beside Spark's tasks, without the time that a Spark job takes to begin. `take/ex
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,13 +27,17 @@ from seamark.checkpoint.spark_files import (
 )
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CheckpointError, DamagedCheckpointError
-from seamark.runtime.java_calls import java_class, java_list
+from seamark.runtime.java_calls import java_class, java_list, root_cause
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.session import is_local
 from seamark.savepoints.record import NOT_KNOWN, ColumnFamily, Operator, SavepointRecord, Store
-from seamark.savepoints.state.layout import PARTITIONS, StateLayout, is_keyed, read_operators
+from seamark.savepoints.state.layout import (
+    PARTITIONS,
+    StateLayout,
+    described_operator,
+    read_operators,
+)
 from seamark.savepoints.state.rows import StateClasses
-from seamark.savepoints.take.canonical import root_cause
 
 LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
 """A task is given files of so many bytes at least, if there are, and at most, or one larger file:
@@ -55,23 +58,14 @@ def describe_operators(
     """Return the stateful operators of `source` as of `epoch`, with the schemas of their state; how
     many rows they have is not known."""
     found = []
-    for operator in read_operators(source, epoch):
-        families = {info.name: layout.store(operator, info).families for info in operator.stores}
-        keyed = is_keyed(operator.name, [f for of_store in families.values() for f in of_store])
-        found.append(
-            Operator(
-                uid=uids.of_operator(operator.index),
-                index=operator.index,
-                name=operator.name,
-                partitions=int(settings[PARTITIONS]) if keyed else 1,
-                keyed=keyed,
-                properties=json.loads(operator.properties) if operator.properties else None,
-                stores=tuple(
-                    Store(name, f"state/{operator.index}", tuple(map(_not_counted, of_store)))
-                    for name, of_store in families.items()
-                ),
-            )
-        )
+    for info in read_operators(source, epoch):
+        stores = [
+            Store(store.name, f"state/{info.index}", tuple(map(_not_counted, described.families)))
+            for store in info.stores
+            for described in [layout.store(info, store)]
+        ]
+        uid = uids.of_operator(info.index)
+        found.append(described_operator(info, stores, uid, int(settings[PARTITIONS])))
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from seamark.checkpoint.spark_files import metadata_at, read_log
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime.java_calls import items_of, java_class, java_list
-from seamark.savepoints.record import ColumnFamily
+from seamark.savepoints.record import ColumnFamily, Operator, Store
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -271,6 +271,23 @@ def is_keyed(operator: str, families: Sequence[ColumnFamily]) -> bool:
     return operator != "globalLimit" and any(f.key_schema["fields"] for f in families)
 
 
+def described_operator(
+    info: OperatorInfo, stores: Sequence[Store], uid: str, partitions: int
+) -> Operator:
+    """Return an operator of a query with that many state partitions as a savepoint's record has
+    it."""
+    keyed = is_keyed(info.name, [family for store in stores for family in store.families])
+    return Operator(
+        uid=uid,
+        index=info.index,
+        name=info.name,
+        partitions=partitions if keyed else 1,
+        keyed=keyed,
+        properties=json.loads(info.properties) if info.properties else None,
+        stores=tuple(stores),
+    )
+
+
 def _variable_of(family: str, base: str, variables: Sequence[Any]) -> Any:
     """Return the state variable that a column family of a transformWithState belongs to; Spark
     extracts a key's columns by it."""
@@ -298,9 +315,8 @@ def _family(schema: Any, variable: Any, several: bool, internal: bool) -> Column
     )
 
 
-def hashmap_problems(operators: Sequence[Any]) -> list[str]:
-    """Return why the hashmap backend cannot hold some of these operators (each with `uid`, `name`
-    and `stores`), a line for each."""
+def hashmap_problems(operators: Iterable[Operator]) -> list[str]:
+    """Return why the hashmap backend cannot hold some of these operators, a line for each."""
     problems = []
     for operator in operators:
         why = None

@@ -3,9 +3,8 @@
 Spark writes and checks the metadata and the schemas of the state while it plans a query's first
 epoch. So a program's query is planned, and not run, in scratch checkpoint locations on this
 machine: once as if all its operators were new (`PlannedState`), and once over the state's metadata
-that is to be restored (`PlannedState.refusals`). The restore plan asks
-(`restore/savepoint_planning.py`, `restore/checkpoint_planning.py`), and `restore/location.py` takes
-the metadata of operators that are new from here.
+that is to be restored (`PlannedState.refusals`). `restore/planner.py` asks, and
+`restore/location.py` takes the metadata of operators that are new from here.
 """
 
 from __future__ import annotations
@@ -29,12 +28,17 @@ from seamark.checkpoint.spark_files import METADATA_VERSION, StateTree, metadata
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import RestoreError
 from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.java_calls import root_cause
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.plans import analysed
-from seamark.savepoints.record import ColumnFamily, Store
-from seamark.savepoints.state.layout import PARTITIONS, StateLayout, read_operators
+from seamark.savepoints.record import ColumnFamily, Operator, Store
+from seamark.savepoints.state.layout import (
+    PARTITIONS,
+    StateLayout,
+    described_operator,
+    read_operators,
+)
 from seamark.savepoints.state.rows import StateClasses
-from seamark.savepoints.take.canonical import root_cause
 
 PLAN_TRIES = 3
 _UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
@@ -144,12 +148,21 @@ class PlannedState:
         self._layout = StateLayout(
             spark, StateClasses.of(spark), self.location, self.location, self._settings, 1
         )
+        count = program.uids.operator_count
+        if set(self.operators) != set(range(count)):
+            raise RestoreError(
+                f"Spark plans the stateful operators {sorted(self.operators)}, and {count} were "
+                "found in the program: their uids cannot be trusted. This is an error of Seamark's "
+                "own, please report it with the program"
+            )
 
-    def stores(self, index: int) -> tuple[Store, ...]:
-        """Return the state stores of an operator with their schemas."""
-        operator = self.operators[index]
-        described = (self._layout.store(operator, info) for info in operator.stores)
-        return tuple(Store(store.info.name, "", store.families) for store in described)
+    def describe(self, index: int) -> Operator:
+        """Return an operator with the schemas of its state, which has no rows."""
+        info = self.operators[index]
+        described = (self._layout.store(info, store) for store in info.stores)
+        stores = [Store(s.info.name, f"state/{index}/{s.info.name}", s.families) for s in described]
+        uid = self._program.uids.of_operator(index)
+        return described_operator(info, stores, uid, int(self._settings[PARTITIONS]))
 
     def refusals(self, old: StateMetadata, placed: Mapping[int, int]) -> dict[int, str]:
         """Return what Spark says against going on from the state of another job, by the operator's

@@ -29,8 +29,8 @@ from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.query import StreamRun
 from seamark.savepoints.record import SavepointRecord, SavepointType, write_taking
-from seamark.savepoints.take.export import export_savepoint
-from seamark.savepoints.take.kept_rows import save_rows
+from seamark.savepoints.take.export import Beside, SavedJob, export_savepoint
+from seamark.savepoints.take.uncommitted import save_rows
 
 POLL_S = 0.2
 PROGRESS_S = 1.0
@@ -205,21 +205,20 @@ class _Taking:
                 job_directory=run.uri,
                 epoch=epoch,
             )
+            sinks = {uid: type(sink).__name__ for uid, sink in run.sinks.items()}
             return export_savepoint(
                 self._spark,
                 run.spark_location,
                 epoch,
                 path,
-                job_id=identity.job_id,
-                job_name=identity.name,
-                uids=run.uids,
-                type_=self._type,
-                sinks={uid: type(sink).__name__ for uid, sink in run.sinks.items()},
-                job_directory=run.uri,
-                uncommitted=lambda: save_rows(self._spark, run, epoch, files),
-                run_id=str(run.query.runId) if run.query else "",
-                aside=self._then is None,
-                writing=lambda expected: self._answer.writing(expected, lambda: _written(files)),
+                SavedJob(identity.job_id, identity.name, run.uids, sinks, run.uri),
+                self._type,
+                Beside(
+                    str(run.query.runId) if run.query else "",
+                    self._then is None,
+                    lambda: save_rows(self._spark, run, epoch, files),
+                    lambda expected: self._answer.writing(expected, lambda: _written(files)),
+                ),
             )
         except BaseException:
             with contextlib.suppress(Exception):

@@ -10,7 +10,7 @@ from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from seamark.protocol.states import Seal
 from seamark.savepoints.record import SavepointRecord, Sink, read_savepoint, write_savepoint
-from seamark.savepoints.restore.checkpoint import take_over
+from seamark.savepoints.restore.target import take_over
 from seamark.savepoints.take.uncommitted import (
     by_epoch,
     counted,
