@@ -24,6 +24,7 @@ from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.state_backend import PROVIDER, provider_of
+from seamark.savepoints.claims import remove_savepoint
 from seamark.savepoints.edit.state import encoded_rows, written_frames
 from seamark.savepoints.record import (
     Operator,
@@ -33,7 +34,6 @@ from seamark.savepoints.record import (
     write_savepoint,
     write_taking,
 )
-from seamark.savepoints.removal import remove_savepoint
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.state.planned import PlannedState, scratch

@@ -9,7 +9,7 @@ found.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from typing import Any
@@ -26,9 +26,8 @@ from seamark.runtime.operator_uids import OperatorUids, moved
 from seamark.runtime.state_backend import PROVIDER, backend_of
 from seamark.savepoints.record import Source
 from seamark.savepoints.restore.checkpoint import copy_checkpoint, find_checkpoint, find_waiting
-from seamark.savepoints.restore.location import NewOperator
 from seamark.savepoints.restore.options import NewJob
-from seamark.savepoints.restore.origin import Origin, Parts
+from seamark.savepoints.restore.origin import Origin, Parts, Waiting
 from seamark.savepoints.restore.plan import ClaimMode, JobState, SinkPlan
 from seamark.savepoints.state.files import describe_operators
 from seamark.savepoints.state.layout import PARTITIONS, StateLayout
@@ -201,19 +200,11 @@ class CheckpointOrigin(Origin):
     def claim(self, job_id: str, directory: str) -> None:
         """Do nothing: `problems` has refused it."""
 
-    def copy(
-        self,
-        target: CheckpointStore,
-        decided: Mapping[str, Any],
-        parts: Parts,
-        new_operators: Sequence[NewOperator],
-    ) -> None:
+    def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
         """Copy the files that Spark needs of this epoch."""
         copy_checkpoint(self._spark, self._source, target, self._found, decided["query_id"])
 
-    def waiting(
-        self, decided: Mapping[str, Any]
-    ) -> dict[int, Callable[[], Mapping[str, SinkEpoch]]]:
+    def waiting(self, decided: Mapping[str, Any]) -> Waiting:
         """Return those that were decided to be this job's. The first job died before it had
         recorded the commits, or is about to: both may do it, commits are idempotent."""
         return {

@@ -3,21 +3,20 @@ state goes onto any number of partitions and any backend."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.state_backend import PROVIDER, provider_of
 from seamark.savepoints.claims import claim, claimed_by, read_claim
 from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord
 from seamark.savepoints.restore.location import (
-    NewOperator,
     Placement,
     damaged_savepoint,
     find_damage,
@@ -26,7 +25,7 @@ from seamark.savepoints.restore.location import (
     saved_metadata,
 )
 from seamark.savepoints.restore.options import NewJob
-from seamark.savepoints.restore.origin import Origin, Parts
+from seamark.savepoints.restore.origin import Origin, Parts, Waiting
 from seamark.savepoints.restore.plan import Action, ClaimMode, JobState, SinkPlan
 from seamark.savepoints.restore.topics import topic_changes
 from seamark.savepoints.state.layout import PARTITIONS
@@ -210,13 +209,7 @@ class SavepointOrigin(Origin):
             files = open_files(self._spark, self._record.uri, make=False)
             claim(files, job_id, self._job.name, directory)
 
-    def copy(
-        self,
-        target: CheckpointStore,
-        decided: Mapping[str, Any],
-        parts: Parts,
-        new_operators: Sequence[NewOperator],
-    ) -> None:
+    def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
         """Write its state anew, and copy the rows of transactions that the job commits."""
         restore_canonical(
             self._spark,
@@ -226,16 +219,14 @@ class SavepointOrigin(Origin):
             partitions=self._job.partitions,
             backend=self._job.backend,
             placement=self._placement(parts),
-            new_operators=new_operators,
+            new_operators=parts.new_operators,
         )
         if commits := decided["commits"]:
             uncommitted.put_back(
                 self._spark, self._record, target, {u for of in commits.values() for u in of}
             )
 
-    def waiting(
-        self, decided: Mapping[str, Any]
-    ) -> dict[int, Callable[[], Mapping[str, SinkEpoch]]]:
+    def waiting(self, decided: Mapping[str, Any]) -> Waiting:
         """Return those that were decided to be this job's."""
         commits = {int(epoch): uids for epoch, uids in decided["commits"].items()}
         found = uncommitted.by_epoch(self._record)

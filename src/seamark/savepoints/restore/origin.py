@@ -22,6 +22,10 @@ from seamark.savepoints.restore.location import NewOperator
 from seamark.savepoints.restore.plan import JobState, SinkPlan
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 
+Waiting = Mapping[int, Callable[[], Mapping[str, SinkEpoch]]]
+"""What reads the transactions of an epoch, by the sink's uid: for each epoch from the first that
+has some to the origin's."""
+
 
 @dataclass(frozen=True)
 class Parts:
@@ -30,6 +34,8 @@ class Parts:
 
     operators: Sequence[tuple[Operator, int | None]]
     sources: Sequence[tuple[Source, int | None]]
+    new_operators: Sequence[NewOperator] = ()
+    """The program's that the origin has nothing of."""
 
     @property
     def numbers(self) -> dict[int, int]:
@@ -100,22 +106,13 @@ class Origin(ABC):
         first."""
 
     @abstractmethod
-    def copy(
-        self,
-        target: CheckpointStore,
-        decided: Mapping[str, Any],
-        parts: Parts,
-        new_operators: Sequence[NewOperator],
-    ) -> None:
+    def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
         """Make the new job's Spark checkpoint location, and what its sinks keep. `decided` is what
         ``restoring.json`` holds. After a kill -9 it is called again with the same arguments."""
 
     @abstractmethod
-    def waiting(
-        self, decided: Mapping[str, Any]
-    ) -> dict[int, Callable[[], Mapping[str, SinkEpoch]]]:
-        """Return what reads the transactions that the new job has to commit, by the sink's uid, for
-        each epoch from the first that has some to the origin's."""
+    def waiting(self, decided: Mapping[str, Any]) -> Waiting:
+        """Return what reads the transactions that the new job has to commit."""
 
 
 def open_job(spark: SparkSession, uri: str) -> CheckpointStore:

@@ -58,7 +58,6 @@ class Prepared:
     plan: RestorePlan
     origin: Origin | None = None
     parts: Parts = field(default_factory=lambda: Parts((), ()))
-    new_operators: tuple[NewOperator, ...] = ()
     begun: Mapping[str, Any] | None = None
     failure: SeamarkError | None = None
 
@@ -230,14 +229,10 @@ class _Planning:
             warnings=(*_unnamed_warnings(uids), *origin.warnings()),
             problems=tuple(self._problems),
         )
-        new = sorted(wanted.operators.keys() - placed) if wanted is not None else ()
-        return Prepared(
-            plan,
-            origin,
-            parts,
-            tuple(NewOperator(index, wanted) for index in new if wanted is not None),
-            failure=origin.failure,
-        )
+        if wanted is not None:
+            new = [NewOperator(index, wanted) for index in sorted(wanted.operators.keys() - placed)]
+            parts = replace(parts, new_operators=new)
+        return Prepared(plan, origin, parts, failure=origin.failure)
 
     def _planned(self) -> PlannedState | None:
         """Let Spark plan the program; None if it cannot."""

@@ -63,7 +63,7 @@ def _write(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Ori
     decided = _decide(target, job, prepared, origin)
     failpoints.reached("restore-begun")
     log.info("restoring %s into %s", origin.name, target.uri)
-    origin.copy(target, decided, prepared.parts, prepared.new_operators)
+    origin.copy(target, decided, prepared.parts)
     waiting = origin.waiting(decided)
     for epoch, read in waiting.items():
         take_over(target, epoch, read)
