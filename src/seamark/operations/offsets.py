@@ -33,8 +33,8 @@ from seamark.savepoints.edit.offsets import (
     offset_after,
     partitions_of,
     problems,
+    write_copy,
 )
-from seamark.savepoints.edit.offsets_copy import write_copy
 from seamark.savepoints.record import SAVEPOINT, SavepointRecord, Source
 from seamark.savepoints.state.copies import copier
 from seamark.savepoints.take.checkpoint import (

@@ -15,7 +15,6 @@ import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -25,19 +24,16 @@ from seamark.model.errors import SavepointError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.state_backend import PROVIDER, provider_of
 from seamark.savepoints.claims import remove_savepoint
-from seamark.savepoints.edit.state import encoded_rows, written_frames
+from seamark.savepoints.edit.state import write_operators, written_frames
 from seamark.savepoints.record import (
-    Operator,
     SavepointRecord,
     Source,
-    Store,
     write_savepoint,
     write_taking,
 )
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.state.planned import PlannedState, scratch
-from seamark.savepoints.state.rows import RowFile, with_files, write_files
 
 State = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 """By an operator's uid its state; of a transformWithState by the name of the state variable, of a
@@ -124,11 +120,9 @@ def _json_offset(offset: Any) -> Any:
     return json.loads(json.dumps(offset))
 
 
-def _checked(
-    savepoint: SavepointRecord, state: State
-) -> dict[tuple[str, str], dict[str, DataFrame]]:
-    """Return the frames by operator and store, by column family; raises SavepointError."""
-    frames: dict[tuple[str, str], dict[str, DataFrame]] = {}
+def _checked(savepoint: SavepointRecord, state: State) -> dict[tuple[str, str, str], DataFrame]:
+    """Return the frames by operator, store and column family; raises SavepointError."""
+    frames: dict[tuple[str, str, str], DataFrame] = {}
     for uid, given in state.items():
         operator = savepoint.operator(uid)
         by_family = {None: given} if isinstance(given, DataFrame) else dict(given)
@@ -136,8 +130,7 @@ def _checked(
         for name, frame in by_family.items():
             where = {"store": name} if several else {"family": name}
             new = written_frames(savepoint, operator, frame, **where)
-            for (store, family), rows in new.items():
-                frames.setdefault((uid, store), {})[family] = rows
+            frames |= {(uid, *at): rows for at, rows in new.items()}
     return frames
 
 
@@ -146,7 +139,7 @@ def _write(
     files: CheckpointFiles,
     planned: PlannedState,
     savepoint: SavepointRecord,
-    frames: Mapping[tuple[str, str], Mapping[str, DataFrame]],
+    frames: Mapping[tuple[str, str, str], DataFrame],
 ) -> SavepointRecord:
     offsets = {source.index: source.offset for source in savepoint.sources}
     lines = [
@@ -165,35 +158,10 @@ def _write(
     for path, data in small.items():
         files.create(f"spark/{path}", data)
     listed = {f"spark/{path}": (len(data), zlib.crc32(data)) for path, data in small.items()}
-    operators = []
-    for operator in savepoint.operators:
-        stores = []
-        for store in operator.stores:
-            given = frames.get((operator.uid, store.name), {})
-            written = _write_rows(spark, savepoint, operator, store, given)
-            stores.append(with_files(store, written, listed))
-        operators.append(replace(operator, stores=tuple(stores)))
-    savepoint = replace(savepoint, operators=tuple(operators), files=listed)
+    operators = write_operators(spark, savepoint, savepoint.uri, frames, listed)
+    savepoint = replace(savepoint, operators=operators, files=listed)
     write_savepoint(files, savepoint)
     return savepoint
-
-
-def _write_rows(
-    spark: SparkSession,
-    savepoint: SavepointRecord,
-    operator: Operator,
-    store: Store,
-    frames: Mapping[str, DataFrame],
-) -> list[RowFile]:
-    rows = [
-        encoded_rows(spark, savepoint, operator, store, family, frames[family.name])
-        for family in store.families
-        if family.name in frames
-    ]
-    if not rows:
-        return []
-    names = [family.name for family in store.families]
-    return write_files(reduce(DataFrame.union, rows), names, f"{savepoint.uri}/{store.path}")
 
 
 def _compact(value: Any) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -96,32 +97,13 @@ def with_state(
             known[path] = len(data), zlib.crc32(data)
     copy = copier(source, files, lambda: spark)
     kept = {path: copy(path) for path in rows_of(savepoint, savepoint.committables)}
-    operators = []
-    for each in savepoint.operators:
-        stores = []
-        for each_store in each.stores:
-            rows = read_rows(spark, savepoint.row_files(each_store))
-            given = {
-                f.name: new[each_store.name, f.name]
-                for f in each_store.families
-                if each is operator and (each_store.name, f.name) in new
-            }
-            rows = rows.where(~rows.column_family.isin(*given)) if given else rows
-            for of_family in each_store.families:
-                if of_family.name in given:
-                    frame = given[of_family.name]
-                    rows = rows.union(
-                        encoded_rows(spark, savepoint, operator, each_store, of_family, frame)
-                    )
-            names = [f.name for f in each_store.families]
-            written = write_files(rows, names, f"{target}/{each_store.path}")
-            stores.append(with_files(each_store, written, known))
-        operators.append(replace(each, stores=tuple(stores)))
+    frames = {(uid, *where): frame for where, frame in new.items()}
+    operators = write_operators(spark, savepoint, files.uri, frames, known)
     edited = replace(
         savepoint,
         uri=files.uri,
         created_at=time.time(),
-        operators=tuple(operators),
+        operators=operators,
         files={**known, **kept},
     )
     write_savepoint(files, edited)
@@ -136,7 +118,38 @@ def _require_rows(savepoint: SavepointRecord) -> None:
         )
 
 
-def encoded_rows(
+def write_operators(
+    spark: SparkSession,
+    savepoint: SavepointRecord,
+    target: str,
+    frames: Mapping[tuple[str, str, str], DataFrame],
+    listed: dict[str, tuple[int, int]],
+) -> tuple[Operator, ...]:
+    """Write the rows of a savepoint, whose metadata is there, into the directory `target` (a URI),
+    and list the files; return the operators with the figures of what was written. `frames` are
+    `conformed` state to be written instead: by the operator's uid, its store and column family."""
+
+    def write(operator: Operator, store: Store) -> Store:
+        rows = read_rows(spark, savepoint.row_files(store))
+        given = {
+            f: frames[at]
+            for f in store.families
+            if (at := (operator.uid, store.name, f.name)) in frames
+        }
+        if given:
+            rows = rows.where(~rows.column_family.isin(*(family.name for family in given)))
+        for family, frame in given.items():
+            rows = rows.union(_encoded_rows(spark, savepoint, operator, store, family, frame))
+        names = [family.name for family in store.families]
+        return with_files(store, write_files(rows, names, f"{target}/{store.path}"), listed)
+
+    return tuple(
+        replace(operator, stores=tuple(write(operator, store) for store in operator.stores))
+        for operator in savepoint.operators
+    )
+
+
+def _encoded_rows(
     spark: SparkSession,
     savepoint: SavepointRecord,
     operator: Operator,

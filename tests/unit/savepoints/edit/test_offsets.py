@@ -26,8 +26,8 @@ from seamark.savepoints.edit.offsets import (
     moves,
     offset_after,
     problems,
+    write_copy,
 )
-from seamark.savepoints.edit.offsets_copy import write_copy
 from seamark.savepoints.record import SavepointRecord, Source, read_savepoint, write_savepoint
 from seamark.savepoints.restore.topics import topic_changes
 from seamark.savepoints.state.copies import copier
