@@ -32,7 +32,7 @@ from seamark.savepoints.record import (
     write_taking,
 )
 from seamark.savepoints.restore.options import NewJob
-from seamark.savepoints.state.layout import PARTITIONS
+from seamark.savepoints.state.layout import PARTITIONS, compact_json
 from seamark.savepoints.state.planned import PlannedState, scratch
 
 State = Mapping[str, DataFrame | Mapping[str, DataFrame]]
@@ -143,12 +143,12 @@ def _write(
 ) -> SavepointRecord:
     offsets = {source.index: source.offset for source in savepoint.sources}
     lines = [
-        "-" if offsets[number] is None else _compact(offsets[number])
+        "-" if offsets[number] is None else compact_json(offsets[number])
         for number in savepoint.source_lines
     ]
     metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": savepoint.settings}
     small = {
-        "offsets/0": "\n".join(["v1", _compact(metadata), *lines]).encode(),
+        "offsets/0": "\n".join(["v1", compact_json(metadata), *lines]).encode(),
         "commits/0": b'v1\n{"nextBatchWatermarkMs":0}',
     }
     for operator in savepoint.operators:
@@ -162,7 +162,3 @@ def _write(
     savepoint = replace(savepoint, operators=operators, files=listed)
     write_savepoint(files, savepoint)
     return savepoint
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -52,13 +52,7 @@ def read_state(
     family: str | None = None,
     store: str | None = None,
 ) -> DataFrame:
-    """Return an operator's state: columns `key` and `value`, both structs, and `sequence`: the
-    place of a value in a list state, else null.
-
-    `family`: the state variable of a transformWithState; `store`: of an operator with several, as a
-    join, whose sides are `left` and `right` for short. Neither is needed where there is one. Raises
-    SavepointError naming those there are.
-    """
+    """Return an operator's state, as `Savepoint.read_state`."""
     _require_rows(savepoint)
     operator = savepoint.operator(uid)
     chosen, of_family = _choose(savepoint, operator, store, family)
@@ -76,13 +70,8 @@ def with_state(
     family: str | None = None,
     store: str | None = None,
 ) -> SavepointRecord:
-    """Write a savepoint into the new directory `target` that has `state` for the operator's own,
-    and is the same otherwise; return it.
-
-    `state`: as `read_state` gives it, one row for each key (`sequence` may be left out where no
-    list is kept). What Spark keeps beside it, as counts and indexes, is made to agree. Raises
-    SavepointError if it has other columns, if a key is there twice, or if it contradicts itself.
-    """
+    """Write a savepoint with other state into the new directory `target` (a URI), as
+    `Savepoint.with_state`; return its record."""
     _require_rows(savepoint)
     operator = savepoint.operator(uid)
     new = written_frames(savepoint, operator, state, family, store)

@@ -23,13 +23,14 @@ from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, CorruptRecordError, RestoreError
 from seamark.protocol.states import Seal
 from seamark.savepoints.restore.origin import open_job
+from seamark.savepoints.restore.target import create
+from seamark.savepoints.state.layout import relocated
 
 COPIES_AT_ONCE = 8
 COPY_S = 1800.0
 """How long the copy of one file may take; those of a large state have gigabytes."""
 
 _EPOCH_PATH = re.compile(r"(?P<job>.+)/epochs/(?P<epoch>\d+)")
-_SCHEMA_PATH = re.compile(r"^.*?/(state/\d+/_stateSchema/.*)$")
 
 
 def find_checkpoint(
@@ -135,14 +136,14 @@ def copy_checkpoint(
     def copy(name: str) -> None:
         if name == "metadata":
             # With the same id in one session, Spark would stop the first job's query for this one.
-            _create(target, name, json.dumps({"id": query_id}).encode())
+            create(target.spark_files, name, json.dumps({"id": query_id}).encode())
         elif version := METADATA_VERSION.fullmatch(name):
             data = source.spark_files.read(name)
             # Spark would delete it as of an epoch before the oldest one that is committed there.
             held = f"{version[1]}{checkpoint.epoch}"
-            _create(target, held, _rebased(data, target.spark_files.uri))
+            create(target.spark_files, held, relocated(data, target.spark_files.uri))
         elif name.startswith(("offsets/", "commits/")):
-            _create(target, name, undrained(source.spark_files.read(name)))
+            create(target.spark_files, name, undrained(source.spark_files.read(name)))
         else:
             paths = [
                 jvm.org.apache.hadoop.fs.Path(f"{store.spark_files.uri}/{name}")
@@ -176,22 +177,3 @@ def _is_whole(target: CheckpointStore, name: str, size: int) -> bool:
         return target.spark_files.check(name) == size
     except (FileNotFoundError, CorruptRecordError):
         return False
-
-
-def _create(target: CheckpointStore, name: str, data: bytes) -> None:
-    try:
-        target.spark_files.create(name, data)
-    except FileExistsError:  # from before the restore was cut off: the same bytes
-        return
-
-
-def _rebased(data: bytes, spark_location: str) -> bytes:
-    """Return an operator's metadata (format 2) with the schema files' absolute paths moved."""
-    version, body = data.decode().split("\n", 1)
-    metadata = json.loads(body)
-    for store in metadata["stateStoreInfo"]:
-        store["stateSchemaFilePaths"] = [
-            _SCHEMA_PATH.sub(lambda found: f"{spark_location}/{found[1]}", path)
-            for path in store.get("stateSchemaFilePaths", [])
-        ]
-    return f"{version}\n{json.dumps(metadata, separators=(',', ':'))}".encode()

@@ -28,10 +28,12 @@ from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
 from seamark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
 from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, Store
+from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.files import MISSING, copy_back, read_files
 from seamark.savepoints.state.layout import (
     PARTITIONS,
     StateLayout,
+    compact_json,
     hashmap_problems,
     read_operators,
 )
@@ -201,7 +203,7 @@ def restore_canonical(
         raise RestoreError(f"restore: {partitions} state partitions; give at least 1")
     source = open_files(spark, savepoint.uri, make=False)
     settings = {PROVIDER: provider_of(backend), PARTITIONS: str(partitions)}
-    _create(files, "metadata", json.dumps({"id": query_id}).encode())
+    create(files, "metadata", json.dumps({"id": query_id}).encode())
     _write_sources(source, files, savepoint, placement, settings)
     commit = read_log(source, f"spark/commits/{epoch}")[0]
     if savepoint.drained:  # its watermark would make every later row late
@@ -218,7 +220,7 @@ def restore_canonical(
         ids[str(new.index)] = state.write_empty(new)
     if ids := {index: of for index, of in ids.items() if any(map(any, of))}:
         commit["stateUniqueIds"] = ids
-    _create(files, f"commits/{epoch}", f"v{state.format}\n{_compact(commit)}".encode())
+    create(files, f"commits/{epoch}", f"v{state.format}\n{compact_json(commit)}".encode())
 
 
 def _write_sources(
@@ -233,11 +235,11 @@ def _write_sources(
     for path in savepoint.files:
         if path.startswith("spark/offsets/"):
             data = _offsets(source.read(path), savepoint, placement, settings)
-            _create(files, path.removeprefix("spark/"), data)
+            create(files, path.removeprefix("spark/"), data)
         elif found := _SOURCE_FILE.fullmatch(path):
             number = placement.sources.get(uids.get(int(found[2]), ""))
             if number is not None:
-                _create(files, f"sources/{number}{found[3]}", source.read(path))
+                create(files, f"sources/{number}{found[3]}", source.read(path))
 
 
 def _offsets(
@@ -249,7 +251,7 @@ def _offsets(
     body["conf"].update(settings)
     by_number = dict(zip(savepoint.source_lines, lines, strict=True))
     offsets = {
-        placement.sources[s.uid]: _compact(placement.offsets[s.uid])
+        placement.sources[s.uid]: compact_json(placement.offsets[s.uid])
         if s.uid in placement.offsets
         else by_number[s.index]
         for s in savepoint.sources
@@ -257,7 +259,7 @@ def _offsets(
     }
     numbers = placement.source_lines or range(max(offsets, default=-1) + 1)
     new = [offsets.get(number, "-") for number in numbers]
-    return "\n".join([version, _compact(body), *new]).encode()
+    return "\n".join([version, compact_json(body), *new]).encode()
 
 
 class _State:
@@ -294,7 +296,8 @@ class _State:
         partition and store. `ids` are those of the savepoint's files."""
         epoch, count = self._savepoint.epoch, self._partitions if operator.keyed else 1
         moved = self._metadata.moved(operator.index, index, count, self._files.uri, epoch)
-        _create_all(self._files, moved)
+        for path, data in moved.items():
+            create(self._files, path, data)
         if self._native:
             copy_back(self._spark, self._savepoint, operator, self._files.uri, index)
             return ids
@@ -338,7 +341,8 @@ class _State:
         layout, info = self._layout(planned.location), planned.operators[new.index]
         count = self._partitions if planned.describe(new.index).keyed else 1
         moved = planned.metadata.moved(new.index, new.index, count, self._files.uri, epoch)
-        _create_all(self._files, moved)
+        for path, data in moved.items():
+            create(self._files, path, data)
         return _by_partition(
             write_rows(
                 None, layout.store(info, store).java, count, epoch + 1, spark=spark, ordered=False
@@ -361,19 +365,3 @@ def saved_metadata(spark: SparkSession, savepoint: SavepointRecord) -> StateMeta
         tuple(metadata_at(found, savepoint.epoch)),
         savepoint.epoch,
     )
-
-
-def _create_all(files: CheckpointFiles, contents: Mapping[str, bytes]) -> None:
-    for path, data in contents.items():
-        _create(files, path, data)
-
-
-def _create(files: CheckpointFiles, path: str, data: bytes) -> None:
-    try:
-        files.create(path, data)
-    except FileExistsError:  # from before the restore was cut off: the same bytes
-        return
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))

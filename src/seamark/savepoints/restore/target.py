@@ -7,6 +7,7 @@ decides (epoch, new ids), so that doing it again comes to the very same result.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
 from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.file_systems.location import same_place
 from seamark.model.errors import RestoreError
 
@@ -73,3 +75,10 @@ def take_over(
     if not target.files.exists(f"epochs/{epoch}/prepared.{RESTORED_GENERATION}.json"):
         target.stage_prepared(epoch, RESTORED_GENERATION, read())
         target.write_prepared(epoch, RESTORED_GENERATION)
+
+
+def create(files: CheckpointFiles, path: str, data: bytes) -> None:
+    """Write a file, if it is not there from before the restore was cut off: with the same bytes
+    then."""
+    with contextlib.suppress(FileExistsError):
+        files.create(path, data)

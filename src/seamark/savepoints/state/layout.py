@@ -28,7 +28,7 @@ _STATE = "org.apache.spark.sql.execution.streaming.state."
 _OPERATORS = "org.apache.spark.sql.execution.streaming.operators.stateful."
 _CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
 _TRANSFORM_WITH_STATE = "transformWithState"
-_SCHEMA_PATH = re.compile(r"^.*?/(state/\d+/_stateSchema/.*)$")
+_SCHEMA_PATH = re.compile(r"^.*?/state/(\d+)/(_stateSchema/.*)$")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def _read_operator(files: CheckpointFiles, index: int, epoch: int) -> OperatorIn
                     info["storeName"],
                     info.get("numColsPrefixKey", 0),
                     tuple(
-                        _SCHEMA_PATH.sub(r"\1", p) for p in info.get("stateSchemaFilePaths") or ()
+                        _SCHEMA_PATH.sub(r"state/\1/\2", p)
+                        for p in info.get("stateSchemaFilePaths") or ()
                     ),
                 )
                 for info in body["stateStoreInfo"]
@@ -97,6 +98,36 @@ def _read_operator(files: CheckpointFiles, index: int, epoch: int) -> OperatorIn
         ) from None
     except (KeyError, TypeError, AttributeError, LookupError) as error:
         raise CorruptRecordError(f"{files.uri}/{path}: {error!r}") from None
+
+
+def relocated(
+    metadata: bytes, location: str, index: int | None = None, partitions: int | None = None
+) -> bytes:
+    """Return the bytes of an operator's metadata file for the checkpoint location with the URI
+    `location`, where the schema files are then; and for an operator with this number and this many
+    state partitions, if they change."""
+
+    def moved(path: str) -> str:
+        return _SCHEMA_PATH.sub(
+            lambda found: f"{location}/state/{found[1] if index is None else index}/{found[2]}",
+            path,
+        )
+
+    version, text = metadata.decode().split("\n", 1)
+    body = json.loads(text)
+    if index is not None:
+        body["operatorInfo"]["operatorId"] = index
+    for store in body["stateStoreInfo"]:
+        if partitions is not None:
+            store["numPartitions"] = partitions
+        if "stateSchemaFilePaths" in store:
+            store["stateSchemaFilePaths"] = list(map(moved, store["stateSchemaFilePaths"]))
+    return f"{version}\n{compact_json(body)}".encode()
+
+
+def compact_json(value: Any) -> str:
+    """Return JSON as Spark writes it into its logs."""
+    return json.dumps(value, separators=(",", ":"))
 
 
 @dataclass(frozen=True)

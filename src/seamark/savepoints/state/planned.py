@@ -37,13 +37,13 @@ from seamark.savepoints.state.layout import (
     StateLayout,
     described_operator,
     read_operators,
+    relocated,
 )
 from seamark.savepoints.state.rows import StateClasses
 
 PLAN_TRIES = 3
 _UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 _OPERATOR_FILE = re.compile(r"state/(\d+)(/.*)")
-_SCHEMA_PATH = re.compile(r"^.*?/state/\d+/_stateSchema/(.*)$")
 
 
 @dataclass(frozen=True)
@@ -87,17 +87,7 @@ class StateMetadata:
             if epoch is not None and METADATA_VERSION.fullmatch(path):
                 name = f"/_metadata/v2/{epoch}"
             if found[2] == "/_metadata/metadata" or found[2].startswith("/_metadata/v2/"):
-                version, text = data.decode().split("\n", 1)
-                body = json.loads(text)
-                body["operatorInfo"]["operatorId"] = new
-                for store in body["stateStoreInfo"]:
-                    store["numPartitions"] = partitions
-                    if "stateSchemaFilePaths" in store:
-                        store["stateSchemaFilePaths"] = [
-                            _SCHEMA_PATH.sub(rf"{location}/state/{new}/_stateSchema/\1", schema)
-                            for schema in store["stateSchemaFilePaths"]
-                        ]
-                data = f"{version}\n{json.dumps(body, separators=(',', ':'))}".encode()
+                data = relocated(data, location, new, partitions)
             moved[f"state/{new}{name}"] = data
         return moved
 
