@@ -58,7 +58,7 @@ class CheckpointOrigin(Origin):
             spark, StateClasses.of(spark), files.uri, files.uri, self.settings, 1
         )  # fmt: skip
         named = OperatorUids(operators=dict(enumerate(uids.get("operator", ()))))
-        self._operators = describe_operators(layout, files, self.epoch, self.settings, named)
+        self._operators = describe_operators(layout, files, self.epoch, named)
         self._uids = uids
         try:
             identity = source.read_identity()

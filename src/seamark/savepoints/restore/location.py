@@ -209,7 +209,7 @@ def restore_canonical(
     if savepoint.drained:  # its watermark would make every later row late
         commit["nextBatchWatermarkMs"] = savepoint.watermark_ms
     saved_ids = commit.pop("stateUniqueIds", None) or {}
-    state = _State(spark, savepoint, files, settings)
+    state = _NewState(spark, savepoint, files, settings)
     ids = {}
     for operator in savepoint.operators:
         if operator.uid in placement.operators:
@@ -262,7 +262,7 @@ def _offsets(
     return "\n".join([version, compact_json(body), *new]).encode()
 
 
-class _State:
+class _NewState:
     """The state of a savepoint, on its way into the Spark checkpoint location `files`; `settings`
     are those of the new query that are others than the savepoint's."""
 

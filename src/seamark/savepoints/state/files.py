@@ -30,11 +30,9 @@ from seamark.model.errors import CheckpointError, DamagedCheckpointError
 from seamark.runtime.java_calls import java_class, java_list, root_cause
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.session import is_local
-from seamark.savepoints.record import NOT_KNOWN, ColumnFamily, Operator, SavepointRecord, Store
+from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Store
 from seamark.savepoints.state.layout import (
-    PARTITIONS,
     StateLayout,
-    described_operator,
     read_operators,
 )
 from seamark.savepoints.state.rows import StateClasses
@@ -49,28 +47,20 @@ DAMAGED, MISSING = -1, -2
 
 
 def describe_operators(
-    layout: StateLayout,
-    source: CheckpointFiles,
-    epoch: int,
-    settings: Mapping[str, str],
-    uids: OperatorUids,
+    layout: StateLayout, source: CheckpointFiles, epoch: int, uids: OperatorUids
 ) -> list[Operator]:
     """Return the stateful operators of `source` as of `epoch`, with the schemas of their state; how
     many rows they have is not known."""
-    found = []
-    for info in read_operators(source, epoch):
-        stores = [
-            Store(store.name, f"state/{info.index}", tuple(map(_not_counted, described.families)))
-            for store in info.stores
-            for described in [layout.store(info, store)]
-        ]
-        uid = uids.of_operator(info.index)
-        found.append(described_operator(info, stores, uid, int(settings[PARTITIONS])))
-    return found
+    operators = [layout.operator(info, uids)[0] for info in read_operators(source, epoch)]
+    return [
+        replace(operator, stores=tuple(_of_files(operator.index, s) for s in operator.stores))
+        for operator in operators
+    ]
 
 
-def _not_counted(family: ColumnFamily) -> ColumnFamily:
-    return replace(family, rows=NOT_KNOWN, bytes=NOT_KNOWN)
+def _of_files(index: int, store: Store) -> Store:
+    families = (replace(family, rows=NOT_KNOWN, bytes=NOT_KNOWN) for family in store.families)
+    return replace(store, path=f"state/{index}", families=tuple(families))
 
 
 def copy_state(

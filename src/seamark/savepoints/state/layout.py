@@ -19,6 +19,7 @@ from seamark.checkpoint.spark_files import metadata_at, read_log
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime.java_calls import items_of, java_class, java_list
+from seamark.runtime.operator_uids import OperatorUids
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -171,6 +172,23 @@ class StateLayout:
     def _class(self, name: str) -> Any:
         return java_class(self._jvm, name)
 
+    def operator(self, info: OperatorInfo, uids: OperatorUids) -> tuple[Operator, list[StoreState]]:
+        """Describe an operator as a savepoint's record has it, without figures; and its stores."""
+        described = [self.store(info, store) for store in info.stores]
+        keyed = is_keyed(info.name, [f for store in described for f in store.families])
+        stores = (
+            Store(s.info.name, f"state/{info.index}/{s.info.name}", s.families) for s in described
+        )
+        return Operator(
+            uid=uids.of_operator(info.index),
+            index=info.index,
+            name=info.name,
+            partitions=int(self._settings[PARTITIONS]) if keyed else 1,
+            keyed=keyed,
+            properties=json.loads(info.properties) if info.properties else None,
+            stores=tuple(stores),
+        ), described
+
     def store(
         self, operator: OperatorInfo, info: StoreInfo, index: int | None = None
     ) -> StoreState:
@@ -300,23 +318,6 @@ def is_keyed(operator: str, families: Sequence[ColumnFamily]) -> bool:
     """Whether an operator's rows are spread by a key; those of a limit and of an aggregation
     without grouping are in one partition."""
     return operator != "globalLimit" and any(f.key_schema["fields"] for f in families)
-
-
-def described_operator(
-    info: OperatorInfo, stores: Sequence[Store], uid: str, partitions: int
-) -> Operator:
-    """Return an operator of a query with that many state partitions as a savepoint's record has
-    it."""
-    keyed = is_keyed(info.name, [family for store in stores for family in store.families])
-    return Operator(
-        uid=uid,
-        index=info.index,
-        name=info.name,
-        partitions=partitions if keyed else 1,
-        keyed=keyed,
-        properties=json.loads(info.properties) if info.properties else None,
-        stores=tuple(stores),
-    )
 
 
 def _variable_of(family: str, base: str, variables: Sequence[Any]) -> Any:

@@ -35,7 +35,6 @@ from seamark.savepoints.record import ColumnFamily, Operator, Store
 from seamark.savepoints.state.layout import (
     PARTITIONS,
     StateLayout,
-    described_operator,
     read_operators,
     relocated,
 )
@@ -148,11 +147,7 @@ class PlannedState:
 
     def describe(self, index: int) -> Operator:
         """Return an operator with the schemas of its state, which has no rows."""
-        info = self.operators[index]
-        described = (self._layout.store(info, store) for store in info.stores)
-        stores = [Store(s.info.name, f"state/{index}/{s.info.name}", s.families) for s in described]
-        uid = self._program.uids.of_operator(index)
-        return described_operator(info, stores, uid, int(self._settings[PARTITIONS]))
+        return self._layout.operator(self.operators[index], self._program.uids)[0]
 
     def refusals(self, old: StateMetadata, placed: Mapping[int, int]) -> dict[int, str]:
         """Return what Spark says against going on from the state of another job, by the operator's

@@ -43,14 +43,12 @@ from seamark.savepoints.record import (
     SavepointType,
     Sink,
     Source,
-    Store,
     write_savepoint,
 )
 from seamark.savepoints.state.files import copy_state, describe_operators, state_files
 from seamark.savepoints.state.layout import (
     PARTITIONS,
     StateLayout,
-    described_operator,
     read_operators,
 )
 from seamark.savepoints.state.rows import StateClasses, StateVersion, export_rows, with_files
@@ -118,7 +116,7 @@ def export_savepoint(
         )
     require_offset_log(source, epoch)
     beside = beside or Beside()
-    state = _State(spark, source, files, epoch, job.uids, beside)
+    state = _SavedState(spark, source, files, epoch, job.uids, beside)
     tree = StateTree.read(source)
     needed = state_files(source, tree, epoch)
     beside.writing(sum(needed.values()))
@@ -139,7 +137,7 @@ def export_savepoint(
 
 def _record(
     spark_version: str,
-    state: _State,
+    state: _SavedState,
     job: SavedJob,
     operators: Sequence[Operator],
     waiting: Mapping[int, Mapping[str, SinkEpoch]],
@@ -199,7 +197,7 @@ def _copy_small_files(
         return dict(pool.map(copy, paths))
 
 
-class _State:
+class _SavedState:
     """The state as of `epoch` in the Spark checkpoint location `source`, on its way into the
     savepoint `files`. `settings`, `offsets`, `commit`: what the epoch's entries in Spark's offset
     and commit logs hold."""
@@ -238,9 +236,7 @@ class _State:
                 aside=self._beside.goes_on,
             )
             layout = self._layout()
-            operators = describe_operators(
-                layout, self._source, self.epoch, self.settings, self._uids
-            )
+            operators = describe_operators(layout, self._source, self.epoch, self._uids)
             return operators, copied.result()
 
     def exported(self) -> tuple[list[Operator], Listed]:
@@ -251,15 +247,9 @@ class _State:
             operators: list[Operator] = []
             versions: list[StateVersion] = []
             for info in infos:
-                described = [layout.store(info, store) for store in info.stores]
-                stores = [
-                    Store(s.info.name, f"state/{info.index}/{s.info.name}", s.families)
-                    for s in described
-                ]
-                uid, partitions = self._uids.of_operator(info.index), self.settings[PARTITIONS]
-                operator = described_operator(info, stores, uid, int(partitions))
+                operator, described = layout.operator(info, self._uids)
                 operators.append(operator)
-                versions += self._versions(operator, [s.java for s in described])
+                versions += self._versions(operator, [store.java for store in described])
             return self._written(operators, versions)
         except (Py4JJavaError, CapturedException) as error:
             raise CheckpointError(
