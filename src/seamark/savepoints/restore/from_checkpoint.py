@@ -28,7 +28,7 @@ from seamark.savepoints.record import Source
 from seamark.savepoints.restore.checkpoint import copy_checkpoint, find_checkpoint, find_waiting
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.origin import Origin, Parts, Waiting
-from seamark.savepoints.restore.plan import ClaimMode, JobState, SinkPlan
+from seamark.savepoints.restore.plan import ClaimMode, Side, SinkPlan
 from seamark.savepoints.state.files import describe_operators
 from seamark.savepoints.state.layout import PARTITIONS, StateLayout
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
@@ -67,7 +67,7 @@ class CheckpointOrigin(Origin):
         self.job_id = identity.job_id if identity else None
         self.name = f"epoch {self.epoch} of {source.uri}"
         self._directory = source.uri.rpartition("/")[2]
-        self.state = JobState(
+        self.state = Side(
             identity.name if identity else self._directory,
             backend_of(self.settings.get(PROVIDER, "")),
             int(self.settings[PARTITIONS]),

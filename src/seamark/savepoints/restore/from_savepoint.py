@@ -26,7 +26,7 @@ from seamark.savepoints.restore.location import (
 )
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.origin import Origin, Parts, Waiting
-from seamark.savepoints.restore.plan import Action, ClaimMode, JobState, SinkPlan
+from seamark.savepoints.restore.plan import Action, ClaimMode, Side, SinkPlan
 from seamark.savepoints.restore.topics import topic_changes
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
@@ -49,7 +49,7 @@ class SavepointOrigin(Origin):
         self._spark, self._record, self._job, self._begun = spark, record, job, begun
         self.name = f"savepoint {record.uri}"
         self.format = record.type.value
-        self.state = JobState(
+        self.state = Side(
             record.job_name,
             record.state_backend,
             record.partitions,

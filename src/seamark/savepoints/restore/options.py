@@ -14,7 +14,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.runtime.kafka_topics import Subscription, find_subscriptions
 from seamark.runtime.plan_graph import find_job_stream
 from seamark.runtime.state_backend import PROVIDER, backend_of, backend_settings
-from seamark.savepoints.restore.plan import ClaimMode, JobState
+from seamark.savepoints.restore.plan import ClaimMode, Side
 from seamark.savepoints.state.planned import Program
 
 
@@ -92,6 +92,6 @@ def new_job(
     )
 
 
-def job_state(job: NewJob, partitions: int) -> JobState:
+def new_side(job: NewJob, partitions: int) -> Side:
     """Return the new job as the plan shows it."""
-    return JobState(job.name, job.backend.value, partitions, directory=job.directory)
+    return Side(job.name, job.backend.value, partitions, directory=job.directory)

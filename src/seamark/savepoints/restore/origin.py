@@ -19,7 +19,7 @@ from seamark.model.errors import SeamarkError
 from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.record import Operator, Source
 from seamark.savepoints.restore.location import NewOperator
-from seamark.savepoints.restore.plan import JobState, SinkPlan
+from seamark.savepoints.restore.plan import Side, SinkPlan
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 
 Waiting = Mapping[int, Callable[[], Mapping[str, SinkEpoch]]]
@@ -54,7 +54,7 @@ class Origin(ABC):
     """Of a savepoint: ``canonical`` or ``native``."""
     failure: SeamarkError | None = None
     """Names each damaged file; `problems` has them too, and `parts` is not to be planned."""
-    state: JobState
+    state: Side
     """Whose it is, and of which epoch."""
     job_id: str | None
     epoch: int

@@ -36,13 +36,13 @@ from seamark.savepoints.record import (
 from seamark.savepoints.restore.from_checkpoint import CheckpointOrigin
 from seamark.savepoints.restore.from_savepoint import SavepointOrigin
 from seamark.savepoints.restore.location import NewOperator
-from seamark.savepoints.restore.options import NewJob, job_state
+from seamark.savepoints.restore.options import NewJob, new_side
 from seamark.savepoints.restore.origin import Origin, Parts, open_job
 from seamark.savepoints.restore.plan import (
     Action,
-    JobState,
     OperatorPlan,
     RestorePlan,
+    Side,
     SourcePlan,
 )
 from seamark.savepoints.restore.target import read_marker, require_same
@@ -162,8 +162,8 @@ def _no_plan(
         path=path,
         kind=kind,
         format=None,
-        source=JobState("", "", 0),
-        target=job_state(job, partitions),
+        source=Side("", "", 0),
+        target=new_side(job, partitions),
         claim_mode=job.claim_mode,
         problems=problems,
     )
@@ -191,7 +191,7 @@ class _Planning:
             kind=origin.kind,
             format=origin.format,
             source=origin.state,
-            target=job_state(job, partitions),
+            target=new_side(job, partitions),
             claim_mode=job.claim_mode,
             operators=(
                 *(
