@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -24,49 +24,44 @@ app = typer.Typer(
     no_args_is_help=True,
     help="Show where a savepoint goes on in its sources; make a copy that goes on elsewhere.",
 )
+
+
+def _option(metavar: str, help_: str, *names: str) -> Any:
+    return typer.Option(*names, metavar=metavar, show_default=False, help=help_)
+
+
 What = Annotated[
     str, typer.Argument(metavar="PATH|JOB", help="A savepoint's directory, or a job's name.")
 ]
-Servers = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT,…", show_default=False, help="Kafka's brokers, to be asked."),
-]
+Servers = Annotated[str | None, _option("HOST:PORT,…", "Kafka's brokers, to be asked.")]
 Config = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", show_default=False,
-        help="Settings of the consumer that asks them: librdkafka's, name=value.",
-    ),
-]  # fmt: skip
-SourceUid = Annotated[
-    str | None,
-    typer.Option(
-        metavar="UID", show_default=False, help="Only this source; default: all of Kafka's."
-    ),
+    _option("FILE", "Settings of the consumer that asks them: librdkafka's, name=value."),
+]
+SourceUid = Annotated[str | None, _option("UID", "Only this source; default: all of Kafka's.")]
+Partitions = Annotated[
+    list[str] | None, _option("TOPIC:P=OFFSET", "The next offset to read; may be repeated.")
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option(
-        "--topic", metavar="OLD=NEW", show_default=False,
-        help="The topic has another name now; may be repeated.",
-    ),
-]  # fmt: skip
+    _option("OLD=NEW", "The topic has another name now; may be repeated.", "--topic"),
+]
 To = Annotated[
     str | None,
-    typer.Option(
-        metavar="NEWPATH", show_default=False,
-        help="Where the copy is put, a new directory; default: one beside the savepoint.",
+    _option(
+        "NEWPATH", "Where the copy is put, a new directory; default: one beside the savepoint."
     ),
-]  # fmt: skip
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")]
 ToTimestamp = Annotated[
     str | None,
-    typer.Option(
-        metavar="TIME", show_default=False,
-        help="The first row of that time or later; ISO 8601 with a time zone, or ms since 1970.",
+    _option(
+        "TIME",
+        "The first row of that time or later; ISO 8601 with a time zone, or ms since 1970.",
     ),
-]  # fmt: skip
+]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The start of each log.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="The end of each log.")]
 
 
 @app.command()
@@ -126,16 +121,10 @@ def show(
 @app.command(name="set")
 def set_(
     what: What,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOPIC:P=OFFSET", show_default=False,
-            help="The next offset to read; may be repeated.",
-        ),
-    ] = None,
+    partition: Partitions = None,
     to_timestamp: ToTimestamp = None,
     to_earliest: ToEarliest = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="The end of each log.")] = False,
+    to_latest: ToLatest = False,
     topic: Topics = None,
     source: SourceUid = None,
     to: To = None,
