@@ -56,10 +56,12 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
                 log.warning(
                     "restore: operator %r (%s) begins without state", operator.uid, operator.type
                 )
-        _write(target, job, prepared, origin)
+        write_job(target, job, prepared, origin)
 
 
-def _write(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Origin) -> None:
+def write_job(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Origin) -> None:
+    """Make the job in `target`, which has none, out of the origin. After a kill -9 it is called
+    again, with what the marker holds in `prepared.begun`."""
     decided = _decide(target, job, prepared, origin)
     failpoints.reached("restore-begun")
     log.info("restoring %s into %s", origin.name, target.uri)
