@@ -120,15 +120,10 @@ def write_operators(
 
     def write(operator: Operator, store: Store) -> Store:
         rows = read_rows(spark, savepoint.row_files(store))
-        given = {
-            f: frames[at]
-            for f in store.families
-            if (at := (operator.uid, store.name, f.name)) in frames
-        }
-        if given:
-            rows = rows.where(~rows.column_family.isin(*(family.name for family in given)))
-        for family, frame in given.items():
-            rows = rows.union(_encoded_rows(spark, savepoint, operator, store, family, frame))
+        for family in store.families:
+            if (frame := frames.get((operator.uid, store.name, family.name))) is not None:
+                new = _encoded_rows(spark, savepoint, operator, store, family, frame)
+                rows = rows.where(rows.column_family != family.name).union(new)
         names = [family.name for family in store.families]
         return with_files(store, write_files(rows, names, f"{target}/{store.path}"), listed)
 
