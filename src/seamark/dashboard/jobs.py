@@ -267,7 +267,7 @@ class Jobs:
                 return Page.of(details_page(found))
             for task in found.tasks:
                 if task.uid == uid:
-                    return Page.of(task.to_json(checkpoint_id, subtasks=True))
+                    return Page.of(task.to_json(checkpoint_id))
             return Page.problem(404, f"Checkpoint {checkpoint_id} has no operator {uid}")
 
         return self._pages.get(key, make)

@@ -177,7 +177,7 @@ def make_app(job: JobView, actions: Actions) -> FastAPI:
         check(jid)
         for task in find(checkpoint_id).tasks:
             if task.uid == vertex_id:
-                return models.SubtaskPage.model_validate(task.to_json(checkpoint_id, subtasks=True))
+                return models.SubtaskPage.model_validate(task.to_json(checkpoint_id))
         raise HTTPException(404, f"Checkpoint {checkpoint_id} has no operator {vertex_id}")
 
     @app.get(
