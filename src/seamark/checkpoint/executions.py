@@ -94,6 +94,16 @@ class Execution:
     content: bytes = field(default=b"", compare=False, repr=False)
     signature: str = field(default="", compare=False)
 
+    @property
+    def restarts(self) -> int:
+        """How often the job was restarted in it."""
+        return sum(failure.restarted for failure in self.failures)
+
+    @property
+    def state(self) -> JobState:
+        """How it ended; UNREACHABLE if it has not said so."""
+        return JobState.UNREACHABLE if self.end is None else self.end.state
+
 
 class ExecutionStore:
     """The executions below one job's directory."""

@@ -69,10 +69,14 @@ class CheckpointingStatistics:
     latest_restored: RestoredCheckpointStatistics | None
     history: Sequence[CheckpointStatistics]
 
-    def find(self, checkpoint_id: int) -> CheckpointStatistics | None:
-        """Return the newest attempt at a checkpoint; where only a savepoint of its epoch is in the
-        history, that; None if neither is."""
-        found = [one for one in self.history if one.id == checkpoint_id]
+    def find(self, checkpoint_id: int, triggered: int | None = None) -> CheckpointStatistics | None:
+        """Return the newest attempt at a checkpoint, or the one that was triggered then; where only
+        a savepoint of its epoch is in the history, that; None if neither is."""
+        found = [
+            one
+            for one in self.history
+            if one.id == checkpoint_id and triggered in (None, one.trigger_timestamp)
+        ]
         return next(iter([*checkpoints(found), *found]), None)
 
     def to_json(self, *, history: bool = True) -> dict[str, Any]:

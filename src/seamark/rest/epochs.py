@@ -4,16 +4,17 @@ that they hold open. Seamark's own pages; asked often, so nothing is read for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
+from typing import Any
 
 from pydantic import BaseModel
 
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.epoch_progress import EpochProgress
+from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.models import Hyphenated
-from seamark.rest.views import JobView
 
 TRANSACTIONS_SHOWN = 1000
 
@@ -86,9 +87,8 @@ class OpenTransactions(BaseModel):
     truncated: bool
 
 
-def epoch_page(job: JobView) -> EpochPage:
+def epoch_page(coordinator: Coordinator | None) -> EpochPage:
     """Return what is under way."""
-    coordinator = job.coordinator()
     if coordinator is None:
         return _page([], last_completed=UNKNOWN)
     page = _epochs(coordinator)
@@ -127,23 +127,23 @@ def _epochs_under_way(coordinator: Coordinator, epochs: Sequence[EpochProgress])
     return _page(shown, last_completed=coordinator.last_committed)
 
 
-def open_transactions(job: JobView) -> OpenTransactions:
-    """Return the transactions of the epochs that are under way."""
-    coordinator = job.coordinator()
+def open_transactions(
+    coordinator: Coordinator | None, sinks: Mapping[str, TwoPhaseCommitSink[Any]]
+) -> OpenTransactions:
+    """Return the transactions of the epochs that are under way; `sinks` by uid."""
     if coordinator is None:
         return OpenTransactions(transactions=[], truncated=False)
     found: list[OpenTransaction] = []
     for epoch in coordinator.in_progress():
         for task in epoch.tasks:
             for uid, part in task.sinks.items():
-                sink = job.declaration.sinks[uid].sink
                 for committable in part.committables[: TRANSACTIONS_SHOWN + 1 - len(found)]:
                     found.append(
                         OpenTransaction(
                             sink=uid,
                             epoch=epoch.epoch,
                             generation=coordinator.generation,
-                            transaction=sink.load(committable).handle,
+                            transaction=sinks[uid].load(committable).handle,
                             state=epoch.state.value,
                             since=round(task.ended_at * 1000),
                         )

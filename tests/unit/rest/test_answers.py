@@ -45,8 +45,8 @@ from seamark.model.redaction import Redactor
 from seamark.protocol.states import AttemptState
 from seamark.rest.actions import Actions
 from seamark.rest.connections import Connections
+from seamark.rest.live_job import LiveJob
 from seamark.rest.routes import make_app
-from seamark.rest.views import JobView
 from tests.dashboard.stored import BEGUN_S, JOB_ID, write_job
 
 HERE = Path(__file__).parent / "answers"
@@ -96,7 +96,7 @@ def coordinator(restored: RestoredCheckpointStatistics) -> Any:
     )  # fmt: skip
 
 
-def live_job(tmp_path: Path) -> JobView:
+def live_job(tmp_path: Path) -> LiveJob:
     directory = write_job(tmp_path, "clicks", 4, failed=frozenset({1}), rest_url=NOBODY)
     store = StatisticsStore(LocalFiles(directory))
     restored = RestoredCheckpointStatistics(0, round(BEGUN_S * 1e3), False, "file:///x/epochs/0")
@@ -138,7 +138,7 @@ def live_job(tmp_path: Path) -> JobView:
     def nothing(*_: Any, **__: Any) -> Future[str]:
         raise AssertionError("nobody asks for it")
 
-    return JobView(
+    return LiveJob(
         declaration=job,
         settings=resolve("clicks", job.checkpoint)[1],
         redactor=Redactor(["hunter22"]),
