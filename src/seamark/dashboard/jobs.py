@@ -14,14 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from seamark.checkpoint.executions import Execution, ExecutionStore
-from seamark.dashboard import drivers
 from seamark.dashboard.checkpoint_pages import (
     checkpoints_page,
     details_page,
     epoch_beside,
     with_those_under_way,
 )
-from seamark.dashboard.drivers import DriverSilentError
+from seamark.dashboard.drivers import DriverSilentError, send
 from seamark.dashboard.savepoints import Savepoints
 from seamark.dashboard.shared_pages import Page, Shared
 from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
@@ -187,7 +186,7 @@ class Jobs:
         except UserError as error:
             return Page.problem(409, str(error))
         return self._to_driver(
-            lambda: drivers.act(execution.start.rest_url, method, f"/jobs/{jid}{path}", token, body)
+            lambda: send(execution.start.rest_url, f"/jobs/{jid}{path}", token, method, body)
         )
 
     def _to_driver(self, request: Callable[[], Page]) -> Page:
@@ -274,8 +273,7 @@ def _start_time(page: Page) -> int:
 
 
 def _ask(job: StoredJob, execution: Execution, path: str) -> Page:
-    token = token_for_reading(execution, job.name)
-    return drivers.ask(execution.start.rest_url, path, token)
+    return send(execution.start.rest_url, path, token_for_reading(execution, job.name))
 
 
 def _open(storage: str, name: str) -> StoredJob | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from typing import Annotated
 
@@ -13,9 +14,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from seamark.dashboard import protection
 from seamark.dashboard.answers import ReadyPages, respond
 from seamark.dashboard.jobs import Jobs
+from seamark.dashboard.protection import Protection, allows
 from seamark.dashboard.shared_pages import Page
 from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
 from seamark.model.checkpoint_series import series
@@ -38,7 +39,7 @@ def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
     app = FastAPI(title="Seamark dashboard", openapi_url=None, docs_url=None, redoc_url=None)
     app.add_middleware(ReadyPages, fresh=jobs.fresh)
     app.add_middleware(  # the outermost
-        protection.Protection, connections=connections, token=token
+        Protection, connections=connections, holds=partial(allows, token=token)
     )
     for path, page, kind in _front_end():
         app.add_api_route(path, _file(page, kind), methods=["GET"])
@@ -133,7 +134,7 @@ def _action_routes(jobs: Jobs, token: str) -> APIRouter:
     router = APIRouter()
 
     async def require_token(request: Request) -> None:
-        if not protection.allows(request.headers.get("authorization"), token):
+        if not allows(request.headers.get("authorization"), token):
             raise HTTPException(
                 401,
                 "This needs the token of the dashboard: open it by the whole address that "

@@ -41,7 +41,7 @@ _ENDED = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Figures:
+class Figures:
     """What is measured alike of a checkpoint, of one of its operators and of a subtask."""
 
     end_to_end_duration: int = UNKNOWN
@@ -60,7 +60,7 @@ class _Figures:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Aligned(_Figures):
+class _Aligned(Figures):
     """What Flink has only for a subtask, and Seamark for the whole checkpoint as well."""
 
     alignment_duration: int = UNKNOWN
@@ -75,7 +75,7 @@ class _Aligned(_Figures):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Acknowledged(_Figures):
+class _Acknowledged(Figures):
     """What there is of a checkpoint, and of one of its operators, but not of a subtask."""
 
     latest_ack_timestamp: int = UNKNOWN

@@ -30,6 +30,8 @@ from seamark.rest.observed import ObservedJob
 from seamark.runtime.supervision import Supervisor
 from seamark.savepoints.restore.plan import RestorePlan
 
+DELETE_ON_CANCELLATION = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
+
 
 @dataclass(frozen=True)
 class LiveJob(ObservedJob):
@@ -115,18 +117,17 @@ class LiveJob(ObservedJob):
         """Return what has flowed through a part in this driver."""
         return self.flow.of(uid)
 
-    def told(self, page: str) -> BaseModel:
+    def told(self, page: str) -> Any:
         """Make the page."""
         sinks = {uid: declared.sink for uid, declared in self.declaration.sinks.items()}
-        if page == "epoch":
-            return epoch_page(self.coordinator)
-        if page == "transactions":
-            return open_transactions(self.coordinator, sinks)
-        return {
+        pages: dict[str, Callable[[], Any]] = {
             "config": self._config,
             "checkpoints/config": self._checkpointing,
-            "guarantees": self._guarantees,
-        }[page]()
+            "guarantees": self.guarantees.to_json,
+            "epoch": lambda: epoch_page(self.coordinator),
+            "transactions": lambda: open_transactions(self.coordinator, sinks),
+        }
+        return pages[page]()
 
     # --- what changes the job
 
@@ -149,62 +150,43 @@ class LiveJob(ObservedJob):
     def kept_pages(self) -> dict[str, Any]:
         """Return the pages by their paths below ``/jobs/:id/``, as they are answered: without
         secrets. Called once, when the job's id is known."""
+        pages: dict[str, type[BaseModel]] = {
+            "config": models.JobConfig,
+            "checkpoints/config": models.CheckpointingConfig,
+            "guarantees": models.Guarantees,
+        }
+        kept = {path: form.model_validate(self.told(path)) for path, form in pages.items()}
         return {
-            path: self.redactor.everywhere(self.told(path).model_dump(by_alias=True, mode="json"))
-            for path in ("config", "checkpoints/config", "guarantees")
+            path: self.redactor.everywhere(page.model_dump(by_alias=True, mode="json"))
+            for path, page in kept.items()
         }
 
-    def _config(self) -> models.JobConfig:
-        return models.JobConfig(
-            jid=self.job_id(),
-            name=self.name,
-            execution_config=models.ExecutionConfig(
-                restart_strategy=str(self.checkpoint.restart_strategy),
-                user_config={
-                    key: models.Setting(value=str(setting.value), origin=setting.origin)
-                    for key, setting in sorted(self.settings.items())
-                },
-            ),
-        )
+    def _config(self) -> dict[str, Any]:
+        settings = {
+            key: {"value": str(setting.value), "origin": setting.origin}
+            for key, setting in sorted(self.settings.items())
+        }
+        strategy = str(self.checkpoint.restart_strategy)
+        execution = {"restart-strategy": strategy, "user-config": settings}
+        return {"jid": self.job_id(), "name": self.name, "execution-config": execution}
 
-    def _guarantees(self) -> models.Guarantees:
-        report = self.guarantees
-        return models.Guarantees(
-            guarantee=report.guarantee.value,
-            weakest=report.weakest,
-            remedy=report.remedy,
-            parts=[
-                models.PartGuarantee(**{**vars(part), "guarantee": part.guarantee.value})
-                for part in report.parts
-            ],
-            sinks=[
-                models.SinkGuarantee(**{**vars(sink), "guarantee": sink.guarantee.value})
-                for sink in report.sinks
-            ],
-        )
-
-    def _checkpointing(self) -> models.CheckpointingConfig:
-
+    def _checkpointing(self) -> dict[str, Any]:
         def ms(seconds: float) -> int:
             return min(round(seconds * 1000), 2**63 - 1)
 
-        checkpoint = self.checkpoint
-        return models.CheckpointingConfig(
-            mode=CheckpointMode(checkpoint.mode).value.replace("-", "_"),
-            interval=ms(checkpoint.interval_s),
-            timeout=ms(checkpoint.timeout_s),
-            min_pause=ms(checkpoint.min_pause_s),
-            max_concurrent=checkpoint.max_concurrent_checkpoints,
-            externalization=models.Externalization(
-                enabled=True,
-                delete_on_cancellation=checkpoint.externalized_retention
-                is ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION,
-            ),
-            state_backend=str(getattr(checkpoint.state_backend, "value", checkpoint.state_backend)),
-            checkpoint_storage=str(checkpoint.storage),
-            unaligned_checkpoints=False,
-            tolerable_failed_checkpoints=checkpoint.tolerable_failed_checkpoints,
-            checkpoints_after_tasks_finish=checkpoint.checkpoints_after_tasks_finish,
-            state_changelog_enabled=bool(checkpoint.changelog),
-            num_retained=checkpoint.num_retained,
-        )
+        checkpoint, backend = self.checkpoint, self.checkpoint.state_backend
+        deletes = checkpoint.externalized_retention is DELETE_ON_CANCELLATION
+        same = ("tolerable_failed_checkpoints", "checkpoints_after_tasks_finish", "num_retained")
+        return {
+            **{name: getattr(checkpoint, name) for name in same},
+            "mode": CheckpointMode(checkpoint.mode).value.replace("-", "_"),
+            "interval": ms(checkpoint.interval_s),
+            "timeout": ms(checkpoint.timeout_s),
+            "min_pause": ms(checkpoint.min_pause_s),
+            "max_concurrent": checkpoint.max_concurrent_checkpoints,
+            "externalization": {"enabled": True, "delete_on_cancellation": deletes},
+            "state_backend": str(getattr(backend, "value", backend)),
+            "checkpoint_storage": str(checkpoint.storage),
+            "unaligned_checkpoints": False,
+            "state_changelog_enabled": bool(checkpoint.changelog),
+        }
