@@ -180,54 +180,31 @@ def _ms(seconds: float) -> int:
 
 @dataclass(frozen=True)
 class Page:
-    """One page of a job: its path below ``/jobs/:id``, how the OpenAPI document names and describes
-    it, its form there, and what makes it; None makes it of what the driver tells."""
+    """One page of a job: its path below ``/jobs/:id/``, its form and description in the OpenAPI
+    document, and what makes it, None of what is `told`; `name` is "" where it is the path."""
 
     path: str
-    name: str
     form: type[BaseModel]
     text: str
     make: Callable[[ObservedJob], Any] | None = None
+    name: str = ""
 
     def of(self, job: ObservedJob) -> Any:
         """Return the page of a job; None if nothing is known of it."""
         return job.told(self.path) if self.make is None else self.make(job)
 
 
+_FAILED = "What failed in this execution, the newest first."
+_GUARANTEED = "What the job guarantees end to end, and what sets it."
+_CHECKPOINTS = "How the job takes checkpoints."
+_LINEAGE = "What the job was restored from, and its executions."
 PAGES = (
-    Page("config", "config", models.JobConfig, "The job's settings and where each came from."),
-    Page(
-        "exceptions",
-        "exceptions",
-        models.JobExceptions,
-        "What failed in this execution, the newest first.",
-        exceptions_page,
-    ),
-    Page(
-        "guarantees",
-        "guarantees",
-        models.Guarantees,
-        "What the job guarantees end to end, and what sets it.",
-    ),
-    Page(
-        "checkpoints/config",
-        "checkpointing",
-        models.CheckpointingConfig,
-        "How the job takes checkpoints.",
-    ),
-    Page("epoch", "epoch", EpochPage, "The epoch that is under way, and its phase."),
-    Page(
-        "transactions",
-        "transactions",
-        OpenTransactions,
-        "The transactions that wait for their commit.",
-    ),
-    Page(
-        "lineage",
-        "lineage",
-        models.Lineage,
-        "What the job was restored from, and its executions.",
-        lineage_page,
-    ),
+    Page("config", models.JobConfig, "The job's settings and where each came from."),
+    Page("exceptions", models.JobExceptions, _FAILED, exceptions_page),
+    Page("guarantees", models.Guarantees, _GUARANTEED),
+    Page("checkpoints/config", models.CheckpointingConfig, _CHECKPOINTS, name="checkpointing"),
+    Page("epoch", EpochPage, "The epoch that is under way, and its phase."),
+    Page("transactions", OpenTransactions, "The transactions that wait for their commit."),
+    Page("lineage", models.Lineage, _LINEAGE, lineage_page),
 )
 """All but ``/jobs/:id`` itself, and the checkpoints'."""

@@ -137,7 +137,7 @@ def _job_routes(job: LiveJob, actions: Actions) -> APIRouter:
 
         router.get(
             f"/jobs/{{jid}}/{page.path}",
-            name=page.name,
+            name=page.name or page.path,
             description=page.text,
             response_model=page.form,
             responses=NOT_FOUND,
