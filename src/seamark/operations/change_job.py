@@ -6,7 +6,8 @@ Each returns when the job has done it. `tick` is called now and then meanwhile, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from seamark.model.checkpoint_statistics import CheckpointStatistics
@@ -31,10 +32,8 @@ def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[s
 
     Raises OperationFailedError if it failed, or is not complete after `timeout_s`.
     """
-    try:
+    with _naming("checkpoint", running):
         done = running.driver.perform("/checkpoints", timeout_s=timeout_s, tick=tick)
-    except OperationFailedError as error:
-        raise OperationFailedError(f"checkpoint of job {running.job.name!r}: {error}") from None
     id_ = running.driver.part(done, "checkpointId", int)
     found = running.driver.get(f"/checkpoints/details/{id_}")
     for name in ("id", "end_to_end_duration"):
@@ -56,12 +55,10 @@ def take_savepoint(
     Raises OperationFailedError if it failed, or is not whole after `timeout_s`.
     """
     body = {"target-directory": directory, "formatType": type_.upper()}
-    try:
+    with _naming("savepoint", running):
         done = running.driver.perform(
             "/savepoints", body, timeout_s=timeout_s, tick=tick, progress=progress
         )
-    except OperationFailedError as error:
-        raise OperationFailedError(f"savepoint of job {running.job.name!r}: {error}") from None
     return running.driver.part(done, "location", str)
 
 
@@ -81,13 +78,11 @@ def stop_with_savepoint(
     Raises OperationFailedError if either failed: without the savepoint the job goes on.
     """
     body = {"targetDirectory": directory or None, "formatType": type_.upper(), "drain": drain}
-    try:
+    with _naming("stop", running):
         done = running.driver.perform(
             "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick,
             progress=progress,
         )  # fmt: skip
-    except OperationFailedError as error:
-        raise OperationFailedError(f"stop of job {running.job.name!r}: {error}") from None
     path = running.driver.part(done, "location", str)
     try:
         _require(running, _await_end(running, tick), JobState.FINISHED)
@@ -106,11 +101,9 @@ def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatist
     def ended() -> RegisteredJob | None:
         return _await_end(running, tick)
 
-    try:
+    with _naming("stop", running):
         running.driver.perform("/stop", timeout_s=timeout_s, tick=tick, ended=ended)
         last = ended()
-    except OperationFailedError as error:
-        raise OperationFailedError(f"stop of job {running.job.name!r}: {error}") from None
     _require(running, last, JobState.FINISHED)
     return read_history(running.storage, running.job.name).latest_completed
 
@@ -138,6 +131,14 @@ def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
         return False
     _require(running, last, JobState.CANCELED)
     return True
+
+
+@contextmanager
+def _naming(what: str, running: RunningJob) -> Iterator[None]:
+    try:
+        yield
+    except OperationFailedError as error:
+        raise OperationFailedError(f"{what} of job {running.job.name!r}: {error}") from None
 
 
 def _lives(driver: DriverClient) -> bool:
