@@ -37,11 +37,15 @@ _CHANGING: Responses = {
 }
 
 
+def _with_token(actions: Actions, responses: Responses) -> dict[str, Any]:
+    dependencies = [Depends(actions.allow)]
+    return {"status_code": 202, "responses": responses, "dependencies": dependencies}
+
+
 def job_action_routes(actions: Actions) -> APIRouter:
     """Return the paths that change the job."""
     router, job = APIRouter(), actions.job
-    changing: Any = {"status_code": 202, "responses": _CHANGING}
-    changing["dependencies"] = [Depends(actions.allow)]
+    changing = _with_token(actions, _CHANGING)
 
     @router.post("/jobs/{jid}/checkpoints", **changing)
     def trigger_checkpoint(
@@ -98,8 +102,7 @@ def job_action_routes(actions: Actions) -> APIRouter:
 def savepoint_routes(actions: Actions) -> APIRouter:
     """Return the paths of savepoints, beside taking one."""
     router, job = APIRouter(), actions.job
-    protected: Any = {"status_code": 202, "responses": _PROTECTED}
-    protected["dependencies"] = [Depends(actions.allow)]
+    protected = _with_token(actions, _PROTECTED)
 
     @router.post("/savepoint-disposal", **protected)
     def dispose_of(
