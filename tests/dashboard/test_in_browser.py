@@ -262,7 +262,8 @@ def test_a_checkpoint_that_is_shown_stays_from_its_trigger_on(
     completed = 0
     until_s = time.monotonic() + 10
     while time.monotonic() < until_s:
-        page = json.loads(jobs.checkpoints(jid, "", 1000, None, None).body)
+        made = jobs.page(jid, "", lambda job: jobs.checkpoints(job, 1000, None, None))
+        page = json.loads(made.body)
         shown = {(c["id"], c["trigger_timestamp"]): c["status"] for c in page["history"]}
         assert known.keys() - shown.keys() == set()
         assert len(shown) == len(page["history"]) == page["counts"]["total"]
