@@ -28,7 +28,6 @@ from seamark.checkpoint.epoch_progress import EpochProgress
 from seamark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.sink_commits import SinkCommits
-from seamark.checkpoint.spool import has_spool
 from seamark.checkpoint.statistics_recorder import Measure, StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
@@ -547,7 +546,7 @@ class Coordinator:
         self.statistics.committed(progress.epoch)
         self._store.prune(progress.epoch, self._num_retained)
         for uid, sink in self._declared.items():
-            if isinstance(sink, KeepsRows) or has_spool(sink):
+            if isinstance(sink, KeepsRows) or sink.spool:
                 self._store.forget_rows(uid, progress.epoch)
         self._on_committed(progress.epoch)
 

@@ -41,11 +41,6 @@ REWRITE_ATTEMPT = 10**11
 _MAGIC = b"seamark-spool "
 
 
-def has_spool(sink: TwoPhaseCommitSink[Any]) -> bool:
-    """Whether this sink is to keep its rows until their commit is confirmed."""
-    return bool(getattr(sink, "spool", False))
-
-
 @dataclass(frozen=True)
 class Spool:
     """Where one transaction's rows are kept. `directory` is the URI of the sink's buffer directory,
@@ -113,7 +108,7 @@ def keeping(
     sink: TwoPhaseCommitSink[Any], writer: CommittingWriter[Any], context: WriterContext
 ) -> CommittingWriter[Any]:
     """Return the sink's writer, or one that keeps its rows too, if it is to."""
-    return SpoolingWriter(writer, context) if has_spool(sink) else writer
+    return SpoolingWriter(writer, context) if sink.spool else writer
 
 
 class SpoolingWriter:

@@ -7,7 +7,8 @@ anything written. `checkpoint/coordinator.py` is the one caller of committers,
 `runtime/pre_commit.py` of writers.
 
 The package exports these names (`sm.TwoPhaseCommitSink`, …). A subclass that lacks a method cannot
-be built; a class that has them all need not be one. docs/write-a-sink.md writes a whole sink.
+be built; a class that has all attributes and methods need not be one. docs/write-a-sink.md writes a
+whole sink.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 from seamark.file_systems.settings import HadoopSettings
 from seamark.model.guarantee import SinkWay
@@ -173,21 +174,29 @@ class Committer(Protocol[C]):
         ...
 
 
+@runtime_checkable
 class TwoPhaseCommitSink(Protocol[C]):
     """Configuration of a sink: validated when built, picklable, holding no open resource.
 
     `way` says what the sink gives; one whose rows are visible at the flush (`SinkWay.NONE`) still
-    follows the contract, with writers that return no committables. A sink whose SQL needs a module
-    of Spark's that is not built in names it in an attribute `spark_formats`, e.g. ``("avro",)``;
-    it is optional.
-
-    A sink with an attribute ``spool = True`` has its rows kept in the checkpoint until their commit
-    is confirmed, and written again if `Committer.commit` answers LOST. Its writers must return at
-    most one committable, and LOST must be a proof.
-
-    A sink whose system ends a transaction that is open for too long says after how many seconds in
-    an attribute `transaction_timeout_s`; it is optional, and the metrics show how near it is.
+    follows the contract, with writers that return no committables.
     """
+
+    spool: bool = False
+    """Whether rows are kept in the checkpoint until their commit is confirmed, and written again
+    if `Committer.commit` answers LOST. Then a writer returns at most one committable, and LOST must
+    be a proof."""
+
+    @property
+    def transaction_timeout_s(self) -> float | None:
+        """After how many seconds the system ends a transaction that is still open; None: never.
+        The metrics show how near it is."""
+        return None
+
+    @property
+    def spark_formats(self) -> Sequence[str]:
+        """The modules of Spark's, not built in, that the expressions need, e.g. ``("avro",)``."""
+        return ()
 
     @property
     def way(self) -> SinkWay:

@@ -107,7 +107,7 @@ def of_transactions(job: JobView, labels: Labels) -> Iterator[Family]:
         values = {uid: getattr(count, attribute) for uid, count in counts.items()}
         yield _counter("sink", name, text, labels, values)
     timeouts = {
-        uid: getattr(sink, "transaction_timeout_s", None)
+        uid: sink.transaction_timeout_s
         for uid, sink in sinks.items()
         if sink.way is SinkWay.TWO_PHASE_COMMIT
     }

@@ -5,16 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seamark.api.checks import yes_or_no
-from seamark.contracts.committables import dump_committable
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings, shared_uri
 from seamark.model.errors import ConfigurationError
-from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
-from seamark.sinks.delta import committable as committables
 from seamark.sinks.delta import types
 from seamark.sinks.delta.committable import DeltaCommittable
 from seamark.sinks.delta.writer import DeltaWriter
@@ -32,7 +31,7 @@ _OTHERS_IN_URIS = {
 
 
 @dataclass(frozen=True, repr=False)
-class DeltaSink:
+class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
     """Append rows to a Delta Lake table, each exactly once; all of an epoch's in one version.
 
     path: the table's directory: a local path or ``file:`` URI that the driver and all executors
@@ -94,11 +93,6 @@ class DeltaSink:
             f"create_table={self.create_table!r}, storage_options={self.storage_options!r})"
         )
 
-    @property
-    def way(self) -> SinkWay:
-        """Two-phase commit: data files become visible by one entry of the table's log."""
-        return SinkWay.TWO_PHASE_COMMIT
-
     def describe(self) -> str:
         """See `TwoPhaseCommitSink`."""
         by = f" (partitioned by {', '.join(self.partition_by)})" if self.partition_by else ""
@@ -139,10 +133,5 @@ class DeltaSink:
 
         return DeltaCommitter(self, context)
 
-    def dump(self, committable: DeltaCommittable) -> bytes:
-        """See `TwoPhaseCommitSink`."""
-        return dump_committable(committable, committables.VERSION)
-
-    def load(self, data: bytes) -> DeltaCommittable:
-        """See `TwoPhaseCommitSink`."""
-        return committables.load(data)
+    dump = staticmethod(dump_committable)
+    load = staticmethod(partial(load_committable, DeltaCommittable))

@@ -9,14 +9,13 @@ that takes every ``*.parquet``, however deep (DuckDB's ``**``), finds none: pend
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import re
 import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from seamark.contracts.attempt_name import plain
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.file_systems import RenamingDirectory
 from seamark.file_systems.local import LocalDirectory
@@ -29,7 +28,6 @@ log = logging.getLogger(__name__)
 
 PLACE = "_seamark/pending"
 SUFFIX = ".pending"
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class RenamedFiles:
@@ -112,11 +110,4 @@ def _pending(file: PendingFile) -> str:
 
 
 def _place(job_id: str, sink_uid: str) -> str:
-    return f"{PLACE}/{_token(job_id)}/{_token(sink_uid)}"
-
-
-def _token(text: str) -> str:
-    """Return `text` if it can be a directory's name, else a digest of it."""
-    if _PLAIN.fullmatch(text):
-        return text
-    return "sha256-" + hashlib.sha256(text.encode()).hexdigest()[:40]
+    return f"{PLACE}/{plain(job_id)}/{plain(sink_uid)}"

@@ -80,13 +80,13 @@ class FileWriter:
         return _OpenFile(stream, self._format.encoder(stream, schema))
 
     def _finish(self, directory: str) -> None:
-        file, at = self._open[directory], self._context
+        file = self._open[directory]
         file.encoder.close()
         upload_id, etags = file.stream.finish()
         del self._open[directory]
-        committable = PendingFile(
-            file.stream.path, at.job_id, at.sink_uid, at.generation, at.epoch, file.rows,
-            file.stream.size_bytes, upload_id, etags,
+        committable = PendingFile.of(
+            self._context, file.stream.path, file.rows,
+            size_bytes=file.stream.size_bytes, upload_id=upload_id, etags=etags,
         )  # fmt: skip
         self._finished.append((file.stream, committable))
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from seamark.api.checks import yes_or_no
-from seamark.contracts.committables import dump_committable
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
-from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import are_names, check_columns, text_expression
-from seamark.sinks.mysql import committable as committables
-from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.committable import STAGE_PREFIX, MySQLCommittable
 from seamark.sinks.mysql.connection import Address, parse_url
 from seamark.sinks.mysql.ledger import TABLE as LEDGER
-from seamark.sinks.mysql.transaction_name import STAGE_PREFIX
 from seamark.sinks.mysql.writer import MySQLWriter
 
 if TYPE_CHECKING:
@@ -27,7 +25,7 @@ _MODES = ("xa", "staged", "upsert")
 
 
 @dataclass(frozen=True, repr=False)
-class MySQLSink:
+class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
     """Write rows to a table of a MySQL or MariaDB database, exactly once.
 
     url: ``mysql://user:password@host:port/database``, with characters such as ``@`` and ``/`` in
@@ -110,12 +108,6 @@ class MySQLSink:
             f"spool={self.spool!r})"
         )
 
-    @property
-    def way(self) -> SinkWay:
-        """Two-phase commit in every mode: an upsert too is moved after the decision, once, with
-        its ledger row."""
-        return SinkWay.TWO_PHASE_COMMIT
-
     def describe(self) -> str:
         """See `TwoPhaseCommitSink`."""
         at = self.address
@@ -149,10 +141,5 @@ class MySQLSink:
 
         return MySQLCommitter(self, context)
 
-    def dump(self, committable: MySQLCommittable) -> bytes:
-        """See `TwoPhaseCommitSink`."""
-        return dump_committable(committable, committables.VERSION)
-
-    def load(self, data: bytes) -> MySQLCommittable:
-        """See `TwoPhaseCommitSink`."""
-        return committables.load(data)
+    dump = staticmethod(dump_committable)
+    load = staticmethod(partial(load_committable, MySQLCommittable))

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from seamark.api.checks import yes_or_no
-from seamark.contracts.committables import dump_committable
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
-from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import are_names, check_columns, to_json
-from seamark.sinks.postgres import committable as committables
 from seamark.sinks.postgres import connection, types
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.committer import PostgresCommitter
@@ -27,7 +26,7 @@ MODES = ("prepared", "staged", "upsert")
 
 
 @dataclass(frozen=True, repr=False)
-class PostgresSink:
+class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
     """Write rows into a PostgreSQL table, exactly once, by two-phase commit.
 
     url: ``postgresql://user:password@host:5432/database``, with any of libpq's options, e.g.
@@ -115,12 +114,6 @@ class PostgresSink:
         """The table's name as SQL."""
         return connection.quoted(*self.table.split("."))
 
-    @property
-    def way(self) -> SinkWay:
-        """Two-phase commit in every mode: an upsert, too, is applied once, and with its ledger
-        row."""
-        return SinkWay.TWO_PHASE_COMMIT
-
     def describe(self) -> str:
         """Return table, database and mode."""
         return f"PostgreSQL table {self.table} in {self.server.place} ({self.mode})"
@@ -159,10 +152,5 @@ class PostgresSink:
         """Return the committer; it connects when it is first needed."""
         return PostgresCommitter(self, context)
 
-    def dump(self, committable: PostgresCommittable) -> bytes:
-        """Serialise, with a version and a checksum."""
-        return dump_committable(committable, committables.VERSION)
-
-    def load(self, data: bytes) -> PostgresCommittable:
-        """Read what `dump` wrote; raises CorruptRecordError."""
-        return committables.load(data)
+    dump = staticmethod(dump_committable)
+    load = staticmethod(partial(load_committable, PostgresCommittable))

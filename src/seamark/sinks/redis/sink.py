@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from seamark.contracts.committables import dump_committable, load_committable
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.guarantee import SinkWay
@@ -29,7 +29,7 @@ _AS_STRING = (
 
 
 @dataclass(frozen=True, repr=False)
-class RedisSink:
+class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     """Write rows to a Redis server by key, exactly once: a key ends up with its newest row.
 
     url: ``redis://user:password@host:port/database``, or ``rediss://`` for TLS, with characters
