@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from seamark.contracts.dead_letters import dead_letters_as_json
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.kafka import avro_schema, options, record_columns, schema_registry
-from seamark.sinks.kafka.committable import KafkaCommittable, dump, load
+from seamark.sinks.kafka import committable as committables
+from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
 from seamark.sinks.kafka.record_columns import RecordColumns
@@ -36,7 +37,7 @@ _LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
 
 
 @dataclass(frozen=True, repr=False)
-class KafkaSink:
+class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     """Writes rows to Kafka, exactly-once by two-phase commit, or at-least-once.
 
     Takes the columns that Spark's own Kafka sink takes: `value` (string or binary), and optionally
@@ -77,6 +78,7 @@ class KafkaSink:
     value_schema: str | None = None
     schema_registry: Mapping[str, Any] | None = None
     spool: bool = False
+    transaction_timeout_s: float = field(default=0.0, init=False, compare=False)
     # Of a job's sink the id that its schema has at the registry: the driver finds it out before the
     # first epoch, and each task gets it with the sink.
     _schema_ids: dict[tuple[str, str], int] = field(default_factory=dict, init=False, compare=False)
@@ -117,6 +119,7 @@ class KafkaSink:
                 f"{name}: transaction_timeout is {self.transaction_timeout!r}; give at least 1s "
                 "and at most the broker's transaction.max.timeout.ms (15min by default)"
             )
+        object.__setattr__(self, "transaction_timeout_s", timeout_s)
         if not isinstance(self.spool, bool) or (self.spool and not self.exactly_once):
             raise ConfigurationError(
                 f"{name}: spool is {self.spool!r} and delivery_guarantee is "
@@ -168,11 +171,6 @@ class KafkaSink:
     @property
     def _options(self) -> dict[str, str]:
         return {name: str(value) for name, value in self.producer_options.items()}
-
-    @property
-    def transaction_timeout_s(self) -> float:
-        """The transaction timeout in seconds."""
-        return seconds(self.transaction_timeout, f"{self._name}: transaction_timeout")
 
     @property
     def exactly_once(self) -> bool:
@@ -331,10 +329,5 @@ class KafkaSink:
 
         return KafkaCommitter(self, context)
 
-    def dump(self, committable: KafkaCommittable) -> bytes:
-        """See `TwoPhaseCommitSink`."""
-        return dump(committable)
-
-    def load(self, data: bytes) -> KafkaCommittable:
-        """See `TwoPhaseCommitSink`."""
-        return load(data)
+    dump = staticmethod(committables.dump)
+    load = staticmethod(committables.load)
