@@ -69,9 +69,9 @@ class SinkContext:
     (inf: however long; 0: it is committed before), and for `restart_delay_s` until a job that has
     failed is started again; a system's own time-outs are checked against their sum.
     `schema` is what `select_expressions` was shown; () if the caller knows none. `hadoop` is how
-    Spark reaches HDFS and S3, for `seamark.file_systems`. `buffer_uri` is a
-    directory in the job's checkpoint that is this sink's own, for rows that it keeps there itself
-    (made by the sink; what lies in ``<buffer_uri>/<epoch>/`` is deleted when the epoch has its
+    Spark reaches HDFS and S3, for `seamark.file_systems`. `spool_uri` is this
+    sink's spool: a directory in the job's checkpoint, for rows that it puts there itself (made by
+    the sink; what lies in ``<spool_uri>/<epoch>/`` is deleted when the epoch has its
     committed record); "" if the caller has none.
     """
 
@@ -82,7 +82,7 @@ class SinkContext:
     checkpoint_interval_s: float
     schema: Schema = ()
     hadoop: HadoopSettings = field(default=HadoopSettings())
-    buffer_uri: str = ""
+    spool_uri: str = ""
     checkpoint_timeout_s: float = 0.0
     restart_delay_s: float = 0.0
 
@@ -92,7 +92,7 @@ class WriterContext:
     """Names one attempt of one task: unique across retries, speculation and driver restarts.
 
     Every epoch up to `settled_epoch` (-1: none) has its outcome recorded, so ids that were used in
-    them may be used again; an id used in a later epoch may not. `hadoop` and `buffer_uri` are as in
+    them may be used again; an id used in a later epoch may not. `hadoop` and `spool_uri` are as in
     `SinkContext`.
     """
 
@@ -104,7 +104,7 @@ class WriterContext:
     attempt: int
     settled_epoch: int
     hadoop: HadoopSettings = field(default=HadoopSettings())
-    buffer_uri: str = ""
+    spool_uri: str = ""
 
 
 class CommittingWriter(Protocol[C_co]):
@@ -183,9 +183,9 @@ class TwoPhaseCommitSink(Protocol[C]):
     """
 
     spool: bool = False
-    """Whether rows are kept in the checkpoint until their commit is confirmed, and written again
-    if `Committer.commit` answers LOST. Then a writer returns at most one committable, and LOST must
-    be a proof."""
+    """Whether rows are spooled: kept in the checkpoint until their commit is confirmed, and written
+    again if `Committer.commit` answers LOST. Then a writer returns at most one committable, and
+    LOST must be a proof."""
 
     @property
     def transaction_timeout_s(self) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from concurrent.futures import ThreadPoolExecutor
 
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.row_files import ROWS, parse_path
+from seamark.contracts.spool import SPOOLS, parse_path
 from seamark.savepoints.claims import CLAIMED
 from seamark.savepoints.record import SAVEPOINT, TAKING
 
@@ -54,5 +54,5 @@ def _is_own(path: str, listed: Collection[str]) -> bool:
         path in (SAVEPOINT, TAKING, CLAIMED)
         or path in listed
         or _WRITTEN.fullmatch(path) is not None
-        or (path.startswith(f"{ROWS}/") and parse_path(path.split("/", 2)[-1]) is not None)
+        or (path.startswith(f"{SPOOLS}/") and parse_path(path.split("/", 2)[-1]) is not None)
     )

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seamark.api.checks import yes_or_no
-from seamark.contracts import row_files
+from seamark.contracts import spool
 from seamark.contracts.write_ahead import EpochToken
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
-from seamark.sinks.write_ahead.buffers import BufferedBatches
+from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 
 if TYPE_CHECKING:
@@ -86,12 +86,12 @@ class SparkFormatSink(WriteAheadSink):
             ) from error
 
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
-        """Run one Spark job that reads the buffers in the executors, and writes them."""
+        """Run one Spark job that reads the spool files in the executors, and writes them."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import AnalysisException, IllegalArgumentException
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        assert isinstance(batches, BufferedBatches)
+        assert isinstance(batches, SpooledBatches)
         spark = _session()
         schema = from_arrow_schema(batches.schema(), prefer_timestamp_ntz=True)
         frame = spark.range(0, len(batches.paths), 1, len(batches.paths)).mapInArrow(
@@ -136,6 +136,6 @@ def _reader(
         directory = open_directory(uri, hadoop)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from row_files.read(directory, paths[number])
+                yield from spool.read(directory, paths[number])
 
     return read
