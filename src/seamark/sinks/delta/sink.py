@@ -17,7 +17,7 @@ from seamark.model.schema import Schema, quoted
 from seamark.sinks.delta import types
 from seamark.sinks.delta.committable import DeltaCommittable
 from seamark.sinks.delta.writer import DeltaWriter
-from seamark.sinks.internal.columns import are_names, check_columns
+from seamark.sinks.internal.columns import check_columns, column_names, require_column
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.committer import DeltaCommitter
@@ -73,17 +73,13 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
                 "else: the table would lie in another directory than its rows; give a path without"
             )
         object.__setattr__(self, "path", path)
-        columns = self.partition_by
         yes_or_no(self.create_table, f"DeltaSink {path}: create_table")
-        if not are_names(columns):
-            raise ConfigurationError(
-                f"DeltaSink {path}: partition_by is {columns!r}; give a list of column names"
-            )
+        columns = column_names(self.partition_by, f"DeltaSink {path}: partition_by")
+        object.__setattr__(self, "partition_by", columns)
         if len(set(columns)) < len(columns):
             raise ConfigurationError(
                 f"DeltaSink {path}: partition_by is {columns!r}; a column is in it twice"
             )
-        object.__setattr__(self, "partition_by", tuple(columns))
         options = HadoopSettings.given(self.storage_options, f"DeltaSink {path}: storage_options")
         object.__setattr__(self, "storage_options", options)
 
@@ -103,11 +99,7 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
         check_columns(schema, self.describe())
         of = {column.name: column.type for column in schema}
         for name in self.partition_by:
-            if name not in of:
-                raise ConfigurationError(
-                    f"{self.describe()}: the partition column {name!r} is not in the DataFrame, "
-                    f"which has {', '.join(of)}; select it, or change partition_by="
-                )
+            require_column(name, schema, "partition", "partition_by", self.describe())
             if types.normal(of[name]) not in types.PARTITION_TYPES:
                 raise ConfigurationError(
                     f"{self.describe()}: the partition column {name!r} is {of[name]}; allowed are "

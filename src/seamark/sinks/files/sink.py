@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from seamark.api.checks import yes_or_no
+from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, dead_letters_as_json
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
@@ -69,13 +69,12 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
         object.__setattr__(
             self, "hadoop", HadoopSettings.given(self.hadoop, f"FileSink {self.path}: hadoop")
         )
-        if not isinstance(self.format, str) or self.format not in COMPRESSIONS:
-            raise self._wrong("format", self.format, tuple(COMPRESSIONS))
+        name = f"FileSink {self.path}"
+        one_of(self.format, COMPRESSIONS, f"{name}: format")
         allowed = COMPRESSIONS[self.format]
         if self.compression is None:
             object.__setattr__(self, "compression", allowed[0])
-        elif self.compression not in allowed:
-            raise self._wrong(f"compression of {self.format}", self.compression, allowed)
+        one_of(self.compression, allowed, f"{name}: compression of {self.format}")
         self._check_partition_by()
         self._check_csv()
 
@@ -219,9 +218,3 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
                 f"FileSink {self.path}: null_value is {null!r}; give a text without quotation "
                 "marks, line ends, delimiters, and blanks around it, e.g. 'NULL'"
             )
-
-    def _wrong(self, setting: str, found: object, allowed: tuple[str, ...]) -> ConfigurationError:
-        return ConfigurationError(
-            f"FileSink {self.path}: {setting} is {found!r}; "
-            f"allowed are {', '.join(map(repr, allowed))}"
-        )

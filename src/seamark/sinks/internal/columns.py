@@ -40,13 +40,25 @@ def check_columns(schema: Schema, sink: str) -> None:
             raise refused(sink, column, f"{found[1]}{within}")
 
 
-def are_names(value: object) -> bool:
-    """Whether a setting's value is a list, or another collection, of names."""
-    return (
-        isinstance(value, Collection)
-        and not isinstance(value, str | bytes)
-        and all(isinstance(name, str) and name for name in value)
-    )
+def column_names(value: object, setting: str) -> tuple[str, ...]:
+    """Return the names that a setting lists; raises ConfigurationError."""
+    if (
+        not isinstance(value, Collection)
+        or isinstance(value, str | bytes)
+        or not all(isinstance(name, str) and name for name in value)
+    ):
+        raise ConfigurationError(f"{setting} is {value!r}; give a list of column names")
+    return tuple(value)
+
+
+def require_column(name: str | None, schema: Schema, what: str, setting: str, sink: str) -> None:
+    """Raise ConfigurationError if a setting names a column that the DataFrame does not have."""
+    names = [column.name for column in schema]
+    if name is not None and name not in names:
+        raise ConfigurationError(
+            f"{sink}: the {what} column {name!r} is not in the DataFrame, which has "
+            f"{', '.join(names)}; select it, or change {setting}="
+        )
 
 
 def refused(sink: str, column: Column, found: str) -> ConfigurationError:

@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from seamark.api.checks import yes_or_no
+from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema
-from seamark.sinks.internal.columns import are_names, check_columns, text_expression
+from seamark.sinks.internal.columns import (
+    check_columns,
+    column_names,
+    require_column,
+    text_expression,
+)
 from seamark.sinks.mysql.committable import STAGE_PREFIX, MySQLCommittable
 from seamark.sinks.mysql.connection import Address, parse_url
 from seamark.sinks.mysql.ledger import TABLE as LEDGER
@@ -77,14 +82,10 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
         if table.lower() == LEDGER or table.lower().startswith(STAGE_PREFIX):
             raise ConfigurationError(f"{name}: this table is Seamark's own; choose another")
         parse_url(self.url, name)
-        if self.mode not in _MODES:
-            raise ConfigurationError(
-                f"{name}: mode is {self.mode!r}; allowed are {', '.join(map(repr, _MODES))}"
-            )
-        keys = self.keys
+        one_of(self.mode, _MODES, f"{name}: mode")
         yes_or_no(self.create_table, f"{name}: create_table")
-        if not are_names(keys):
-            raise ConfigurationError(f"{name}: keys is {keys!r}; give a list of column names")
+        keys = column_names(self.keys, f"{name}: keys")
+        object.__setattr__(self, "keys", keys)
         if len({key.lower() for key in keys}) < len(keys):
             raise ConfigurationError(f"{name}: keys is {keys!r}; a column is in it twice")
         if (self.mode == "upsert") != bool(keys):
@@ -93,7 +94,6 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
                 "columns of the table's key in keys=, the other modes take none"
             )
         yes_or_no(self.spool, f"{name}: spool")
-        object.__setattr__(self, "keys", tuple(keys))
 
     @property
     def address(self) -> Address:
@@ -117,12 +117,8 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """See `TwoPhaseCommitSink`: scalars as they are, arrays, maps and structs as JSON."""
         check_columns(schema, self.describe())
-        names = [column.name for column in schema]
-        if missing := [key for key in self.keys if key not in names]:
-            raise ConfigurationError(
-                f"{self.describe()}: the key column {missing[0]!r} is not in the DataFrame, which "
-                f"has {', '.join(names)}; select it, or change keys="
-            )
+        for key in self.keys:
+            require_column(key, schema, "key", "keys", self.describe())
         return [text_expression(column, ()) for column in schema]
 
     def check_transaction_scope(self, context: SinkContext) -> None:

@@ -12,7 +12,7 @@ from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema, quoted
-from seamark.sinks.internal.columns import are_names, check_columns, to_json
+from seamark.sinks.internal.columns import check_columns, column_names, to_json
 from seamark.sinks.postgres import connection, types
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.committer import PostgresCommitter
@@ -83,13 +83,10 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
                 f"PostgresSink {self.table!r}: mode is {self.mode!r}; "
                 f"give {' or '.join(map(repr, MODES))}"
             )
-        if not are_names(self.keys):
-            raise ConfigurationError(
-                f"PostgresSink {self.table!r}: keys is {self.keys!r}; give a list of column names"
-            )
+        keys = column_names(self.keys, f"PostgresSink {self.table!r}: keys")
+        object.__setattr__(self, "keys", keys)
         yes_or_no(self.create_table, f"PostgresSink {self.table!r}: create_table")
         yes_or_no(self.spool, f"PostgresSink {self.table!r}: spool")
-        object.__setattr__(self, "keys", tuple(self.keys))
         if bool(self.keys) != (self.mode == "upsert") or len(set(self.keys)) < len(self.keys):
             raise ConfigurationError(
                 f"PostgresSink {self.table!r}: keys is {list(self.keys)!r} and mode is "

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from seamark.api.checks import yes_or_no
+from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts import spool
 from seamark.contracts.write_ahead import EpochToken
 from seamark.file_systems import HadoopSettings, open_directory
@@ -43,11 +43,7 @@ class SparkFormatSink(WriteAheadSink):
                 f"WriteAheadSink.spark_format: format is {self.format!r}; give the name of a batch "
                 "writer, e.g. 'jdbc'"
             )
-        if self.mode not in MODES:
-            raise ConfigurationError(
-                f"{self.describe()}: mode is {self.mode!r}; "
-                f"allowed are {', '.join(map(repr, MODES))}"
-            )
+        one_of(self.mode, MODES, f"{self.describe()}: mode")
         if not isinstance(self.options, Mapping):
             raise ConfigurationError(
                 f"{self.describe()}: options is a {type(self.options).__name__}; give a dict"
