@@ -30,7 +30,7 @@ _OTHERS_IN_URIS = {
 """What delta-rs's URLs encode or decode once too often."""
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True)
 class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
     """Append rows to a Delta Lake table, each exactly once; all of an epoch's in one version.
 
@@ -82,12 +82,6 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
             )
         options = HadoopSettings.given(self.storage_options, f"DeltaSink {path}: storage_options")
         object.__setattr__(self, "storage_options", options)
-
-    def __repr__(self) -> str:
-        return (
-            f"DeltaSink(path={self.path!r}, partition_by={self.partition_by!r}, "
-            f"create_table={self.create_table!r}, storage_options={self.storage_options!r})"
-        )
 
     def describe(self) -> str:
         """See `TwoPhaseCommitSink`."""

@@ -10,7 +10,6 @@ that takes every ``*.parquet``, however deep (DuckDB's ``**``), finds none: pend
 from __future__ import annotations
 
 import logging
-import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -20,9 +19,9 @@ from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.file_systems import RenamingDirectory
 from seamark.file_systems.local import LocalDirectory
 from seamark.model import failpoints
-from seamark.model.errors import WriteRefusedError
 from seamark.sinks.files.pending_file import PendingFile, found
 from seamark.sinks.files.stream import Stream
+from seamark.sinks.internal.staged_files import require_shared
 
 log = logging.getLogger(__name__)
 
@@ -48,13 +47,8 @@ class RenamedFiles:
 
     def begin(self, path: str, job_id: str, sink_uid: str) -> Stream:
         """Create the pending file."""
-        root = self._directory.uri
-        if isinstance(self._directory, LocalDirectory) and not Path(root, PLACE).is_dir():
-            raise WriteRefusedError(
-                f"{root}/{PLACE} was made by the driver and does not exist on "
-                f"{socket.gethostname()}; give the sink a path on a file system that the driver "
-                "and all executors share"
-            )
+        if isinstance(self._directory, LocalDirectory):
+            require_shared(Path(self._directory.uri, PLACE))
         file = self._directory.create(f"{_place(job_id, sink_uid)}/{path}{SUFFIX}")
 
         def finish() -> tuple[str, tuple[str, ...]]:

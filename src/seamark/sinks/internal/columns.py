@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from seamark.model.errors import ConfigurationError
@@ -93,6 +94,20 @@ def text_expression(column: Column, as_string: tuple[str, ...]) -> str:
     if column.type.startswith(as_string):
         return f"CAST({name} AS STRING) AS {name}"
     return name
+
+
+def pieces(
+    values: pa.LargeBinaryArray, limit_bytes: int, most_rows: int = 2**62
+) -> Iterator[tuple[memoryview, int, int]]:
+    """Yield the values' own bytes in pieces of at most `limit_bytes`, but one row at the least;
+    each with its first row and the row after its last."""
+    offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset :][: len(values) + 1]
+    data, start = memoryview(values.buffers()[2]), 0
+    while start < len(values):
+        fit = int(np.searchsorted(offsets, offsets[start] + limit_bytes, side="right")) - 1
+        end = min(start + most_rows, max(fit, start + 1), len(values))
+        yield data[offsets[start] : offsets[end]], start, end
+        start = end
 
 
 def datetimes_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:

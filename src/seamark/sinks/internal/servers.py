@@ -1,4 +1,4 @@
-"""What sinks with a server of their own share: drivers, URLs, and asking a server that is away."""
+"""What sinks with a server share: drivers, URLs, secrets, and asking one that is away."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import importlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
@@ -22,6 +23,13 @@ def load_driver(module: str, needs: str, extra: str) -> Any:
         return importlib.import_module(module)
     except ImportError as error:
         raise MissingDependencyError(f"{needs} ({error}): pip install 'seamark[{extra}]'") from None
+
+
+def shown(sink: Any, **instead: object) -> str:
+    """Return a sink's `repr` with these values in the place of those that hold secrets."""
+    values = {field.name: getattr(sink, field.name) for field in fields(sink) if field.init}
+    listed = ", ".join(f"{name}={value!r}" for name, value in (values | instead).items())
+    return f"{type(sink).__name__}({listed})"
 
 
 def split_url(

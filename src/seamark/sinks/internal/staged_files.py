@@ -43,19 +43,21 @@ def new_handle(context: WriterContext, extension: str) -> str:
 
 
 def create_staged(root: Path, handle: str) -> BinaryIO:
-    """Create a new handle's file, for writing.
-
-    Raises WriteRefusedError where `root`, which the driver makes before it starts, is missing: what
-    is staged on a machine that the driver does not see could never be committed.
-    """
-    if not root.is_dir():
-        raise WriteRefusedError(
-            f"{root} was made by the driver and does not exist on {socket.gethostname()}; give the "
-            "sink a path on a file system that the driver and all executors share"
-        )
+    """Create a new handle's file, for writing. Raises WriteRefusedError, see `require_shared`."""
+    require_shared(root)
     path = root / handle
     make_directory(path.parent)
     return path.open("xb")
+
+
+def require_shared(directory: Path) -> None:
+    """Raise WriteRefusedError where a directory is missing that the driver makes before it starts:
+    what is staged on a machine that the driver does not see could never be committed."""
+    if not directory.is_dir():
+        raise WriteRefusedError(
+            f"{directory} was made by the driver and does not exist on {socket.gethostname()}; "
+            "give the sink a path on a file system that the driver and all executors share"
+        )
 
 
 def list_staged(root: Path, context: SinkContext) -> Iterator[StagedFile]:

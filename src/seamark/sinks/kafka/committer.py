@@ -34,7 +34,7 @@ class KafkaCommitter:
     def __init__(self, sink: KafkaSink, context: SinkContext) -> None:
         self._sink = sink
         self._context = context
-        self._texts = {name: str(value) for name, value in sink.producer_options.items()}
+        self._texts = sink.option_texts
         settings = options.admin_options(sink.bootstrap_servers, self._texts)
         self._broker = BrokerConnection(settings)
         self._said: dict[str, str] = {}

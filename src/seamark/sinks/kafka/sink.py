@@ -15,6 +15,7 @@ from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
+from seamark.sinks.internal.servers import shown
 from seamark.sinks.kafka import avro_schema, options, record_columns, schema_registry
 from seamark.sinks.kafka import committable as committables
 from seamark.sinks.kafka.committable import KafkaCommittable
@@ -169,7 +170,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         return f"KafkaSink {self.topic!r}" if self.topic else "KafkaSink"
 
     @property
-    def _options(self) -> dict[str, str]:
+    def option_texts(self) -> dict[str, str]:
+        """The `producer_options`, with their secrets."""
         return {name: str(value) for name, value in self.producer_options.items()}
 
     @property
@@ -178,16 +180,10 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         return self.delivery_guarantee == "exactly-once"
 
     def __repr__(self) -> str:
-        shown = {name: options.shown(name, value) for name, value in self._options.items()}
-        registry = schema_registry.shown(self.schema_registry or {})
-        return (
-            f"KafkaSink(bootstrap_servers={self.bootstrap_servers!r}, topic={self.topic!r}, "
-            f"delivery_guarantee={self.delivery_guarantee!r}, "
-            f"transactional_id_prefix={self.transactional_id_prefix!r}, "
-            f"transaction_timeout={self.transaction_timeout!r}, producer_options={shown!r}, "
-            f"key={self.key!r}, value={self.value!r}, value_format={self.value_format!r}, "
-            f"value_schema={self.value_schema!r}, schema_registry={registry!r}, "
-            f"spool={self.spool!r})"
+        return shown(
+            self,
+            producer_options={n: options.shown(n, text) for n, text in self.option_texts.items()},
+            schema_registry=schema_registry.shown(self.schema_registry or {}),
         )
 
     @property
@@ -304,7 +300,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
 
     def producer_settings(self, name: str) -> ProducerConfig:
         """Return what every producer of this sink is made from; `name` names it in errors."""
-        settings = options.producer_settings(self.bootstrap_servers, self._options)
+        settings = options.producer_settings(self.bootstrap_servers, self.option_texts)
         settings.setdefault("client.id", "seamark")
         timeout = settings.get("message.timeout.ms") or settings["delivery.timeout.ms"]
         # librdkafka gives a row up by itself before that.

@@ -18,6 +18,7 @@ from seamark.sinks.internal.columns import (
     require_column,
     text_expression,
 )
+from seamark.sinks.internal.servers import shown
 from seamark.sinks.mysql.committable import STAGE_PREFIX, MySQLCommittable
 from seamark.sinks.mysql.connection import Address, parse_url
 from seamark.sinks.mysql.ledger import TABLE as LEDGER
@@ -102,11 +103,7 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
 
     def __repr__(self) -> str:
         at = self.address
-        return (
-            f"MySQLSink(url='mysql://{at.user}:***@{at}/{at.database}', table={self.table!r}, "
-            f"mode={self.mode!r}, keys={self.keys!r}, create_table={self.create_table!r}, "
-            f"spool={self.spool!r})"
-        )
+        return shown(self, url=f"mysql://{at.user}:***@{at}/{at.database}")
 
     def describe(self) -> str:
         """See `TwoPhaseCommitSink`."""

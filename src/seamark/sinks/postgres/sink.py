@@ -13,6 +13,7 @@ from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContex
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns, column_names, to_json
+from seamark.sinks.internal.servers import shown
 from seamark.sinks.postgres import connection, types
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.committer import PostgresCommitter
@@ -95,11 +96,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
             )
 
     def __repr__(self) -> str:
-        return (
-            f"PostgresSink({self.server.shown!r}, table={self.table!r}, mode={self.mode!r}, "
-            f"keys={list(self.keys)!r}, create_table={self.create_table!r}, "
-            f"spool={self.spool!r})"
-        )
+        return shown(self, url=self.server.shown)
 
     @property
     def server(self) -> Server:

@@ -15,6 +15,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import check_columns, require_column, text_expression
+from seamark.sinks.internal.servers import shown
 from seamark.sinks.redis.committable import PREFIX, RedisCommittable
 from seamark.sinks.redis.server import Address, parse_url
 
@@ -102,11 +103,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
         return parse_url(self.url, "RedisSink")
 
     def __repr__(self) -> str:
-        return (
-            f"RedisSink({self.address.shown!r}, key={self.key!r}, value={self.value!r}, "
-            f"mode={self.mode!r}, key_prefix={self.key_prefix!r}, ttl={self.ttl!r}, "
-            f"durability={self.durability!r}, replicas={self.replicas!r})"
-        )
+        return shown(self, url=self.address.shown)
 
     @property
     def way(self) -> SinkWay:
