@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -10,8 +11,21 @@ import pyarrow.compute as pc
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 """What stands for null in a directory's name, and for the empty text, which reads back as null."""
+_ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
+"""What Spark's ExternalCatalogUtils escapes on Linux, and NUL, which no name can hold."""
 Values = tuple[str | None, ...]
 """What the partition columns hold, as texts; None for null and for the empty text."""
+
+
+def escaped(text: str) -> str:
+    """Return `text` as a part of a directory's name."""
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def directory_part(column: str, value: str | None) -> str:
+    """Return the name of one directory of Hive's layout, as Spark writes and reads it:
+    ``<column>=<value>``."""
+    return f"{escaped(column)}={escaped(value) if value else NULL_NAME}"
 
 
 def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:

@@ -19,7 +19,7 @@ from seamark.model import failpoints
 from seamark.model.errors import CommitFailedError
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.internal.servers import Reasons, ask_until_listed
-from seamark.sinks.redis import preflight, replication, scripts, server
+from seamark.sinks.redis import preflight, scripts, server
 from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.server import ANSWER_TIMEOUT_S, Link
 
@@ -65,7 +65,7 @@ class RedisCommitter:
         ]
         if self._sink.replicas and any(o is not CommitOutcome.RETRY for o in outcomes):
             wanted = self._sink.replicas
-            have = self._asked(lambda: replication.reached(self._connected, self._keys, wanted))
+            have = self._asked(lambda: server.replicas_reached(self._connected, self._keys, wanted))
             if have is None or have < wanted:
                 self._reasons.say(f"only {have or 0} of {wanted} replicas have what was committed")
                 gone = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)

@@ -13,8 +13,9 @@ from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from seamark.model.errors import ConfigurationError
+from seamark.model.errors import ConfigurationError, PreCommitError
 from seamark.sinks.internal.servers import load_driver, split_url, url_options
+from seamark.sinks.redis.committable import Keys
 
 CONNECT_TIMEOUT_S = 5.0
 WRITE_TIMEOUT_S = 60.0
@@ -139,6 +140,26 @@ class Link:
         except BaseException:
             self.close()
             raise
+
+
+def replicas_reached(link: Link, keys: Keys, replicas: int) -> int:
+    """Return how many replicas have all that was written before this call, by any connection; wait
+    until `replicas` have, or for ANSWER_TIMEOUT_S."""
+    if replicas == 0:
+        return 0
+    # WAIT waits for the connection's own last write; replicas get all writes in one order.
+    link.call("SET", keys.named("synced"), 1)
+    return int(link.call("WAIT", replicas, int(ANSWER_TIMEOUT_S * 1000 / 2)))
+
+
+def wait_for_replicas(link: Link, keys: Keys, replicas: int) -> None:
+    """Raise PreCommitError if not enough replicas have everything in time."""
+    found = replicas_reached(link, keys, replicas)
+    if found < replicas:
+        raise PreCommitError(
+            f"only {found} of {replicas} replicas have the rows; bring the others back, or lower "
+            "replicas= of the sink"
+        )
 
 
 def refuses(error: BaseException) -> bool:

@@ -17,7 +17,7 @@ from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.sinks.internal.sifting import without
-from seamark.sinks.redis import replication, scripts, server
+from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.rows import Block, Layout, blocks, key_names, unfit
 from seamark.sinks.redis.server import WRITE_TIMEOUT_S, Address, Link
@@ -80,7 +80,7 @@ class RedisWriter:
             return []
         with self._errors():
             made = self._finish()
-            replication.wait(self._connected, self._keys, self._replicas)
+            server.wait_for_replicas(self._connected, self._keys, self._replicas)
         self._close()
         return made
 

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Literal
 
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.contracts.spool import SpoolWriter
 from seamark.contracts.write_ahead import EpochToken, Sender
+from seamark.model import failpoints
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import SendRefusedError, UserError
 from seamark.model.guarantee import SinkWay
@@ -18,13 +20,28 @@ from seamark.sinks.internal.columns import check_columns
 from seamark.sinks.write_ahead.committable import SpooledRows
 from seamark.sinks.write_ahead.committer import WriteAheadCommitter
 from seamark.sinks.write_ahead.epoch_spool import EpochSpool
-from seamark.sinks.write_ahead.writer import WriteAheadWriter
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from seamark.sinks.write_ahead.http import HttpSink
     from seamark.sinks.write_ahead.spark_format import SparkFormatSink
+
+
+class WriteAheadWriter(SpoolWriter):
+    """The task's side: one durable spool file per attempt, none if no row comes. Failpoint:
+    `write-ahead-written`."""
+
+    abort = SpoolWriter.discard
+
+    def prepare_commit(self) -> Sequence[SpooledRows]:
+        """Make the spool file durable."""
+        file = self.finish()
+        if file is None:
+            return []
+        failpoints.reached("write-ahead-written")
+        stored = {"directory": file.directory, "size_bytes": file.size_bytes, "crc32": file.crc32}
+        return [SpooledRows.of(self._context, file.path, file.rows, **stored)]
 
 
 class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):

@@ -27,9 +27,10 @@ from seamark.model.errors import (
     WriteRefusedError,
 )
 from seamark.model.schema import Column
-from seamark.sinks.files import FileSink, partitions, pending_file
+from seamark.sinks.files import FileSink, pending_file
 from seamark.sinks.files.formats import Format, ParquetEncoder
 from seamark.sinks.files.pending_file import PendingFile
+from seamark.sinks.internal import partitions
 
 DRIVER = SinkContext("job", "job", "out", 1, 5.0)
 
