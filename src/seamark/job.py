@@ -72,7 +72,7 @@ from seamark.runtime.session import (
 from seamark.runtime.state_backend import backend_settings
 from seamark.runtime.stop_signals import stop_on_signals
 from seamark.runtime.supervision import Supervisor
-from seamark.savepoints.claim_disposal import ClaimDisposal
+from seamark.savepoints.claims import ClaimDisposal
 from seamark.savepoints.edit.bootstrap import new_savepoint
 from seamark.savepoints.record import SavepointType
 from seamark.savepoints.restore.options import NewJob, RestoreOptions, new_job

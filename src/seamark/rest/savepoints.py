@@ -14,7 +14,7 @@ from seamark.checkpoint.ephemeral import storage_directory
 from seamark.rest import models
 from seamark.rest.actions import Actions, JobId, TriggerId, begin
 from seamark.rest.operations import Shown, beside
-from seamark.savepoints.disposal import dispose
+from seamark.savepoints.claims import dispose
 from seamark.savepoints.restore.plan import RestorePlan
 
 DISPOSAL = "savepoint-disposal"
