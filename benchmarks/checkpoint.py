@@ -44,7 +44,6 @@ from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.job import _declare_sinks
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from seamark.model.guarantee import SinkWay
 from seamark.runtime.query import StreamRun
 from seamark.runtime.session import spark_session
 
@@ -226,10 +225,8 @@ class Nothing:
     handle: str
 
 
-class NothingSink:
+class NothingSink(sm.TwoPhaseCommitSink[Any]):
     """Takes part in the protocol, one transaction for each task, and does nothing else."""
-
-    way = SinkWay.TWO_PHASE_COMMIT
 
     def describe(self) -> str:
         return "nothing"

@@ -85,7 +85,7 @@ def make_rows(count: int) -> None:
 def write(sink: Any, epoch: int, part: Part) -> list[bytes]:
     """What a task of an epoch does."""
     context = sm.WriterContext(
-        JOB, UID, 1, epoch, part.number, 0, epoch - 1, buffer_uri=f"file://{BUFFER}"
+        JOB, UID, 1, epoch, part.number, 0, epoch - 1, spool_uri=f"file://{BUFFER}"
     )
     writer = spool.keeping(sink, sink.create_writer(context), context)
     for batch in part.batches():

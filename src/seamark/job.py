@@ -673,9 +673,9 @@ def _declare_sinks(
 
 
 def _require_sink(sink: Any, what: str, spark: SparkSession) -> None:
-    if not hasattr(sink, "create_committer"):
+    if not isinstance(sink, TwoPhaseCommitSink):
         raise ConfigurationError(
             f"{what} is {type(sink).__name__}; give a sm.…Sink or your own TwoPhaseCommitSink"
         )
-    for format_ in getattr(sink, "spark_formats", ()):
+    for format_ in sink.spark_formats:
         require_format(spark, format_)

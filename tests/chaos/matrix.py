@@ -119,7 +119,7 @@ def write_ahead() -> Kind:
     return Kind(
         lambda directory, _: SentOutput(directory),
         ("rows-sent", "sent-recorded"),
-        ("buffer-written",),
+        ("write-ahead-written",),
     )
 
 

@@ -25,7 +25,7 @@ KEEPING_POINTS = [
     "pre-committed", "prepared", "decided", "rows-sent", "sent-recorded", "prepared-committed",
     "sink-committed", "committed", "recovery-committed", "sink-aborted", "recovered",
 ]  # fmt: skip
-KEEPING_WRITER_POINTS = ["buffer-written", "spool-written", "transaction-prepared"]
+KEEPING_WRITER_POINTS = ["write-ahead-written", "spool-written", "transaction-prepared"]
 
 
 def below(server: Any, name: str) -> str:

@@ -66,13 +66,13 @@ def lines(values: Any) -> pa.RecordBatch:
     )
 
 
-def drop(buffer: Any) -> None:
-    for path in steps.buffers.rglob(f"{Path(buffer.handle).name}*"):
+def drop(committable: Any) -> None:
+    for path in steps.checkpoints.rglob(f"{Path(committable.handle).name}*"):
         path.unlink()
 
 
 FAILPOINTS: dict[str, Any] = {
-    "writer_failpoint": "buffer-written",
+    "writer_failpoint": "write-ahead-written",
     "commit_failpoints": ("sent-recorded",),
     "drop": drop,
 }

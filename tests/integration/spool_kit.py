@@ -53,7 +53,7 @@ class SpooledJob:
         for partition, batch in enumerate(parts):
             at = WriterContext(
                 driver.identity.job_id, UID, driver.generation, epoch, partition, 0, epoch - 1,
-                buffer_uri=driver._store.buffer_uri(UID),
+                spool_uri=driver._store.spool_uri(UID),
             )  # fmt: skip
             writer = spool.keeping(self.sink, self.sink.create_writer(at), at)
             writer.write(batch)

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.model.errors import ConfigurationError
-from seamark.sinks.files import partitions
+from seamark.sinks.internal import partitions
 
 DATA = (
     "id BIGINT, small SMALLINT, yes BOOLEAN, x DOUBLE, price DECIMAL(10,2), at TIMESTAMP, "

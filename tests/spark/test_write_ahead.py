@@ -61,11 +61,11 @@ def committed(sink: Any, tmp_path: Path, epoch: int) -> list[CommitOutcome]:
     buffers = []
     for partition in range(2):
         writer = sink.create_writer(
-            WriterContext("j", "out", 1, epoch, partition, 0, -1, buffer_uri=uri)
+            WriterContext("j", "out", 1, epoch, partition, 0, -1, spool_uri=uri)
         )
         writer.write(pyarrow.record_batch({"id": [2 * partition, 2 * partition + 1]}))
         buffers += writer.prepare_commit()
-    committer = sink.create_committer(SinkContext("j", "j", "out", 1, 1.0, buffer_uri=uri))
+    committer = sink.create_committer(SinkContext("j", "j", "out", 1, 1.0, spool_uri=uri))
     committer.preflight()
     return list(committer.commit(buffers))
 

@@ -6,6 +6,7 @@ Durations: `model/durations.py`. Storage URIs: `api/config.py: storage_uri`.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from enum import Enum
 from typing import Any, TypeVar
 
@@ -48,6 +49,13 @@ def yes_or_no(value: Any, setting: str) -> bool:
     if isinstance(value, bool):
         return value
     raise ConfigurationError(f"{setting} is {value!r}; give True or False")
+
+
+def one_of(value: Any, allowed: Iterable[str], setting: str) -> None:
+    """Raise unless `value` is one of these texts."""
+    if not isinstance(value, str) or value not in allowed:
+        shown = ", ".join(map(repr, allowed))
+        raise ConfigurationError(f"{setting} is {value!r}; allowed are {shown}")
 
 
 def member(kind: type[E], value: Any, setting: str) -> E:

@@ -28,14 +28,13 @@ from seamark.checkpoint.epoch_progress import EpochProgress
 from seamark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.sink_commits import SinkCommits
-from seamark.checkpoint.spool import has_spool
 from seamark.checkpoint.statistics_recorder import Measure, StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from seamark.checkpoint.task_reports import TaskReport, sink_epochs
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.row_files import KeepsRows, sink_directory
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink
+from seamark.contracts.spool import SpooledSink, spool_directory
 from seamark.file_systems import HadoopSettings
 from seamark.model import failpoints
 from seamark.model.checkpoint_statistics import CheckpointStatus
@@ -209,19 +208,19 @@ class Coordinator:
             checkpoint_interval_s=self._interval_s,
             schema=self._schemas.get(uid, ()),
             hadoop=self._hadoop,
-            buffer_uri=self._store.buffer_uri(uid),
+            spool_uri=self._store.spool_uri(uid),
             checkpoint_timeout_s=0.0 if self._early else self._timeout_s,
             restart_delay_s=self._restart_delay_s,
         )
 
     def find_damaged_rows(self, epoch: int, generation: int) -> list[str]:
-        """Return a line for each damaged or missing file among the rows that sinks keep for a
+        """Return a line for each damaged or missing file among the rows that sinks spool for a
         stored attempt; for `require_sound`, before `start`."""
         identity = self._store.read_identity()
         problems: list[str] = []
         for uid, part in self._store.read_prepared(epoch, generation).items():
             sink = self._declared.get(uid)
-            if isinstance(sink, KeepsRows):
+            if isinstance(sink, SpooledSink):
                 committables = [sink.load(data) for data in part.committables]
                 context = self._context(uid, generation=0, identity=identity)
                 look = partial(sink.find_damage, committables, context)
@@ -430,13 +429,13 @@ class Coordinator:
         rows of it lie, if that sink keeps them in this job's directory: by their path below it, the
         path that they have at this moment, while a commit may be under way."""
         sink = self._declared[uid]
-        if not isinstance(sink, KeepsRows):
+        if not isinstance(sink, SpooledSink):
             return part, {}
         found = {data: sink.load(data) for data in part.committables}
         context = self._context(uid, self.generation)
         unsent = sink.find_unsent(list(found.values()), context)
         left = [data for data, committable in found.items() if committable.handle in unsent]
-        at = sink_directory(uid)
+        at = spool_directory(uid)
         return (
             SinkEpoch(part.rows, tuple(left)),
             {f"{at}/{handle}": f"{at}/{path}" for handle, path in unsent.items()},
@@ -547,7 +546,7 @@ class Coordinator:
         self.statistics.committed(progress.epoch)
         self._store.prune(progress.epoch, self._num_retained)
         for uid, sink in self._declared.items():
-            if isinstance(sink, KeepsRows) or has_spool(sink):
+            if isinstance(sink, SpooledSink) or sink.spool:
                 self._store.forget_rows(uid, progress.epoch)
         self._on_committed(progress.epoch)
 

@@ -89,7 +89,7 @@ def require_sound(
 ) -> None:
     """Return if the job can go on from its last decided epoch, or is new.
 
-    `find_damaged_rows(epoch, generation)` looks at rows that sinks keep in the checkpoint for a
+    `find_damaged_rows(epoch, generation)` looks at rows that sinks have spooled for a
     decided attempt which is not recorded as committed.
 
     Raises DamagedCheckpointError, which names each damaged file and the newest complete checkpoint.

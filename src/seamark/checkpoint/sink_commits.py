@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from seamark.checkpoint.call_deadline import CallHangsError, CallThread, call_within
 from seamark.checkpoint.commit_counts import SinkCounts
-from seamark.checkpoint.spool import LostTransaction, Spool, Spooled, load
+from seamark.checkpoint.spool import LostTransaction, Spooled, load
 from seamark.checkpoint.store import CheckpointStore, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.sink import (
@@ -28,6 +28,7 @@ from seamark.contracts.sink import (
     SinkContext,
     TwoPhaseCommitSink,
 )
+from seamark.contracts.spool import SpoolFile
 from seamark.model import failpoints
 from seamark.model.errors import (
     AbortFailedError,
@@ -59,8 +60,8 @@ class AttachedSink:
     context: SinkContext
 
 
-Stored = tuple[Any, Spool | None]
-"""A committable, and where its rows are kept, if they are."""
+Stored = tuple[Any, SpoolFile | None]
+"""A committable, and its spool file, if it has one."""
 
 
 class SinkCommits:

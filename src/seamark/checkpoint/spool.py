@@ -1,5 +1,5 @@
-"""The spool: rows that a sink's writers keep in the checkpoint besides writing them, so that they
-can be written again if their decided transaction is lost. For a sink with ``spool = True``.
+"""Rows that a sink's writers spool besides writing them, so that they can be written again if their
+decided transaction is lost. For a sink with ``spool = True``.
 
 `keeping` and `dump` are used by the tasks (`runtime/pre_commit.py`); `load` and
 `LostTransaction` by the driver (`sink_commits.py`), which runs `protocol/write_again.py` over it.
@@ -16,17 +16,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
-from seamark.contracts import row_files
+from seamark.contracts import spool
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.dead_letters import RefusedRow
-from seamark.contracts.row_files import RowFile, RowFileWriter
 from seamark.contracts.sink import (
     CommittingWriter,
     SinkContext,
     TwoPhaseCommitSink,
     WriterContext,
 )
+from seamark.contracts.spool import SpoolFile, SpoolWriter
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.file_systems.location import decoded
 from seamark.model import failpoints
@@ -41,34 +41,12 @@ REWRITE_ATTEMPT = 10**11
 _MAGIC = b"seamark-spool "
 
 
-def has_spool(sink: TwoPhaseCommitSink[Any]) -> bool:
-    """Whether this sink is to keep its rows until their commit is confirmed."""
-    return bool(getattr(sink, "spool", False))
-
-
-@dataclass(frozen=True)
-class Spool:
-    """Where one transaction's rows are kept. `directory` is the URI of the sink's buffer directory,
-    in the checkpoint of the job that wrote them."""
-
-    directory: str
-    path: str
-    rows: int
-    size_bytes: int
-    crc32: int
-
-    @property
-    def file(self) -> RowFile:
-        """The file as it was written."""
-        return RowFile(self.path, self.rows, self.size_bytes, self.crc32)
-
-
 @dataclass(frozen=True)
 class Spooled:
     """A committable of the sink's own, with its rows beside it."""
 
     committable: Any
-    spool: Spool
+    spool: SpoolFile
 
     @property
     def handle(self) -> str:
@@ -77,15 +55,10 @@ class Spooled:
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _Stored(SpoolFile):
     """How the two are stored; the sink's own bytes in base64."""
 
     committable: str
-    directory: str
-    path: str
-    rows: int
-    size_bytes: int
-    crc32: int
 
 
 def dump(sink: TwoPhaseCommitSink[Any], committable: Any) -> bytes:
@@ -93,27 +66,27 @@ def dump(sink: TwoPhaseCommitSink[Any], committable: Any) -> bytes:
     if not isinstance(committable, Spooled):
         return sink.dump(committable)
     own = base64.b64encode(sink.dump(committable.committable)).decode()
-    return _MAGIC + dump_committable(_Stored(own, **vars(committable.spool)))
+    return _MAGIC + dump_committable(_Stored(**vars(committable.spool), committable=own))
 
 
-def load(sink: TwoPhaseCommitSink[Any], data: bytes) -> tuple[Any, Spool | None]:
-    """Read what `dump` wrote, whether or not the sink keeps a spool now; raises
+def load(sink: TwoPhaseCommitSink[Any], data: bytes) -> tuple[Any, SpoolFile | None]:
+    """Read what `dump` wrote, whether or not the sink has a spool now; raises
     CorruptRecordError."""
     if not data.startswith(_MAGIC):
         return sink.load(data), None
     stored = load_committable(_Stored, data[len(_MAGIC) :])
     fields = dict(vars(stored))
     own = base64.b64decode(fields.pop("committable"))
-    if row_files.parse_path(stored.path) is None:
+    if spool.parse_path(stored.path) is None:
         raise CorruptRecordError(f"{stored.path!r} is not the path of a spool file")
-    return sink.load(own), Spool(**fields)
+    return sink.load(own), SpoolFile(**fields)
 
 
 def keeping(
     sink: TwoPhaseCommitSink[Any], writer: CommittingWriter[Any], context: WriterContext
 ) -> CommittingWriter[Any]:
-    """Return the sink's writer, or one that keeps its rows too, if it is to."""
-    return SpoolingWriter(writer, context) if has_spool(sink) else writer
+    """Return the sink's writer, or one that spools its rows too, if it is to."""
+    return SpoolingWriter(writer, context) if sink.spool else writer
 
 
 class SpoolingWriter:
@@ -122,38 +95,31 @@ class SpoolingWriter:
     def __init__(self, writer: CommittingWriter[Any], context: WriterContext) -> None:
         self._writer = writer
         self._context = context
-        self._file: RowFileWriter | None = None
+        self._spool = SpoolWriter(context)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """See `CommittingWriter`."""
         self._writer.write(batch)
-        self._keep(batch)
+        self._spool.write(batch)
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
-        """See `SelectiveWriter`: what is refused is not kept either."""
+        """See `SelectiveWriter`: what is refused is not spooled either."""
         writer: Any = self._writer
         refused: Sequence[RefusedRow] = writer.write_accepted(batch)
         if refused:
             bad = {row.index for row in refused}
             batch = batch.take([i for i in range(batch.num_rows) if i not in bad])
-        self._keep(batch)
+        self._spool.write(batch)
         return refused
 
-    def _keep(self, batch: pa.RecordBatch) -> None:
-        if batch.num_rows and self._file is None:
-            self._file = RowFileWriter.of_attempt(self._context, batch.schema)
-        if self._file is not None:
-            self._file.write(batch)
-
     def prepare_commit(self) -> Sequence[Any]:
-        """See `CommittingWriter`. The spool is durable first: it must be there whenever the
+        """See `CommittingWriter`. The spool file is durable first: it must be there whenever the
         transaction is."""
-        file = self._file.finish() if self._file is not None else None
+        file = self._spool.finish()
         failpoints.reached("spool-written")
         committables = self._writer.prepare_commit()
         if not committables:  # an at-least-once mode: nothing can be lost
-            if self._file is not None:
-                self._file.discard()
+            self._spool.discard()
             return []
         if len(committables) > 1 or file is None:
             raise PreCommitError(
@@ -161,13 +127,12 @@ class SpoolingWriter:
                 "transactions: of one of them alone the spool could not tell the rows. Declare "
                 "the sink without a spool"
             )
-        return [Spooled(committables[0], Spool(self._context.buffer_uri, **vars(file)))]
+        return [Spooled(committables[0], file)]
 
     def abort(self) -> None:
         """See `CommittingWriter`."""
         self._writer.abort()
-        if self._file is not None:
-            self._file.discard()
+        self._spool.discard()
 
 
 class LostTransaction:
@@ -195,13 +160,13 @@ class LostTransaction:
         self._abort_now = abort_now
         self._within_deadline = within_deadline
         self._own: Any = None
-        place = _place(lost.spool, context.buffer_uri, context.hadoop)
+        place = _place(lost.spool, context.spool_uri, context.hadoop)
         self._directory = open_directory(place, context.hadoop)
-        job, _, sink_name = decoded(place).rpartition(f"/{row_files.ROWS}/")
+        job, _, sink_name = decoded(place).rpartition(f"/{spool.SPOOLS}/")
         self._files = open_files(job)
-        found = row_files.parse_path(lost.spool.path)
-        assert found is not None
-        self._epoch, _ = found
+        name = spool.parse_path(lost.spool.path)
+        assert name is not None
+        self._name, self._epoch = name, name.epoch
         digest = hashlib.sha256(lost.handle.encode()).hexdigest()[:32]
         self._records = f"{REWRITTEN}/{sink_name}/{self._epoch}/{digest}"
 
@@ -214,30 +179,29 @@ class LostTransaction:
         self._within_deadline(self._write)
 
     def _write(self) -> None:
-        spool, at = self._lost.spool, self._context
-        if found := row_files.problem(self._directory, spool.file):
+        file, at = self._lost.spool, self._context
+        if found := spool.problem(self._directory, file):
             raise LostTransactionError(
                 f"sink {at.sink_uid!r}: epoch {self._epoch} is decided, its transaction "
                 f"{self._lost.handle} is lost, and so is its spool {self._directory.uri}/"
-                f"{spool.path}: {found}. Put the file back, or see "
+                f"{file.path}: {found}. Put the file back, or see "
                 "docs/operations/lost-transactions.md"
             )
-        partition = row_files.partition_of(spool.path)
         writer = self._sink.create_writer(
             WriterContext(
                 job_id=at.job_id,
                 sink_uid=at.sink_uid,
                 generation=at.generation,
                 epoch=self._epoch,
-                partition_id=partition,
+                partition_id=self._name.partition,
                 attempt=REWRITE_ATTEMPT,
                 settled_epoch=self._epoch - 1,
                 hadoop=at.hadoop,
-                buffer_uri=at.buffer_uri,
+                spool_uri=at.spool_uri,
             )
         )
         try:
-            for batch in row_files.read(self._directory, spool.path):
+            for batch in spool.read(self._directory, file.path):
                 writer.write(batch)
             (self._own,) = writer.prepare_commit()
         except BaseException:
@@ -273,11 +237,11 @@ class LostTransaction:
         return f"{self._records}.{number}.json"
 
 
-def _place(spool: Spool, own_uri: str, hadoop: HadoopSettings) -> str:
-    """Return the buffer directory that has the spool: where it was written, unless the whole
+def _place(file: SpoolFile, own_uri: str, hadoop: HadoopSettings) -> str:
+    """Return the spool that has the file: where it was written, unless the whole
     checkpoint has been moved since."""
-    if own_uri and spool.directory != own_uri:
-        written, own = open_directory(spool.directory, hadoop), open_directory(own_uri, hadoop)
-        if written.size(spool.path) is None and own.size(spool.path) is not None:
+    if own_uri and file.directory != own_uri:
+        written, own = open_directory(file.directory, hadoop), open_directory(own_uri, hadoop)
+        if written.size(file.path) is None and own.size(file.path) is not None:
             return own_uri
-    return spool.directory
+    return file.directory

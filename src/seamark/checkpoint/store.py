@@ -3,7 +3,7 @@
     job.json  lease/<generation>.json  spark/commits/<epoch>
     epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
                    committed.json
-    wal/<sink>/<epoch>/   rows that a sink keeps until the epoch is committed (deleted here alone)
+    wal/<sink>/<epoch>/   a sink's spool, until the epoch is committed (deleted here alone)
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
 (`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
@@ -27,7 +27,7 @@ from typing import Any
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
 from seamark.checkpoint.storage_check import check_storage
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.row_files import ROWS, sink_directory
+from seamark.contracts.spool import SPOOLS, spool_directory
 from seamark.file_systems.location import encoded
 from seamark.model.errors import (
     CheckpointError,
@@ -98,10 +98,10 @@ class CheckpointStore:
         """Return what names this epoch's checkpoint in ``job.run(restore=…)``."""
         return f"{self.uri}/epochs/{epoch}"
 
-    def buffer_uri(self, sink_uid: str) -> str:
-        """Return the directory for rows that this sink keeps in the checkpoint, as
+    def spool_uri(self, sink_uid: str) -> str:
+        """Return the directory of this sink's spool, as
         `open_directory` takes it."""
-        return encoded(f"{self.uri}/{sink_directory(sink_uid)}")
+        return encoded(f"{self.uri}/{spool_directory(sink_uid)}")
 
     # --- the job
 
@@ -297,15 +297,15 @@ class CheckpointStore:
 
     def forget_rows(self, sink_uid: str, epoch: int) -> None:
         """Delete the rows that a sink kept for an epoch, which is committed everywhere."""
-        self._delete(f"{sink_directory(sink_uid)}/{epoch}")
+        self._delete(f"{spool_directory(sink_uid)}/{epoch}")
 
     def forget_settled_rows(self, settled_epoch: int) -> None:
         """Delete the rows that any sink kept for epochs up to `settled_epoch`: what a driver that
         died had not deleted yet, also of sinks that the program does not declare any more."""
-        for sink in self._files.list(ROWS):
-            for name in self._files.list(f"{ROWS}/{sink}"):
+        for sink in self._files.list(SPOOLS):
+            for name in self._files.list(f"{SPOOLS}/{sink}"):
                 if name.isdigit() and int(name) <= settled_epoch:
-                    self._delete(f"{ROWS}/{sink}/{name}")
+                    self._delete(f"{SPOOLS}/{sink}/{name}")
 
     def prune(self, committed_epoch: int, retained: int) -> None:
         """Keep the records of the last `retained` committed epochs, but at least LEAST_RECORDS, and

@@ -7,7 +7,8 @@ anything written. `checkpoint/coordinator.py` is the one caller of committers,
 `runtime/pre_commit.py` of writers.
 
 The package exports these names (`sm.TwoPhaseCommitSink`, …). A subclass that lacks a method cannot
-be built; a class that has them all need not be one. docs/write-a-sink.md writes a whole sink.
+be built; a class that has all attributes and methods need not be one. docs/write-a-sink.md writes a
+whole sink.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 from seamark.file_systems.settings import HadoopSettings
 from seamark.model.guarantee import SinkWay
@@ -68,9 +69,9 @@ class SinkContext:
     (inf: however long; 0: it is committed before), and for `restart_delay_s` until a job that has
     failed is started again; a system's own time-outs are checked against their sum.
     `schema` is what `select_expressions` was shown; () if the caller knows none. `hadoop` is how
-    Spark reaches HDFS and S3, for `seamark.file_systems`. `buffer_uri` is a
-    directory in the job's checkpoint that is this sink's own, for rows that it keeps there itself
-    (made by the sink; what lies in ``<buffer_uri>/<epoch>/`` is deleted when the epoch has its
+    Spark reaches HDFS and S3, for `seamark.file_systems`. `spool_uri` is this
+    sink's spool: a directory in the job's checkpoint, for rows that it puts there itself (made by
+    the sink; what lies in ``<spool_uri>/<epoch>/`` is deleted when the epoch has its
     committed record); "" if the caller has none.
     """
 
@@ -81,7 +82,7 @@ class SinkContext:
     checkpoint_interval_s: float
     schema: Schema = ()
     hadoop: HadoopSettings = field(default=HadoopSettings())
-    buffer_uri: str = ""
+    spool_uri: str = ""
     checkpoint_timeout_s: float = 0.0
     restart_delay_s: float = 0.0
 
@@ -91,7 +92,7 @@ class WriterContext:
     """Names one attempt of one task: unique across retries, speculation and driver restarts.
 
     Every epoch up to `settled_epoch` (-1: none) has its outcome recorded, so ids that were used in
-    them may be used again; an id used in a later epoch may not. `hadoop` and `buffer_uri` are as in
+    them may be used again; an id used in a later epoch may not. `hadoop` and `spool_uri` are as in
     `SinkContext`.
     """
 
@@ -103,7 +104,7 @@ class WriterContext:
     attempt: int
     settled_epoch: int
     hadoop: HadoopSettings = field(default=HadoopSettings())
-    buffer_uri: str = ""
+    spool_uri: str = ""
 
 
 class CommittingWriter(Protocol[C_co]):
@@ -173,21 +174,29 @@ class Committer(Protocol[C]):
         ...
 
 
+@runtime_checkable
 class TwoPhaseCommitSink(Protocol[C]):
     """Configuration of a sink: validated when built, picklable, holding no open resource.
 
     `way` says what the sink gives; one whose rows are visible at the flush (`SinkWay.NONE`) still
-    follows the contract, with writers that return no committables. A sink whose SQL needs a module
-    of Spark's that is not built in names it in an attribute `spark_formats`, e.g. ``("avro",)``;
-    it is optional.
-
-    A sink with an attribute ``spool = True`` has its rows kept in the checkpoint until their commit
-    is confirmed, and written again if `Committer.commit` answers LOST. Its writers must return at
-    most one committable, and LOST must be a proof.
-
-    A sink whose system ends a transaction that is open for too long says after how many seconds in
-    an attribute `transaction_timeout_s`; it is optional, and the metrics show how near it is.
+    follows the contract, with writers that return no committables.
     """
+
+    spool: bool = False
+    """Whether rows are spooled: kept in the checkpoint until their commit is confirmed, and written
+    again if `Committer.commit` answers LOST. Then a writer returns at most one committable, and
+    LOST must be a proof."""
+
+    @property
+    def transaction_timeout_s(self) -> float | None:
+        """After how many seconds the system ends a transaction that is still open; None: never.
+        The metrics show how near it is."""
+        return None
+
+    @property
+    def spark_formats(self) -> Sequence[str]:
+        """The modules of Spark's, not built in, that the expressions need, e.g. ``("avro",)``."""
+        return ()
 
     @property
     def way(self) -> SinkWay:

@@ -1,4 +1,4 @@
-"""The write-ahead contract: rows that are kept in the checkpoint, and sent after the decision.
+"""The write-ahead contract: rows that are spooled, and sent after the decision.
 
 For a system that can neither hold rows back nor tell what became of a transaction.
 `sinks/write_ahead` has the class to subclass, `sm.WriteAheadSink`, which does all but the sending.

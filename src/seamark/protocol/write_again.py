@@ -36,7 +36,7 @@ class Rewrites(Protocol):
         ...
 
     def prepare(self) -> None:
-        """Write the kept rows into a new transaction of this driver's, and flush it: durable and
+        """Write the spooled rows into a new transaction of this driver's, and flush it: durable and
         invisible, as a writer's `prepare_commit` leaves it."""
         ...
 

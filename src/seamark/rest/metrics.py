@@ -325,7 +325,7 @@ def _of_transactions(job: LiveJob) -> Values:
         uid: float(limit)
         for uid, sink in sinks.items()
         if sink.way is SinkWay.TWO_PHASE_COMMIT
-        and (limit := getattr(sink, "transaction_timeout_s", None)) is not None
+        and (limit := sink.transaction_timeout_s) is not None
     }
     return {
         "sink_pending_committables": {uid: pending.get(uid, 0) for uid in sinks},

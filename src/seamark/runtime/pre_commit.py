@@ -58,7 +58,7 @@ def pre_commit(
     job_id: str,
     generation: int,
     hadoop: HadoopSettings,
-    buffer_uris: Mapping[str, str],
+    spool_uris: Mapping[str, str],
 ) -> BatchFunction:
     """Return the function for `mapInArrow`: batches of the united stream in; out comes one row
     (RESULT_SCHEMA), the pickled epoch and `TaskReport`. `run_tasks` runs it.
@@ -89,7 +89,7 @@ def pre_commit(
                 attempt=task.taskAttemptId(),
                 settled_epoch=settled_epoch,
                 hadoop=hadoop,
-                buffer_uri=buffer_uris[uid],
+                spool_uri=spool_uris[uid],
             )
 
         attempt = _Attempt(sinks, dead_letters, context)

@@ -206,7 +206,7 @@ class StreamRun:
             job_id=self.coordinator.identity.job_id,
             generation=self.coordinator.generation,
             hadoop=self._hadoop,
-            buffer_uris={uid: self._store.buffer_uri(uid) for uid in self.sinks},
+            spool_uris={uid: self._store.spool_uri(uid) for uid in self.sinks},
         )
         try:
             with session_settings(self._spark, self._spark_settings):

@@ -28,7 +28,7 @@ from seamark.checkpoint.envelope import open_envelope, seal_envelope
 from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.store import JobIdentity
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.row_files import ROWS, parse_path
+from seamark.contracts.spool import SPOOLS, parse_path
 from seamark.file_systems.location import same_place
 from seamark.model.errors import CorruptRecordError, RestoreError, SavepointError, UserError
 from seamark.model.job_state import JobState
@@ -278,5 +278,5 @@ def _is_own(path: str, listed: Collection[str]) -> bool:
         path in (SAVEPOINT, TAKING, CLAIMED)
         or path in listed
         or _WRITTEN.fullmatch(path) is not None
-        or (path.startswith(f"{ROWS}/") and parse_path(path.split("/", 2)[-1]) is not None)
+        or (path.startswith(f"{SPOOLS}/") and parse_path(path.split("/", 2)[-1]) is not None)
     )

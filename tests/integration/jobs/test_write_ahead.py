@@ -1,5 +1,5 @@
 """A job over HTTP, killed by kill -9 between `send` and its record, at an endpoint that keeps the
-keys and at one that does not; then restored into a new job, while the old one's buffers lie in its
+keys and at one that does not; then restored into a new job, while the old one's spool lies in its
 own directory.
 
 Three files make three epochs. Each driver that is killed takes its JVM with it. The endpoints are
@@ -68,7 +68,7 @@ def test_killed_between_sent_and_recorded(
     assert kept.rows() == EPOCHS[0] + EPOCHS[1]
     assert plain.rows() == EPOCHS[0] + EPOCHS[1]
 
-    # A new job goes on from the killed one's checkpoint, whose buffers lie in the old directory.
+    # A new job goes on from the killed one's checkpoint, whose spool lies in the old directory.
     old, new = Path(options["storage"], "sender"), Path(options["storage"], "restored")
     assert list((old / "wal/plain/1").iterdir())
     app_write_ahead.run(options, "restored", str(old / "epochs/1"))
@@ -78,29 +78,29 @@ def test_killed_between_sent_and_recorded(
     assert len(set(keys(plain)[1:3])) == 1
     assert not keys(kept)[3].startswith(keys(kept)[1][:32])  # the new job's own epoch
 
-    # The old job finds what the new one has recorded beside the buffers, and sends epoch 2 itself:
+    # The old job finds what the new one has recorded beside the files, and sends epoch 2 itself:
     # a job of its own, with tokens of its own.
     before = len(keys(plain))
     app_write_ahead.run(options)
     assert Counter(plain.rows()) == Counter(ROWS + EPOCHS[1] + EPOCHS[2])
     assert len(keys(plain)) == before + 1
-    for job in (old, new):  # every epoch is committed, so its buffers are gone
+    for job in (old, new):  # every epoch is committed, so its spool is gone
         assert [path for path in (job / "wal").rglob("*") if path.is_file()] == []
 
 
-def test_a_damaged_buffer_is_named_before_anything_is_written(
+def test_a_damaged_spool_file_is_named_before_anything_is_written(
     options: dict[str, Any], endpoints: dict[str, HttpEndpoint], tmp_path: Path, spark: SparkSession
 ) -> None:
     killed(options, tmp_path, "decided:2")
-    (buffer,) = Path(options["storage"], "sender/wal/kept/1").iterdir()
-    data = buffer.read_bytes()
-    buffer.write_bytes(data[:-10])
+    (file,) = Path(options["storage"], "sender/wal/kept/1").iterdir()
+    data = file.read_bytes()
+    file.write_bytes(data[:-10])
     leases = sorted(Path(options["storage"], "sender/lease").iterdir())
-    with pytest.raises(DamagedCheckpointError, match=rf"{buffer}: it has \d+ bytes, and \d+ were"):
+    with pytest.raises(DamagedCheckpointError, match=rf"{file}: it has \d+ bytes, and \d+ were"):
         app_write_ahead.run(options)
     assert sorted(Path(options["storage"], "sender/lease").iterdir()) == leases
     assert endpoints["kept"].rows() == EPOCHS[0]
-    buffer.write_bytes(data)
+    file.write_bytes(data)
     app_write_ahead.run(options)
     for endpoint in endpoints.values():
         assert endpoint.rows() == ROWS

@@ -71,7 +71,7 @@ def declare(home: Path, name: str, endpoints: dict[str, HttpEndpoint], **config:
     return job
 
 
-def buffers(job: Path) -> list[Path]:
+def spool_files(job: Path) -> list[Path]:
     return [path for path in (job / "wal").rglob("*") if path.is_file()]
 
 
@@ -101,8 +101,8 @@ def test_rows_that_were_not_sent_go_along(
         first.join()  # it could not commit its last epoch
     record = sm.Savepoint(path).record
     assert set(record.committables) == {"plain"}, "what the other one has been sent stays out"
-    assert record.files.keys() >= {p.relative_to(path).as_posix() for p in buffers(path)}
-    assert [file.parent.relative_to(path / "wal").as_posix() for file in buffers(path)] == [
+    assert record.files.keys() >= {p.relative_to(path).as_posix() for p in spool_files(path)}
+    assert [file.parent.relative_to(path / "wal").as_posix() for file in spool_files(path)] == [
         "plain/1"
     ]
 
@@ -110,7 +110,7 @@ def test_rows_that_were_not_sent_go_along(
     moved, store = tmp_path / "moved", tmp_path / "store"
     path.rename(moved)
     (store / "first").rename(tmp_path / "gone")
-    (file,) = buffers(moved)
+    (file,) = spool_files(moved)
     data = file.read_bytes()
     file.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     with pytest.raises(DamagedCheckpointError, match=file.name):
@@ -129,7 +129,7 @@ def test_rows_that_were_not_sent_go_along(
     heir.end()
     everything = seen + Counter(waiting) + own
     assert Counter(kept.rows()) == Counter(plain.rows()) == everything
-    assert buffers(store / "heir") == []
+    assert spool_files(store / "heir") == []
 
     if not forked:
         return
@@ -203,7 +203,7 @@ def test_a_job_ends_with_a_savepoint_while_two_epochs_wait(
         first.join()
     record = sm.Savepoint(path).record
     assert (record.epoch, list(record.earlier)) == (2, ["1"])
-    epochs = sorted((f.parent.parent.name, f.parent.name) for f in buffers(Path(path[5:])))
+    epochs = sorted((f.parent.parent.name, f.parent.name) for f in spool_files(Path(path[5:])))
     assert sorted(set(epochs)) == [("kept", "2"), ("plain", "1"), ("plain", "2")]
     (tmp_path / "store/first").rename(tmp_path / "gone")
     plain.ask("/script", [])

@@ -11,10 +11,11 @@ import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.dev.kafka import LocalKafka
+from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.kafka import KafkaSink
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.committable import KafkaCommittable
-from seamark.sinks.kafka.end_transaction import Fate, fate
+from seamark.sinks.kafka.end_transaction import fate
 from tests.integration.kafka import sink_kit as kit
 
 Topic = Callable[..., str]

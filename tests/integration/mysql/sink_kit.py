@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.schema import Column
-from seamark.sinks.mysql import MySQLSink, transaction_name
-from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql import MySQLSink
+from seamark.sinks.mysql.committable import MySQLCommittable, from_xid
 from seamark.sinks.mysql.committer import MySQLCommitter
 from seamark.sinks.mysql.connection import prepared_xids
 from seamark.verify.conformance import LineUnderTest, ServerUnderTest, SinkUnderTest
@@ -58,7 +58,7 @@ class Target:
 
     def prepared(self) -> list[str]:
         """Return the prepared XA transactions of Seamark's, as text."""
-        names = [transaction_name.from_xid(*xid) for xid in all_prepared(self.server)]
+        names = [from_xid(*xid) for xid in all_prepared(self.server)]
         return [str(name) for name in names if name is not None]
 
     def stages(self) -> list[str]:

@@ -13,6 +13,7 @@ import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import AbortFailedError, PreflightError
+from seamark.sinks.internal import servers
 from seamark.sinks.mysql import committer as committers
 from seamark.verify.conformance import ServerConformance, SinkUnderTest
 from seamark.verify.conformance.steps import attempt, until_proved
@@ -87,7 +88,7 @@ def test_a_server_that_does_not_answer_is_asked_again(
     own_server: MariaDBServer, own_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committers, "ANSWER_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(committers, "LISTING_DEADLINE_S", 0.1)
+    monkeypatch.setattr(servers, "LISTING_DEADLINE_S", 0.1)
     target = target_on(own_server, own_database)
     committer = target.committer()
     committables = target.write(range(10))

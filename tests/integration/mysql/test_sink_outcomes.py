@@ -15,11 +15,10 @@ import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import PreCommitError, WriteRefusedError
-from seamark.sinks.internal.ledger import LEDGER_EPOCHS
+from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 from seamark.sinks.mysql import ledger
-from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.committable import MySQLCommittable, new_name
 from seamark.sinks.mysql.table import version_of
-from seamark.sinks.mysql.transaction_name import new_name
 from seamark.verify.conformance import CuttingProxy
 from seamark.verify.conformance.steps import attempt, until_proved
 from tests.integration.mysql.sink_kit import Target, all_prepared, batch, target_on

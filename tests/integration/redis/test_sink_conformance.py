@@ -9,7 +9,7 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from seamark.sinks.redis import committer
+from seamark.sinks.internal import servers
 from seamark.sinks.redis.committable import RedisCommittable
 from seamark.verify.conformance import (
     DeadLetterConformance,
@@ -40,7 +40,7 @@ class TestStaged(
         monkeypatch: pytest.MonkeyPatch,
     ) -> SinkUnderTest:
         server = own_redis
-        monkeypatch.setattr(committer, "LISTING_DEADLINE_S", 1.0)
+        monkeypatch.setattr(servers, "LISTING_DEADLINE_S", 1.0)
 
         def drop(committable: RedisCommittable) -> None:
             """A stage has no time-out: this is somebody who cleans up."""

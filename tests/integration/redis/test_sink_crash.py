@@ -15,6 +15,7 @@ import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import AbortFailedError, PreCommitError, PreflightError
+from seamark.sinks.internal import servers
 from seamark.sinks.redis import RedisSink, committer, rows
 from seamark.sinks.redis.committable import RedisCommittable
 from seamark.verify.conformance import CuttingProxy
@@ -142,7 +143,7 @@ def test_a_server_that_does_not_answer_is_asked_again(
     own_redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(committer, "ANSWER_TIMEOUT_S", 0.5)
-    monkeypatch.setattr(committer, "LISTING_DEADLINE_S", 0.1)
+    monkeypatch.setattr(servers, "LISTING_DEADLINE_S", 0.1)
     sink = kit.sink_on(own_redis, mode="staged")
     made, dropped = stage(sink, range(10)), stage(sink, range(10, 20), partition=1)
     side = sink.create_committer(driver())

@@ -13,6 +13,7 @@ from seamark.contracts.sink import (
     Committer,
     Lingering,
     SinkContext,
+    TwoPhaseCommitSink,
     WriterContext,
 )
 from seamark.model.guarantee import SinkWay
@@ -26,7 +27,7 @@ class Transaction:
 
 
 @dataclass
-class MemorySink:
+class MemorySink(TwoPhaseCommitSink[Transaction]):
     """`open` holds flushed transactions, `visible` committed ones; `answers` come first. The call
     named in `hangs` returns when `released` is set."""
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from seamark.checkpoint import spool
-from seamark.contracts import row_files
+from seamark.contracts import spool as contract
 from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.sink import WriterContext
 from seamark.file_systems import open_directory
@@ -37,7 +37,7 @@ class Writing(MemorySink):
 def at(tmp_path: Path) -> WriterContext:
     (tmp_path / "job").mkdir()
     uri = (tmp_path / "job/wal/out").as_uri()
-    return WriterContext("j", "out", 1, 3, 2, 0, 2, buffer_uri=uri)
+    return WriterContext("j", "out", 1, 3, 2, 0, 2, spool_uri=uri)
 
 
 def written(sink: Writing, at: WriterContext) -> Any:
@@ -56,9 +56,9 @@ def test_rows_and_committable_survive_dump_and_load(at: WriterContext) -> None:
     committable, kept = spool.load(sink, data)
     assert (committable, kept) == (found.committable, found.spool)
     assert kept is not None and kept.rows == 3
-    batches = row_files.read(open_directory(kept.directory), kept.path)
+    batches = contract.read(open_directory(kept.directory), kept.path)
     assert [n for batch in batches for n in batch["n"].to_pylist()] == [1, 2, 3]
-    assert row_files.partition_of(kept.path) == 2
+    assert getattr(contract.parse_path(kept.path), "partition", None) == 2
     for position in range(len(data) - 1, len(spool._MAGIC), -7):
         flipped = bytearray(data)
         flipped[position] ^= 4
@@ -88,7 +88,7 @@ def test_a_writer_without_transactions_keeps_nothing(at: WriterContext) -> None:
     writer = spool.keeping(sink, sink.create_writer(at), at)
     writer.write(pa.record_batch({"n": [1]}))
     assert list(writer.prepare_commit()) == []
-    assert list(Path(at.buffer_uri.removeprefix("file://"), "3").iterdir()) == []
+    assert list(Path(at.spool_uri.removeprefix("file://"), "3").iterdir()) == []
 
 
 def test_refused_rows_are_not_kept(at: WriterContext) -> None:
@@ -100,5 +100,5 @@ def test_refused_rows_are_not_kept(at: WriterContext) -> None:
     writer: Any = spool.keeping(sink, sink.create_writer(at), at)
     assert writer.write_accepted(pa.record_batch({"n": [1, 2, 3]})) == [RefusedRow(1, "odd")]
     (found,) = writer.prepare_commit()
-    batches = row_files.read(open_directory(found.spool.directory), found.spool.path)
+    batches = contract.read(open_directory(found.spool.directory), found.spool.path)
     assert [n for batch in batches for n in batch["n"].to_pylist()] == [1, 3]

@@ -45,7 +45,7 @@ def with_state(files: CheckpointFiles) -> None:
         "spark/state/0/_metadata/v2/7",
         "spark/state/0/0/left/_metadata/schema",
         "spark/state/0/_stateSchema/default/0_6d9f2f3c",
-        "wal/out/7/g1-p0-a3-0123456789abcdef0123456789abcdef.arrow",
+        "wal/out/7/g1-e7-p0-a3-0123456789abcdef0123456789abcdef.arrow",
         ".savepoint.json.0123456789abcdef.tmp",
     ):
         files.create(path, b"")

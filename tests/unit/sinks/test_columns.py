@@ -7,12 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from seamark.contracts.sink import WriterContext
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.file_systems.local import local_path, make_directory
 from seamark.model.errors import ConfigurationError, CorruptRecordError
 from seamark.model.schema import Column
-from seamark.sinks.internal import staged_files
 from seamark.sinks.internal.columns import check_columns, datetimes_as_text
+from seamark.sinks.internal.committables import UNKNOWN
 from seamark.sinks.internal.staged_files import StagedFile, list_staged, new_handle
 
 
@@ -121,18 +122,22 @@ def test_any_uid_stays_inside_the_staging_area(tmp_path: Path, uid: str) -> None
     make_directory(staged.parent)
     staged.write_bytes(b"four")
     (staged.parent / "stranger.txt").touch()
-    found = StagedFile(handle, LONG, uid, 3, 17, staged_files.UNKNOWN_ROWS, 4)
-    assert list(list_staged(tmp_path, LONG, uid)) == [found]
-    assert list(list_staged(tmp_path, LONG, uid + "2")) == []
-    assert staged_files.load(staged_files.dump(found)) == found
+    found = StagedFile(handle, LONG, uid, 3, 17, UNKNOWN, 4)
+    assert list(list_staged(tmp_path, SinkContext(LONG, "etl", uid, 3, 1.0))) == [found]
+    assert list(list_staged(tmp_path, SinkContext(LONG, "etl", uid + "2", 3, 1.0))) == []
+    assert load_committable(StagedFile, dump_committable(found)) == found
 
 
 @pytest.mark.parametrize("handle", ["../x", "j/s/../../x", "j/s/name", "/etc/passwd", "j/s"])
 def test_a_handle_that_leads_elsewhere_is_refused(handle: str) -> None:
     with pytest.raises(CorruptRecordError, match="not the handle"):
-        staged_files.load(staged_files.dump(StagedFile(handle, "j", "s", 1, 1, 1, 1)))
+        StagedFile(handle, "j", "s", 1, 1, 1, 1)
+    good = StagedFile("j/s/g1-e1-p1-a1-0.arrow", "j", "s", 1, 1, 1, 1)
+    object.__setattr__(good, "handle", handle)
+    with pytest.raises(CorruptRecordError, match="not the handle"):
+        load_committable(StagedFile, dump_committable(good))
 
 
 def test_a_newer_version_is_refused_by_its_number() -> None:
     with pytest.raises(CorruptRecordError, match=r"version b'2'.*newer"):
-        staged_files.load(b"2 00000000 {}")
+        load_committable(StagedFile, b"2 00000000 {}")

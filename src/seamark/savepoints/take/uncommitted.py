@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 
 from seamark.checkpoint.store import CheckpointStore, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.row_files import ROWS, sink_directory
+from seamark.contracts.spool import SPOOLS, spool_directory
 from seamark.model.errors import DamagedCheckpointError, SavepointError, SeamarkError
 from seamark.runtime.checkpoint_trigger import SINK_PATIENCE_S
 from seamark.runtime.hadoop_files import open_files
@@ -157,9 +157,9 @@ def save_rows(
         waiting, rows = _look(run, epoch, 0.0)
         if waiting == before and copied.keys() == rows.keys():
             return waiting, copied
-        files.delete(ROWS)  # some sink got further meanwhile
+        files.delete(SPOOLS)  # some sink got further meanwhile
     raise SavepointError(
-        f"savepoint of epoch {epoch}: the rows that its sinks keep in {run.uri}/{ROWS} cannot be "
+        f"savepoint of epoch {epoch}: the rows that its sinks keep in {run.uri}/{SPOOLS} cannot be "
         "copied: they are missing. See docs/operations/damaged-checkpoint.md"
     )
 
@@ -195,5 +195,5 @@ def put_back(
 
 def rows_of(savepoint: SavepointRecord, uids: Iterable[str]) -> Mapping[str, tuple[int, int]]:
     """Return the files with the rows of these sinks, as `SavepointRecord.files` has them."""
-    places = tuple(f"{sink_directory(uid)}/" for uid in uids)
+    places = tuple(f"{spool_directory(uid)}/" for uid in uids)
     return {path: known for path, known in savepoint.files.items() if path.startswith(places)}

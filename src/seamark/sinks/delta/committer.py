@@ -112,9 +112,8 @@ class DeltaCommitter:
 
         Raises AbortFailedError if the table cannot be read.
         """
-        job_id, sink_uid = self._context.job_id, self._context.sink_uid
         try:
-            pending = list(pending_files.find(self._files, job_id, sink_uid))
+            pending = list(pending_files.find(self._files, self._context))
             if pending:
                 self._refresh(pending)
         except preflight.errors() as error:

@@ -1,34 +1,29 @@
 """Arrow batches into the Parquet files of one attempt: one for each set of partition values.
 
-Rows are sorted by their partition and cut where it changes, by Arrow's own calls: no Python object
-is made per row. Partition columns are not in the files; their values are in the log.
+Partition columns are not in the files; their values are in the log.
 """
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from seamark.file_systems import Directory, NewFile
 from seamark.sinks.delta import store
 from seamark.sinks.delta.committable import DataFile
 from seamark.sinks.delta.statistics import statistics
+from seamark.sinks.internal.partitions import NULL_NAME, Values, split
 
 ROW_GROUP_BYTES = 64 << 20
 """Rows are gathered up to this size over all open files: Spark's batches are of 10,000 rows, far
 too few for a row group that is good to read."""
-_NULL = "__HIVE_DEFAULT_PARTITION__"
-
-Values = tuple[str | None, ...]
-"""What the partition columns hold, as the log's texts."""
 
 
 @dataclass
@@ -126,41 +121,7 @@ class DataFiles:
 
     def _path(self, values: Values, number: int) -> str:
         directories = [
-            f"{quote(column, safe='')}={_NULL if value is None else quote(value, safe='')}"
+            f"{quote(column, safe='')}={NULL_NAME if value is None else quote(value, safe='')}"
             for column, value in zip(self._partition_by, values, strict=True)
         ]
         return "/".join([*directories, self._name(number)])
-
-
-def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
-    """Yield the rows of each set of partition values, without the partition columns."""
-    if not columns:
-        yield (), batch
-        return
-    texts = [_text(batch.column(column)) for column in columns]
-    keys = pa.Table.from_arrays(texts, names=[str(i) for i in range(len(columns))])
-    order = pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names])
-    keys, rows = keys.take(order), batch.drop_columns(list(columns)).take(order)
-    starts = _starts(keys)
-    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
-        yield tuple(key[start].as_py() for key in keys.columns), rows.slice(start, end - start)
-
-
-def _text(column: pa.Array) -> pa.Array:
-    """Return the values as the log has them, in which an empty text is null."""
-    text = column.cast(pa.string())
-    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
-
-
-def _starts(keys: pa.Table) -> list[int]:
-    """Return where a new set of values begins, in sorted rows."""
-    import numpy as np
-
-    changed = np.zeros(keys.num_rows, bool)
-    changed[:1] = True
-    for key in keys.columns:
-        codes = key.combine_chunks().dictionary_encode(null_encoding="encode")
-        if isinstance(codes, pa.ChunkedArray):
-            codes = codes.combine_chunks()
-        changed[1:] |= np.diff(codes.indices.to_numpy(zero_copy_only=False)) != 0
-    return [int(start) for start in np.flatnonzero(changed)]

@@ -11,9 +11,12 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 
+from seamark.contracts.attempt_name import AttemptName, owner_path
+from seamark.contracts.sink import SinkContext
 from seamark.file_systems import Directory
 from seamark.sinks.delta import store
-from seamark.sinks.delta.committable import UNKNOWN_ROWS, DeltaCommittable, is_handle, owner
+from seamark.sinks.delta.committable import DeltaCommittable
+from seamark.sinks.internal.committables import UNKNOWN
 
 DIRECTORY = "_seamark/pending"
 _RECORD = re.compile(rf"{DIRECTORY}/(.+)\.v(\d+)\.(\d+)\.json")
@@ -44,13 +47,15 @@ def data_paths(files: Directory, committable: DeltaCommittable) -> list[str]:
     return sorted(paths)
 
 
-def find(files: Directory, job_id: str, sink_uid: str) -> Iterator[DeltaCommittable]:
+def find(files: Directory, context: SinkContext) -> Iterator[DeltaCommittable]:
     """Yield every attempt of this job and sink that has a record, committed or not. One listing."""
     counts: dict[tuple[str, int], int] = {}
-    for path in files.list(f"{DIRECTORY}/{owner(job_id, sink_uid)}"):
+    owner = owner_path(context)
+    for path in files.list(f"{DIRECTORY}/{owner}"):
         found = _RECORD.fullmatch(path)
-        if found and is_handle(found[1]):
+        name = AttemptName.parse(found[1]) if found else None
+        if found and name is not None and name.owner == owner:
             key = found[1], int(found[2])
             counts[key] = max(counts.get(key, 0), int(found[3]) + 1)
     for (handle, log_version), count in sorted(counts.items()):
-        yield DeltaCommittable(handle, log_version, count, UNKNOWN_ROWS, ())
+        yield DeltaCommittable(handle, log_version, count, UNKNOWN, ())

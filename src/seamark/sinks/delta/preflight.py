@@ -8,13 +8,15 @@ import logging
 import re
 import threading
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
 from seamark.file_systems import Directory, HadoopSettings, open_directory
-from seamark.model.errors import ConfigurationError, MissingDependencyError, PreflightError
+from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.schema import Schema
 from seamark.sinks.delta import store, types
+from seamark.sinks.internal.servers import load_driver
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
@@ -38,15 +40,7 @@ _BARE_SCHEMA = json.dumps({"type": "struct", "fields": [
     {"name": "probe", "type": "string", "nullable": True, "metadata": {}}]})  # fmt: skip
 
 
-def driver() -> Any:
-    """Return the `deltalake` module, or raise MissingDependencyError."""
-    try:
-        import deltalake
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"DeltaSink needs delta-rs ({error}): pip install 'seamark[delta]'"
-        ) from None
-    return deltalake
+driver = partial(load_driver, "deltalake", "DeltaSink needs delta-rs", "delta")
 
 
 def errors() -> tuple[type[Exception], ...]:

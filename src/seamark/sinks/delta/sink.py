@@ -5,20 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from seamark.api.checks import yes_or_no
-from seamark.contracts.committables import dump_committable
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings, shared_uri
 from seamark.model.errors import ConfigurationError
-from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
-from seamark.sinks.delta import committable as committables
 from seamark.sinks.delta import types
 from seamark.sinks.delta.committable import DeltaCommittable
 from seamark.sinks.delta.writer import DeltaWriter
-from seamark.sinks.internal.columns import are_names, check_columns
+from seamark.sinks.internal.columns import check_columns, column_names, require_column
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.committer import DeltaCommitter
@@ -31,8 +30,8 @@ _OTHERS_IN_URIS = {
 """What delta-rs's URLs encode or decode once too often."""
 
 
-@dataclass(frozen=True, repr=False)
-class DeltaSink:
+@dataclass(frozen=True)
+class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
     """Append rows to a Delta Lake table, each exactly once; all of an epoch's in one version.
 
     path: the table's directory: a local path or ``file:`` URI that the driver and all executors
@@ -74,30 +73,15 @@ class DeltaSink:
                 "else: the table would lie in another directory than its rows; give a path without"
             )
         object.__setattr__(self, "path", path)
-        columns = self.partition_by
         yes_or_no(self.create_table, f"DeltaSink {path}: create_table")
-        if not are_names(columns):
-            raise ConfigurationError(
-                f"DeltaSink {path}: partition_by is {columns!r}; give a list of column names"
-            )
+        columns = column_names(self.partition_by, f"DeltaSink {path}: partition_by")
+        object.__setattr__(self, "partition_by", columns)
         if len(set(columns)) < len(columns):
             raise ConfigurationError(
                 f"DeltaSink {path}: partition_by is {columns!r}; a column is in it twice"
             )
-        object.__setattr__(self, "partition_by", tuple(columns))
         options = HadoopSettings.given(self.storage_options, f"DeltaSink {path}: storage_options")
         object.__setattr__(self, "storage_options", options)
-
-    def __repr__(self) -> str:
-        return (
-            f"DeltaSink(path={self.path!r}, partition_by={self.partition_by!r}, "
-            f"create_table={self.create_table!r}, storage_options={self.storage_options!r})"
-        )
-
-    @property
-    def way(self) -> SinkWay:
-        """Two-phase commit: data files become visible by one entry of the table's log."""
-        return SinkWay.TWO_PHASE_COMMIT
 
     def describe(self) -> str:
         """See `TwoPhaseCommitSink`."""
@@ -109,11 +93,7 @@ class DeltaSink:
         check_columns(schema, self.describe())
         of = {column.name: column.type for column in schema}
         for name in self.partition_by:
-            if name not in of:
-                raise ConfigurationError(
-                    f"{self.describe()}: the partition column {name!r} is not in the DataFrame, "
-                    f"which has {', '.join(of)}; select it, or change partition_by="
-                )
+            require_column(name, schema, "partition", "partition_by", self.describe())
             if types.normal(of[name]) not in types.PARTITION_TYPES:
                 raise ConfigurationError(
                     f"{self.describe()}: the partition column {name!r} is {of[name]}; allowed are "
@@ -139,10 +119,5 @@ class DeltaSink:
 
         return DeltaCommitter(self, context)
 
-    def dump(self, committable: DeltaCommittable) -> bytes:
-        """See `TwoPhaseCommitSink`."""
-        return dump_committable(committable, committables.VERSION)
-
-    def load(self, data: bytes) -> DeltaCommittable:
-        """See `TwoPhaseCommitSink`."""
-        return committables.load(data)
+    dump = staticmethod(dump_committable)
+    load = staticmethod(partial(load_committable, DeltaCommittable))

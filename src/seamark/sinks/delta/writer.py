@@ -10,12 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from seamark.contracts.attempt_name import AttemptName, owner_path
 from seamark.contracts.sink import WriterContext
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.delta import pending_files, store
-from seamark.sinks.delta.committable import DeltaCommittable, dump_file, file_name, new_handle
+from seamark.sinks.delta.committable import DeltaCommittable, dump_file, file_name
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ class DeltaWriter:
         self._uri = uri
         self._hadoop = hadoop
         self._partition_by = partition_by
-        self._handle = new_handle(context)
+        self._handle = str(AttemptName.of(context, owner_path(context)))
         self._log_version = 0
         self._files: Directory | None = None
         self._data: DataFiles | None = None

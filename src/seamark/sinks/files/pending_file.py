@@ -7,45 +7,39 @@ by its name alone. No other attempt ever has that name: a file that has it prove
 
 from __future__ import annotations
 
-import hashlib
 import re
-import uuid
 from dataclasses import dataclass
 
-from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.attempt_name import digest, random_token
 from seamark.contracts.sink import WriterContext
 from seamark.model.errors import CorruptRecordError
+from seamark.sinks.internal.committables import UNKNOWN, AttemptCommittable
 
 VERSION = 2
-UNKNOWN = -1
 _NAME = re.compile(
     r"(?:[^/=]+=[^/=]*/)*part-(\d{8,})-\d{5,}-g(\d+)-([0-9a-f]{16})-[0-9a-f]{32}\.[a-z.]+"
 )
 
 
 @dataclass(frozen=True)
-class PendingFile:
+class PendingFile(AttemptCommittable):
     """`handle` is the path below the sink's directory that the file will have. `upload_id` and
-    `etags` name an S3 upload and its parts, and are empty elsewhere. `rows` and `size_bytes` are
-    `UNKNOWN` for one that was found by listing."""
+    `etags` name an S3 upload and its parts, and are empty elsewhere."""
 
-    handle: str
-    job_id: str
-    sink_uid: str
-    generation: int
-    epoch: int
-    rows: int
-    size_bytes: int
+    size_bytes: int = UNKNOWN
     upload_id: str = ""
     etags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not _NAME.fullmatch(self.handle):  # it must not lead elsewhere
+            raise CorruptRecordError(f"{self.handle!r} is not the path of a pending file")
 
 
 def new_path(context: WriterContext, directory: str, extension: str) -> str:
     """Return a path in `directory` that no other attempt has, nor this one a second time."""
-    name = (
-        f"part-{context.epoch:08d}-{context.partition_id:05d}-g{context.generation}"
-        f"-{_owner(context.job_id, context.sink_uid)}-{uuid.uuid4().hex}.{extension}"
-    )
+    at, owner = context, _owner(context.job_id, context.sink_uid)
+    name = f"part-{at.epoch:08d}-{at.partition_id:05d}-g{at.generation}-{owner}-{random_token()}"
+    name = f"{name}.{extension}"
     return f"{directory}/{name}" if directory else name
 
 
@@ -55,23 +49,8 @@ def found(path: str, job_id: str, sink_uid: str, upload_id: str = "") -> Pending
     name = _NAME.fullmatch(path)
     if name is None or name[3] != _owner(job_id, sink_uid):
         return None
-    return PendingFile(
-        path, job_id, sink_uid, int(name[2]), int(name[1]), UNKNOWN, UNKNOWN, upload_id
-    )
-
-
-def dump(committable: PendingFile) -> bytes:
-    """Serialise with a version and a checksum."""
-    return dump_committable(committable, VERSION)
-
-
-def load(data: bytes) -> PendingFile:
-    """Read what `dump` wrote; raises CorruptRecordError, also for a path that leads elsewhere."""
-    committable = load_committable(PendingFile, data, VERSION)
-    if not _NAME.fullmatch(committable.handle):
-        raise CorruptRecordError(f"{committable.handle!r} is not the path of a pending file")
-    return committable
+    return PendingFile(path, job_id, sink_uid, int(name[2]), int(name[1]), upload_id=upload_id)
 
 
 def _owner(job_id: str, sink_uid: str) -> str:
-    return hashlib.sha256(f"{job_id}\0{sink_uid}".encode()).hexdigest()[:16]
+    return digest(f"{job_id}\0{sink_uid}", 16)

@@ -9,27 +9,24 @@ that takes every ``*.parquet``, however deep (DuckDB's ``**``), finds none: pend
 
 from __future__ import annotations
 
-import hashlib
 import logging
-import re
-import socket
 import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from seamark.contracts.attempt_name import plain
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.file_systems import RenamingDirectory
 from seamark.file_systems.local import LocalDirectory
 from seamark.model import failpoints
-from seamark.model.errors import WriteRefusedError
 from seamark.sinks.files.pending_file import PendingFile, found
 from seamark.sinks.files.stream import Stream
+from seamark.sinks.internal.staged_files import require_shared
 
 log = logging.getLogger(__name__)
 
 PLACE = "_seamark/pending"
 SUFFIX = ".pending"
-_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class RenamedFiles:
@@ -50,13 +47,8 @@ class RenamedFiles:
 
     def begin(self, path: str, job_id: str, sink_uid: str) -> Stream:
         """Create the pending file."""
-        root = self._directory.uri
-        if isinstance(self._directory, LocalDirectory) and not Path(root, PLACE).is_dir():
-            raise WriteRefusedError(
-                f"{root}/{PLACE} was made by the driver and does not exist on "
-                f"{socket.gethostname()}; give the sink a path on a file system that the driver "
-                "and all executors share"
-            )
+        if isinstance(self._directory, LocalDirectory):
+            require_shared(Path(self._directory.uri, PLACE))
         file = self._directory.create(f"{_place(job_id, sink_uid)}/{path}{SUFFIX}")
 
         def finish() -> tuple[str, tuple[str, ...]]:
@@ -112,11 +104,4 @@ def _pending(file: PendingFile) -> str:
 
 
 def _place(job_id: str, sink_uid: str) -> str:
-    return f"{PLACE}/{_token(job_id)}/{_token(sink_uid)}"
-
-
-def _token(text: str) -> str:
-    """Return `text` if it can be a directory's name, else a digest of it."""
-    if _PLAIN.fullmatch(text):
-        return text
-    return "sha256-" + hashlib.sha256(text.encode()).hexdigest()[:40]
+    return f"{PLACE}/{plain(job_id)}/{plain(sink_uid)}"

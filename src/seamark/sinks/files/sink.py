@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
+from functools import partial
 
 import pyarrow as pa
 
-from seamark.api.checks import yes_or_no
+from seamark.api.checks import one_of, yes_or_no
+from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, dead_letters_as_json
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings, open_directory, shared_uri
 from seamark.model.errors import ConfigurationError
-from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Column, Schema, quoted
-from seamark.sinks.files import pending_file
 from seamark.sinks.files.committer import FileCommitter
 from seamark.sinks.files.formats import COMPRESSIONS, Format
 from seamark.sinks.files.pending import open_pending
-from seamark.sinks.files.pending_file import PendingFile
+from seamark.sinks.files.pending_file import VERSION, PendingFile
 from seamark.sinks.files.writer import FileWriter
 from seamark.sinks.internal.columns import check_columns, refused, text_expression, to_json
 
@@ -30,7 +30,7 @@ _CSV_DEFAULTS = (True, ",", "")
 
 
 @dataclass(frozen=True)
-class FileSink:
+class FileSink(TwoPhaseCommitSink[PendingFile]):
     """Add files to a directory, each row exactly once.
 
     path: a directory on a file system that the driver and all executors share: a local path or a
@@ -69,20 +69,14 @@ class FileSink:
         object.__setattr__(
             self, "hadoop", HadoopSettings.given(self.hadoop, f"FileSink {self.path}: hadoop")
         )
-        if not isinstance(self.format, str) or self.format not in COMPRESSIONS:
-            raise self._wrong("format", self.format, tuple(COMPRESSIONS))
+        name = f"FileSink {self.path}"
+        one_of(self.format, COMPRESSIONS, f"{name}: format")
         allowed = COMPRESSIONS[self.format]
         if self.compression is None:
             object.__setattr__(self, "compression", allowed[0])
-        elif self.compression not in allowed:
-            raise self._wrong(f"compression of {self.format}", self.compression, allowed)
+        one_of(self.compression, allowed, f"{name}: compression of {self.format}")
         self._check_partition_by()
         self._check_csv()
-
-    @property
-    def way(self) -> SinkWay:
-        """Two-phase commit: a pending file becomes visible in one step."""
-        return SinkWay.TWO_PHASE_COMMIT
 
     def describe(self) -> str:
         """Return the format and the directory."""
@@ -142,13 +136,8 @@ class FileSink:
         directory = open_directory(self.path, settings)
         return FileCommitter(directory, open_pending(self.path, settings), context)
 
-    def dump(self, committable: PendingFile) -> bytes:
-        """Serialise, with a version and a checksum."""
-        return pending_file.dump(committable)
-
-    def load(self, data: bytes) -> PendingFile:
-        """Read what `dump` wrote; raises CorruptRecordError."""
-        return pending_file.load(data)
+    dump = staticmethod(partial(dump_committable, version=VERSION))
+    load = staticmethod(partial(load_committable, PendingFile, version=VERSION))
 
     @property
     def _format(self) -> Format:
@@ -229,9 +218,3 @@ class FileSink:
                 f"FileSink {self.path}: null_value is {null!r}; give a text without quotation "
                 "marks, line ends, delimiters, and blanks around it, e.g. 'NULL'"
             )
-
-    def _wrong(self, setting: str, found: object, allowed: tuple[str, ...]) -> ConfigurationError:
-        return ConfigurationError(
-            f"FileSink {self.path}: {setting} is {found!r}; "
-            f"allowed are {', '.join(map(repr, allowed))}"
-        )

@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
-from seamark.sinks.files import partitions
 from seamark.sinks.files.formats import Encoder, Format
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile, new_path
 from seamark.sinks.files.stream import Stream
+from seamark.sinks.internal.partitions import directory_part, split
 
 MOST_OPEN_FILES = 32
 """For more directories than that the one used longest ago gets its file finished, and a second
@@ -45,7 +45,8 @@ class FileWriter:
         the first batch, if this machine does not share the directory with the driver."""
         if batch.num_rows == 0:
             return
-        for directory, rows in partitions.split(batch, self._partition_by):
+        for values, rows in split(batch, self._partition_by):
+            directory = "/".join(map(directory_part, self._partition_by, values))
             file = self._open.pop(directory, None) or self._new_file(directory, rows.schema)
             self._open[directory] = file
             file.encoder.write(rows)
@@ -80,13 +81,13 @@ class FileWriter:
         return _OpenFile(stream, self._format.encoder(stream, schema))
 
     def _finish(self, directory: str) -> None:
-        file, at = self._open[directory], self._context
+        file = self._open[directory]
         file.encoder.close()
         upload_id, etags = file.stream.finish()
         del self._open[directory]
-        committable = PendingFile(
-            file.stream.path, at.job_id, at.sink_uid, at.generation, at.epoch, file.rows,
-            file.stream.size_bytes, upload_id, etags,
+        committable = PendingFile.of(
+            self._context, file.stream.path, file.rows,
+            size_bytes=file.stream.size_bytes, upload_id=upload_id, etags=etags,
         )  # fmt: skip
         self._finished.append((file.stream, committable))
 

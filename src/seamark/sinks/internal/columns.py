@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
+import numpy as np
 import pyarrow as pa
 
 from seamark.model.errors import ConfigurationError
@@ -40,13 +41,25 @@ def check_columns(schema: Schema, sink: str) -> None:
             raise refused(sink, column, f"{found[1]}{within}")
 
 
-def are_names(value: object) -> bool:
-    """Whether a setting's value is a list, or another collection, of names."""
-    return (
-        isinstance(value, Collection)
-        and not isinstance(value, str | bytes)
-        and all(isinstance(name, str) and name for name in value)
-    )
+def column_names(value: object, setting: str) -> tuple[str, ...]:
+    """Return the names that a setting lists; raises ConfigurationError."""
+    if (
+        not isinstance(value, Collection)
+        or isinstance(value, str | bytes)
+        or not all(isinstance(name, str) and name for name in value)
+    ):
+        raise ConfigurationError(f"{setting} is {value!r}; give a list of column names")
+    return tuple(value)
+
+
+def require_column(name: str | None, schema: Schema, what: str, setting: str, sink: str) -> None:
+    """Raise ConfigurationError if a setting names a column that the DataFrame does not have."""
+    names = [column.name for column in schema]
+    if name is not None and name not in names:
+        raise ConfigurationError(
+            f"{sink}: the {what} column {name!r} is not in the DataFrame, which has "
+            f"{', '.join(names)}; select it, or change {setting}="
+        )
 
 
 def refused(sink: str, column: Column, found: str) -> ConfigurationError:
@@ -81,6 +94,20 @@ def text_expression(column: Column, as_string: tuple[str, ...]) -> str:
     if column.type.startswith(as_string):
         return f"CAST({name} AS STRING) AS {name}"
     return name
+
+
+def pieces(
+    values: pa.LargeBinaryArray, limit_bytes: int, most_rows: int = 2**62
+) -> Iterator[tuple[memoryview, int, int]]:
+    """Yield the values' own bytes in pieces of at most `limit_bytes`, but one row at the least;
+    each with its first row and the row after its last."""
+    offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset :][: len(values) + 1]
+    data, start = memoryview(values.buffers()[2]), 0
+    while start < len(values):
+        fit = int(np.searchsorted(offsets, offsets[start] + limit_bytes, side="right")) - 1
+        end = min(start + most_rows, max(fit, start + 1), len(values))
+        yield data[offsets[start] : offsets[end]], start, end
+        start = end
 
 
 def datetimes_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -123,12 +123,9 @@ class BrokerConnection:
             ids += [state.transactional_id for state in found.transaction_states]
         return ids
 
-    def run(self, call: Callable[[Any], T]) -> T:
-        """Return `call(admin client)`; its errors but UnreachableError are the caller's matter."""
-        return call(self.admin())
-
     def admin(self) -> Any:
-        """Return the open admin client; raises UnreachableError if no broker can be reached."""
+        """Return the open admin client; raises UnreachableError if no broker can be reached. Its
+        other errors are the caller's matter."""
         if self._admin is None:
             self._admin = self._open()
         return self._admin

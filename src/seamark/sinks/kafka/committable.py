@@ -33,6 +33,12 @@ class KafkaCommittable:
     rows: Mapping[str, Mapping[int, int]]
     transaction_version: int = 1
 
+    def __post_init__(self) -> None:
+        counts = [n for partitions in self.rows.values() for n in partitions.values()]
+        for value in (self.producer_id, self.producer_epoch, self.transaction_version, *counts):
+            if type(value) is not int or value < 0:
+                raise ValueError(f"{value!r} is not a whole number >= 0")
+
     @property
     def handle(self) -> str:
         """The transactional id: it is used for one transaction at a time."""
@@ -59,47 +65,27 @@ def load(data: bytes) -> KafkaCommittable:
     """Read what `dump` wrote; raises CorruptRecordError for anything else."""
     try:
         found = json.loads(data)
-    except ValueError as error:
-        raise _corrupt(data, "it is not JSON") from error
-    if not isinstance(found, dict):
-        raise _corrupt(data, "it is not a JSON object")
-    checksum = found.pop("crc32", None)
-    if checksum != zlib.crc32(_text(found)):
-        raise _corrupt(data, "its checksum does not fit: it has been altered")
-    if found.get("version") != FORMAT_VERSION:
-        raise _corrupt(
-            data,
-            f"its version is {found.get('version')!r} and this program reads {FORMAT_VERSION}; "
-            "use the version of Seamark that wrote it, or a newer one",
-        )
-    try:
-        committable = KafkaCommittable(
-            transactional_id=found["transactional_id"],
-            producer_id=_natural(found["producer_id"]),
-            producer_epoch=_natural(found["producer_epoch"]),
-            rows={
-                topic: {int(partition): _natural(n) for partition, n in partitions.items()}
-                for topic, partitions in found["rows"].items()
-            },
-            transaction_version=_natural(found["transaction_version"]),
-        )
+        if found.pop("crc32") != zlib.crc32(_text(found)):
+            raise ValueError("its checksum does not fit: it has been altered")
+        if (version := found.pop("version")) != FORMAT_VERSION:
+            raise ValueError(
+                f"its version is {version!r} and this program reads {FORMAT_VERSION}; use the "
+                "version of Seamark that wrote it, or a newer one"
+            )
+        found["rows"] = {
+            topic: {int(partition): rows for partition, rows in partitions.items()}
+            for topic, partitions in found["rows"].items()
+        }
+        committable = KafkaCommittable(**found)
         # Not the bytes that `dump` makes: something else wrote them, or they were altered.
         if not isinstance(committable.transactional_id, str) or dump(committable) != data:
             raise ValueError("it is not as it was written")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _corrupt(data, f"{type(error).__name__}: {error}") from error
+        raise CorruptRecordError(
+            f"Kafka committable {data[:80]!r}: {type(error).__name__}: {error}"
+        ) from error
     return committable
 
 
 def _text(content: object) -> bytes:
     return json.dumps(content, separators=(",", ":")).encode()
-
-
-def _natural(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is not a whole number >= 0")
-    return value
-
-
-def _corrupt(data: bytes, why: str) -> CorruptRecordError:
-    return CorruptRecordError(f"Kafka committable {data[:80]!r}: {why}")

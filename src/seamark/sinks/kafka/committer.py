@@ -1,6 +1,6 @@
 """The driver's side of the Kafka sink: end transactions by their handles, and prove the outcome.
 
-`end_transaction.py` has the tables of answers, `broker.py` the wire, `preflight.py` the checks at
+`end_transaction.py` has the table of answers, `broker.py` the wire, `preflight.py` the checks at
 start, `prefix_owner.py` what keeps another job off the prefix. The failpoint here is
 `end-transaction-sent`: the broker has answered, and nobody has been told.
 """
@@ -8,36 +8,24 @@ start, `prefix_owner.py` what keeps another job off the prefix. The failpoint he
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from enum import Enum
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.model import failpoints
-from seamark.model.errors import AbortFailedError
+from seamark.sinks.internal.outcomes import Fate
+from seamark.sinks.internal.servers import ask_until_listed
 from seamark.sinks.kafka import options, preflight
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
 from seamark.sinks.kafka.committable import KafkaCommittable
-from seamark.sinks.kafka.end_transaction import (
-    ABORT_OUTCOMES,
-    COMMIT_OUTCOMES,
-    Answer,
-    Fate,
-    answer,
-    fate,
-)
+from seamark.sinks.kafka.end_transaction import Answer, answer, fate
 from seamark.sinks.kafka.prefix_owner import PrefixOwner
 from seamark.sinks.kafka.transactional_id import owner, parse
 
 if TYPE_CHECKING:
     from seamark.sinks.kafka.sink import KafkaSink
 
-O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
-
 _log = logging.getLogger(__name__)
-
-LISTING_DEADLINE_S = 20.0
 
 
 class KafkaCommitter:
@@ -46,7 +34,7 @@ class KafkaCommitter:
     def __init__(self, sink: KafkaSink, context: SinkContext) -> None:
         self._sink = sink
         self._context = context
-        self._texts = {name: str(value) for name, value in sink.producer_options.items()}
+        self._texts = sink.option_texts
         settings = options.admin_options(sink.bootstrap_servers, self._texts)
         self._broker = BrokerConnection(settings)
         self._said: dict[str, str] = {}
@@ -65,26 +53,17 @@ class KafkaCommitter:
 
     def commit(self, committables: Sequence[KafkaCommittable]) -> Sequence[CommitOutcome]:
         """See `Committer`."""
-        return self._end(
-            committables, CommitOutcome.COMMITTED, CommitOutcome.RETRY, COMMIT_OUTCOMES
-        )
+        return [fate.of_commit for fate in self._end(committables, commit=True)]
 
     def abort(self, committables: Sequence[KafkaCommittable]) -> Sequence[AbortOutcome]:
         """See `Committer`."""
-        return self._end(committables, AbortOutcome.ABORTED, AbortOutcome.RETRY, ABORT_OUTCOMES)
+        return [fate.of_abort for fate in self._end(committables, commit=False)]
 
-    def _end(
-        self,
-        committables: Sequence[KafkaCommittable],
-        done: O,
-        retry: O,
-        by_fate: Mapping[Fate, O],
-    ) -> list[O]:
-        outcomes = [retry] * len(committables)
+    def _end(self, committables: Sequence[KafkaCommittable], *, commit: bool) -> list[Fate]:
+        fates = [Fate.OPEN] * len(committables)
         if not committables:
-            return outcomes
+            return fates
         unproved: list[int] = []
-        commit = done is CommitOutcome.COMMITTED
         for i, found in enumerate(self._broker.end(committables, commit=commit)):
             failpoints.reached("end-transaction-sent")
             if isinstance(found.code, UnreachableError):
@@ -95,9 +74,9 @@ class KafkaCommitter:
                 before = fate(committables[i], found.before)
             said = answer(found.code)
             if said is Answer.DONE:
-                outcomes[i] = by_fate[Fate.COMMITTED] if before is Fate.COMMITTED else done
+                fates[i] = before if before is Fate.COMMITTED else Fate.ENDED_NOW
             elif before in (Fate.COMMITTED, Fate.ABORTED):
-                outcomes[i] = by_fate[before]  # it stood before we asked, and stands for ever
+                fates[i] = before  # it stood before we asked, and stands for ever
             elif said is Answer.UNPROVED:
                 unproved.append(i)
             elif said is Answer.REFUSED:
@@ -114,14 +93,13 @@ class KafkaCommitter:
             if isinstance(state, UnreachableError):
                 self._log(committables[i], f"no answer: {state}")
                 continue
-            proof = fate(committables[i], state)
-            outcomes[i] = by_fate[proof]
-            if proof is Fate.NOT_PROVED:
+            fates[i] = fate(committables[i], state)
+            if fates[i] is Fate.NOT_PROVED:
                 self._log(committables[i], f"its outcome cannot be proved: {state}")
-        for committable, outcome in zip(committables, outcomes, strict=True):
-            if outcome is not retry:
+        for committable, proved in zip(committables, fates, strict=True):
+            if proved not in (Fate.OPEN, Fate.NOT_PROVED):
                 self._said.pop(committable.transactional_id, None)
-        return outcomes
+        return fates
 
     def _log(self, committable: KafkaCommittable, what: str) -> None:
         """Say why a transaction is asked for again; once, until something else is the reason."""
@@ -143,19 +121,24 @@ class KafkaCommitter:
         A transaction whose end has begun is not listed: its outcome stands. Raises AbortFailedError
         when the brokers do not answer for `LISTING_DEADLINE_S`.
         """
-        deadline = time.monotonic() + LISTING_DEADLINE_S
-        while True:
+        why: list[UnreachableError] = []
+
+        def ask() -> list[Lingering[KafkaCommittable]] | None:
             try:
                 return self._list_open()
             except UnreachableError as error:
-                if time.monotonic() > deadline:
-                    raise AbortFailedError(
-                        f"sink `{self._context.sink_uid}`: the open transactions at "
-                        f"{self._sink.bootstrap_servers} could not be listed "
-                        f"({options.redacted(str(error), self._texts)}); "
-                        "start the job again when the brokers answer"
-                    ) from error
-                time.sleep(0.2)
+                why.append(error)
+                return None
+
+        return ask_until_listed(
+            ask,
+            lambda: (
+                f"sink `{self._context.sink_uid}`: the open transactions at "
+                f"{self._sink.bootstrap_servers} could not be listed "
+                f"({options.redacted(str(why[-1]), self._texts)}); start the job again when the "
+                "brokers answer"
+            ),
+        )
 
     def _list_open(self) -> list[Lingering[KafkaCommittable]]:
         ours = owner(self._context.job_id, self._context.sink_uid)

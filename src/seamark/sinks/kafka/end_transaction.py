@@ -27,7 +27,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.kafka.committable import KafkaCommittable
 
 
@@ -64,16 +64,6 @@ def answer(code: int) -> Answer:
     return ANSWERS.get(code, Answer.UNPROVED)
 
 
-class Fate(Enum):
-    """What the broker's description of an id proves about one transaction of it."""
-
-    OPEN = "open"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    GONE = "unknown to the broker"
-    NOT_PROVED = "not proved: the id has been used again"
-
-
 @dataclass(frozen=True)
 class Description:
     """What DescribeTransactions says of an id."""
@@ -83,6 +73,9 @@ class Description:
     producer_epoch: int
 
 
+_GONE = Fate.GONE
+"""An open transaction never expires; an ended id is forgotten after transactional.id.expiration,
+whichever way it ended."""
 _FATES: dict[str, Fate] = {
     "Ongoing": Fate.OPEN,
     "PrepareCommit": Fate.COMMITTED,
@@ -90,7 +83,7 @@ _FATES: dict[str, Fate] = {
     "PrepareAbort": Fate.ABORTED,
     "CompleteAbort": Fate.ABORTED,
     "PrepareEpochFence": Fate.ABORTED,
-    "Dead": Fate.GONE,
+    "Dead": _GONE,
     # Nothing was ever added to it, as long as the epoch is still the writer's.
     "Empty": Fate.ABORTED,
 }
@@ -98,30 +91,13 @@ _ENDED_MOVES_EPOCH = {"PrepareCommit", "CompleteCommit", "PrepareAbort", "Comple
 
 
 def fate(committable: KafkaCommittable, found: Description | None) -> Fate:
-    """Return what `found` (None: the broker has no such id) proves about the transaction."""
+    """Return what the broker's description of its id (None: there is no such id) proves about the
+    transaction."""
     if found is None:
-        return Fate.GONE
+        return _GONE
     epochs = {committable.producer_epoch}
     if found.state in _ENDED_MOVES_EPOCH:
         epochs.add(committable.producer_epoch + 1)  # the end of a transaction raises the epoch
     if found.producer_id != committable.producer_id or found.producer_epoch not in epochs:
         return Fate.NOT_PROVED
     return _FATES.get(found.state, Fate.NOT_PROVED)
-
-
-COMMIT_OUTCOMES: dict[Fate, CommitOutcome] = {
-    Fate.OPEN: CommitOutcome.RETRY,
-    Fate.COMMITTED: CommitOutcome.ALREADY_COMMITTED,
-    Fate.ABORTED: CommitOutcome.LOST,
-    # An open transaction never expires; an ended id is forgotten after transactional.id.expiration,
-    # whichever way it ended.
-    Fate.GONE: CommitOutcome.UNKNOWN,
-    Fate.NOT_PROVED: CommitOutcome.RETRY,
-}
-ABORT_OUTCOMES: dict[Fate, AbortOutcome] = {
-    Fate.OPEN: AbortOutcome.RETRY,
-    Fate.COMMITTED: AbortOutcome.COMMITTED,
-    Fate.ABORTED: AbortOutcome.ABORTED,
-    Fate.GONE: AbortOutcome.ABORTED,
-    Fate.NOT_PROVED: AbortOutcome.RETRY,
-}

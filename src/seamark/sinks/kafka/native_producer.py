@@ -20,13 +20,10 @@ from seamark.sinks.kafka.partitioner import Partitioner, layout
 from seamark.sinks.kafka.producer import (
     PURGED,
     STATE,
+    Producer,
     ProducerConfig,
-    ProducerIdentity,
     Progress,
-    Rows,
     explained,
-    identity_in,
-    is_transactional,
     refused,
 )
 
@@ -40,21 +37,16 @@ _EMPTY_ADDRESS = ctypes.addressof(_EMPTY)
 _TOO_LARGE = 10
 
 
-class NativeProducer:
+class NativeProducer(Producer):
     """See `producer.Producer`. Takes the columns key, value and, optionally, partition."""
 
     def __init__(self, library: Any, config: ProducerConfig) -> None:
         if config.topic is None:
             raise ValueError("the native producer writes to one topic")
+        super().__init__(config)
         self._library = library
-        self._config = config
-        self.sent = 0
-        self.acknowledged = 0
-        self.rows: Rows = {}
         self._by_partition: dict[int, int] = {}
         self._failure: tuple[int, int] | None = None  # rows, first error code
-        self._transactional = is_transactional(config)
-        self._identity: ProducerIdentity | None = None
         self._messages = np.zeros(0, c.MESSAGE)
         self._partitioner: Partitioner | None = None
         self._client = self._new_client()
@@ -79,15 +71,6 @@ class NativeProducer:
     def init_transactions(self, timeout_s: float) -> None:
         """See `producer.Producer`."""
         self._check(self._library.init_transactions(self._client, int(timeout_s * 1000)))
-
-    def identity(self, timeout_s: float) -> ProducerIdentity:
-        """See `producer.Producer`."""
-        deadline = time.monotonic() + timeout_s
-        while self._identity is None:
-            self._serve(wait_ms=10)
-            if time.monotonic() > deadline:
-                raise WriteRefusedError(f"{self._config.sink}: no producer id in {timeout_s:g} s")
-        return self._identity
 
     def connect(self, timeout_s: float) -> None:
         """See `producer.Producer`. init_transactions would sleep 500 ms without a connection.
@@ -153,7 +136,7 @@ class NativeProducer:
                 return
             self._check_refused(messages, accepted)
             messages = messages[accepted:]
-            self._serve(wait_ms=5)
+            self._poll(0.005)
             self._raise_failure()
             progress.check()
 
@@ -197,17 +180,17 @@ class NativeProducer:
         """See `producer.Producer`."""
         if flush_s > 0:
             self._library.flush(self._client, max(1, int(flush_s * 1000)))
-        self._serve(wait_ms=0)
+        self._poll(0)
         self._raise_failure()
 
-    def _serve(self, wait_ms: int) -> None:
-        library = self._library
+    def _poll(self, wait_s: float) -> None:
+        library, wait_ms = self._library, int(wait_s * 1000)
         while event := library.queue_poll(self._queue, wait_ms):
             match library.event_type(event):
                 case c.EVENT_DELIVERY:
                     self._count(event)
-                case c.EVENT_STATISTICS if self._identity is None:
-                    self._identity = identity_in(library.event_stats(event))
+                case c.EVENT_STATISTICS:
+                    self._learn_identity(library.event_stats(event))
             library.event_destroy(event)
             wait_ms = 0
 
@@ -257,7 +240,7 @@ class NativeProducer:
             return
         # abort_transaction waits for reports that it does not serve itself: take them in first.
         while self._library.outq_len(self._client) and time.monotonic() < deadline:
-            self._serve(wait_ms=5)
+            self._poll(0.005)
         left_ms = max(1, int((deadline - time.monotonic()) * 1000))
         error = self._library.abort_transaction(self._client, left_ms)
         if error:

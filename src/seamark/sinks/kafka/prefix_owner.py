@@ -43,7 +43,12 @@ class PrefixOwner:
         self._group = f"seamark.{capped(prefix)}"
         self._client_id = "/".join(
             # The token tells this driver from a dead one of the same job.
-            ("seamark", quote(job_name, safe=" ")[:200], quote(job_id, safe=""), _token())
+            (
+                "seamark",
+                quote(job_name, safe=" ")[:200],
+                quote(job_id, safe=""),
+                secrets.token_hex(4),
+            )
         )
         self._settings = {**settings, "client_id": self._client_id}
         self._admin: Any = None
@@ -233,7 +238,3 @@ class PrefixOwner:
             return await admin._manager.wait_for(future, timeout_s * 1000)
 
         return admin._manager.run(send)
-
-
-def _token() -> str:
-    return secrets.token_hex(4)

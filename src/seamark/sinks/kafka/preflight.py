@@ -27,7 +27,7 @@ TOPIC_APPEARS_S = 5.0
 def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> None:
     """Raise PreflightError for the first thing that does not hold; creates and changes nothing."""
     name = f"sink `{context.sink_uid}`"
-    texts = {key: str(value) for key, value in sink.producer_options.items()}
+    texts = sink.option_texts
     _check_options(sink, name, texts)
     try:
         broker.admin()
@@ -84,9 +84,16 @@ def _why_unreachable(sink: KafkaSink, name: str) -> str:
 
 
 def _check_topic(topic: str, name: str, sink: KafkaSink, broker: BrokerConnection) -> None:
+    from kafka.errors import KafkaError
+
     deadline = time.monotonic() + TOPIC_APPEARS_S
     while True:
-        found: Any = _ask(name, sink, broker, lambda admin: admin.describe_topics([topic]))
+        try:
+            found = broker.admin().describe_topics([topic])
+        except (KafkaError, UnreachableError) as error:
+            raise PreflightError(
+                f"{name}: the brokers at {sink.bootstrap_servers} do not answer: {error}"
+            ) from error
         code = found[0]["error_code"]
         if code != 3 or time.monotonic() > deadline:
             break
@@ -107,18 +114,14 @@ def _check_topic(topic: str, name: str, sink: KafkaSink, broker: BrokerConnectio
 
 def _check_timeout(sink: KafkaSink, name: str, broker: BrokerConnection) -> None:
     from kafka.admin import ConfigResource, ConfigResourceType
-
-    timeout_ms = int(sink.transaction_timeout_s * 1000)
-
-    def limits(admin: Any) -> Any:
-        nodes = [str(b.node_id) for b in admin._manager.cluster.brokers()]
-        asked = [ConfigResource(ConfigResourceType.BROKER, node, [_LIMIT]) for node in nodes]
-        return admin.describe_configs(asked, config_filter="all")
-
     from kafka.errors import KafkaError
 
+    timeout_ms = int(sink.transaction_timeout_s * 1000)
     try:
-        found = broker.run(limits)
+        admin = broker.admin()
+        ids = [str(node.node_id) for node in admin._manager.cluster.brokers()]
+        asked = [ConfigResource(ConfigResourceType.BROKER, node, [_LIMIT]) for node in ids]
+        found = admin.describe_configs(asked, config_filter="all")
         nodes = [node[_LIMIT] for node in found["broker"].values()]
     except (KafkaError, UnreachableError, KeyError) as error:
         # Many clusters do not let a job read their settings, and answer without them. The first
@@ -150,14 +153,3 @@ def _check_ids(sink: KafkaSink, name: str, broker: BrokerConnection) -> None:
             f"{name}: not authorised for transactional ids that begin with "
             f"{sink.transactional_id_prefix!r}; grant WRITE on them, with the pattern type PREFIXED"
         )
-
-
-def _ask(name: str, sink: KafkaSink, broker: BrokerConnection, call: Any) -> Any:
-    from kafka.errors import KafkaError
-
-    try:
-        return broker.run(call)
-    except (KafkaError, UnreachableError) as error:
-        raise PreflightError(
-            f"{name}: the brokers at {sink.bootstrap_servers} do not answer: {error}"
-        ) from error

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import json
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from seamark.model.errors import WriteRefusedError
 
@@ -45,17 +46,23 @@ class ProducerIdentity:
     epoch: int
 
 
-class Producer(Protocol):
+class Producer(ABC):
     """One librdkafka client, used by one thread at a time."""
 
-    sent: int
-    acknowledged: int
-    rows: Rows
+    def __init__(self, config: ProducerConfig) -> None:
+        self._config = config
+        self._transactional = "transactional.id" in dict(config.settings)
+        self._identity: ProducerIdentity | None = None
+        self.sent = 0
+        self.acknowledged = 0
+        self.rows: Rows = {}
 
+    @abstractmethod
     def connect(self, timeout_s: float) -> None:
         """Find the brokers and the topic's partitions; raises WriteRefusedError if none answers."""
         ...
 
+    @abstractmethod
     def init_transactions(self, timeout_s: float) -> None:
         """Fence what had this transactional id, and have the broker give an identity."""
         ...
@@ -63,42 +70,50 @@ class Producer(Protocol):
     def identity(self, timeout_s: float) -> ProducerIdentity:
         """Return what `init_transactions` was given. librdkafka tells it in its statistics alone,
         a moment later, so it is asked for when it is needed. Raises WriteRefusedError."""
+        deadline = time.monotonic() + timeout_s
+        while self._identity is None:
+            self._poll(0.01)
+            if time.monotonic() > deadline:
+                raise WriteRefusedError(f"{self._config.sink}: no producer id in {timeout_s:g} s")
+        return self._identity
+
+    def _learn_identity(self, statistics: str | bytes) -> None:
+        """Take who the producer is from librdkafka's statistics, if they know it by now."""
+        found = json.loads(statistics).get("eos", {}) if self._identity is None else {}
+        if found.get("producer_id", -1) >= 0:
+            self._identity = ProducerIdentity(found["producer_id"], found["producer_epoch"])
+
+    @abstractmethod
+    def _poll(self, wait_s: float) -> None:
+        """Take in what librdkafka reports; wait so long for the first report."""
         ...
 
+    @abstractmethod
     def begin(self) -> None:
         """Forget the counts, and begin a transaction if there is a transactional id."""
         ...
 
+    @abstractmethod
     def produce(self, batch: pa.RecordBatch) -> None:
         """Hand over every row, in order; waits while the queue is full. Raises WriteRefusedError
         for a row that is refused, or after `stall_timeout_s` without progress."""
         ...
 
+    @abstractmethod
     def serve(self, flush_s: float) -> None:
         """Take in what librdkafka reports; with `flush_s` > 0, press on with sending for so long,
         regardless of linger.ms. Raises WriteRefusedError if a delivery has failed."""
         ...
 
+    @abstractmethod
     def abort(self, timeout_s: float) -> None:
         """Drop what is queued and try to abort the transaction; raises nothing."""
         ...
 
+    @abstractmethod
     def close(self) -> None:
         """Free everything. Does not end an open transaction. May take a while; raises nothing."""
         ...
-
-
-def is_transactional(config: ProducerConfig) -> bool:
-    """Return whether a producer of this configuration writes in transactions."""
-    return "transactional.id" in dict(config.settings)
-
-
-def identity_in(statistics: str | bytes) -> ProducerIdentity | None:
-    """Return who librdkafka's statistics say that the producer is; None if it does not know yet."""
-    found = json.loads(statistics).get("eos", {})
-    if found.get("producer_id", -1) < 0:
-        return None
-    return ProducerIdentity(found["producer_id"], found["producer_epoch"])
 
 
 class Progress:

@@ -4,22 +4,11 @@ of their own, and where librdkafka cannot be called directly. About twice the CP
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 from seamark.model.errors import SeamarkError, WriteRefusedError
-from seamark.sinks.kafka.producer import (
-    PURGED,
-    STATE,
-    ProducerConfig,
-    ProducerIdentity,
-    Progress,
-    Rows,
-    explained,
-    identity_in,
-    is_transactional,
-    refused,
-)
+from seamark.sinks.kafka import producer
+from seamark.sinks.kafka.producer import Producer, ProducerConfig, Progress, explained, refused
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,23 +17,18 @@ if TYPE_CHECKING:
 HEADER_WITHOUT_KEY = "a header is null, or its key is; give each a key"
 
 
-class RowProducer:
+class RowProducer(Producer):
     """See `producer.Producer`. Takes the columns key, value and any of topic, partition, headers,
     by name."""
 
     def __init__(self, config: ProducerConfig) -> None:
         import confluent_kafka
 
-        self._config = config
-        self.sent = 0
-        self.acknowledged = 0
-        self.rows: Rows = {}
+        super().__init__(config)
         self._failure: tuple[int, Any, str | None] | None = None  # rows, first error, its topic
         self._fatal: Any = None
-        self._transactional = is_transactional(config)
-        self._identity: ProducerIdentity | None = None
         settings: dict[str, Any] = dict(config.settings)
-        settings["stats_cb"] = self._on_statistics
+        settings["stats_cb"] = self._learn_identity
         settings["error_cb"] = self._on_error
         try:
             self._client: Any = confluent_kafka.Producer(settings)
@@ -60,15 +44,6 @@ class RowProducer:
     def init_transactions(self, timeout_s: float) -> None:
         """See `producer.Producer`."""
         self._call(self._client.init_transactions, timeout_s)
-
-    def identity(self, timeout_s: float) -> ProducerIdentity:
-        """See `producer.Producer`."""
-        deadline = time.monotonic() + timeout_s
-        while self._identity is None:
-            self._client.poll(0.01)
-            if time.monotonic() > deadline:
-                raise WriteRefusedError(f"{self._config.sink}: no producer id in {timeout_s:g} s")
-        return self._identity
 
     def begin(self) -> None:
         """See `producer.Producer`."""
@@ -112,7 +87,7 @@ class RowProducer:
             try:
                 self._client.produce(topic, on_delivery=self._on_delivery, **arguments)
             except BufferError:  # the queue is full
-                self._client.poll(0.005)
+                self._poll(0.005)
                 self._raise_failure()
                 progress.check()
             except confluent_kafka.KafkaException as error:
@@ -126,7 +101,7 @@ class RowProducer:
         if flush_s > 0:
             self._client.flush(flush_s)
         else:
-            self._client.poll(0)
+            self._poll(0)
         self._raise_failure()
 
     def _on_delivery(self, error: Any, message: Any) -> None:
@@ -138,9 +113,8 @@ class RowProducer:
         partitions[message.partition()] = partitions.get(message.partition(), 0) + 1
         self.acknowledged += 1
 
-    def _on_statistics(self, text: str) -> None:
-        if self._identity is None:
-            self._identity = identity_in(text)
+    def _poll(self, wait_s: float) -> None:
+        self._client.poll(wait_s)
 
     def _on_error(self, error: Any) -> None:
         if error.fatal():
@@ -149,7 +123,7 @@ class RowProducer:
     def _raise_failure(self) -> None:
         if self._failure is not None:
             rows, error, topic = self._failure
-            error = self._transaction_error() if error.code() in PURGED else error
+            error = self._transaction_error() if error.code() in producer.PURGED else error
             raise refused(self._config, topic, rows, self._why(error or self._failure[1]))
         if self._fatal is not None:
             raise WriteRefusedError(
@@ -165,7 +139,7 @@ class RowProducer:
         try:
             self._client.begin_transaction()
         except confluent_kafka.KafkaException as error:
-            if error.args[0].code() != STATE:
+            if error.args[0].code() != producer.STATE:
                 return error.args[0]
         return None
 

@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from seamark.contracts.dead_letters import dead_letters_as_json
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
+from seamark.sinks.internal.servers import shown
 from seamark.sinks.kafka import avro_schema, options, record_columns, schema_registry
-from seamark.sinks.kafka.committable import KafkaCommittable, dump, load
+from seamark.sinks.kafka import committable as committables
+from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
 from seamark.sinks.kafka.record_columns import RecordColumns
@@ -36,7 +38,7 @@ _LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
 
 
 @dataclass(frozen=True, repr=False)
-class KafkaSink:
+class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     """Writes rows to Kafka, exactly-once by two-phase commit, or at-least-once.
 
     Takes the columns that Spark's own Kafka sink takes: `value` (string or binary), and optionally
@@ -77,6 +79,7 @@ class KafkaSink:
     value_schema: str | None = None
     schema_registry: Mapping[str, Any] | None = None
     spool: bool = False
+    transaction_timeout_s: float = field(default=0.0, init=False, compare=False)
     # Of a job's sink the id that its schema has at the registry: the driver finds it out before the
     # first epoch, and each task gets it with the sink.
     _schema_ids: dict[tuple[str, str], int] = field(default_factory=dict, init=False, compare=False)
@@ -117,6 +120,7 @@ class KafkaSink:
                 f"{name}: transaction_timeout is {self.transaction_timeout!r}; give at least 1s "
                 "and at most the broker's transaction.max.timeout.ms (15min by default)"
             )
+        object.__setattr__(self, "transaction_timeout_s", timeout_s)
         if not isinstance(self.spool, bool) or (self.spool and not self.exactly_once):
             raise ConfigurationError(
                 f"{name}: spool is {self.spool!r} and delivery_guarantee is "
@@ -166,13 +170,9 @@ class KafkaSink:
         return f"KafkaSink {self.topic!r}" if self.topic else "KafkaSink"
 
     @property
-    def _options(self) -> dict[str, str]:
+    def option_texts(self) -> dict[str, str]:
+        """The `producer_options`, with their secrets."""
         return {name: str(value) for name, value in self.producer_options.items()}
-
-    @property
-    def transaction_timeout_s(self) -> float:
-        """The transaction timeout in seconds."""
-        return seconds(self.transaction_timeout, f"{self._name}: transaction_timeout")
 
     @property
     def exactly_once(self) -> bool:
@@ -180,16 +180,10 @@ class KafkaSink:
         return self.delivery_guarantee == "exactly-once"
 
     def __repr__(self) -> str:
-        shown = {name: options.shown(name, value) for name, value in self._options.items()}
-        registry = schema_registry.shown(self.schema_registry or {})
-        return (
-            f"KafkaSink(bootstrap_servers={self.bootstrap_servers!r}, topic={self.topic!r}, "
-            f"delivery_guarantee={self.delivery_guarantee!r}, "
-            f"transactional_id_prefix={self.transactional_id_prefix!r}, "
-            f"transaction_timeout={self.transaction_timeout!r}, producer_options={shown!r}, "
-            f"key={self.key!r}, value={self.value!r}, value_format={self.value_format!r}, "
-            f"value_schema={self.value_schema!r}, schema_registry={registry!r}, "
-            f"spool={self.spool!r})"
+        return shown(
+            self,
+            producer_options={n: options.shown(n, text) for n, text in self.option_texts.items()},
+            schema_registry=schema_registry.shown(self.schema_registry or {}),
         )
 
     @property
@@ -306,7 +300,7 @@ class KafkaSink:
 
     def producer_settings(self, name: str) -> ProducerConfig:
         """Return what every producer of this sink is made from; `name` names it in errors."""
-        settings = options.producer_settings(self.bootstrap_servers, self._options)
+        settings = options.producer_settings(self.bootstrap_servers, self.option_texts)
         settings.setdefault("client.id", "seamark")
         timeout = settings.get("message.timeout.ms") or settings["delivery.timeout.ms"]
         # librdkafka gives a row up by itself before that.
@@ -331,10 +325,5 @@ class KafkaSink:
 
         return KafkaCommitter(self, context)
 
-    def dump(self, committable: KafkaCommittable) -> bytes:
-        """See `TwoPhaseCommitSink`."""
-        return dump(committable)
-
-    def load(self, data: bytes) -> KafkaCommittable:
-        """See `TwoPhaseCommitSink`."""
-        return load(data)
+    dump = staticmethod(committables.dump)
+    load = staticmethod(committables.load)

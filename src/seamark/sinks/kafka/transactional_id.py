@@ -18,9 +18,8 @@ LONGEST_PREFIX = 80
 """Characters of a prefix that are used as they are. Kafka's limit for an id is 32,767 bytes, and an
 id is stored in every transaction's records."""
 
-_TAIL = re.compile(
-    r"-(?P<owner>[^-]{1,8}-[0-9a-f]{12})-g(?P<generation>\d+)-(?P<worker>[0-9a-f]{12})-(?P<slot>\d+)"
-)
+# The prefix may hold anything.
+_ID = re.compile(r"(.*)-([^-]{1,8}-[0-9a-f]{12})-g(\d+)-([0-9a-f]{12})-(\d+)", re.DOTALL)
 _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
 
 
@@ -57,21 +56,11 @@ class TransactionalId:
 
 def parse(text: str) -> TransactionalId | None:
     """Take an id apart; None for one that Seamark has not made."""
-    # The prefix may hold anything, so the tail is looked for at the end.
-    start = text.rfind("-g")
-    while start > 0:
-        head = text.rfind("-", 0, text.rfind("-", 0, start))
-        found = _TAIL.fullmatch(text, head) if head >= 0 else None
-        if found:
-            return TransactionalId(
-                prefix=text[:head],
-                owner=found["owner"],
-                generation=int(found["generation"]),
-                worker=found["worker"],
-                slot=int(found["slot"]),
-            )
-        start = text.rfind("-g", 0, start)
-    return None
+    found = _ID.fullmatch(text)
+    if found is None:
+        return None
+    prefix, owner, generation, worker, slot = found.groups()
+    return TransactionalId(prefix, owner, int(generation), worker, int(slot))
 
 
 def _hash(text: str) -> str:

@@ -2,7 +2,7 @@
 
 `sink.py` is the configuration. Tasks: `writer.py`, which makes SQL text of Arrow columns
 (`row_text.py`) and loads it (`loading.py`). Driver: `committer.py`, `preflight.py`. Both:
-`stage.py`, `ledger.py` (the proof of every outcome), `transaction_name.py`, `committable.py`,
+`stage.py`, `ledger.py` (the proof of every outcome), `committable.py`,
 `table.py` (columns and their types), `connection.py` (the one place that knows the driver).
 """
 

@@ -11,18 +11,18 @@ that moved the stages.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.model import failpoints
-from seamark.model.errors import AbortFailedError, CommitFailedError
+from seamark.model.errors import CommitFailedError
+from seamark.sinks.internal.outcomes import Fate
+from seamark.sinks.internal.servers import Reasons, ask_until_listed
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, preflight, stage
-from seamark.sinks.mysql.committable import MySQLCommittable
-from seamark.sinks.mysql.transaction_name import TransactionName, from_xid, owner_of
+from seamark.sinks.mysql.committable import MySQLCommittable, TransactionName, from_xid, owner_of
 
 if TYPE_CHECKING:
     from seamark.sinks.mysql.sink import MySQLSink
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-LISTING_DEADLINE_S = 20.0
 ANSWER_TIMEOUT_S = 10.0
 LOCK_TIMEOUT_S = 1
 _SLOWEST_MOVE_ROWS_PER_S = 5_000
@@ -48,7 +47,7 @@ class MySQLCommitter:
         self._name = f"sink `{context.sink_uid}`: {sink.describe()}"
         self._connection: Any = None
         self._timeout_s = 0.0
-        self._said = ""
+        self._reasons = Reasons(_log, self._name)
         self._pruned = 0
 
     def preflight(self) -> None:
@@ -71,7 +70,7 @@ class MySQLCommitter:
             for i, outcome in zip(stages, moved or (), strict=bool(moved)):
                 outcomes[i] = outcome
         if committables and CommitOutcome.RETRY not in outcomes:
-            self._said = ""
+            self._reasons.forget()
             self._prune(committables[0])
         return outcomes
 
@@ -88,42 +87,35 @@ class MySQLCommitter:
 
         Raises AbortFailedError when the server does not answer for `LISTING_DEADLINE_S`.
         """
-        deadline = time.monotonic() + LISTING_DEADLINE_S
-        while (found := self._asked(self._list_open)) is None:
-            if time.monotonic() > deadline:
-                raise AbortFailedError(
-                    f"{self._name}: the open transactions could not be listed ({self._said}); "
-                    "start the job again when the server answers"
-                )
-            time.sleep(0.2)
-        return found
+        return ask_until_listed(
+            lambda: self._asked(self._list_open),
+            lambda: (
+                f"{self._name}: the open transactions could not be listed "
+                f"({self._reasons.last}); start the job again when the server answers"
+            ),
+        )
 
     def close(self) -> None:
         """See `Committer`."""
         connection, self._connection = self._connection, None
         server.close(connection)
 
-    def _commit_xa(self, committable: MySQLCommittable) -> CommitOutcome | None:
+    def _commit_xa(self, committable: MySQLCommittable) -> CommitOutcome:
         ended = self._end_xa("COMMIT", committable)
         if ended:
             failpoints.reached("xa-committed")
         elif self._has_forgotten(committable):
-            return CommitOutcome.UNKNOWN
-        return {
-            "committed": CommitOutcome.COMMITTED if ended else CommitOutcome.ALREADY_COMMITTED,
-            "aborted": CommitOutcome.LOST,
-            None: None,
-        }[self._prove(committable)]
+            return Fate.FORGOTTEN.of_commit
+        fate = self._prove(committable)
+        return (Fate.ENDED_NOW if ended and fate is Fate.COMMITTED else fate).of_commit
 
-    def _abort_one(self, committable: MySQLCommittable) -> AbortOutcome | None:
+    def _abort_one(self, committable: MySQLCommittable) -> AbortOutcome:
         if committable.way == "xa":
             self._end_xa("ROLLBACK", committable)
-        proof = self._prove(committable)
-        if proof is None:
-            return None
-        if committable.way == "stage":
+        fate = self._prove(committable)
+        if fate is not Fate.OPEN and committable.way == "stage":
             self._drop([committable])
-        return AbortOutcome.COMMITTED if proof == "committed" else AbortOutcome.ABORTED
+        return fate.of_abort
 
     def _end_xa(self, how: str, committable: MySQLCommittable) -> bool:
         """Ask the server to end a prepared transaction; False if it says that it did not. Either
@@ -146,12 +138,12 @@ class MySQLCommitter:
         _log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
         return True
 
-    def _prove(self, committable: MySQLCommittable) -> str | None:
+    def _prove(self, committable: MySQLCommittable) -> Fate:
         connection = self._connected(ANSWER_TIMEOUT_S)
-        proof = ledger.prove(connection, committable.database, committable.name)
-        if proof is None:
-            self._say(f"transaction {committable.handle} is in use by another connection")
-        return proof
+        fate = ledger.prove(connection, committable.database, committable.name)
+        if fate is Fate.OPEN:
+            self._reasons.say(f"transaction {committable.handle} is in use by another connection")
+        return fate
 
     def _move(self, committables: Sequence[MySQLCommittable]) -> list[CommitOutcome] | None:
         """Move the stages into their table and write the ledger, all of it or nothing."""
@@ -167,7 +159,7 @@ class MySQLCommitter:
                 raise
             self.close()
             if server.is_locked(error):
-                self._say(f"a stage cannot be moved yet: {error}")
+                self._reasons.say(f"a stage cannot be moved yet: {error}")
                 return None
             raise CommitFailedError(
                 f"{self._name}: the rows of epoch {committables[0].name.epoch} are decided and "
@@ -241,7 +233,7 @@ class MySQLCommitter:
             return ask()
         except (server.driver().MySQLError, OSError) as error:
             self.close()
-            self._say(f"the server does not do it now: {error}")
+            self._reasons.say(f"the server does not do it now: {error}")
             return None
 
     def _connected(self, timeout_s: float) -> Any:
@@ -254,9 +246,3 @@ class MySQLCommitter:
             self._timeout_s = timeout_s
             server.read_committed(self._connection)
         return self._connection
-
-    def _say(self, what: str) -> None:
-        """Say why something is asked for again; once, until something else is the reason."""
-        if what != self._said:
-            self._said = what
-            _log.warning("%s: %s; trying again", self._name, what)

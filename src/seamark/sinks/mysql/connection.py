@@ -10,10 +10,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
-from seamark.model.errors import ConfigurationError, MissingDependencyError
+from seamark.model.errors import ConfigurationError
+from seamark.sinks.internal.servers import load_driver, split_url, url_options
 
 CONNECT_TIMEOUT_S = 5
 _SCHEMES = ("mysql", "mariadb", "mysql+pymysql", "mariadb+pymysql")
@@ -26,7 +28,6 @@ _OPTIONS = {
 # with backslash escapes, which `row_text` writes.
 _SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO"
 
-_XA_NOT_FOUND = 1397
 _DUPLICATE_KEY = 1062
 _NO_SUCH_TABLE = 1146
 _LOCKED = frozenset({1205, 1213, 3572})
@@ -58,53 +59,23 @@ def parse_url(url: object, sink: str) -> Address:
     Raises ConfigurationError, which never shows the URL: it may hold a password.
     """
     form = "give 'mysql://user:password@host:3306/database'"
-    if not isinstance(url, str) or not url:
-        raise ConfigurationError(f"{sink}: url is of type {type(url).__name__} or empty; {form}")
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 3306
-    except ValueError:
-        raise ConfigurationError(
-            f"{sink}: url cannot be taken apart; {form}, with characters such as '@', '/' and ':' "
-            "in the password written as %40, %2F and %3A"
-        ) from None
-    if parts.scheme not in _SCHEMES:
-        raise ConfigurationError(
-            f"{sink}: url has the scheme {parts.scheme[:20]!r}, allowed are "
-            f"{', '.join(_SCHEMES)}; {form}"
-        )
+    parts = split_url(url, sink, _SCHEMES, ", ".join(_SCHEMES), form)
     database = unquote(parts.path.removeprefix("/"))
     if not database or "/" in database or "\0" in database:
         raise ConfigurationError(f"{sink}: url names no database after the host; {form}")
     if not parts.username:
         raise ConfigurationError(f"{sink}: url names no user; {form}")
-    options: list[tuple[str, str | bool]] = []
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in _OPTIONS:
-            raise ConfigurationError(
-                f"{sink}: url has the option {name!r}; allowed are {', '.join(_OPTIONS)}"
-            )
-        flag = value.lower() in ("1", "true", "yes")
-        options.append((name, flag if _OPTIONS[name] is bool else value))
     return Address(
         host=parts.hostname or "localhost",
-        port=port,
+        port=parts.port or 3306,
         user=unquote(parts.username),
         password=unquote(parts.password or ""),
         database=database,
-        options=tuple(options),
+        options=url_options(parts.query, sink, _OPTIONS),
     )
 
 
-def driver() -> Any:
-    """Return PyMySQL, or raise MissingDependencyError."""
-    try:
-        import pymysql
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"MySQLSink needs PyMySQL ({error}): pip install 'seamark[mysql]'"
-        ) from None
-    return pymysql
+driver = partial(load_driver, "pymysql", "MySQLSink needs PyMySQL", "mysql")
 
 
 def connect(

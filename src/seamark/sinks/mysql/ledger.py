@@ -16,9 +16,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from seamark.sinks.internal.ledger import LEDGER_EPOCHS, may_have_forgotten
+from seamark.sinks.internal.outcomes import LEDGER_EPOCHS, Fate, may_have_forgotten
 from seamark.sinks.mysql import connection as server
-from seamark.sinks.mysql.transaction_name import TransactionName
+from seamark.sinks.mysql.committable import TransactionName
 
 TABLE = "_seamark_ledger"
 
@@ -71,8 +71,8 @@ def outcome(connection: Any, database: str, name: TransactionName) -> str | None
     return str(found[0][0]) if found else None
 
 
-def prove(connection: Any, database: str, name: TransactionName) -> str | None:
-    """Return ``committed`` or ``aborted``, for ever; None while the transaction is open.
+def prove(connection: Any, database: str, name: TransactionName) -> Fate:
+    """Return COMMITTED or ABORTED, for ever; OPEN while the transaction is open.
 
     Outside of any transaction. A transaction that has left no trace is ``aborted`` from now on.
     """
@@ -83,13 +83,13 @@ def prove(connection: Any, database: str, name: TransactionName) -> str | None:
             if found is None:
                 record(connection, database, name, 0, "aborted")
                 found = "aborted"
-            return found
+            return Fate(found)
         except errors as error:
             if server.is_locked(error):
-                return None
+                return Fate.OPEN
             if not server.is_duplicate(error):  # made between the two statements: look again
                 raise
-    return None
+    return Fate.OPEN
 
 
 def has_forgotten(connection: Any, database: str, name: TransactionName) -> bool:

@@ -10,7 +10,7 @@ from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, table
-from seamark.sinks.mysql.transaction_name import owner_of, stage_prefix
+from seamark.sinks.mysql.committable import owner_of, stage_prefix
 
 if TYPE_CHECKING:
     from seamark.sinks.mysql.sink import MySQLSink

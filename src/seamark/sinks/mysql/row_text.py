@@ -9,28 +9,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.model.errors import WriteRefusedError
+from seamark.sinks.internal.columns import pieces
 
 
 def load_data_text(batch: pa.RecordBatch) -> memoryview:
     """Return the rows as LOAD DATA reads them: fields parted by commas, each row ended by a
     newline, enclosed by single quotes where needed, escaped by backslashes."""
     text = _rows_of(batch, b"", b"\n", binary_prefix=b"")
-    return next(_cut(text, 2**62))[0]
+    return next(pieces(text, 2**62))[0]
 
 
 def values_text(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[tuple[memoryview, int]]:
     """Yield the rows as they stand after VALUES, in pieces of at most `limit_bytes` (but one row at
     the least), each with its number of rows."""
     text = _rows_of(batch, b"(", b"),", binary_prefix=b"_binary")
-    start = 0
-    for piece, end in _cut(text, limit_bytes):
+    for piece, start, end in pieces(text, limit_bytes):
         yield piece[:-1], end - start
-        start = end
 
 
 def _rows_of(
@@ -94,19 +92,3 @@ def _around(before: bytes, column: pa.LargeBinaryArray, after: bytes) -> pa.Larg
 
 def _bytes(value: bytes) -> pa.Scalar:
     return pa.scalar(value, pa.large_binary())
-
-
-def _offsets(text: pa.LargeBinaryArray) -> np.ndarray:
-    offsets = np.frombuffer(text.buffers()[1], np.int64)
-    return offsets[text.offset : text.offset + len(text) + 1]
-
-
-def _cut(text: pa.LargeBinaryArray, limit_bytes: int) -> Iterator[tuple[memoryview, int]]:
-    """Yield the array's own bytes in pieces, each with the number of the row after it."""
-    offsets, data = _offsets(text), memoryview(text.buffers()[2])
-    start = 0
-    while start < len(text):
-        end = int(np.searchsorted(offsets, offsets[start] + limit_bytes, side="right")) - 1
-        end = min(max(end, start + 1), len(text))
-        yield data[offsets[start] : offsets[end]], end
-        start = end

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
-from seamark.api.checks import yes_or_no
-from seamark.contracts.committables import dump_committable
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.api.checks import one_of, yes_or_no
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
-from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
-from seamark.sinks.internal.columns import are_names, check_columns, text_expression
-from seamark.sinks.mysql import committable as committables
-from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.internal.columns import (
+    check_columns,
+    column_names,
+    require_column,
+    text_expression,
+)
+from seamark.sinks.internal.servers import shown
+from seamark.sinks.mysql.committable import STAGE_PREFIX, MySQLCommittable
 from seamark.sinks.mysql.connection import Address, parse_url
 from seamark.sinks.mysql.ledger import TABLE as LEDGER
-from seamark.sinks.mysql.transaction_name import STAGE_PREFIX
 from seamark.sinks.mysql.writer import MySQLWriter
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ _MODES = ("xa", "staged", "upsert")
 
 
 @dataclass(frozen=True, repr=False)
-class MySQLSink:
+class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
     """Write rows to a table of a MySQL or MariaDB database, exactly once.
 
     url: ``mysql://user:password@host:port/database``, with characters such as ``@`` and ``/`` in
@@ -79,14 +83,10 @@ class MySQLSink:
         if table.lower() == LEDGER or table.lower().startswith(STAGE_PREFIX):
             raise ConfigurationError(f"{name}: this table is Seamark's own; choose another")
         parse_url(self.url, name)
-        if self.mode not in _MODES:
-            raise ConfigurationError(
-                f"{name}: mode is {self.mode!r}; allowed are {', '.join(map(repr, _MODES))}"
-            )
-        keys = self.keys
+        one_of(self.mode, _MODES, f"{name}: mode")
         yes_or_no(self.create_table, f"{name}: create_table")
-        if not are_names(keys):
-            raise ConfigurationError(f"{name}: keys is {keys!r}; give a list of column names")
+        keys = column_names(self.keys, f"{name}: keys")
+        object.__setattr__(self, "keys", keys)
         if len({key.lower() for key in keys}) < len(keys):
             raise ConfigurationError(f"{name}: keys is {keys!r}; a column is in it twice")
         if (self.mode == "upsert") != bool(keys):
@@ -95,7 +95,6 @@ class MySQLSink:
                 "columns of the table's key in keys=, the other modes take none"
             )
         yes_or_no(self.spool, f"{name}: spool")
-        object.__setattr__(self, "keys", tuple(keys))
 
     @property
     def address(self) -> Address:
@@ -104,17 +103,7 @@ class MySQLSink:
 
     def __repr__(self) -> str:
         at = self.address
-        return (
-            f"MySQLSink(url='mysql://{at.user}:***@{at}/{at.database}', table={self.table!r}, "
-            f"mode={self.mode!r}, keys={self.keys!r}, create_table={self.create_table!r}, "
-            f"spool={self.spool!r})"
-        )
-
-    @property
-    def way(self) -> SinkWay:
-        """Two-phase commit in every mode: an upsert too is moved after the decision, once, with
-        its ledger row."""
-        return SinkWay.TWO_PHASE_COMMIT
+        return shown(self, url=f"mysql://{at.user}:***@{at}/{at.database}")
 
     def describe(self) -> str:
         """See `TwoPhaseCommitSink`."""
@@ -125,12 +114,8 @@ class MySQLSink:
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """See `TwoPhaseCommitSink`: scalars as they are, arrays, maps and structs as JSON."""
         check_columns(schema, self.describe())
-        names = [column.name for column in schema]
-        if missing := [key for key in self.keys if key not in names]:
-            raise ConfigurationError(
-                f"{self.describe()}: the key column {missing[0]!r} is not in the DataFrame, which "
-                f"has {', '.join(names)}; select it, or change keys="
-            )
+        for key in self.keys:
+            require_column(key, schema, "key", "keys", self.describe())
         return [text_expression(column, ()) for column in schema]
 
     def check_transaction_scope(self, context: SinkContext) -> None:
@@ -149,10 +134,5 @@ class MySQLSink:
 
         return MySQLCommitter(self, context)
 
-    def dump(self, committable: MySQLCommittable) -> bytes:
-        """See `TwoPhaseCommitSink`."""
-        return dump_committable(committable, committables.VERSION)
-
-    def load(self, data: bytes) -> MySQLCommittable:
-        """See `TwoPhaseCommitSink`."""
-        return committables.load(data)
+    dump = staticmethod(dump_committable)
+    load = staticmethod(partial(load_committable, MySQLCommittable))

@@ -14,9 +14,13 @@ from typing import Any
 from seamark.contracts.sink import CommitOutcome
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger
-from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.committable import (
+    MySQLCommittable,
+    TransactionName,
+    parse,
+    stage_prefix,
+)
 from seamark.sinks.mysql.table import read_checks
-from seamark.sinks.mysql.transaction_name import TransactionName, parse, stage_prefix
 
 _log = logging.getLogger(__name__)
 

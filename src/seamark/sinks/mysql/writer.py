@@ -19,11 +19,10 @@ from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, stage
-from seamark.sinks.mysql.committable import MySQLCommittable
+from seamark.sinks.mysql.committable import MySQLCommittable, new_name
 from seamark.sinks.mysql.connection import Address
 from seamark.sinks.mysql.loading import Loader
 from seamark.sinks.mysql.table import read_columns
-from seamark.sinks.mysql.transaction_name import new_name
 
 _AT_ROW = re.compile(r"\bat row (\d+)")
 STATEMENT_TIMEOUT_S = 120.0

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError
+from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres import ledger, preflight, prepared, stage
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.connection import BEGIN, CALL_TIMEOUT_S, driver, may_pass, within
-from seamark.sinks.postgres.prepared import Fate
 
 if TYPE_CHECKING:
     from seamark.sinks.postgres.sink import PostgresSink
@@ -27,23 +27,6 @@ _log = logging.getLogger(__name__)
 
 SLOWEST_MOVE_ROWS_PER_S = 5_000
 """A move of stages is given the time that it takes at this rate, and CALL_TIMEOUT_S."""
-
-_COMMITS = {
-    Fate.ENDED_NOW: CommitOutcome.COMMITTED,
-    Fate.COMMITTED: CommitOutcome.ALREADY_COMMITTED,
-    Fate.ABORTED: CommitOutcome.LOST,
-    Fate.IN_PROGRESS: CommitOutcome.RETRY,  # another connection is ending it now
-    Fate.FORGOTTEN: CommitOutcome.UNKNOWN,
-    Fate.NEVER_WAS: CommitOutcome.LOST,
-}
-_ABORTS = {
-    Fate.ENDED_NOW: AbortOutcome.ABORTED,
-    Fate.COMMITTED: AbortOutcome.COMMITTED,
-    Fate.ABORTED: AbortOutcome.ABORTED,
-    Fate.IN_PROGRESS: AbortOutcome.RETRY,
-    Fate.FORGOTTEN: AbortOutcome.RETRY,
-    Fate.NEVER_WAS: AbortOutcome.ABORTED,
-}
 
 
 class PostgresCommitter:
@@ -71,7 +54,9 @@ class PostgresCommitter:
             "the rows are decided and cannot be made visible: {}. Nothing is lost: mend it and "
             "start the job again, and they are committed",
         ):
-            self._end_prepared(committables, outcomes, _COMMITS, commit=True)
+            for i, fate in self._end_prepared(committables, commit=True):
+                outcomes[i] = fate.of_commit
+                failpoints.reached("prepared-committed")
             self._end_staged(committables, outcomes, stage.commit)
             if any(not c.prepared for c in committables):
                 failpoints.reached("ledger-committed")
@@ -81,7 +66,8 @@ class PostgresCommitter:
         """ROLLBACK PREPARED each; drop the stages and note it in the ledger."""
         outcomes = [AbortOutcome.RETRY] * len(committables)
         with self._errors(AbortFailedError, "its transactions cannot be rolled back: {}"):
-            self._end_prepared(committables, outcomes, _ABORTS, commit=False)
+            for i, fate in self._end_prepared(committables, commit=False):
+                outcomes[i] = fate.of_abort
             self._end_staged(committables, outcomes, stage.abort)
         return outcomes
 
@@ -90,12 +76,11 @@ class PostgresCommitter:
 
         Raises AbortFailedError if the server does not answer.
         """
-        job_id, uid = self._context.job_id, self._context.sink_uid
         try:
             with self._connected(CALL_TIMEOUT_S) as connection:
-                found = list(prepared.list_open(connection, job_id, uid))
+                found = list(prepared.list_open(connection, self._context))
                 found += [
-                    Lingering(c, c.generation) for c in ledger.staged(connection, job_id, uid)
+                    Lingering(c, c.generation) for c in ledger.staged(connection, self._context)
                 ]
         except driver().Error as error:
             raise AbortFailedError(
@@ -111,13 +96,8 @@ class PostgresCommitter:
             self._connection = None
 
     def _end_prepared(
-        self,
-        committables: Sequence[PostgresCommittable],
-        outcomes: list[T],
-        by_fate: dict[Fate, T],
-        *,
-        commit: bool,
-    ) -> None:
+        self, committables: Sequence[PostgresCommittable], *, commit: bool
+    ) -> Iterator[tuple[int, Fate]]:
         for i, committable in enumerate(committables):
             if not committable.prepared:
                 continue
@@ -131,11 +111,7 @@ class PostgresCommitter:
                 if self._connection is None:
                     return  # the rest would wait for the same
                 continue
-            if fate in (Fate.FORGOTTEN, Fate.NEVER_WAS):
-                _log.error("%s: %s", committable.handle, fate.value)
-            outcomes[i] = by_fate[fate]
-            if commit:
-                failpoints.reached("prepared-committed")
+            yield i, fate
 
     def _end_staged(
         self, committables: Sequence[PostgresCommittable], outcomes: list[T], end: Any

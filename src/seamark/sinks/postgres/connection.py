@@ -13,10 +13,12 @@ import re
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
-from seamark.model.errors import ConfigurationError, MissingDependencyError
+from seamark.model.errors import ConfigurationError
+from seamark.sinks.internal.servers import load_driver
 
 CONNECT_TIMEOUT_S = 5
 LOCK_TIMEOUT_S = 10
@@ -44,15 +46,7 @@ BEGIN = (
 """Begin a transaction that no setting of the role's or the server's ends early."""
 
 
-def driver() -> Any:
-    """Return the driver's module, or raise MissingDependencyError."""
-    try:
-        import psycopg
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"PostgresSink needs the PostgreSQL driver ({error}): pip install 'seamark[postgres]'"
-        ) from None
-    return psycopg
+driver = partial(load_driver, "psycopg", "PostgresSink needs the PostgreSQL driver", "postgres")
 
 
 class Server:

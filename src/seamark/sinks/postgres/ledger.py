@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from seamark.sinks.internal.ledger import LEDGER_EPOCHS
+from seamark.contracts.sink import SinkContext
+from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.connection import quoted
 
@@ -71,7 +72,7 @@ def forget(connection: Any, committables: Sequence[PostgresCommittable]) -> None
         )
 
 
-def staged(connection: Any, job_id: str, sink_uid: str) -> Iterator[PostgresCommittable]:
+def staged(connection: Any, context: SinkContext) -> Iterator[PostgresCommittable]:
     """Yield the stages of one job's sink that have not been ended, in every schema."""
     schemas = connection.execute(
         "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
@@ -82,7 +83,7 @@ def staged(connection: Any, job_id: str, sink_uid: str) -> Iterator[PostgresComm
         rows = connection.execute(
             f"SELECT {_COLUMNS} FROM {_ledger(schema)} "
             "WHERE job_id = %s AND sink_uid = %s AND outcome = 'staged'",
-            [job_id, sink_uid],
+            [context.job_id, context.sink_uid],
         ).fetchall()
         for handle, job, uid, generation, epoch, count, place, stage, target, keys, _ in rows:
             yield PostgresCommittable(

@@ -7,31 +7,22 @@ What ended a transaction is proved by `pg_xact_status` of its 64-bit id, which a
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
-from enum import Enum
 from typing import Any
 
-from seamark.contracts.sink import Lingering
+from seamark.contracts.sink import Lingering, SinkContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError
-from seamark.sinks.postgres import committable as committables
-from seamark.sinks.postgres.committable import PostgresCommittable, from_gid, gid
+from seamark.sinks.internal.outcomes import Fate
+from seamark.sinks.postgres.committable import PostgresCommittable, from_gid, gid, gid_prefix
 from seamark.sinks.postgres.connection import driver, within
 from seamark.sinks.postgres.table import Table
 from seamark.sinks.postgres.writer import CopyWriter
 
+_log = logging.getLogger(__name__)
+
 ABORT_TIMEOUT_S = 5.0
-
-
-class Fate(Enum):
-    """What the server says of a transaction that was to be ended."""
-
-    ENDED_NOW = "this call ended it"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-    IN_PROGRESS = "in progress"
-    FORGOTTEN = "too old: the server has forgotten it"
-    NEVER_WAS = "of the future: the server was set back to an older state"
 
 
 class PreparedWriter(CopyWriter):
@@ -49,16 +40,14 @@ class PreparedWriter(CopyWriter):
     def _flush(self) -> PostgresCommittable:
         at = self._context
         xid = int(self._connection.execute("SELECT pg_current_xact_id()::text").fetchone()[0])
-        handle = gid(at, xid)
+        handle = gid(at, f"x{xid}")
         said = self._connection.execute(f"PREPARE TRANSACTION {_literal(handle)}").statusmessage
         if said != "PREPARE TRANSACTION":
             # A failed transaction is rolled back by PREPARE without an error.
             raise PreCommitError(f"{self._name}: PREPARE TRANSACTION answers {said!r}, rolled back")
         self._gid = handle
         failpoints.reached("transaction-prepared")
-        return PostgresCommittable(
-            handle, at.job_id, at.sink_uid, at.generation, at.epoch, self._rows, xid
-        )
+        return PostgresCommittable.of(at, handle, self._rows, xid=xid)
 
     def abort(self) -> None:
         """Roll back: a prepared row keeps its locks, and the next attempt would wait for them."""
@@ -76,29 +65,34 @@ def end(connection: Any, committable: PostgresCommittable, *, commit: bool) -> F
     try:
         connection.execute(f"{verb} PREPARED {_literal(committable.handle)}")
     except driver().errors.UndefinedObject:  # never was, or has been ended already
-        return _fate(connection, committable.xid)
+        return _fate(connection, committable)
     return Fate.ENDED_NOW
 
 
-def _fate(connection: Any, xid: int) -> Fate:
+def _fate(connection: Any, committable: PostgresCommittable) -> Fate:
+    ask = "SELECT pg_xact_status(%s::text::xid8)"
     try:
-        found = connection.execute("SELECT pg_xact_status(%s::text::xid8)", [xid]).fetchone()[0]
+        found = connection.execute(ask, [committable.xid]).fetchone()[0]
     except driver().errors.InvalidParameterValue:
-        return Fate.NEVER_WAS
-    return Fate.FORGOTTEN if found is None else Fate(found)
+        _log.error(
+            "%s: of the future: the server was set back to an older state", committable.handle
+        )
+        return Fate.ABORTED
+    if found is None:
+        _log.error("%s: too old: the server has forgotten it", committable.handle)
+        return Fate.FORGOTTEN
+    return Fate.OPEN if found == "in progress" else Fate(found)
 
 
-def list_open(
-    connection: Any, job_id: str, sink_uid: str
-) -> Iterator[Lingering[PostgresCommittable]]:
+def list_open(connection: Any, context: SinkContext) -> Iterator[Lingering[PostgresCommittable]]:
     """Yield the prepared transactions of one job's sink in this database."""
     rows = connection.execute(
         "SELECT gid FROM pg_prepared_xacts "
         "WHERE database = current_database() AND starts_with(gid, %s)",
-        [committables.gid_prefix(job_id, sink_uid)],
+        [gid_prefix(context)],
     ).fetchall()
     for (text,) in rows:
-        found = from_gid(text, job_id, sink_uid)
+        found = from_gid(text, context)
         if found is not None:
             yield Lingering(found, found.generation)
 

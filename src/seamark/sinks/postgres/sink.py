@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from seamark.api.checks import yes_or_no
-from seamark.contracts.committables import dump_committable
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
-from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
-from seamark.sinks.internal.columns import are_names, check_columns, to_json
-from seamark.sinks.postgres import committable as committables
+from seamark.sinks.internal.columns import check_columns, column_names, to_json
+from seamark.sinks.internal.servers import shown
 from seamark.sinks.postgres import connection, types
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.committer import PostgresCommitter
@@ -27,7 +27,7 @@ MODES = ("prepared", "staged", "upsert")
 
 
 @dataclass(frozen=True, repr=False)
-class PostgresSink:
+class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
     """Write rows into a PostgreSQL table, exactly once, by two-phase commit.
 
     url: ``postgresql://user:password@host:5432/database``, with any of libpq's options, e.g.
@@ -84,13 +84,10 @@ class PostgresSink:
                 f"PostgresSink {self.table!r}: mode is {self.mode!r}; "
                 f"give {' or '.join(map(repr, MODES))}"
             )
-        if not are_names(self.keys):
-            raise ConfigurationError(
-                f"PostgresSink {self.table!r}: keys is {self.keys!r}; give a list of column names"
-            )
+        keys = column_names(self.keys, f"PostgresSink {self.table!r}: keys")
+        object.__setattr__(self, "keys", keys)
         yes_or_no(self.create_table, f"PostgresSink {self.table!r}: create_table")
         yes_or_no(self.spool, f"PostgresSink {self.table!r}: spool")
-        object.__setattr__(self, "keys", tuple(self.keys))
         if bool(self.keys) != (self.mode == "upsert") or len(set(self.keys)) < len(self.keys):
             raise ConfigurationError(
                 f"PostgresSink {self.table!r}: keys is {list(self.keys)!r} and mode is "
@@ -99,11 +96,7 @@ class PostgresSink:
             )
 
     def __repr__(self) -> str:
-        return (
-            f"PostgresSink({self.server.shown!r}, table={self.table!r}, mode={self.mode!r}, "
-            f"keys={list(self.keys)!r}, create_table={self.create_table!r}, "
-            f"spool={self.spool!r})"
-        )
+        return shown(self, url=self.server.shown)
 
     @property
     def server(self) -> Server:
@@ -114,12 +107,6 @@ class PostgresSink:
     def sql_name(self) -> str:
         """The table's name as SQL."""
         return connection.quoted(*self.table.split("."))
-
-    @property
-    def way(self) -> SinkWay:
-        """Two-phase commit in every mode: an upsert, too, is applied once, and with its ledger
-        row."""
-        return SinkWay.TWO_PHASE_COMMIT
 
     def describe(self) -> str:
         """Return table, database and mode."""
@@ -159,10 +146,5 @@ class PostgresSink:
         """Return the committer; it connects when it is first needed."""
         return PostgresCommitter(self, context)
 
-    def dump(self, committable: PostgresCommittable) -> bytes:
-        """Serialise, with a version and a checksum."""
-        return dump_committable(committable, committables.VERSION)
-
-    def load(self, data: bytes) -> PostgresCommittable:
-        """Read what `dump` wrote; raises CorruptRecordError."""
-        return committables.load(data)
+    dump = staticmethod(dump_committable)
+    load = staticmethod(partial(load_committable, PostgresCommittable))

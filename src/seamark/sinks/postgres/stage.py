@@ -8,14 +8,15 @@ a crash, and a flushed transaction must survive that (`docs/adr/0007-postgresql.
 from __future__ import annotations
 
 import logging
-import uuid
 from collections.abc import Sequence
 from typing import Any
 
+from seamark.contracts.attempt_name import random_token
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
 from seamark.model import failpoints
+from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres import ledger
-from seamark.sinks.postgres.committable import PostgresCommittable, gid_prefix
+from seamark.sinks.postgres.committable import PostgresCommittable, gid
 from seamark.sinks.postgres.connection import Server, quoted
 from seamark.sinks.postgres.table import Table, checks
 from seamark.sinks.postgres.writer import CopyWriter
@@ -34,7 +35,7 @@ class StageWriter(CopyWriter):
         super().__init__(server, table, context)
         self._wanted_keys = keys
         self._keys: tuple[str, ...] = ()
-        self._unique = uuid.uuid4().hex
+        self._unique = random_token()
         self._target: Table | None = None
         self._stage = STAGE_PREFIX + self._unique
 
@@ -57,10 +58,8 @@ class StageWriter(CopyWriter):
     def _flush(self) -> PostgresCommittable:
         at, table = self._context, self._target
         assert table is not None
-        committable = PostgresCommittable(
-            f"{gid_prefix(at.job_id, at.sink_uid)}g{at.generation}:e{at.epoch}"
-            f":p{at.partition_id}:a{at.attempt}:s{self._unique}",
-            at.job_id, at.sink_uid, at.generation, at.epoch, self._rows,
+        committable = PostgresCommittable.of(
+            at, gid(at, f"s{self._unique}"), self._rows,
             place=table.schema, stage=self._stage, target=table.name, keys=self._keys,
         )  # fmt: skip
         ledger.record(self._connection, committable, "staged")
@@ -72,22 +71,22 @@ class StageWriter(CopyWriter):
 def commit(connection: Any, committables: Sequence[PostgresCommittable]) -> list[CommitOutcome]:
     """Move the rows of each; inside a transaction, which makes all of it visible or nothing."""
     known = _lock(connection, committables)
-    outcomes = []
+    fates = []
     for committable in committables:
         state = known.get(committable.handle)
-        if state == "committed":
-            outcomes.append(CommitOutcome.ALREADY_COMMITTED)
-        elif state == "staged" and _is_whole(connection, committable):
+        if state is None:
+            log.error("stage %s is unknown to the ledger", committable.handle)
+            fates.append(Fate.FORGOTTEN)
+        elif state != "staged":
+            fates.append(Fate(state))
+        elif _is_whole(connection, committable):
             _move(connection, committable)
             ledger.record(connection, committable, "committed")
-            outcomes.append(CommitOutcome.COMMITTED)
-        elif state is None:
-            log.error("stage %s is unknown to the ledger", committable.handle)
-            outcomes.append(CommitOutcome.UNKNOWN)
+            fates.append(Fate.ENDED_NOW)
         else:
-            outcomes.append(CommitOutcome.LOST)
+            fates.append(Fate.ABORTED)
     ledger.forget(connection, committables)
-    return outcomes
+    return [fate.of_commit for fate in fates]
 
 
 def abort(connection: Any, committables: Sequence[PostgresCommittable]) -> list[AbortOutcome]:

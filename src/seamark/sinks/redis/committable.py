@@ -7,26 +7,18 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import dataclass
 
-from seamark.contracts.sink import WriterContext
+from seamark.sinks.internal.committables import UNKNOWN, AttemptCommittable
 
 PREFIX = "seamark:"
-UNKNOWN = -1
 
 
 @dataclass(frozen=True)
-class RedisCommittable:
-    """One stage. `blocks` and `rows` are `UNKNOWN` for one found by listing."""
+class RedisCommittable(AttemptCommittable):
+    """One stage; its handle is the attempt's name."""
 
-    handle: str
-    job_id: str
-    sink_uid: str
-    generation: int
-    epoch: int
     blocks: int = UNKNOWN
-    rows: int = UNKNOWN
 
     @property
     def keys(self) -> Keys:
@@ -48,16 +40,3 @@ class Keys:
     def stage(self, handle: str) -> str:
         """Return the key of a stage's list."""
         return self.named(f"stage:{handle}")
-
-
-def new_stage(context: WriterContext) -> RedisCommittable:
-    """Return the name of a stage that no other attempt has, nor this one a second time."""
-    at = context
-    handle = f"{at.generation}.{at.epoch}.{at.partition_id}.{at.attempt}.{uuid.uuid4().hex[:16]}"
-    return RedisCommittable(handle, at.job_id, at.sink_uid, at.generation, at.epoch)
-
-
-def found(keys: Keys, handle: str) -> RedisCommittable:
-    """Return the committable of a stage that was found by its handle."""
-    generation, epoch, *_ = handle.split(".")
-    return RedisCommittable(handle, keys.job_id, keys.sink_uid, int(generation), int(epoch))

@@ -13,11 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from seamark.contracts.attempt_name import AttemptName
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.model import failpoints
-from seamark.model.errors import AbortFailedError, CommitFailedError
-from seamark.sinks.redis import preflight, replication, scripts, server
-from seamark.sinks.redis.committable import Keys, RedisCommittable, found
+from seamark.model.errors import CommitFailedError
+from seamark.sinks.internal.outcomes import Fate
+from seamark.sinks.internal.servers import Reasons, ask_until_listed
+from seamark.sinks.redis import preflight, scripts, server
+from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.server import ANSWER_TIMEOUT_S, Link
 
 if TYPE_CHECKING:
@@ -26,17 +29,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-LISTING_DEADLINE_S = 20.0
 COMMIT_CALL_S = 5.0
 """A commit that has taken so long answers RETRY, and goes on from there when it is called again."""
 
 _COMMITS = {
-    b"committed": CommitOutcome.COMMITTED,
-    b"already": CommitOutcome.ALREADY_COMMITTED,
-    b"lost": CommitOutcome.LOST,
-    b"forgotten": CommitOutcome.UNKNOWN,
+    b"committed": Fate.ENDED_NOW,
+    b"already": Fate.COMMITTED,
+    b"lost": Fate.ABORTED,
+    b"forgotten": Fate.FORGOTTEN,
 }
-_ABORTS = {b"committed": AbortOutcome.COMMITTED, b"aborted": AbortOutcome.ABORTED}
 
 
 class RedisCommitter:
@@ -48,7 +49,7 @@ class RedisCommitter:
         self._keys = Keys(context.job_id, context.sink_uid)
         self._name = f"sink `{context.sink_uid}`: {sink.describe()}"
         self._link: Link | None = None
-        self._said = ""
+        self._reasons = Reasons(_log, self._name)
 
     def preflight(self) -> None:
         """See `Committer`. From here on no older generation's task writes anything."""
@@ -64,14 +65,14 @@ class RedisCommitter:
         ]
         if self._sink.replicas and any(o is not CommitOutcome.RETRY for o in outcomes):
             wanted = self._sink.replicas
-            have = self._asked(lambda: replication.reached(self._connected, self._keys, wanted))
+            have = self._asked(lambda: server.replicas_reached(self._connected, self._keys, wanted))
             if have is None or have < wanted:
-                self._say(f"only {have or 0} of {wanted} replicas have what was committed")
+                self._reasons.say(f"only {have or 0} of {wanted} replicas have what was committed")
                 gone = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
                 # What is applied is found so by the next call.
                 return [o if o in gone else CommitOutcome.RETRY for o in outcomes]
         if CommitOutcome.RETRY not in outcomes:
-            self._said = ""
+            self._reasons.forget()
         return outcomes
 
     def abort(self, committables: Sequence[RedisCommittable]) -> Sequence[AbortOutcome]:
@@ -83,17 +84,19 @@ class RedisCommitter:
 
         Raises AbortFailedError when the server does not answer for `LISTING_DEADLINE_S`.
         """
-        deadline = time.monotonic() + LISTING_DEADLINE_S
         stages = self._keys.named("stages")
-        while (handles := self._asked(lambda: self._connected.call("HKEYS", stages))) is None:
-            if time.monotonic() > deadline:
-                raise AbortFailedError(
-                    f"{self._name}: the stages could not be listed ({self._said}); start the job "
-                    "again when the server answers"
-                )
-            time.sleep(0.2)
-        left = [found(self._keys, handle.decode()) for handle in handles]
-        return [Lingering(stage, stage.generation) for stage in left]
+        handles = ask_until_listed(
+            lambda: self._asked(lambda: self._connected.call("HKEYS", stages)),
+            lambda: (
+                f"{self._name}: the stages could not be listed ({self._reasons.last}); start "
+                "the job again when the server answers"
+            ),
+        )
+        return [
+            Lingering(RedisCommittable.found(self._context, str(name), name), name.generation)
+            for handle in handles
+            if (name := AttemptName.parse(handle.decode())) is not None
+        ]
 
     def close(self) -> None:
         """See `Committer`."""
@@ -108,12 +111,12 @@ class RedisCommitter:
             if answer != b"more":
                 if answer == b"committed":
                     failpoints.reached("ledger-committed")
-                return _COMMITS[answer]
+                return _COMMITS[answer].of_commit
             if time.monotonic() > deadline:
                 return None
 
     def _abort(self, c: RedisCommittable) -> AbortOutcome:
-        return _ABORTS[self._run(scripts.ABORT, c)]
+        return Fate(self._run(scripts.ABORT, c).decode()).of_abort
 
     def _run(self, script: str, c: RedisCommittable, *arguments: int) -> Any:
         keys = c.keys
@@ -131,7 +134,7 @@ class RedisCommitter:
                     f"{self._name}: a key holds something that cannot be overwritten: {error}. Its "
                     "epoch is decided: delete the key and start the job again, and it goes on"
                 ) from error
-            self._say(f"the server does not do it now: {error}")
+            self._reasons.say(f"the server does not do it now: {error}")
             return None
 
     @property
@@ -139,9 +142,3 @@ class RedisCommitter:
         if self._link is None:
             self._link = Link(self._sink.address, ANSWER_TIMEOUT_S)
         return self._link
-
-    def _say(self, what: str) -> None:
-        """Say why something is asked for again; once, until something else is the reason."""
-        if what != self._said:
-            self._said = what
-            _log.warning("%s: %s; trying again", self._name, what)

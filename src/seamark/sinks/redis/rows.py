@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.model.errors import WriteRefusedError
-from seamark.sinks.internal.columns import datetimes_as_text
+from seamark.sinks.internal.columns import datetimes_as_text, pieces
 from seamark.sinks.redis.scripts import BLOCK_ARGUMENTS
 
 BLOCK_ROWS = BLOCK_ARGUMENTS // 2
@@ -151,24 +151,10 @@ def _cut(
     operation: str, rows: pa.Array, counts: Any, layout: Layout, *, mset: bool
 ) -> Iterator[Block]:
     """Cut encoded rows, of `counts` arguments each, into blocks."""
-    if len(rows) == 0:
-        return
     arguments = np.concatenate([[0], np.cumsum(counts)])
-    offsets = np.frombuffer(rows.buffers()[1], np.int64)[rows.offset :][: len(rows) + 1]
-    data = memoryview(rows.buffers()[2])
-    start = 0
-    while start < len(rows):
-        fit = int(np.searchsorted(offsets, offsets[start] + BLOCK_BYTES, side="right")) - 1
-        end = min(start + BLOCK_ROWS, max(fit, start + 1), len(rows))
-        yield Block(
-            operation=operation,
-            rows=end - start,
-            arguments=int(arguments[end] - arguments[start]),
-            body=data[offsets[start] : offsets[end]],
-            mset=mset,
-            ttl_ms=layout.ttl_ms,
-        )
-        start = end
+    for body, start, end in pieces(rows, BLOCK_BYTES, BLOCK_ROWS) if len(rows) else ():
+        count = int(arguments[end] - arguments[start])
+        yield Block(operation, end - start, count, body, mset, layout.ttl_ms)
 
 
 def _binary(column: pa.Array) -> pa.Array:

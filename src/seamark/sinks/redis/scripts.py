@@ -21,7 +21,7 @@ lost them.
 
 from __future__ import annotations
 
-from seamark.sinks.internal.ledger import LEDGER_EPOCHS
+from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 
 BLOCK_ARGUMENTS = 4000
 """Lua can pass on less than 8,000 arguments at once."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
-from seamark.model.errors import ConfigurationError, MissingDependencyError
+from seamark.model.errors import ConfigurationError, PreCommitError
+from seamark.sinks.internal.servers import load_driver, split_url, url_options
+from seamark.sinks.redis.committable import Keys
 
 CONNECT_TIMEOUT_S = 5.0
 WRITE_TIMEOUT_S = 60.0
@@ -22,8 +25,9 @@ ANSWER_TIMEOUT_S = 10.0
 
 _ONE_PACKET_BYTES = 2**14
 _FORM = "give 'redis://user:password@host:6379/0'"
-_TEXTS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
-_FLAGS = ("ssl_check_hostname",)
+_OPTIONS = {
+    "ssl_ca_certs": str, "ssl_certfile": str, "ssl_keyfile": str, "ssl_check_hostname": bool,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -54,59 +58,30 @@ def parse_url(url: object, sink: str) -> Address:
 
     Raises ConfigurationError, which never shows the URL: it may hold a password.
     """
-    if not isinstance(url, str) or not url:
-        raise ConfigurationError(f"{sink}: url is of type {type(url).__name__} or empty; {_FORM}")
-    try:
-        parts = urlsplit(url)
-        port = parts.port or 6379
-    except ValueError:
-        raise ConfigurationError(
-            f"{sink}: url cannot be taken apart; {_FORM}, with characters such as '@', '/' and ':' "
-            "in the password written as %40, %2F and %3A"
-        ) from None
-    if parts.scheme not in ("redis", "rediss"):
-        raise ConfigurationError(
-            f"{sink}: url has the scheme {parts.scheme[:20]!r}, allowed are redis and rediss (with "
-            f"TLS); {_FORM}"
-        )
+    allowed = "redis and rediss (with TLS)"
+    parts = split_url(url, sink, ("redis", "rediss"), allowed, _FORM)
     number = parts.path.strip("/") or "0"
     if not number.isdecimal():
         raise ConfigurationError(
             f"{sink}: url names the database {number[:20]!r}, which is no number; {_FORM}"
         )
-    options: list[tuple[str, str | bool]] = []
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name not in (*_TEXTS, *_FLAGS):
-            raise ConfigurationError(
-                f"{sink}: url has the option {name[:40]!r}; allowed are "
-                f"{', '.join((*_TEXTS, *_FLAGS))}"
-            )
-        flag = value.lower() in ("1", "true", "yes")
-        options.append((name, flag if name in _FLAGS else value))
+    options = url_options(parts.query, sink, _OPTIONS)
     if options and parts.scheme != "rediss":
         raise ConfigurationError(
             f"{sink}: url has the option {options[0][0]!r} and no TLS; begin it with rediss://"
         )
     return Address(
         host=parts.hostname or "localhost",
-        port=port,
+        port=parts.port or 6379,
         database=int(number),
         user=unquote(parts.username or ""),
         password=unquote(parts.password or ""),
         tls=parts.scheme == "rediss",
-        options=tuple(options),
+        options=options,
     )
 
 
-def driver() -> Any:
-    """Return redis-py, or raise MissingDependencyError."""
-    try:
-        import redis
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"RedisSink needs redis-py ({error}): pip install 'seamark[redis]'"
-        ) from None
-    return redis
+driver = partial(load_driver, "redis", "RedisSink needs redis-py", "redis")
 
 
 class Link:
@@ -165,6 +140,26 @@ class Link:
         except BaseException:
             self.close()
             raise
+
+
+def replicas_reached(link: Link, keys: Keys, replicas: int) -> int:
+    """Return how many replicas have all that was written before this call, by any connection; wait
+    until `replicas` have, or for ANSWER_TIMEOUT_S."""
+    if replicas == 0:
+        return 0
+    # WAIT waits for the connection's own last write; replicas get all writes in one order.
+    link.call("SET", keys.named("synced"), 1)
+    return int(link.call("WAIT", replicas, int(ANSWER_TIMEOUT_S * 1000 / 2)))
+
+
+def wait_for_replicas(link: Link, keys: Keys, replicas: int) -> None:
+    """Raise PreCommitError if not enough replicas have everything in time."""
+    found = replicas_reached(link, keys, replicas)
+    if found < replicas:
+        raise PreCommitError(
+            f"only {found} of {replicas} replicas have the rows; bring the others back, or lower "
+            "replicas= of the sink"
+        )
 
 
 def refuses(error: BaseException) -> bool:

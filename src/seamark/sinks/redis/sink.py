@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from seamark.api.checks import one_of
 from seamark.contracts.committables import dump_committable, load_committable
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
-from seamark.sinks.internal.columns import check_columns, text_expression
+from seamark.sinks.internal.columns import check_columns, require_column, text_expression
+from seamark.sinks.internal.servers import shown
 from seamark.sinks.redis.committable import PREFIX, RedisCommittable
 from seamark.sinks.redis.server import Address, parse_url
 
@@ -21,15 +23,13 @@ if TYPE_CHECKING:
     from seamark.sinks.redis.committer import RedisCommitter
     from seamark.sinks.redis.writer import RedisWriter
 
-_MODES = ("upsert", "staged")
-_DURABILITIES = ("aof", "none")
 _AS_STRING = (
     "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, repr=False)
-class RedisSink:
+class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     """Write rows to a Redis server by key, exactly once: a key ends up with its newest row.
 
     url: ``redis://user:password@host:port/database``, or ``rediss://`` for TLS, with characters
@@ -83,13 +83,8 @@ class RedisSink:
         name = f"RedisSink by {self.key!r}"
         if self.key == self.value:
             raise ConfigurationError(f"{name}: value is the same column; give another, or none")
-        for setting, given, allowed in (
-            ("mode", self.mode, _MODES), ("durability", self.durability, _DURABILITIES),
-        ):  # fmt: skip
-            if given not in allowed:
-                raise ConfigurationError(
-                    f"{name}: {setting} is {given!r}; allowed are {', '.join(map(repr, allowed))}"
-                )
+        one_of(self.mode, ("upsert", "staged"), f"{name}: mode")
+        one_of(self.durability, ("aof", "none"), f"{name}: durability")
         if not isinstance(self.key_prefix, str) or self.key_prefix.startswith(PREFIX):
             raise ConfigurationError(
                 f"{name}: key_prefix is {self.key_prefix!r}; give text that does not begin with "
@@ -108,11 +103,7 @@ class RedisSink:
         return parse_url(self.url, "RedisSink")
 
     def __repr__(self) -> str:
-        return (
-            f"RedisSink({self.address.shown!r}, key={self.key!r}, value={self.value!r}, "
-            f"mode={self.mode!r}, key_prefix={self.key_prefix!r}, ttl={self.ttl!r}, "
-            f"durability={self.durability!r}, replicas={self.replicas!r})"
-        )
+        return shown(self, url=self.address.shown)
 
     @property
     def way(self) -> SinkWay:
@@ -129,12 +120,8 @@ class RedisSink:
         """See `TwoPhaseCommitSink`: scalars as text or as they are, the rest as JSON."""
         check_columns(schema, self.describe())
         names = [column.name for column in schema]
-        for setting, column in (("key", self.key), ("value", self.value)):
-            if column is not None and column not in names:
-                raise ConfigurationError(
-                    f"{self.describe()}: the {setting} column {column!r} is not in the DataFrame, "
-                    f"which has {', '.join(names)}; select it, or change {setting}="
-                )
+        require_column(self.key, schema, "key", "key", self.describe())
+        require_column(self.value, schema, "value", "value", self.describe())
         others = [name for name in names if name not in (self.key, self.value)]
         if self.value is None and not others:
             raise ConfigurationError(

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
 
 import pyarrow as pa
 
+from seamark.contracts.attempt_name import AttemptName, random_token
 from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.sinks.internal.sifting import without
-from seamark.sinks.redis import replication, scripts, server
-from seamark.sinks.redis.committable import Keys, RedisCommittable, new_stage
+from seamark.sinks.redis import scripts, server
+from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.rows import Block, Layout, blocks, key_names, unfit
 from seamark.sinks.redis.server import WRITE_TIMEOUT_S, Address, Link
 
@@ -80,7 +80,7 @@ class RedisWriter:
             return []
         with self._errors():
             made = self._finish()
-            replication.wait(self._connected, self._keys, self._replicas)
+            server.wait_for_replicas(self._connected, self._keys, self._replicas)
         self._close()
         return made
 
@@ -216,20 +216,20 @@ class StageWriter(RedisWriter):
         self, address: Address, layout: Layout, replicas: int, name: str, context: WriterContext
     ) -> None:
         super().__init__(address, layout, replicas, name, context)
-        self._stage = new_stage(context)
+        self._stage = str(AttemptName.of(context, token=random_token(16)))
         self._blocks = 0
         self._awaited = 0
 
     def _put(self, block: Block) -> None:
         self._settle()
-        stage = self._keys.stage(self._stage.handle).encode()
+        stage = self._keys.stage(self._stage).encode()
         packed = block.packed()
         # After the first one: only while the list is there. If it was aborted, it stays so.
         push = _head(3, b"RPUSHX" if self._blocks else b"RPUSH", stage)
         push += b"$%d\r\n" % sum(map(len, packed))
         before, after = b"", b"\r\n"
         if not self._blocks:
-            entry = (self._keys.named("stages").encode(), self._stage.handle.encode(), b"open")
+            entry = (self._keys.named("stages").encode(), self._stage.encode(), b"open")
             before = _head(1, b"MULTI") + _head(4, b"HSET", *entry)
             after += _head(1, b"EXEC")
         self._connected.send([before, push, *packed, after])
@@ -239,9 +239,9 @@ class StageWriter(RedisWriter):
     def _finish(self) -> Sequence[RedisCommittable]:
         self._settle()
         # The last answer may be older than the server's death, or than an abort of the stage.
-        self._require_whole(self._connected.call("LLEN", self._keys.stage(self._stage.handle)))
+        self._require_whole(self._connected.call("LLEN", self._keys.stage(self._stage)))
         failpoints.reached("stage-written")
-        return [replace(self._stage, blocks=self._blocks, rows=self._rows)]
+        return [RedisCommittable.of(self._context, self._stage, self._rows, blocks=self._blocks)]
 
     def _settle(self) -> None:
         if not self._awaited:
@@ -255,7 +255,7 @@ class StageWriter(RedisWriter):
         if length != self._blocks:
             self._close()
             raise PreCommitError(
-                f"{self._name}: stage {self._stage.handle} holds {length} blocks and not "
+                f"{self._name}: stage {self._stage} holds {length} blocks and not "
                 f"{self._blocks}: it was aborted, or somebody changed it"
             )
 

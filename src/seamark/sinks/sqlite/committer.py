@@ -20,7 +20,7 @@ from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkC
 from seamark.file_systems.local import make_directory
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError, PreflightError
-from seamark.sinks.internal.ledger import may_have_forgotten
+from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
 from seamark.sinks.internal.staged_files import StagedFile, list_staged, staging_directory
 from seamark.sinks.sqlite import database
 
@@ -54,9 +54,7 @@ class SQLiteCommitter:
             if columns and (why := database.misfit(self._path, self._table, columns)):
                 raise PreflightError(f"sink {self._context.sink_uid!r}: {why}")
             database.prepare(self._path)
-            make_directory(
-                staging_directory(self._root, self._context.job_id, self._context.sink_uid)
-            )
+            make_directory(staging_directory(self._root, self._context))
         except (errors, OSError) as error:
             raise PreflightError(
                 f"{self._name} cannot be used: {error}. Give a SQLite database that this user may "
@@ -74,7 +72,7 @@ class SQLiteCommitter:
         errors = database.driver_errors()
         try:
             with database.transaction(self._path) as cursor:
-                outcomes = [self._commit_one(cursor, committable) for committable in committables]
+                outcomes = [self._commit_one(cursor, one).of_commit for one in committables]
                 database.prune(cursor, committables)
         except errors as error:
             if database.is_busy(error):
@@ -103,11 +101,11 @@ class SQLiteCommitter:
         try:
             with database.transaction(self._path) as cursor:
                 for committable in committables:
-                    how = database.outcome(cursor, committable.handle)
-                    if how is None:
-                        database.record(cursor, committable, "aborted")
-                    committed = how == "committed"
-                    outcomes.append(AbortOutcome.COMMITTED if committed else AbortOutcome.ABORTED)
+                    fate = database.fate(cursor, committable.handle)
+                    if fate is None:
+                        fate = Fate.ABORTED
+                        database.record(cursor, committable, fate)
+                    outcomes.append(fate.of_abort)
         except errors as error:
             log.info("%s: abort failed (%s); trying again", self._name, error)
             return [AbortOutcome.RETRY] * len(committables)
@@ -120,13 +118,12 @@ class SQLiteCommitter:
         Raises AbortFailedError if the ledger cannot be read.
         """
         self._end_deletion()
-        job_id, sink_uid = self._context.job_id, self._context.sink_uid
-        staged = list(list_staged(self._root, job_id, sink_uid))
+        staged = list(list_staged(self._root, self._context))
         if not staged:
             return
         errors = database.driver_errors()
         try:
-            ended = database.ended(self._path, job_id, sink_uid)
+            ended = database.ended(self._path, self._context.job_id, self._context.sink_uid)
         except errors as error:
             raise AbortFailedError(
                 f"{self._name}: the ledger cannot be read to tell lingering rows from committed "
@@ -141,16 +138,13 @@ class SQLiteCommitter:
         """Wait until committed files are deleted; nothing is open between calls."""
         self._end_deletion()
 
-    def _commit_one(self, cursor: object, committable: StagedFile) -> CommitOutcome:
-        match database.outcome(cursor, committable.handle):
-            case "committed":
-                return CommitOutcome.ALREADY_COMMITTED
-            case "aborted":
-                return CommitOutcome.LOST
+    def _commit_one(self, cursor: object, committable: StagedFile) -> Fate:
+        if (fate := database.fate(cursor, committable.handle)) is not None:
+            return fate
         newest = database.newest_epoch(cursor, committable.job_id, committable.sink_uid)
         if may_have_forgotten(committable.epoch, newest):
             log.error("%s: the ledger has forgotten %s", self._name, committable.handle)
-            return CommitOutcome.UNKNOWN
+            return Fate.FORGOTTEN
         staged = self._root / committable.handle
         try:
             with pa.memory_map(str(staged)) as file:
@@ -161,12 +155,12 @@ class SQLiteCommitter:
                 del rows
         except FileNotFoundError:
             log.error("%s: staged file %s is gone", self._name, staged)
-            return CommitOutcome.LOST
+            return Fate.ABORTED
         except pa.ArrowInvalid as error:
             log.error("%s: staged file %s is damaged: %s", self._name, staged, error)
-            return CommitOutcome.LOST
-        database.record(cursor, committable, "committed")
-        return CommitOutcome.COMMITTED
+            return Fate.ABORTED
+        database.record(cursor, committable, Fate.COMMITTED)
+        return Fate.ENDED_NOW
 
     def _delete_soon(self, committables: Sequence[StagedFile]) -> None:
         self._end_deletion()

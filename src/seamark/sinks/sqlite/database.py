@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from seamark.model.errors import MissingDependencyError
-from seamark.sinks.internal.ledger import LEDGER_EPOCHS
+from seamark.sinks.internal.outcomes import LEDGER_EPOCHS, Fate
+from seamark.sinks.internal.servers import load_driver
 from seamark.sinks.internal.staged_files import StagedFile
 
 BUSY_TIMEOUT_MS = 2000
@@ -33,15 +34,9 @@ CREATE INDEX IF NOT EXISTS _seamark_ledger_by_epoch ON _seamark_ledger (job_id, 
 """
 
 
-def driver() -> Any:
-    """Return the driver's module, or raise MissingDependencyError."""
-    try:
-        import adbc_driver_sqlite.dbapi as dbapi
-    except ImportError as error:
-        raise MissingDependencyError(
-            f"SQLiteSink needs the SQLite driver ({error}): pip install 'seamark[sqlite]'"
-        ) from None
-    return dbapi
+driver = partial(
+    load_driver, "adbc_driver_sqlite.dbapi", "SQLiteSink needs the SQLite driver", "sqlite"
+)
 
 
 def driver_errors() -> Any:
@@ -136,26 +131,19 @@ def open_scratch() -> Any:
     return driver().connect("file:", autocommit=True)
 
 
-def outcome(cursor: Any, handle: str) -> str | None:
+def fate(cursor: Any, handle: str) -> Fate | None:
     """Return how the transaction ended, None if it has not."""
     cursor.execute("SELECT outcome FROM _seamark_ledger WHERE handle = ?", (handle,))
     row = cursor.fetchone()
-    return None if row is None else str(row[0])
+    return None if row is None else Fate(row[0])
 
 
-def record(cursor: Any, committable: StagedFile, how: str) -> None:
+def record(cursor: Any, committable: StagedFile, how: Fate) -> None:
     """Write the transaction's ledger row."""
+    c = committable
     cursor.execute(
         "INSERT INTO _seamark_ledger VALUES (?, ?, ?, ?, ?, ?, ?)",
-        (
-            committable.handle,
-            committable.job_id,
-            committable.sink_uid,
-            committable.generation,
-            committable.epoch,
-            committable.rows,
-            how,
-        ),
+        (c.handle, c.job_id, c.sink_uid, c.generation, c.epoch, c.rows, how.value),
     )
 
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems.local import local_path
 from seamark.model.errors import ConfigurationError
-from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
-from seamark.sinks.internal import staged_files
 from seamark.sinks.internal.columns import check_columns, text_expression
 from seamark.sinks.internal.staged_files import StagedFile
 from seamark.sinks.sqlite.committer import SQLiteCommitter
@@ -20,7 +20,7 @@ from seamark.sinks.sqlite.writer import SQLiteWriter
 
 
 @dataclass(frozen=True)
-class SQLiteSink:
+class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
     """Append rows to a table of a SQLite database, exactly once.
 
     path: the database file, on a local file system that the driver and all executors share; made
@@ -67,11 +67,6 @@ class SQLiteSink:
             )
 
     @property
-    def way(self) -> SinkWay:
-        """Two-phase commit: staged rows and their ledger row become visible in one transaction."""
-        return SinkWay.TWO_PHASE_COMMIT
-
-    @property
     def staging_root(self) -> Path:
         """Where undecided rows lie: beside the database, as SQLite's own journal does."""
         return Path(self.path + ".seamark")
@@ -104,10 +99,5 @@ class SQLiteSink:
         """Return the committer; it opens the database anew in each call."""
         return SQLiteCommitter(self.path, self.table, self.staging_root, context)
 
-    def dump(self, committable: StagedFile) -> bytes:
-        """Serialise, with a version and a checksum."""
-        return staged_files.dump(committable)
-
-    def load(self, data: bytes) -> StagedFile:
-        """Read what `dump` wrote; raises CorruptRecordError."""
-        return staged_files.load(data)
+    dump = staticmethod(dump_committable)
+    load = staticmethod(partial(load_committable, StagedFile))

@@ -60,12 +60,7 @@ class SQLiteWriter:
         self._file.close()
         sync_directory(self._staged.parent)
         failpoints.reached("stage-written")
-        at = self._context
-        return [
-            StagedFile(
-                self._handle, at.job_id, at.sink_uid, at.generation, at.epoch, self._rows, size
-            )
-        ]
+        return [StagedFile.of(self._context, self._handle, self._rows, size_bytes=size)]
 
     def abort(self) -> None:
         """Remove the staged file; what stays is lingering."""

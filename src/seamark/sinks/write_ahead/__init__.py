@@ -1,6 +1,6 @@
-"""Rows kept in the checkpoint and sent after the decision, for systems without transactions.
+"""Rows spooled in the checkpoint and sent after the decision, for systems without transactions.
 
-`sink.py` is the class to subclass, `writer.py` buffers in the tasks, `committer.py` sends from the
+`sink.py` is the class to subclass, with the tasks' writer; `committer.py` sends from the
 driver; `http.py` and `spark_format.py` are the ready-made uses.
 """
 

@@ -1,8 +1,8 @@
-"""The driver's side: sends an epoch's buffers once, and records that it did.
+"""The driver's side: sends an epoch's spool files once, and records that it did.
 
 An epoch is sent whole or not at all. Between the return of `send` and the durable record lies the
 one window in which a crash sends twice. Failpoints: `rows-sent` before the record, `sent-recorded`
-after it. The coordinator deletes the buffers once the epoch has its committed record.
+after it. The coordinator deletes the files once the epoch has its committed record.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from seamark.contracts.row_files import parse_path
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.contracts.spool import parse_path
 from seamark.contracts.write_ahead import EpochToken
 from seamark.file_systems import open_directory
 from seamark.model import failpoints
@@ -24,8 +24,9 @@ from seamark.model.errors import (
     PreflightError,
     SendRefusedError,
 )
-from seamark.sinks.write_ahead.buffers import CLAIMED, EpochBuffers, read_sent
-from seamark.sinks.write_ahead.committable import UNKNOWN, BufferedRows, Sent
+from seamark.sinks.internal.servers import Reasons
+from seamark.sinks.write_ahead.committable import Sent, SpooledRows
+from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, read_sent
 
 if TYPE_CHECKING:
     from seamark.sinks.write_ahead.sink import WriteAheadSink
@@ -40,68 +41,66 @@ class WriteAheadCommitter:
         self._sink = sink
         self._context = context
         self._name = f"sink {context.sink_uid!r}: {sink.describe()}"
-        self._own = open_directory(context.buffer_uri, context.hadoop)
+        self._own = open_directory(context.spool_uri, context.hadoop)
         self._unrecorded: dict[str, Sent] = {}
-        self._said = ""
+        self._reasons = Reasons(log, self._name)
 
     def preflight(self) -> None:
-        """Look at the buffer directory, and let the sink look at its target."""
+        """Look at the spool, and let the sink look at its target."""
         try:
             self._own.list("0")
         except OSError as error:
             raise PreflightError(
-                f"{self._name}: its buffer directory {self._own.uri} cannot be used: {error}"
+                f"{self._name}: its spool {self._own.uri} cannot be used: {error}"
             ) from error
         self._sink.check_target()
 
-    def commit(self, committables: Sequence[BufferedRows]) -> Sequence[CommitOutcome]:
+    def commit(self, committables: Sequence[SpooledRows]) -> Sequence[CommitOutcome]:
         """Send each epoch's rows, unless a record says that they were sent. LOST for all of them if
-        a buffer is missing or damaged; UNKNOWN if another job wrote them, and nothing is left.
+        a spool file is missing or damaged; UNKNOWN if another job wrote them, and nothing is left.
 
         Raises SendRefusedError for what the target refuses for good, CommitFailedError when `send`
         does not return in time.
         """
         outcomes: dict[str, CommitOutcome] = {}
         for _, found in groupby(sorted(committables, key=_attempt), key=_attempt):
-            attempt = sorted(found, key=lambda buffer: buffer.handle)
+            attempt = sorted(found, key=lambda rows: rows.handle)
             try:
                 outcomes.update(self._commit_attempt(attempt))
             except OSError as error:
-                self._say(f"the buffers of epoch {attempt[0].epoch} cannot be used now: {error}")
-                outcomes.update({buffer.handle: CommitOutcome.RETRY for buffer in attempt})
+                self._reasons.say(
+                    f"the spool files of epoch {attempt[0].epoch} cannot be used now: {error}"
+                )
+                outcomes.update({rows.handle: CommitOutcome.RETRY for rows in attempt})
         return [outcomes[committable.handle] for committable in committables]
 
-    def abort(self, committables: Sequence[BufferedRows]) -> Sequence[AbortOutcome]:
-        """Delete each buffer; a commit that comes later finds none."""
+    def abort(self, committables: Sequence[SpooledRows]) -> Sequence[AbortOutcome]:
+        """Delete each spool file; a commit that comes later finds none."""
         return [self._abort(committable) for committable in committables]
 
-    def list_lingering(self) -> Iterator[Lingering[BufferedRows]]:
-        """Yield every buffer in this sink's own directory that nobody has begun to send."""
+    def list_lingering(self) -> Iterator[Lingering[SpooledRows]]:
+        """Yield every file in this sink's own spool that nobody has begun to send."""
         at = self._context
         try:
             files = self._own.list()
             sent = read_sent(self._own, frozenset(files))
         except OSError as error:
             raise AbortFailedError(
-                f"{self._name}: its buffers in {self._own.uri} cannot be listed: {error}. Start "
+                f"{self._name}: its spool {self._own.uri} cannot be listed: {error}. Start "
                 "the job again when the storage answers"
             ) from error
         for path in sorted(files):
-            found = parse_path(path)
-            if found is None or path in sent:
-                continue
-            epoch, generation = found
-            buffer = BufferedRows(
-                path, at.buffer_uri, at.job_id, at.sink_uid, generation, epoch,
-                rows=UNKNOWN, size_bytes=files[path], crc32=UNKNOWN,
-            )  # fmt: skip
-            yield Lingering(buffer, generation)
+            name = parse_path(path)
+            if name is not None and path not in sent:
+                stored = {"directory": at.spool_uri, "size_bytes": files[path]}
+                rows = SpooledRows.found(at, path, name, **stored)
+                yield Lingering(rows, name.generation)
 
     def close(self) -> None:
         """Nothing is open between calls."""
 
-    def _commit_attempt(self, attempt: list[BufferedRows]) -> dict[str, CommitOutcome]:
-        epoch = EpochBuffers.find(attempt, self._context.buffer_uri, self._context.hadoop)
+    def _commit_attempt(self, attempt: list[SpooledRows]) -> dict[str, CommitOutcome]:
+        epoch = EpochSpool.find(attempt, self._context.spool_uri, self._context.hadoop)
         waiting = epoch.unsent(attempt)
         outcomes = dict.fromkeys(
             (b.handle for b in attempt if b not in waiting), CommitOutcome.ALREADY_COMMITTED
@@ -128,7 +127,7 @@ class WriteAheadCommitter:
         del self._unrecorded[record.token]
         return {**outcomes, **dict.fromkeys(handles, CommitOutcome.COMMITTED)}
 
-    def _send(self, epoch: EpochBuffers, handles: list[str], token: EpochToken) -> bool:
+    def _send(self, epoch: EpochSpool, handles: list[str], token: EpochToken) -> bool:
         """Call `send` in a thread, for as long as it may take; False if it is to be tried again."""
         errors: list[BaseException] = []
 
@@ -152,7 +151,7 @@ class WriteAheadCommitter:
                 f"not known. {stay}"
             )
         if not errors:
-            self._said = ""
+            self._reasons.forget()
             return True
         (error,) = errors
         if isinstance(error, (SendRefusedError, *self._sink.permanent_errors)):
@@ -160,28 +159,22 @@ class WriteAheadCommitter:
                 f"{self._name} refuses the rows of epoch {token.epoch}: {error}. {stay}: mend the "
                 "target before"
             ) from error
-        self._say(f"epoch {token.epoch} could not be sent: {type(error).__name__}: {error}")
+        self._reasons.say(f"epoch {token.epoch} could not be sent: {type(error).__name__}: {error}")
         return False
 
-    def _abort(self, buffer: BufferedRows) -> AbortOutcome:
+    def _abort(self, rows: SpooledRows) -> AbortOutcome:
         try:
-            open_directory(buffer.directory, self._context.hadoop).delete(buffer.handle)
-            epoch = EpochBuffers.listed(buffer.directory, self._context.hadoop, buffer.epoch)
-            if buffer.handle in epoch.sent():
+            open_directory(rows.directory, self._context.hadoop).delete(rows.handle)
+            epoch = EpochSpool.listed(rows.directory, self._context.hadoop, rows.epoch)
+            if rows.handle in epoch.sent():
                 return AbortOutcome.COMMITTED
-            if buffer.handle + CLAIMED in epoch.files:  # somebody is sending it
+            if rows.handle + CLAIMED in epoch.files:  # somebody is sending it
                 return AbortOutcome.RETRY
         except OSError as error:
-            self._say(f"buffer {buffer.handle} cannot be deleted now: {error}")
+            self._reasons.say(f"spool file {rows.handle} cannot be deleted now: {error}")
             return AbortOutcome.RETRY
         return AbortOutcome.ABORTED
 
-    def _say(self, what: str) -> None:
-        """Say why something is tried again; once, until something else is the reason."""
-        if what != self._said:
-            self._said = what
-            log.warning("%s: %s; trying again", self._name, what)
 
-
-def _attempt(buffer: BufferedRows) -> tuple[str, str, int, int]:
-    return (buffer.directory, buffer.job_id, buffer.epoch, buffer.generation)
+def _attempt(rows: SpooledRows) -> tuple[str, str, int, int]:
+    return (rows.directory, rows.job_id, rows.epoch, rows.generation)

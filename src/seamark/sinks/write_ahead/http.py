@@ -6,21 +6,18 @@ import base64
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-from seamark.api.checks import whole_number, yes_or_no
+from seamark.api.checks import one_of, whole_number, yes_or_no
 from seamark.contracts.dead_letters import dead_letters_as_json
 from seamark.contracts.write_ahead import EpochToken
 from seamark.model.durations import Duration, seconds
-from seamark.model.errors import (
-    ConfigurationError,
-    MissingDependencyError,
-    PreflightError,
-    SendRefusedError,
-)
+from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns, to_json
+from seamark.sinks.internal.servers import load_driver
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 
 if TYPE_CHECKING:
@@ -52,11 +49,7 @@ class HttpSink(WriteAheadSink):
             raise ConfigurationError(
                 "WriteAheadSink.http: url is no 'http://host/path' or 'https://host/path'"
             )
-        if not isinstance(self.format, str) or self.format not in CONTENT_TYPES:
-            raise ConfigurationError(
-                f"{self.describe()}: format is {self.format!r}; "
-                f"allowed are {', '.join(map(repr, CONTENT_TYPES))}"
-            )
+        one_of(self.format, CONTENT_TYPES, f"{self.describe()}: format")
         if not isinstance(self.headers, Mapping) or not all(
             isinstance(text, str) for pair in self.headers.items() for text in pair
         ):
@@ -227,11 +220,4 @@ def _arrow(batches: list[pa.RecordBatch]) -> bytes:
     return bytes(out.getvalue())
 
 
-def _urllib3() -> Any:
-    try:
-        import urllib3
-    except ImportError as error:
-        raise MissingDependencyError(
-            "WriteAheadSink.http needs urllib3: pip install 'seamark[http]'"
-        ) from error
-    return urllib3
+_urllib3 = partial(load_driver, "urllib3", "WriteAheadSink.http needs urllib3", "http")

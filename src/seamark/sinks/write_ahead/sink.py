@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
+from seamark.contracts.spool import SpoolWriter
 from seamark.contracts.write_ahead import EpochToken, Sender
+from seamark.model import failpoints
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import SendRefusedError, UserError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns
-from seamark.sinks.write_ahead import committable as committables
-from seamark.sinks.write_ahead.buffers import EpochBuffers
-from seamark.sinks.write_ahead.committable import BufferedRows
+from seamark.sinks.write_ahead.committable import SpooledRows
 from seamark.sinks.write_ahead.committer import WriteAheadCommitter
-from seamark.sinks.write_ahead.writer import BufferWriter
+from seamark.sinks.write_ahead.epoch_spool import EpochSpool
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,7 +28,23 @@ if TYPE_CHECKING:
     from seamark.sinks.write_ahead.spark_format import SparkFormatSink
 
 
-class WriteAheadSink(TwoPhaseCommitSink[BufferedRows], Sender):
+class WriteAheadWriter(SpoolWriter):
+    """The task's side: one durable spool file per attempt, none if no row comes. Failpoint:
+    `write-ahead-written`."""
+
+    abort = SpoolWriter.discard
+
+    def prepare_commit(self) -> Sequence[SpooledRows]:
+        """Make the spool file durable."""
+        file = self.finish()
+        if file is None:
+            return []
+        failpoints.reached("write-ahead-written")
+        stored = {"directory": file.directory, "size_bytes": file.size_bytes, "crc32": file.crc32}
+        return [SpooledRows.of(self._context, file.path, file.rows, **stored)]
+
+
+class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
     """Keep an epoch's rows in the checkpoint, and send them when the epoch is decided.
 
     Subclass it for a system that has nothing to offer but a way to send rows, with `send`
@@ -142,38 +160,33 @@ class WriteAheadSink(TwoPhaseCommitSink[BufferedRows], Sender):
         """Check that `send_timeout` is a duration."""
         _ = self.send_timeout_s
 
-    def create_writer(self, context: WriterContext) -> BufferWriter:
-        """Return a writer of one buffer file; it touches nothing before the first row."""
-        return BufferWriter(context)
+    def create_writer(self, context: WriterContext) -> WriteAheadWriter:
+        """Return a writer of one spool file; it touches nothing before the first row."""
+        return WriteAheadWriter(context)
 
     def create_committer(self, context: SinkContext) -> WriteAheadCommitter:
         """Return the committer, which calls `send`."""
-        if not context.buffer_uri:
+        if not context.spool_uri:
             raise UserError(f"{self.describe()}: a write-ahead sink needs a checkpoint directory")
         return WriteAheadCommitter(self, context)
 
     def find_damage(
-        self, committables: Sequence[BufferedRows], context: SinkContext
+        self, committables: Sequence[SpooledRows], context: SinkContext
     ) -> Sequence[str]:
-        """See `contracts.row_files.KeepsRows`."""
+        """See `contracts.spool.SpooledSink`."""
         if not committables:
             return []
-        epoch = EpochBuffers.find(committables, context.buffer_uri, context.hadoop)
-        return [found for b in epoch.unsent(committables) if (found := epoch.problem(b))]
+        epoch = EpochSpool.find(committables, context.spool_uri, context.hadoop)
+        return [found for f in epoch.unsent(committables) if (found := epoch.problem(f))]
 
     def find_unsent(
-        self, committables: Sequence[BufferedRows], context: SinkContext
+        self, committables: Sequence[SpooledRows], context: SinkContext
     ) -> Mapping[str, str]:
-        """See `contracts.row_files.KeepsRows`."""
+        """See `contracts.spool.SpooledSink`."""
         if not committables:
             return {}
-        epoch = EpochBuffers.find(committables, context.buffer_uri, context.hadoop)
-        return {b.handle: epoch.path(b.handle) for b in epoch.unsent(committables)}
+        epoch = EpochSpool.find(committables, context.spool_uri, context.hadoop)
+        return {f.handle: epoch.path(f.handle) for f in epoch.unsent(committables)}
 
-    def dump(self, committable: BufferedRows) -> bytes:
-        """Serialise, with a version and a checksum."""
-        return committables.dump(committable)
-
-    def load(self, data: bytes) -> BufferedRows:
-        """Read what `dump` wrote; raises CorruptRecordError."""
-        return committables.load(data)
+    dump = staticmethod(dump_committable)
+    load = staticmethod(partial(load_committable, SpooledRows))

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from seamark.api.checks import yes_or_no
-from seamark.contracts import row_files
+from seamark.api.checks import one_of, yes_or_no
+from seamark.contracts import spool
 from seamark.contracts.write_ahead import EpochToken
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError, PreflightError, SendRefusedError
-from seamark.sinks.write_ahead.buffers import BufferedBatches
+from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
 from seamark.sinks.write_ahead.sink import WriteAheadSink
 
 if TYPE_CHECKING:
@@ -43,11 +43,7 @@ class SparkFormatSink(WriteAheadSink):
                 f"WriteAheadSink.spark_format: format is {self.format!r}; give the name of a batch "
                 "writer, e.g. 'jdbc'"
             )
-        if self.mode not in MODES:
-            raise ConfigurationError(
-                f"{self.describe()}: mode is {self.mode!r}; "
-                f"allowed are {', '.join(map(repr, MODES))}"
-            )
+        one_of(self.mode, MODES, f"{self.describe()}: mode")
         if not isinstance(self.options, Mapping):
             raise ConfigurationError(
                 f"{self.describe()}: options is a {type(self.options).__name__}; give a dict"
@@ -86,12 +82,12 @@ class SparkFormatSink(WriteAheadSink):
             ) from error
 
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
-        """Run one Spark job that reads the buffers in the executors, and writes them."""
+        """Run one Spark job that reads the spool files in the executors, and writes them."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import AnalysisException, IllegalArgumentException
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        assert isinstance(batches, BufferedBatches)
+        assert isinstance(batches, SpooledBatches)
         spark = _session()
         schema = from_arrow_schema(batches.schema(), prefer_timestamp_ntz=True)
         frame = spark.range(0, len(batches.paths), 1, len(batches.paths)).mapInArrow(
@@ -136,6 +132,6 @@ def _reader(
         directory = open_directory(uri, hadoop)
         for batch in numbers:
             for number in batch.column(0).to_pylist():
-                yield from row_files.read(directory, paths[number])
+                yield from spool.read(directory, paths[number])
 
     return read

@@ -20,7 +20,6 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from seamark.contracts.row_files import sink_directory
 from seamark.contracts.sink import (
     CommitOutcome,
     Committer,
@@ -28,12 +27,13 @@ from seamark.contracts.sink import (
     TwoPhaseCommitSink,
     WriterContext,
 )
+from seamark.contracts.spool import spool_directory
 from seamark.file_systems.location import encoded
 from seamark.model import failpoints
 from seamark.verify.conformance.proxy import CuttingProxy, Side
 
 _shared = tempfile.TemporaryDirectory(prefix="sm-conformance-")
-buffers = Path(_shared.name)
+checkpoints = Path(_shared.name)
 """Where the jobs' checkpoints lie: a directory of each test's own, where `suite.py` sets it."""
 JOB, UID = "c0ffee00c0ffee00", "orders-out"
 DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}
@@ -113,7 +113,7 @@ class HasSink(Protocol):
 def driver(generation: int = 1, *, job: str = JOB, uid: str = UID) -> SinkContext:
     """Return what a committer of this generation is made from."""
     return SinkContext(
-        job, "orders", uid, generation, checkpoint_interval_s=5.0, buffer_uri=buffer_uri(job, uid)
+        job, "orders", uid, generation, checkpoint_interval_s=5.0, spool_uri=spool_uri(job, uid)
     )
 
 
@@ -124,16 +124,16 @@ def attempt(
     """Return what the writer of one attempt is made from."""
     return WriterContext(
         job, uid, generation, epoch, partition, attempt, settled_epoch=epoch - 1,
-        buffer_uri=buffer_uri(job, uid),
+        spool_uri=spool_uri(job, uid),
     )  # fmt: skip
 
 
-def buffer_uri(job: str = JOB, uid: str = UID) -> str:
-    """Return the directory that a job gives to a sink for rows that it keeps in the checkpoint;
-    the job's own is there, as in a real one."""
-    directory = buffers / job
+def spool_uri(job: str = JOB, uid: str = UID) -> str:
+    """Return the spool that a job gives to a sink; the job's own directory is there, as in a real
+    one."""
+    directory = checkpoints / job
     directory.mkdir(parents=True, exist_ok=True)
-    return encoded(f"file://{directory}/{sink_directory(uid)}")
+    return encoded(f"file://{directory}/{spool_directory(uid)}")
 
 
 def write(

@@ -36,9 +36,9 @@ class SinkConformance:
     """The tests. A subclass gives the fixture `under`: a `SinkUnderTest` whose target is empty."""
 
     @pytest.fixture(autouse=True)
-    def _buffers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A checkpoint directory for sinks that keep rows in it."""
-        monkeypatch.setattr(steps, "buffers", tmp_path / "seamark-checkpoints")
+    def _checkpoints(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A directory for the checkpoints of sinks that have a spool there."""
+        monkeypatch.setattr(steps, "checkpoints", tmp_path / "seamark-checkpoints")
 
     def test_prepared_rows_are_invisible_until_the_commit(self, under: SinkUnderTest) -> None:
         """Pre-commit shows nothing; the commit shows all, and leaves nothing lingering."""

@@ -27,9 +27,10 @@ from seamark.model.errors import (
     WriteRefusedError,
 )
 from seamark.model.schema import Column
-from seamark.sinks.files import FileSink, partitions, pending_file
+from seamark.sinks.files import FileSink, pending_file
 from seamark.sinks.files.formats import Format, ParquetEncoder
 from seamark.sinks.files.pending_file import PendingFile
+from seamark.sinks.internal import partitions
 
 DRIVER = SinkContext("job", "job", "out", 1, 5.0)
 
@@ -221,7 +222,12 @@ def test_the_names_of_pending_files_say_whose_they_are() -> None:
 def test_a_handle_that_leads_elsewhere_is_refused(handle: str) -> None:
     path = handle.format(pending_file.new_path(attempt(), "", "csv"))
     with pytest.raises(CorruptRecordError, match="not the path of a pending file"):
-        pending_file.load(pending_file.dump(PendingFile(path, "j", "s", 1, 1, 1, 1)))
+        PendingFile(path, "j", "s", 1, 1, 1, 1)
+    good = PendingFile(pending_file.new_path(attempt(), "", "csv"), "j", "s", 1, 1, 1, 1)
+    object.__setattr__(good, "handle", path)
+    sink = FileSink("/tmp/files")
+    with pytest.raises(CorruptRecordError, match="not the path of a pending file"):
+        sink.load(sink.dump(good))
 
 
 def test_expressions() -> None:

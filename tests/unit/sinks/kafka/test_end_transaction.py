@@ -6,16 +6,9 @@ from __future__ import annotations
 import pytest
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
+from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.kafka.committable import KafkaCommittable
-from seamark.sinks.kafka.end_transaction import (
-    ABORT_OUTCOMES,
-    COMMIT_OUTCOMES,
-    Answer,
-    Description,
-    Fate,
-    answer,
-    fate,
-)
+from seamark.sinks.kafka.end_transaction import Answer, Description, answer, fate
 
 OURS = KafkaCommittable("id", 10, 4, {})
 
@@ -51,13 +44,11 @@ def test_an_unknown_id_is_gone() -> None:
 
 
 def test_every_fate_has_an_outcome_and_only_proof_ends_the_asking() -> None:
-    assert set(COMMIT_OUTCOMES) == set(ABORT_OUTCOMES) == set(Fate)
+    assert all(fate.of_commit and fate.of_abort for fate in Fate)
     for unproved in (Fate.OPEN, Fate.NOT_PROVED):
-        assert COMMIT_OUTCOMES[unproved] is CommitOutcome.RETRY
-        assert ABORT_OUTCOMES[unproved] is AbortOutcome.RETRY
-    assert [f for f, o in COMMIT_OUTCOMES.items() if o is CommitOutcome.ALREADY_COMMITTED] == [
-        Fate.COMMITTED
-    ]
+        assert unproved.of_commit is CommitOutcome.RETRY
+        assert unproved.of_abort is AbortOutcome.RETRY
+    assert [f for f in Fate if f.of_commit is CommitOutcome.ALREADY_COMMITTED] == [Fate.COMMITTED]
 
 
 def test_codes_that_nobody_has_listed_prove_nothing() -> None:

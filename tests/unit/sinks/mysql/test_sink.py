@@ -12,7 +12,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Column
 from seamark.sinks.mysql import MySQLSink
-from seamark.sinks.mysql.transaction_name import (
+from seamark.sinks.mysql.committable import (
     FORMAT_ID,
     from_xid,
     new_name,

@@ -7,12 +7,10 @@ from typing import Any
 import pytest
 
 import seamark as sm
-from seamark.contracts.committables import dump_committable
-from seamark.contracts.sink import WriterContext
+from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.model.errors import ConfigurationError, CorruptRecordError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Column
-from seamark.sinks.postgres import committable as committables
 from seamark.sinks.postgres.committable import LONGEST_GID_BYTES, from_gid, gid
 
 URL = "postgresql://app:secret@db:5432/shop"
@@ -68,24 +66,29 @@ def test_the_expressions_and_what_no_column_holds() -> None:
         keyed.select_expressions(schema[:1])
 
 
+def of(job: str, uid: str) -> SinkContext:
+    return SinkContext(job, "etl", uid, 3, 1.0)
+
+
 def test_a_gid_names_its_attempt_and_fits() -> None:
     long = WriterContext("j" * 128, "s" * 128, 10**9, 10**12, 10**6, 2**63, 0)
     for context in (long, WriterContext("job", "out", 3, 7, 0, 1, 6)):
-        text = gid(context, 2**64 - 1)
+        text = gid(context, f"x{2**64 - 1}")
         assert len(text.encode()) <= LONGEST_GID_BYTES
-        found = from_gid(text, context.job_id, context.sink_uid)
+        found = from_gid(text, of(context.job_id, context.sink_uid))
         assert found is not None
         assert (found.handle, found.xid) == (text, 2**64 - 1)
         assert (found.generation, found.epoch) == (context.generation, context.epoch)
-        assert from_gid(text, context.job_id, context.sink_uid[:-1]) is None
-        assert from_gid(text + ":x", context.job_id, context.sink_uid) is None
-    assert from_gid("somebody's own", "job", "out") is None
+        assert from_gid(text, of(context.job_id, context.sink_uid[:-1])) is None
+        assert from_gid(text + ":x", of(context.job_id, context.sink_uid)) is None
+    assert from_gid("somebody's own", of("job", "out")) is None
 
 
 def test_a_committable_that_means_nothing_is_refused() -> None:
-    whole = from_gid(gid(WriterContext("job", "out", 3, 7, 0, 1, 6), 5), "job", "out")
+    sink = sm.PostgresSink(URL, "orders")
+    whole = from_gid(gid(WriterContext("job", "out", 3, 7, 0, 1, 6), "x5"), of("job", "out"))
     assert whole is not None
-    assert committables.load(dump_committable(whole)) == whole
-    neither = committables.PostgresCommittable("h", "job", "out", 1, 1, 1)
+    assert sink.load(sink.dump(whole)) == whole
+    object.__setattr__(whole, "xid", 0)
     with pytest.raises(CorruptRecordError, match="neither a prepared transaction nor a stage"):
-        committables.load(dump_committable(neither))
+        sink.load(sink.dump(whole))

@@ -28,7 +28,7 @@ from seamark.model.errors import (
     WriteRefusedError,
 )
 from seamark.model.schema import Column
-from seamark.sinks.internal.ledger import LEDGER_EPOCHS
+from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 from seamark.sinks.internal.staged_files import StagedFile
 from seamark.sinks.sqlite import SQLiteSink
 from seamark.sinks.sqlite.committer import SQLiteCommitter

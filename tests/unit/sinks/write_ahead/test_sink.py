@@ -1,4 +1,4 @@
-"""How: real buffers in a directory, and senders that do what a test tells them."""
+"""How: real files in a directory, and senders that do what a test tells them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seamark.model.errors import (
 )
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Column
-from seamark.sinks.write_ahead.committable import BufferedRows
+from seamark.sinks.write_ahead.committable import SpooledRows
 
 COMMITTED, LOST, RETRY = CommitOutcome.COMMITTED, CommitOutcome.LOST, CommitOutcome.RETRY
 
@@ -60,24 +60,24 @@ class Job:
 
     def __post_init__(self) -> None:
         self.directory.mkdir(exist_ok=True)
-        self.buffer_uri = (self.directory / "wal/out").as_uri()
+        self.spool_uri = (self.directory / "wal/out").as_uri()
         self.committer = self.sink.create_committer(self.context())
         self.committer.preflight()
 
     def context(self) -> SinkContext:
-        return SinkContext(self.job_id, "j", "out", 1, 1.0, buffer_uri=self.buffer_uri)
+        return SinkContext(self.job_id, "j", "out", 1, 1.0, spool_uri=self.spool_uri)
 
-    def write(self, numbers: list[int], epoch: int = 0, partition: int = 0) -> BufferedRows:
+    def write(self, numbers: list[int], epoch: int = 0, partition: int = 0) -> SpooledRows:
         at = WriterContext(
-            self.job_id, "out", 1, epoch, partition, 0, epoch - 1, buffer_uri=self.buffer_uri
+            self.job_id, "out", 1, epoch, partition, 0, epoch - 1, spool_uri=self.spool_uri
         )
         writer = self.sink.create_writer(at)
         writer.write(pa.record_batch({"n": pa.array(numbers, pa.int64())}))
         (committable,) = writer.prepare_commit()
         return self.sink.load(self.sink.dump(committable))
 
-    def file(self, buffer: BufferedRows) -> Path:
-        (path,) = (self.directory / "wal/out").glob(f"{buffer.handle}*")
+    def file(self, file: SpooledRows) -> Path:
+        (path,) = (self.directory / "wal/out").glob(f"{file.handle}*")
         return path
 
 
@@ -97,8 +97,8 @@ def test_what_passes_is_tried_again_with_the_same_token(
     job: Job, caplog: pytest.LogCaptureFixture
 ) -> None:
     job.sink.steps.extend([fails(OSError("away")), fails(KeyError("odd"))])
-    buffer = job.write([1])
-    assert [job.committer.commit([buffer])[0] for _ in range(3)] == [RETRY, RETRY, COMMITTED]
+    file = job.write([1])
+    assert [job.committer.commit([file])[0] for _ in range(3)] == [RETRY, RETRY, COMMITTED]
     assert job.sink.got == [("c0ffee-out-0", [1])] * 3
     assert [r.levelname for r in caplog.records] == ["WARNING"] * 2
     assert "told" in caplog.text and "OSError: away" in caplog.text
@@ -112,12 +112,12 @@ def test_what_does_not_pass_stops_the_job_and_keeps_the_rows(job: Job) -> None:
     job.sink.steps.extend(
         [fails(Rude("no such table")), fails(SendRefusedError("too many columns"))]
     )
-    buffer = job.write([1])
+    file = job.write([1])
     with pytest.raises(SendRefusedError, match=r"'out': told refuses .* epoch 0: no such table"):
-        job.committer.commit([buffer])
+        job.committer.commit([file])
     with pytest.raises(SendRefusedError, match=r"too many columns.*They stay in .*wal/out/0"):
-        job.committer.commit([buffer])
-    assert list(job.committer.commit([buffer])) == [COMMITTED]
+        job.committer.commit([file])
+    assert list(job.committer.commit([file])) == [COMMITTED]
     assert job.sink.got == [("c0ffee-out-0", [1])] * 3
 
 
@@ -125,30 +125,30 @@ def test_a_send_that_hangs_fails_the_job(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", Told(send_timeout="100ms"))
     release = threading.Event()
     job.sink.steps.append(lambda: release.wait() and None)
-    buffer = job.write([1])
+    file = job.write([1])
     with pytest.raises(CommitFailedError, match=r"within 0\.1 s \(send_timeout\)"):
-        job.committer.commit([buffer])
+        job.committer.commit([file])
     release.set()
 
 
 def test_rows_that_were_sent_are_not_sent_again_because_the_record_failed(job: Job) -> None:
-    buffer = job.write([1])
-    buffers = job.directory / "wal/out"
+    file = job.write([1])
+    files = job.directory / "wal/out"
 
     def fill_the_disk() -> None:
-        (buffers / "0").rename(buffers / "gone")
-        (buffers / "0").write_text("a file where the directory was")
+        (files / "0").rename(files / "gone")
+        (files / "0").write_text("a file where the directory was")
 
     job.sink.steps.append(fill_the_disk)
-    assert list(job.committer.commit([buffer])) == [RETRY]
-    (buffers / "0").unlink()
-    (buffers / "gone").rename(buffers / "0")
-    assert list(job.committer.commit([buffer])) == [COMMITTED]
+    assert list(job.committer.commit([file])) == [RETRY]
+    (files / "0").unlink()
+    (files / "gone").rename(files / "0")
+    assert list(job.committer.commit([file])) == [COMMITTED]
     assert len(job.sink.got) == 1
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "delete"])
-def test_a_damaged_buffer_is_named_and_nothing_of_its_epoch_is_sent(
+def test_a_damaged_file_is_named_and_nothing_of_its_epoch_is_sent(
     job: Job, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     good, bad = job.write([1], epoch=3), job.write([2], epoch=3, partition=1)
@@ -174,54 +174,54 @@ def test_a_damaged_buffer_is_named_and_nothing_of_its_epoch_is_sent(
     assert job.sink.find_damage([good, bad], job.context()) == []
 
 
-def test_what_was_sent_needs_no_buffer(job: Job) -> None:
-    buffer = job.write([1])
-    job.committer.commit([buffer])
-    job.file(buffer).unlink()
-    assert job.sink.find_damage([buffer], job.context()) == []
-    assert list(job.committer.commit([buffer])) == [CommitOutcome.ALREADY_COMMITTED]
+def test_what_was_sent_needs_no_file(job: Job) -> None:
+    file = job.write([1])
+    job.committer.commit([file])
+    job.file(file).unlink()
+    assert job.sink.find_damage([file], job.context()) == []
+    assert list(job.committer.commit([file])) == [CommitOutcome.ALREADY_COMMITTED]
 
 
 def test_a_torn_record_proves_nothing(job: Job) -> None:
-    buffer = job.write([1])
-    job.committer.commit([buffer])
+    file = job.write([1])
+    job.committer.commit([file])
     (record,) = (job.directory / "wal/out/0").glob("*.sent")
     record.write_bytes(record.read_bytes()[:-3])
-    assert list(job.committer.commit([buffer])) == [COMMITTED]
+    assert list(job.committer.commit([file])) == [COMMITTED]
     assert len(job.sink.got) == 2
 
 
 def test_a_restored_job_sends_the_first_jobs_epoch_with_its_token(tmp_path: Path) -> None:
-    """The first job died after its decision; its buffers lie in its own directory."""
+    """The first job died after its decision; its files lie in its own directory."""
     first = Job(tmp_path / "first", Told())
-    buffer = first.write([1, 2])
+    file = first.write([1, 2])
     restored = Job(tmp_path / "second", Told(), job_id="beef")
     assert list(restored.committer.list_lingering()) == []
-    assert list(restored.committer.commit([buffer])) == [COMMITTED]
+    assert list(restored.committer.commit([file])) == [COMMITTED]
     assert restored.sink.got == [("c0ffee-out-0", [1, 2])]
-    assert list(first.committer.commit([buffer])) == [CommitOutcome.ALREADY_COMMITTED]
+    assert list(first.committer.commit([file])) == [CommitOutcome.ALREADY_COMMITTED]
     assert first.sink.got == []
 
 
-def test_a_checkpoint_that_was_moved_has_its_buffers_with_it(tmp_path: Path) -> None:
+def test_a_checkpoint_that_was_moved_has_its_spool_with_it(tmp_path: Path) -> None:
     job = Job(tmp_path / "job", Told())
-    buffer = job.write([1])
+    file = job.write([1])
     (tmp_path / "job").rename(tmp_path / "moved")
     moved = Job(tmp_path / "moved", job.sink)
-    assert list(moved.committer.commit([buffer])) == [COMMITTED]
+    assert list(moved.committer.commit([file])) == [COMMITTED]
     assert job.sink.got == [("c0ffee-out-0", [1])]
 
 
-def test_an_aborted_buffer_is_gone(job: Job) -> None:
-    buffer = job.write([1])
+def test_an_aborted_file_is_gone(job: Job) -> None:
+    file = job.write([1])
     (found,) = job.committer.list_lingering()
-    assert (found.committable.handle, found.generation) == (buffer.handle, 1)
+    assert (found.committable.handle, found.generation) == (file.handle, 1)
     assert list(job.committer.abort([found.committable])) == [AbortOutcome.ABORTED]
     assert list((job.directory / "wal/out/0").iterdir()) == []
 
 
 def test_an_executor_that_does_not_share_the_storage_is_told(tmp_path: Path) -> None:
-    at = WriterContext("j", "out", 1, 0, 0, 0, -1, buffer_uri=f"file://{tmp_path}/no/wal/out")
+    at = WriterContext("j", "out", 1, 0, 0, 0, -1, spool_uri=f"file://{tmp_path}/no/wal/out")
     with pytest.raises(WriteRefusedError, match="that the driver and all executors share"):
         Told().create_writer(at).write(pa.record_batch({"n": [1]}))
 
@@ -236,9 +236,10 @@ def test_way_and_columns() -> None:
         Told(send_timeout="soon").check_transaction_scope(SinkContext("j", "j", "out", 1, 1.0))
 
 
-def test_a_committable_must_name_a_buffer(job: Job) -> None:
+def test_a_committable_must_name_a_spool_file(job: Job) -> None:
     good = job.write([1])
     for handle in ("../../job.json", "0/x.arrow", good.handle.replace("0/", "1/")):
-        altered = BufferedRows(**{**vars(good), "handle": handle})
-        with pytest.raises(CorruptRecordError, match="not the handle of a buffer file"):
+        altered = SpooledRows(**vars(good))
+        object.__setattr__(altered, "handle", handle)
+        with pytest.raises(CorruptRecordError, match="not the handle of a spool file"):
             job.sink.load(job.sink.dump(altered))

@@ -1,6 +1,6 @@
-"""The buffers of one epoch of a write-ahead sink, as they lie in its buffer directory.
+"""One epoch in the spool of a write-ahead sink.
 
-A buffer goes through these names in ``<buffer directory>/<epoch>/``:
+A spool file goes through these names in ``<spool>/<epoch>/``:
 
     g…-….arrow            flushed; may be aborted
     g…-….arrow.claimed    being sent; cannot be aborted any more
@@ -20,11 +20,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from seamark.contracts import row_files
+from seamark.contracts import spool
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.model.errors import CorruptRecordError
-from seamark.sinks.write_ahead.committable import BufferedRows, Sent
+from seamark.sinks.write_ahead.committable import Sent, SpooledRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +37,7 @@ _COMMITTED = re.compile(r"epochs/(\d+)/committed\.json")
 
 
 @dataclass(frozen=True)
-class EpochBuffers:
+class EpochSpool:
     """One epoch's files, as listed a moment ago. Every call raises OSError when the storage does
     not answer."""
 
@@ -46,24 +46,22 @@ class EpochBuffers:
     epoch: int
     files: frozenset[str]
     settled: bool = False
-    """Whether the job that wrote the buffers says that the epoch is committed."""
+    """Whether the job that wrote the files says that the epoch is committed."""
     forgotten: bool = False
-    """Whether another job wrote the buffers, and nothing is left of them, nor of its records."""
+    """Whether another job wrote the files, and nothing is left of them, nor of its records."""
 
     @classmethod
-    def find(
-        cls, buffers: Sequence[BufferedRows], own_uri: str, hadoop: HadoopSettings
-    ) -> EpochBuffers:
-        """Look where the buffers of one attempt were written; then in the running job's own
-        directory: the whole checkpoint may have been moved since, or they have come with a
+    def find(cls, files: Sequence[SpooledRows], own_uri: str, hadoop: HadoopSettings) -> EpochSpool:
+        """Look where the files of one attempt were written; then in the running job's own spool:
+        the whole checkpoint may have been moved since, or they have come with a
         savepoint, and that job's directory may be gone, or out of reach."""
-        written, epoch = buffers[0].directory, buffers[0].epoch
+        written, epoch = files[0].directory, files[0].epoch
         own = cls.listed(own_uri, hadoop, epoch) if own_uri and own_uri != written else None
         try:
             first = cls.listed(written, hadoop, epoch)
             if first.files or own is None:
                 return first
-            settled = _is_committed(buffers[0], hadoop)
+            settled = _is_committed(files[0], hadoop)
             found = own if own.files else first
             return replace(found, settled=settled, forgotten=not (found.files or settled))
         except OSError as error:
@@ -73,8 +71,8 @@ class EpochBuffers:
             return own
 
     @classmethod
-    def listed(cls, uri: str, hadoop: HadoopSettings, epoch: int) -> EpochBuffers:
-        """Return what lies in a buffer directory."""
+    def listed(cls, uri: str, hadoop: HadoopSettings, epoch: int) -> EpochSpool:
+        """Return what lies in a spool."""
         directory = open_directory(uri, hadoop)
         return cls(directory, hadoop, epoch, frozenset(directory.list(str(epoch))))
 
@@ -82,19 +80,19 @@ class EpochBuffers:
         """Return the handles that were sent, by the records."""
         return read_sent(self.directory, self.files)
 
-    def unsent(self, buffers: Sequence[BufferedRows]) -> list[BufferedRows]:
+    def unsent(self, files: Sequence[SpooledRows]) -> list[SpooledRows]:
         """Return those whose rows are not known to be at the target."""
         sent = self.sent()
-        return [] if self.settled else [b for b in buffers if b.handle not in sent]
+        return [] if self.settled else [f for f in files if f.handle not in sent]
 
-    def problem(self, buffer: BufferedRows) -> str:
-        """Return a line that says what is wrong with a buffer, "" if nothing is; reads it."""
-        file = replace(buffer.file, path=self.path(buffer.handle))
-        found = row_files.problem(self.directory, file)
+    def problem(self, rows: SpooledRows) -> str:
+        """Return a line that says what is wrong with a file, "" if nothing is; reads it."""
+        file = replace(rows.file, path=self.path(rows.handle))
+        found = spool.problem(self.directory, file)
         return f"{self.directory.uri}/{file.path}: {found}" if found else ""
 
     def claim(self, handle: str) -> bool:
-        """Make a buffer one that cannot be aborted; False if it was aborted."""
+        """Make a file one that cannot be aborted; False if it was aborted."""
         rename = getattr(self.directory, "rename", None)
         if rename is None or handle + CLAIMED in self.files:
             return True
@@ -104,10 +102,10 @@ class EpochBuffers:
             return self.directory.size(handle + CLAIMED) is not None  # another driver was first
         return True
 
-    def read(self, handles: Sequence[str]) -> BufferedBatches:
-        """Return the batches of claimed buffers."""
+    def read(self, handles: Sequence[str]) -> SpooledBatches:
+        """Return the batches of claimed files."""
         suffix = CLAIMED if hasattr(self.directory, "rename") else ""
-        return BufferedBatches(self.directory, self.hadoop, [h + suffix for h in handles])
+        return SpooledBatches(self.directory, self.hadoop, [h + suffix for h in handles])
 
     def record(self, sent: Sent) -> None:
         """Make the confirmation durable."""
@@ -115,25 +113,25 @@ class EpochBuffers:
             file.write(dump_committable(sent))
 
     def path(self, handle: str) -> str:
-        """Return the name that a buffer has now."""
+        """Return the name that a file has now."""
         return handle + CLAIMED if handle + CLAIMED in self.files else handle
 
 
-class BufferedBatches(Iterator["pa.RecordBatch"]):
+class SpooledBatches(Iterator["pa.RecordBatch"]):
     """The batches of one epoch, and where they lie, for a sender that reads them in executors."""
 
     def __init__(self, directory: Directory, hadoop: HadoopSettings, paths: list[str]) -> None:
         self.directory = directory
         self.hadoop = hadoop
         self.paths = paths
-        self._batches = (batch for path in paths for batch in row_files.read(directory, path))
+        self._batches = (batch for path in paths for batch in spool.read(directory, path))
 
     def __next__(self) -> pa.RecordBatch:
         return next(self._batches)
 
     def schema(self) -> pa.Schema:
         """Return the columns: those of the first batch."""
-        return next(row_files.read(self.directory, self.paths[0])).schema
+        return next(spool.read(self.directory, self.paths[0])).schema
 
 
 def read_sent(directory: Directory, paths: frozenset[str]) -> set[str]:
@@ -152,15 +150,15 @@ def read_sent(directory: Directory, paths: frozenset[str]) -> set[str]:
     return handles
 
 
-def _is_committed(buffer: BufferedRows, hadoop: HadoopSettings) -> bool:
-    """Whether the job that wrote a buffer has committed its epoch to all sinks, by its records:
-    then it has deleted its buffers. False if nothing is there, or a job of another id."""
-    job = open_directory(buffer.directory.rpartition(f"/{row_files.ROWS}/")[0], hadoop)
+def _is_committed(rows: SpooledRows, hadoop: HadoopSettings) -> bool:
+    """Whether the job that wrote a file has committed its epoch to all sinks, by its records: then
+    it has deleted its files. False if nothing is there, or a job of another id."""
+    job = open_directory(rows.directory.rpartition(f"/{spool.SPOOLS}/")[0], hadoop)
     try:
         with job.open("job.json") as file:
-            if json.load(file)["body"]["job_id"] != buffer.job_id:
+            if json.load(file)["body"]["job_id"] != rows.job_id:
                 return False
     except (FileNotFoundError, ValueError, LookupError, TypeError):
         return False
     committed = (_COMMITTED.fullmatch(path) for path in job.list("epochs"))
-    return any(found is not None and int(found[1]) >= buffer.epoch for found in committed)
+    return any(found is not None and int(found[1]) >= rows.epoch for found in committed)

@@ -1,0 +1,85 @@
+"""The name of one attempt of one task, by which transactions, stages and files are told apart.
+
+``g<generation>-e<epoch>-p<partition>-a<attempt>-<token>`` is its one form, in a table's comment, a
+key or a file's name. In front of it stands the owner: job and sink, as far as the system has room
+(`plain`, `digest`). No other attempt has the same name, nor this one a second time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from dataclasses import dataclass
+from typing import TypeVar
+
+from seamark.contracts.sink import SinkContext, WriterContext
+
+_PLAIN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
+_FORM = re.compile(
+    rf"(?:(?P<owner>{_PLAIN}(?:[/:]{_PLAIN})*)[/:])?g(\d+)(?P<sep>[-:])e(\d+)(?P=sep)p(\d+)(?P=sep)"
+    r"a(\d+)(?P=sep)([xs]?[0-9a-f]+)",
+    re.ASCII,
+)
+N = TypeVar("N", bound="AttemptName")
+
+
+@dataclass(frozen=True)
+class AttemptName:
+    """`owner` names job and sink, "" where the place of the name does; parts of it are parted by
+    ``/`` or ``:``, and none leads out of a directory. `token` is what makes the name unique."""
+
+    owner: str
+    generation: int
+    epoch: int
+    partition: int
+    attempt: int
+    token: str
+
+    @classmethod
+    def of(cls: type[N], context: WriterContext, owner: str = "", token: str = "") -> N:
+        """Return a new name for this attempt; with a random token if none is given."""
+        at = context
+        numbers = (at.generation, at.epoch, at.partition_id, at.attempt)
+        return cls(owner, *numbers, token or random_token())
+
+    @classmethod
+    def parse(cls: type[N], text: str) -> N | None:
+        """Return the name that `text` is, with its owner; None if it is something else."""
+        found = _FORM.fullmatch(text)
+        if found is None:
+            return None
+        _, generation, _, epoch, partition, attempt, token = found.groups()
+        return cls(
+            found["owner"] or "", int(generation), int(epoch), int(partition), int(attempt), token
+        )
+
+    def encoded(self, separator: str = "-") -> str:
+        """Return the name without its owner."""
+        parts = (f"g{self.generation}", f"e{self.epoch}", f"p{self.partition}", f"a{self.attempt}")
+        return separator.join((*parts, self.token))
+
+    def __str__(self) -> str:
+        return f"{self.owner}/{self.encoded()}" if self.owner else self.encoded()
+
+
+def random_token(digits: int = 32) -> str:
+    """Return hex digits that nobody else has."""
+    return uuid.uuid4().hex[:digits]
+
+
+def owner_path(at: SinkContext | WriterContext) -> str:
+    """Return the owner's name of a job's sink where it is a path: two directories' names."""
+    return f"{plain(at.job_id)}/{plain(at.sink_uid)}"
+
+
+def plain(text: str, longest: int = 64, digits: int = 40) -> str:
+    """Return a job id or sink uid if it can stand in a name as it is, else a digest of it."""
+    if len(text) <= longest and re.fullmatch(_PLAIN, text):
+        return text
+    return "sha256-" + digest(text, digits)
+
+
+def digest(text: str, digits: int) -> str:
+    """Return the first hex digits of a text's SHA-256."""
+    return hashlib.sha256(text.encode()).hexdigest()[:digits]

@@ -1,0 +1,53 @@
+"""A batch's rows by the values of partition columns: no Python object is made per row."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
+"""What stands for null in a directory's name, and for the empty text, which reads back as null."""
+_ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
+"""What Spark's ExternalCatalogUtils escapes on Linux, and NUL, which no name can hold."""
+Values = tuple[str | None, ...]
+"""What the partition columns hold, as texts; None for null and for the empty text."""
+
+
+def escaped(text: str) -> str:
+    """Return `text` as a part of a directory's name."""
+    return _ESCAPED.sub(lambda found: f"%{ord(found[0]):02X}", text)
+
+
+def directory_part(column: str, value: str | None) -> str:
+    """Return the name of one directory of Hive's layout, as Spark writes and reads it:
+    ``<column>=<value>``."""
+    return f"{escaped(column)}={escaped(value) if value else NULL_NAME}"
+
+
+def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
+    """Yield the rows of each set of values, in their order, without the partition columns."""
+    rows = batch.drop_columns(list(columns)) if columns else batch
+    texts = [_text(batch.column(column)) for column in columns]
+    codes, kinds = np.zeros(batch.num_rows, np.int64), 1
+    for text in texts:
+        coded = text.dictionary_encode(null_encoding="encode")
+        if kinds * len(coded.dictionary) >= 2**63:  # no more than there are rows
+            codes, kinds = np.unique(codes, return_inverse=True)[1], batch.num_rows
+        codes = codes * len(coded.dictionary) + coded.indices.to_numpy(zero_copy_only=False)
+        kinds *= len(coded.dictionary)
+    if kinds < 2**15:
+        codes = codes.astype(np.int16)  # sorted by radix
+    order = np.argsort(codes, kind="stable")
+    starts = [0, *(np.flatnonzero(np.diff(codes[order])) + 1).tolist()]
+    rows = rows.take(pa.array(order)) if len(starts) > 1 else rows
+    for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
+        yield tuple(text[order[start]].as_py() for text in texts), rows.slice(start, end - start)
+
+
+def _text(column: pa.Array) -> pa.Array:
+    text = column.cast(pa.string())
+    return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)

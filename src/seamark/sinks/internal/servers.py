@@ -1,0 +1,99 @@
+"""What sinks with a server share: drivers, URLs, secrets, and asking one that is away."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
+from urllib.parse import SplitResult, parse_qsl, urlsplit
+
+from seamark.model.errors import AbortFailedError, ConfigurationError, MissingDependencyError
+
+T = TypeVar("T")
+
+LISTING_DEADLINE_S = 20.0
+
+
+def load_driver(module: str, needs: str, extra: str) -> Any:
+    """Return a driver's module, or raise MissingDependencyError: ``<needs> (…): pip install …``."""
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        raise MissingDependencyError(f"{needs} ({error}): pip install 'seamark[{extra}]'") from None
+
+
+def shown(sink: Any, **instead: object) -> str:
+    """Return a sink's `repr` with these values in the place of those that hold secrets."""
+    values = {field.name: getattr(sink, field.name) for field in fields(sink) if field.init}
+    listed = ", ".join(f"{name}={value!r}" for name, value in (values | instead).items())
+    return f"{type(sink).__name__}({listed})"
+
+
+def split_url(
+    url: object, sink: str, schemes: Sequence[str], allowed: str, form: str
+) -> SplitResult:
+    """Return the parts of a server's URL. Raises ConfigurationError, which never shows the URL: it
+    may hold a password. `allowed` are the schemes in words, `form` says how a URL looks."""
+    if not isinstance(url, str) or not url:
+        raise ConfigurationError(f"{sink}: url is of type {type(url).__name__} or empty; {form}")
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        raise ConfigurationError(
+            f"{sink}: url cannot be taken apart; {form}, with characters such as '@', '/' and ':' "
+            "in the password written as %40, %2F and %3A"
+        ) from None
+    if parts.scheme not in schemes:
+        raise ConfigurationError(
+            f"{sink}: url has the scheme {parts.scheme[:20]!r}, allowed are {allowed}; {form}"
+        )
+    return parts
+
+
+def url_options(
+    query: str, sink: str, allowed: Mapping[str, type]
+) -> tuple[tuple[str, str | bool], ...]:
+    """Return what stands after ``?`` in a URL; raises ConfigurationError for other options."""
+    options: list[tuple[str, str | bool]] = []
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name not in allowed:
+            raise ConfigurationError(
+                f"{sink}: url has the option {name[:40]!r}; allowed are {', '.join(allowed)}"
+            )
+        flag = value.lower() in ("1", "true", "yes")
+        options.append((name, flag if allowed[name] is bool else value))
+    return tuple(options)
+
+
+class Reasons:
+    """Why a committer asks again: each reason is logged once, until there is another one."""
+
+    def __init__(self, log: logging.Logger, name: str) -> None:
+        self._log = log
+        self._name = name
+        self.last = ""
+
+    def say(self, what: str) -> None:
+        """Log the reason, if it is not the last one again."""
+        if what != self.last:
+            self.last = what
+            self._log.warning("%s: %s; trying again", self._name, what)
+
+    def forget(self) -> None:
+        """Everything went well."""
+        self.last = ""
+
+
+def ask_until_listed(ask: Callable[[], T | None], failure: Callable[[], str]) -> T:
+    """Return the first answer that is not None; raises AbortFailedError with the text of `failure`
+    after LISTING_DEADLINE_S."""
+    deadline = time.monotonic() + LISTING_DEADLINE_S
+    while (found := ask()) is None:
+        if time.monotonic() > deadline:
+            raise AbortFailedError(failure())
+        time.sleep(0.2)
+    return found
