@@ -102,7 +102,7 @@ def epoch_page(job: JobView) -> EpochPage:
 
 
 def _epochs(coordinator: Coordinator) -> EpochPage:
-    epochs = [] if coordinator.failure is not None else coordinator.in_progress()
+    epochs = [] if coordinator.failure is not None else coordinator.epochs.in_progress()
     page = _epochs_under_way(coordinator, epochs)
     # Asked after `in_progress`: an epoch that ends in between is here, or is recorded.
     page.unrecorded = [
@@ -115,7 +115,7 @@ def _epochs(coordinator: Coordinator) -> EpochPage:
 
 def _epochs_under_way(coordinator: Coordinator, epochs: Sequence[EpochProgress]) -> EpochPage:
     shown = [_under_way(epoch, coordinator) for epoch in epochs]
-    if coordinator.holds_back and coordinator.failure is None:
+    if coordinator.epochs.holds_back and coordinator.failure is None:
         held = EpochUnderWay(
             id=coordinator.last_stored + 1, phase=Phase.WAITING, phase_since=UNKNOWN
         )
@@ -133,7 +133,7 @@ def open_transactions(job: JobView) -> OpenTransactions:
     if coordinator is None:
         return OpenTransactions(transactions=[], truncated=False)
     found: list[OpenTransaction] = []
-    for epoch in coordinator.in_progress():
+    for epoch in coordinator.epochs.in_progress():
         for task in epoch.tasks:
             for uid, part in task.sinks.items():
                 sink = job.declaration.sinks[uid].sink
@@ -177,7 +177,7 @@ def _under_way(epoch: EpochProgress, coordinator: Coordinator) -> EpochUnderWay:
         phase, since_s = Phase.DECISION, epoch.stored_s
     elif epoch.pre_committed_s:
         phase, since_s = Phase.PRE_COMMIT, epoch.pre_committed_s
-        if coordinator.is_full:
+        if coordinator.epochs.is_full:
             phase = Phase.WAITING
     return EpochUnderWay(
         id=epoch.epoch,

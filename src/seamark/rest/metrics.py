@@ -149,7 +149,7 @@ class JobMetrics(Collector):
     def _of_checkpoints(self, labels: tuple[str, str]) -> Iterator[Family]:
         job, flow = self._job, self._job.flow
         coordinator = job.supervisor().coordinator
-        begun = coordinator.in_progress() if coordinator is not None else []
+        begun = coordinator.epochs.in_progress() if coordinator is not None else []
         now_s = time.monotonic()
         for name, text, value in (
             ("interval", "Time between the starts of two checkpoints.", job.checkpoint.interval_s),

@@ -97,7 +97,7 @@ def of_transactions(job: JobView, labels: Labels) -> Iterator[Family]:
     """Yield what becomes of the sinks' transactions."""
     coordinator = job.supervisor().coordinator
     pending = coordinator.pending_committables() if coordinator is not None else {}
-    begun = coordinator.in_progress() if coordinator is not None else []
+    begun = coordinator.epochs.in_progress() if coordinator is not None else []
     sinks = {uid: declared.sink for uid, declared in job.declaration.sinks.items()}
     waiting = {uid: pending.get(uid, 0) for uid in sinks}
     text = "Flushed transactions that wait for their commit."

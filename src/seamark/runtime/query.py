@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -26,6 +25,7 @@ from pyspark.util import inheritable_thread_target
 from seamark.api.config import CheckpointConfig, CheckpointMode
 from seamark.api.declarations import DeclaredSink
 from seamark.checkpoint.call_deadline import CallHangsError, CallThread
+from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.drained import is_drained
 from seamark.checkpoint.flow_figures import FlowFigures
@@ -33,9 +33,11 @@ from seamark.checkpoint.inspection import require_sound
 from seamark.checkpoint.manifest import ManifestWriter
 from seamark.checkpoint.source_offsets import SourceOffsets
 from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.statistics import EpochFigures
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.checkpoint.task_reports import TaskReport
+from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.source import CommitsOffsets
 from seamark.model.errors import (
     ConfigurationError,
@@ -84,7 +86,7 @@ TASK_KILL_S = 2.5
 """How long a cancelled task's Python worker may go on (spark.python.task.killTimeout is 2 s)."""
 
 
-class StreamRun:
+class StreamRun(QueryRun):
     """One Spark query under one coordinator. Used once.
 
     `records_uri` is the directory of Seamark's records, `spark_location` Spark's checkpoint
@@ -129,11 +131,8 @@ class StreamRun:
         self._trigger = dict(trigger)
         self._spark = spark
         self._batch_limit = BatchLimit()
-        self._hadoop = hadoop_settings(spark)
         self._stateful = is_stateful(self._stream)
         self._spark_settings = {**spark_settings, **(NO_EXCHANGE_REUSE if self._stateful else {})}
-        self._timeout_s = checkpoint.timeout_s
-        self._num_retained = checkpoint.num_retained
         self._at_most_once = checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
@@ -151,32 +150,17 @@ class StreamRun:
                 if uid in commit_offsets
             },
         )
-        figures = SparkFigures(records, self._spark_files, uids, query=lambda: self.query)
-        self.coordinator = Coordinator(
-            name,
-            self.sinks,
-            self._store,
-            interval_s=checkpoint.interval_s,
-            schemas={s.uid: s.schema for s in sinks},
-            hadoop=self._hadoop,
-            visible_before_decision=checkpoint.mode is not CheckpointMode.EXACTLY_ONCE,
-            max_concurrent=checkpoint.max_concurrent_checkpoints,
-            timeout_s=math.inf if checkpoint.timeout == timedelta.max else checkpoint.timeout_s,
-            restart_delay_s=checkpoint.restart_strategy.longest_delay_s,
-            min_pause_s=checkpoint.min_pause_s,
-            num_retained=checkpoint.num_retained,
-            on_failure=self._stop_soon,
-            measure=figures.measure,
-            on_committed=self._on_committed,
-            flow=flow,
-            hide=redactor,
-            open_files=lambda uri: open_files(spark, uri, make=False),
+        self._figures = SparkFigures(records, self._spark_files, uids, query=lambda: self.query)
+        schemas = {s.uid: s.schema for s in sinks}
+        self._job = CheckpointedJob(
+            name, self.sinks, self._store, checkpoint, schemas, hadoop_settings(spark)
         )
+        self._redactor = redactor
+        self.coordinator = Coordinator(self._job, self, flow)
         self.query: StreamingQuery | None = None
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again; a
         # speculative attempt's loser is told to nobody. In local mode there is neither.
         self._hidden_attempts = not is_local(spark.sparkContext.master)
-        self._redactor = redactor
         self._plan_checked = False
         self._settled = threading.Event()
         self._stopping = False
@@ -205,7 +189,7 @@ class StreamRun:
             self._dead_letters,
             job_id=self.coordinator.identity.job_id,
             generation=self.coordinator.generation,
-            hadoop=self._hadoop,
+            hadoop=self._job.hadoop,
             buffer_uris={uid: self._store.buffer_uri(uid) for uid in self.sinks},
         )
         try:
@@ -218,14 +202,14 @@ class StreamRun:
         self._checkpoint_trigger.attach(query)
         self._source_offsets.completed(self.coordinator.last_committed)
         threading.Thread(target=self._live, name="seamark-run").start()
-        watch_stream(query, self.coordinator, self._timeout_s, self._settled)
+        watch_stream(query, self.coordinator, self._job.timeout_s, self._settled)
         return query
 
     def _look_before(self) -> None:
         """Find what is damaged, of another state backend, or in another place, before anything is
         written."""
         try:
-            require_sound(self._store, self.coordinator.find_damaged_rows)
+            require_sound(self._store, self._job.find_damaged_rows)
             if (provider := self._spark_settings.get(PROVIDER)) is not None:
                 check_backend(self._name, self._spark_files, provider, stateful=self._stateful)
             decided = self._store.latest_decision()
@@ -378,7 +362,7 @@ class StreamRun:
         """How many epochs the stream may get ahead of one that is to be read, before Spark deletes
         what it consists of."""
         spark = int(str(self._spark_settings.get(RETAINED) or self._spark.conf.get(RETAINED)))
-        return max(2, min(self._num_retained, spark)) - 2
+        return max(2, min(self._job.checkpoint.num_retained, spark)) - 2
 
     def settle(self) -> None:
         """Settle older drivers' epochs and end, without a query: instead of `start`."""
@@ -395,7 +379,7 @@ class StreamRun:
         stopping = threading.Thread(target=self._stop_query, name="seamark-stop", daemon=True)
         stopping.start()
         stopping.join(0.2)  # Spark must know of the stop before the epoch held back is turned away
-        self.coordinator.turn_away()
+        self.coordinator.epochs.turn_away()
         stopping.join(QUERY_END_S)  # Spark may wait for ever; then `wait` raises QueryHangsError
 
     def give_up_recovery(self) -> None:
@@ -491,7 +475,7 @@ class StreamRun:
                             "the program; the next start settles what is open"
                         ) from self.coordinator.failure
                 if not (told or threading.main_thread().is_alive()):
-                    self._stop_soon()  # the program ended without waiting, as if it called stop
+                    self.stop_soon()  # the program ended without waiting, as if it called stop
             query.awaitTermination(1)  # raises what it has ended with
         except (Py4JNetworkError, OSError) as error:
             self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
@@ -510,11 +494,26 @@ class StreamRun:
             with contextlib.suppress(Exception):  # the run has ended well all the same
                 latest = self._store.latest_decision()
                 if self._store.epoch(latest).committed is not None:
-                    self._on_committed(latest)
+                    self.epoch_committed(latest)
         self._source_offsets.close()
         self._settled.set()
 
-    def _on_committed(self, epoch: int) -> None:
+    # --- see `QueryRun`
+
+    def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
+        """Ask Spark and the storage."""
+        return self._figures.measure(epochs)
+
+    def open_files(self, uri: str) -> CheckpointFiles:
+        """Through Hadoop; makes no directory."""
+        return open_files(self._spark, uri, make=False)
+
+    def hide(self, text: str) -> str:
+        """Hide what the redactor knows."""
+        return self._redactor(text)
+
+    def epoch_committed(self, epoch: int) -> None:
+        """Tell those who wait for complete checkpoints."""
         self._write_manifest(epoch)
         self._source_offsets.completed(epoch)
         assert self.coordinator.identity is not None
@@ -541,7 +540,7 @@ class StreamRun:
         except Exception as error:  # the JVM is gone, or Spark's own stop timed out
             log.info("stopping Spark's query: %s", error)
 
-    def _stop_soon(self) -> None:
+    def stop_soon(self) -> None:
         """Stop the query from a thread that must not wait for Spark's stop."""
 
         def stop() -> None:
