@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from seamark.contracts.source import Source as Source
     from seamark.contracts.write_ahead import EpochToken as EpochToken
     from seamark.job import Job as Job
-    from seamark.job import write_stream as write_stream
     from seamark.model.errors import AbortFailedError as AbortFailedError
     from seamark.model.errors import CheckpointError as CheckpointError
     from seamark.model.errors import CheckpointExpiredError as CheckpointExpiredError
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from seamark.model.errors import WatermarkLostError as WatermarkLostError
     from seamark.model.errors import WriteRefusedError as WriteRefusedError
     from seamark.model.guarantee import SinkWay as SinkWay
+    from seamark.plain_stream import write_stream as write_stream
     from seamark.savepoints.savepoint import Savepoint as Savepoint
     from seamark.sinks.delta import DeltaSink as DeltaSink
     from seamark.sinks.files import FileSink as FileSink
@@ -158,7 +158,7 @@ _HOMES = {
     "dead_letters_as_json": "seamark.contracts.dead_letters",
     "dump_committable": "seamark.contracts.committables",
     "load_committable": "seamark.contracts.committables",
-    "write_stream": "seamark.job",
+    "write_stream": "seamark.plain_stream",
 }
 __all__ = sorted(_HOMES)
 

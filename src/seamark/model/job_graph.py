@@ -1,6 +1,6 @@
 """The way of a job's data: sources, stateful operators and sinks, and who feeds whom.
 
-`runtime/plan_graph.py` finds it in Spark's plan; the REST interface shows it as Flink's
+`runtime/job_plan.py` finds it in Spark's plan; the REST interface shows it as Flink's
 ``vertices`` and ``plan``.
 """
 

@@ -18,12 +18,11 @@ from types import MappingProxyType
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.util import inheritable_thread_target
 
-from seamark.api.config import CheckpointConfig, CheckpointMode
-from seamark.api.declarations import DeclaredSink
+from seamark.api.config import CheckpointMode
 from seamark.checkpoint.call_deadline import CallHangsError, CallThread
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.coordinator import Coordinator
@@ -38,7 +37,6 @@ from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.source import CommitsOffsets
 from seamark.model.errors import (
     ConfigurationError,
     DrainedError,
@@ -51,16 +49,16 @@ from seamark.model.errors import (
 )
 from seamark.model.redaction import Redactor
 from seamark.runtime.batch_limit import BatchLimit
-from seamark.runtime.branches import unite
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.hadoop_settings import hadoop_settings
+from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import find_subscriptions, topics_left
 from seamark.runtime.log_redaction import RedactedLog
-from seamark.runtime.operator_uids import find_uids, is_stateful, moved
+from seamark.runtime.operator_uids import moved
 from seamark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
 from seamark.runtime.session import (
     RETAINED,
@@ -68,7 +66,6 @@ from seamark.runtime.session import (
     is_local,
     prefer_renaming_file_manager,
 )
-from seamark.runtime.shared_stream import shared_plans
 from seamark.runtime.socket_lines import lost_lines
 from seamark.runtime.state_backend import PROVIDER, check_backend, session_settings
 from seamark.runtime.stream_watch import watch_stream
@@ -90,72 +87,58 @@ class StreamRun(QueryRun):
     """One Spark query under one coordinator. Used once.
 
     `records_uri` is the directory of Seamark's records, `spark_location` Spark's checkpoint
-    location. `trigger` is what goes into ``DataStreamWriter.trigger``. `checkpoint.storage` is not
-    looked at. `spark_settings` hold for this query alone. `sources` and `operators` are the
-    DataFrames that uids were given for. `flow` adds up what flows.
-    `commit_offsets` are the sources, by uid, whose systems are told of completed checkpoints.
-    `on_committed` is called with each of those, and who the job is; it must not take long.
-    `redactor` knows the job's secrets: they are in no record and no line of Seamark's log.
+    location. `trigger` is what goes into ``DataStreamWriter.trigger``. `spark_settings` hold for
+    this query alone. `flow` adds up what flows.
+    `on_committed` is called with each completed checkpoint, and who the job is; it must not take
+    long. `redactor` knows the job's secrets: they are in no record and no line of Seamark's log.
     """
 
     def __init__(
         self,
-        spark: SparkSession,
-        name: str,
-        sinks: Sequence[DeclaredSink],
+        plan: JobPlan,
         *,
         records_uri: str,
         spark_location: str,
-        output_mode: str,
         trigger: Mapping[str, Any],
-        checkpoint: CheckpointConfig,
-        spark_settings: Mapping[str, str] = MappingProxyType({}),
-        sources: Mapping[str, DataFrame] = MappingProxyType({}),
-        operators: Mapping[str, DataFrame] = MappingProxyType({}),
-        flow: FlowFigures | None = None,
-        commit_offsets: Mapping[str, CommitsOffsets] = MappingProxyType({}),
-        on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
         redactor: Redactor,
+        spark_settings: Mapping[str, str] = MappingProxyType({}),
+        flow: FlowFigures | None = None,
+        on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
     ) -> None:
+        spark, declared = plan.spark, plan.declared
         prefer_renaming_file_manager(spark, spark_location)
         accept_leftovers(spark)
-        self._name = name
-        self.sinks = {s.uid: s.sink for s in sinks}
+        self._plan = plan
+        self._name = declared.name
+        self._spark = spark
+        self.uids = plan.uids
+        self.sinks = {uid: declaration.sink for uid, declaration in declared.sinks.items()}
+        self._dead_letters = {
+            s.dead_letters_of: s.uid for s in declared.sinks.values() if s.dead_letters_of
+        }
         self._tell_committed = on_committed
-        united = unite([s for s in sinks if not s.dead_letters_of], sources, operators)
-        self._stream, self._layout = united.stream, united.layout
-        self._dead_letters = {s.dead_letters_of: s.uid for s in sinks if s.dead_letters_of}
         self.uri = records_uri
         self.spark_location = spark_location
-        self._output_mode = output_mode
         self._trigger = dict(trigger)
-        self._spark = spark
+        self._redactor = redactor
         self._batch_limit = BatchLimit()
-        self._stateful = is_stateful(self._stream)
+        self._stateful = plan.uids.operator_count > 0
         self._spark_settings = {**spark_settings, **(NO_EXCHANGE_REUSE if self._stateful else {})}
-        self._at_most_once = checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
         self._store = CheckpointStore(records, self._spark_files)
         self._manifests = ManifestWriter(records, self._spark_files)
-        uids = self.uids = find_uids(shared_plans(united.branches), sources, operators)
-        self._source_offsets = SourceOffsets(
-            lambda epoch: read_log(self._spark_files, f"offsets/{epoch}")[1:],
-            {
-                uids.source_lines.index(number): (
-                    uid,
-                    partial(commit_offsets[uid].create_offset_committer, spark._jvm),
-                )
-                for number, uid in uids.sources.items()
-                if uid in commit_offsets
-            },
-        )
-        self._figures = SparkFigures(records, self._spark_files, uids, query=lambda: self.query)
-        schemas = {s.uid: s.schema for s in sinks}
+        self._source_offsets = self._make_source_offsets()
+        self._figures = SparkFigures(records, self._spark_files, plan.uids, lambda: self.query)
+        schemas = {s.uid: s.schema for s in declared.sinks.values()}
         self._job = CheckpointedJob(
-            name, self.sinks, self._store, checkpoint, schemas, hadoop_settings(spark)
+            declared.name,
+            self.sinks,
+            self._store,
+            declared.checkpoint,
+            schemas,
+            hadoop_settings(spark),
         )
-        self._redactor = redactor
         self.coordinator = Coordinator(self._job, self, flow)
         self.query: StreamingQuery | None = None
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again; a
@@ -166,8 +149,24 @@ class StreamRun(QueryRun):
         self._stopping = False
         self._error: BaseException | None = None
         self._checkpoint_trigger = CheckpointTrigger(
-            name, self.coordinator, self._settled, lambda: self._error
+            declared.name, self.coordinator, self._settled, lambda: self._error
         )
+
+    def _make_source_offsets(self) -> SourceOffsets:
+        """Return who tells the sources' systems of completed checkpoints, where they want that."""
+        uids, sources = self.uids, self._plan.declared.sources
+        committing = {
+            uids.source_lines.index(number): (
+                uid,
+                partial(source.create_offset_committer, self._spark._jvm),
+            )
+            for number, uid in uids.sources.items()
+            if uid in sources and (source := sources[uid].commits_offsets) is not None
+        }
+        return SourceOffsets(self._offsets_of, committing)
+
+    def _offsets_of(self, epoch: int) -> list[Any]:
+        return read_log(self._spark_files, f"offsets/{epoch}")[1:]
 
     def start(self) -> StreamingQuery:
         """Settle older drivers' epochs, then start Spark's query and return it.
@@ -184,7 +183,7 @@ class StreamRun(QueryRun):
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
         assert self.coordinator.identity is not None
         task = pre_commit(
-            self._layout,
+            self._plan.layout,
             self.sinks,
             self._dead_letters,
             job_id=self.coordinator.identity.job_id,
@@ -213,9 +212,7 @@ class StreamRun(QueryRun):
             if (provider := self._spark_settings.get(PROVIDER)) is not None:
                 check_backend(self._name, self._spark_files, provider, stateful=self._stateful)
             decided = self._store.latest_decision()
-            offsets = (
-                read_log(self._spark_files, f"offsets/{decided}")[1:] if decided >= 0 else None
-            )
+            offsets = self._offsets_of(decided) if decided >= 0 else None
             self._require_places(offsets)
             self._require_topics(offsets)
         except SeamarkError:
@@ -263,7 +260,7 @@ class StreamRun(QueryRun):
         Spark would fail in the next epoch, and say that rows were lost."""
         if offsets is None:
             return
-        reading = find_subscriptions(self._stream, self.uids)
+        reading = find_subscriptions(self._plan.stream, self.uids)
         if found := topics_left(self._name, offsets, self.uids, reading):
             raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
 
@@ -291,8 +288,7 @@ class StreamRun(QueryRun):
         if planned <= decided:
             return
         before, now = (
-            read_log(self._spark_files, f"offsets/{epoch}")[1:] if epoch >= 0 else []
-            for epoch in (decided, planned)
+            self._offsets_of(epoch) if epoch >= 0 else [] for epoch in (decided, planned)
         )
         places = dict(enumerate(self.uids.source_lines))  # a source may stand at several
         lost = {places.get(place, place): rows for place, rows in lost_lines(before, now)}
@@ -307,9 +303,9 @@ class StreamRun(QueryRun):
     def _start_query(self, task: Any) -> StreamingQuery:
         """Start Spark's query; Spark reads and writes its checkpoint location meanwhile."""
         writer = (
-            self._stream.mapInArrow(task, RESULT_SCHEMA)
+            self._plan.stream.mapInArrow(task, RESULT_SCHEMA)
             .writeStream.queryName(self._name)
-            .outputMode(self._output_mode)
+            .outputMode(self._plan.declared.output_mode)
             .option("checkpointLocation", self.spark_location)
             .trigger(**self._trigger)
             .foreachBatch(self._run_epoch)
@@ -413,7 +409,8 @@ class StreamRun(QueryRun):
             coordinator.fail(error)
             raise
         tasks: list[TaskReport] = []
-        if not self._at_most_once or coordinator.claim_epoch(epoch):
+        at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
+        if not at_most_once or coordinator.claim_epoch(epoch):
             tasks = run_tasks(frame, epoch, settled)
         elif self._stateful:  # the state that the next epoch starts from is made here
             run_tasks(frame, epoch, settled, write=False)
@@ -434,7 +431,7 @@ class StreamRun(QueryRun):
         if self._stateful:
             # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
             id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            queries = self._stream.sparkSession._jsparkSession.streams()
+            queries = self._spark._jsparkSession.streams()
             query = queries.get(id_).streamingQuery()
             require_watermarks(self._name, query.lastExecution().executedPlan())
         self._plan_checked = True

@@ -68,7 +68,7 @@ class Running:
 
     def page(self, accept: str = "") -> str:
         assert self.failure is None, self.failure
-        supervisor = self.job._supervisor
+        supervisor = self.job._run and self.job._run.supervisor
         if supervisor is None:
             return ""
         request = urllib.request.Request(
