@@ -18,6 +18,7 @@ from seamark.api.declarations import (
     DeclaredOperator,
     JobDeclaration,
 )
+from seamark.api.ephemeral_storage import storage_directory
 from seamark.api.rest_config import RestConfig
 from seamark.api.settings import (
     DEFAULT,
@@ -27,7 +28,6 @@ from seamark.api.settings import (
     Settings,
     resolve,
 )
-from seamark.checkpoint.ephemeral import storage_directory
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.contracts.source import Source
 from seamark.guarantees.end_to_end import (

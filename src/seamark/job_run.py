@@ -17,9 +17,8 @@ from seamark.rest.settings_pages import kept_pages
 from seamark.rest.views import JobView
 from seamark.runtime.job_plan import JobPlan, job_graph
 from seamark.runtime.job_report import job_report
-from seamark.runtime.jvm_shutdown import stop_before_jvm
 from seamark.runtime.query import StreamRun
-from seamark.runtime.stop_signals import stop_on_signals
+from seamark.runtime.stop_signals import stop_before_jvm, stop_on_signals
 from seamark.runtime.supervision import Supervisor
 from seamark.savepoints.claim_disposal import ClaimDisposal
 

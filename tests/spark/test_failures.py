@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.model.errors import PreflightError, TooManyFailedCheckpointsError
-from seamark.model.failed_checkpoint import CheckpointFailureReason
+from seamark.runtime.failures import CheckpointFailureReason
 
 SECRET = "s3cr3t-of-the-sink"
 ATTEMPTS = 4

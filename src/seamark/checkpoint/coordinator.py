@@ -22,14 +22,13 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import TypeVar
 
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
-from seamark.checkpoint.epoch_progress import EpochProgress
 from seamark.checkpoint.epoch_queue import LONGEST_POLL_S, EpochQueue
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.sink_commits import SinkCommits
 from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import JobIdentity, SinkEpoch
-from seamark.checkpoint.task_reports import TaskReport, sink_epochs
+from seamark.checkpoint.task_reports import EpochProgress, TaskReport, sink_epochs
 from seamark.model import failpoints
 from seamark.model.checkpoint_statistics import CheckpointStatus
 from seamark.model.errors import (

@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 
-from seamark.checkpoint.epoch_progress import EpochProgress
+from seamark.checkpoint.task_reports import EpochProgress
 from seamark.model.errors import FencedError, StoppedError
 from seamark.protocol.states import AttemptState
 
@@ -41,6 +41,12 @@ class EpochQueue:
         self.holds_back = False
         self.failure: BaseException | None = None
 
+    @contextlib.contextmanager
+    def _changing(self) -> Iterator[None]:
+        with self.changed:
+            yield
+            self.changed.notify_all()
+
     # --- the run's end
 
     @property
@@ -50,15 +56,13 @@ class EpochQueue:
 
     def end(self) -> None:
         """The query has ended: nothing more comes."""
-        with self.changed:
+        with self._changing():
             self._ended = True
-            self.changed.notify_all()
 
     def fail(self, error: BaseException) -> None:
         """End all waits; the first failure stands."""
-        with self.changed:
+        with self._changing():
             self.failure = self.failure or error
-            self.changed.notify_all()
 
     def check(self) -> None:
         """Raise FencedError, with its cause, if the run has failed."""
@@ -81,9 +85,8 @@ class EpochQueue:
 
     def turn_away(self) -> None:
         """End the epoch that is held back; Spark's query must be told to stop already."""
-        self._turned_away.set()
-        with self.changed:
-            self.changed.notify_all()
+        with self._changing():
+            self._turned_away.set()
 
     # --- an epoch's way, on Spark's stream thread and on the commit thread
 
@@ -117,9 +120,8 @@ class EpochQueue:
 
     def begin(self, progress: EpochProgress) -> None:
         """Make it the epoch that tasks work on."""
-        with self.changed:
+        with self._changing():
             self.current = progress
-            self.changed.notify_all()
 
     def await_room(self, epoch: int) -> None:
         """Wait until `epoch` may be stored. Raises FencedError if the run has failed, StoppedError
@@ -138,10 +140,9 @@ class EpochQueue:
 
     def add(self, progress: EpochProgress) -> None:
         """The current epoch is stored."""
-        with self.changed:
+        with self._changing():
             self.uncommitted.append(progress)
             self.current = None
-            self.changed.notify_all()
 
     def next(self, timeout_s: float) -> EpochProgress | None:
         """Return the oldest stored epoch that is not committed; None if there is none after
@@ -161,11 +162,10 @@ class EpochQueue:
 
     def committed(self, progress: EpochProgress) -> None:
         """Every sink has committed the oldest stored epoch."""
-        with self.changed:
+        with self._changing():
             self._pause_until = progress.committed_s + self._min_pause_s
             if self.uncommitted and self.uncommitted[0] is progress:
                 self.uncommitted.popleft()
-            self.changed.notify_all()
 
     # --- what is asked from other threads
 
@@ -201,9 +201,8 @@ class EpochQueue:
 
     def unpin(self, epoch: int, last: int) -> None:
         """Let the stream go on."""
-        with self.changed:
+        with self._changing():
             self._pins.remove((epoch, last))
-            self.changed.notify_all()
 
     def pin_waiting(self, ahead: int, since_s: float) -> int | None:
         """If the stream waits for a decided epoch that some sink has not committed for `since_s`

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from seamark.checkpoint.commit_counts import SinkCounts
 from seamark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,
@@ -129,3 +128,29 @@ class FlowFigures:
         """Return the parts of which something is known."""
         with self._lock:
             return list(self._parts)
+
+
+@dataclass
+class CommitCounts:
+    """Transactions of one sink.
+
+    `committed`, `already_committed`: after the decision, by the answer. `retried`: answers that
+    told nothing yet. `lost`: proved gone, or not known to be visible; those whose rows are written
+    again from a spool are in `rewritten` instead. `aborted`: of epochs that were stored and not
+    decided. `lingering_aborted`: of attempts that were never stored.
+    """
+
+    committed: int = 0
+    already_committed: int = 0
+    retried: int = 0
+    lost: int = 0
+    rewritten: int = 0
+    aborted: int = 0
+    lingering_aborted: int = 0
+
+
+class SinkCounts(defaultdict[str, CommitCounts]):
+    """The counts by the sink's uid; they outlive the runs of a job that is restarted."""
+
+    def __init__(self) -> None:
+        super().__init__(CommitCounts)

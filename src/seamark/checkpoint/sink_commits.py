@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from seamark.checkpoint.call_deadline import CallHangsError, CallThread, call_within
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
-from seamark.checkpoint.commit_counts import SinkCounts
+from seamark.checkpoint.flow_figures import SinkCounts
 from seamark.checkpoint.spool import LostTransaction, Spool, Spooled, load
 from seamark.checkpoint.store import JobIdentity, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles

@@ -20,7 +20,6 @@ from typing import Any
 
 from seamark.checkpoint.checkpointed_job import QueryRun
 from seamark.checkpoint.epoch_log import log_epoch
-from seamark.checkpoint.epoch_progress import EpochProgress
 from seamark.checkpoint.savepoint_statistics import SavepointEnd, describe_savepoint
 from seamark.checkpoint.statistics import NO_FIGURES, EpochFigures, describe
 from seamark.checkpoint.statistics_store import (
@@ -30,6 +29,7 @@ from seamark.checkpoint.statistics_store import (
     last_written,
 )
 from seamark.checkpoint.store import JobIdentity
+from seamark.checkpoint.task_reports import EpochProgress
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import (
     CheckpointCounts,

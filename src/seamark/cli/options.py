@@ -14,7 +14,7 @@ from seamark.model.durations import seconds
 
 
 def _job_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    from seamark.operations.job_names import job_names
+    from seamark.operations.storage import job_names
 
     names = job_names(ctx.params.get("storage"))
     return [name for name in names if name.startswith(incomplete) and visible(name) == name]

@@ -29,8 +29,8 @@ def list_jobs(
     With --all those too that have ended. A driver that was killed has not said that its job ended:
     the job is UNREACHABLE until its program is started again.
     """
-    from seamark.cli import job_table
-    from seamark.operations.list_jobs import jobs
+    from seamark.cli.job_page import show_jobs
+    from seamark.operations.job_info import jobs
     from seamark.operations.storage import storage_of, storage_option
 
     uri = storage_of("list", storage)
@@ -39,7 +39,7 @@ def list_jobs(
     if as_json:
         echo(json.dumps([job.to_json() for job in found], indent=2))
     else:
-        job_table.show(found, uri, storage_option(uri), all_=all_)
+        show_jobs(found, uri, storage_option(uri), all_=all_)
 
 
 def info(
@@ -49,7 +49,7 @@ def info(
     verbose: options.Verbose = 0,
 ) -> None:
     """Print all that is known of one job, whether it runs, has ended or does not answer."""
-    from seamark.cli import job_page
+    from seamark.cli.job_page import show_job
     from seamark.operations.job_info import info as job_info
     from seamark.operations.storage import storage_of, storage_option
 
@@ -59,7 +59,7 @@ def info(
     if as_json:
         echo(json.dumps(found.to_json(), indent=2))
     else:
-        job_page.show(found, storage_option(uri))
+        show_job(found, storage_option(uri))
 
 
 def explain(
@@ -106,7 +106,7 @@ def checkpoints(
 ) -> None:
     """Print the history of a job's checkpoints, newest first, whether the job runs or not."""
     from seamark.cli import checkpoint_tables
-    from seamark.operations import checkpoints as operation
+    from seamark.operations import job_info as operation
     from seamark.operations.storage import storage_of
 
     uri = storage_of("checkpoints", storage)

@@ -9,7 +9,7 @@ only. Invariants:
   to a client like a machine that died and came back.
 - `start`, `restart` and `resume` return when the broker itself answers a client's question.
 
-`seamark dev kafka` (`operations/dev_kafka.py`) and the tests' fixtures are built on this.
+`seamark dev kafka` (`run_local_kafka`) and the tests' fixtures are built on this.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
 
 from seamark.dev.java_server import JavaServer, free_ports
 from seamark.model.errors import ConfigurationError, MissingDependencyError
@@ -308,3 +308,31 @@ def _admin_client_class() -> type:
             "the Kafka client is not installed; pip install 'seamark[kafka]'"
         ) from error
     return AdminClient  # type: ignore[no-any-return]
+
+
+def run_local_kafka(
+    brokers: int, directory: Path | None, announce: Callable[[LocalKafka], None]
+) -> None:
+    """Start `brokers` brokers, call `announce` once they answer, and wait for Ctrl-C or SIGTERM.
+
+    Called from the main thread of a process that does nothing else: it takes over both signals.
+    `directory` None keeps nothing. When it returns or raises, every broker has ended.
+
+    Raises what `LocalKafka.start` raises when the brokers cannot be started, and what
+    `LocalKafka.check` raises when one ends by itself.
+    """
+    # SIGINT too: a shell that starts us in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        with LocalKafka(brokers, directory) as kafka:
+            announce(kafka)
+            while True:
+                time.sleep(0.5)
+                kafka.check()
+    except KeyboardInterrupt:
+        pass  # the way to end it
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

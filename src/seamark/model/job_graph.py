@@ -50,6 +50,3 @@ class JobGraph:
     def to_record(self) -> list[dict[str, Any]]:
         """Return it as it is stored: every part with its fields by their names here."""
         return [{**asdict(vertex), "inputs": list(vertex.inputs)} for vertex in self.vertices]
-
-
-NO_GRAPH = JobGraph()

@@ -10,7 +10,7 @@ from enum import Enum
 from pydantic import BaseModel
 
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.epoch_progress import EpochProgress
+from seamark.checkpoint.task_reports import EpochProgress
 from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.models import Hyphenated
 from seamark.rest.views import JobView

@@ -24,11 +24,11 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from seamark.model.failed_checkpoint import CheckpointFailureReason
 from seamark.model.job_state import JobState
 from seamark.model.phases import Phases, phases
 from seamark.rest.part_metrics import JOB_LABELS, of_parts, of_transactions
 from seamark.rest.views import JobView
+from seamark.runtime.failures import CheckpointFailureReason
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoMetricFamily
 

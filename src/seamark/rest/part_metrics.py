@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
-from seamark.checkpoint.commit_counts import CommitCounts
-from seamark.checkpoint.flow_figures import PartFigures
+from seamark.checkpoint.flow_figures import CommitCounts, PartFigures
 from seamark.model.guarantee import SinkWay
 from seamark.model.rates import WATERMARK
 from seamark.rest.views import JobView

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Depends
 
-from seamark.checkpoint.ephemeral import storage_directory
+from seamark.api.ephemeral_storage import storage_directory
 from seamark.rest import models
 from seamark.rest.actions import Actions, JobId, TriggerId, begin
 from seamark.rest.operations import Shown, beside

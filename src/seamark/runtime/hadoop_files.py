@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any
+from xml.etree import ElementTree
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException
@@ -25,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from seamark.checkpoint.files_deadline import DeadlineFiles, open_local
 from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.file_systems import HadoopSettings
 from seamark.file_systems.location import local_of
 from seamark.model.errors import CorruptRecordError, PreflightError
 from seamark.runtime.session import require_storage
@@ -353,3 +355,26 @@ def _said(error: Exception) -> str:
     java = error.java_exception
     message = str(java.getMessage() or "").strip().splitlines() or [""]
     return f"{java.getClass().getSimpleName()}: {message[0]}"
+
+
+_PREFIXES = ("fs.", "dfs.", "hadoop.security.")
+
+
+def hadoop_settings(spark: SparkSession) -> HadoopSettings:
+    """Return the session's settings of file systems: of ``core-site.xml``, ``hdfs-site.xml``,
+    ``spark.hadoop.*`` and the session's own configuration."""
+    jvm = spark._jvm
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    # One call for all of them: each call into the JVM takes a third of a millisecond.
+    text = jvm.java.io.StringWriter()
+    configuration.writeXml(text)
+    found = {}
+    for entry in ElementTree.fromstring(text.toString()).iter("property"):
+        name, value = entry.findtext("name", ""), entry.findtext("value", "")
+        sources = [source.text or "" for source in entry.iter("source")]
+        if not name.startswith(_PREFIXES) or (sources and sources[-1].endswith("-default.xml")):
+            continue
+        if "${" in value:  # refers to another setting, or to the environment
+            value = str(configuration.get(name) or "")
+        found[name] = value
+    return HadoopSettings(found)

@@ -53,8 +53,7 @@ from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
 from seamark.runtime.failures import reason_of
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.hadoop_settings import hadoop_settings
+from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import find_subscriptions, topics_left
 from seamark.runtime.log_redaction import RedactedLog

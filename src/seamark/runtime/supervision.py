@@ -30,13 +30,18 @@ from seamark.checkpoint.executions import (
     ExecutionRecorder,
     ExecutionStart,
     Sign,
+    announce,
 )
 from seamark.model.errors import SeamarkError, TooManyFailedCheckpointsError, UserError
-from seamark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
 from seamark.model.job_state import JobState
 from seamark.model.redaction import Redactor
-from seamark.runtime.announcement import announce
-from seamark.runtime.failures import Verdict, judge, reason_of
+from seamark.runtime.failures import (
+    CheckpointFailureReason,
+    FailedCheckpoint,
+    Verdict,
+    judge,
+    reason_of,
+)
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.query import StreamRun

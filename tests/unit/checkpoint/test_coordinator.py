@@ -16,9 +16,8 @@ import pytest
 
 from seamark.api.config import CheckpointConfig
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
-from seamark.checkpoint.commit_counts import CommitCounts
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.checkpoint.flow_figures import CommitCounts, FlowFigures
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
