@@ -132,7 +132,9 @@ class FlowFigures:
 
 @dataclass
 class CommitCounts:
-    """Transactions of one sink.
+    """Transactions of one sink in this driver, as `checkpoint/sink_commits.py` counts them when they
+    end: one thread at a time; what another reads may be a moment old. Metrics show them under
+    Flink's names.
 
     `committed`, `already_committed`: after the decision, by the answer. `retried`: answers that
     told nothing yet. `lost`: proved gone, or not known to be visible; those whose rows are written
