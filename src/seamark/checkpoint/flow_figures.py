@@ -132,8 +132,8 @@ class FlowFigures:
 
 @dataclass
 class CommitCounts:
-    """Transactions of one sink in this driver, as `checkpoint/sink_commits.py` counts them when they
-    end: one thread at a time; what another reads may be a moment old. Metrics show them under
+    """Transactions of one sink in this driver, as `checkpoint/sink_commits.py` counts them when
+    they end: one thread at a time; what another reads may be a moment old. Metrics show them under
     Flink's names.
 
     `committed`, `already_committed`: after the decision, by the answer. `retried`: answers that

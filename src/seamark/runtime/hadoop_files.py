@@ -362,8 +362,8 @@ _PREFIXES = ("fs.", "dfs.", "hadoop.security.")
 
 def hadoop_settings(spark: SparkSession) -> HadoopSettings:
     """Return the session's settings of file systems: of ``core-site.xml``, ``hdfs-site.xml``,
-    ``spark.hadoop.*`` and the session's own configuration; not Hadoop's own defaults. Workers, which
-    have no JVM to ask, reach HDFS and S3 by them (`file_systems/`)."""
+    ``spark.hadoop.*`` and the session's own configuration; not Hadoop's own defaults. By them
+    workers, which have no JVM to ask, reach HDFS and S3 (`file_systems/`)."""
     jvm = spark._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     # One call for all of them: each call into the JVM takes a third of a millisecond.
