@@ -25,7 +25,7 @@ from base64 import urlsafe_b64encode
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 
 from seamark.dev.java_server import JavaServer, free_ports
 from seamark.model.errors import ConfigurationError, MissingDependencyError
@@ -171,12 +171,7 @@ class LocalKafka:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _numbers(self) -> range:

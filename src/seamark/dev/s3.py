@@ -13,7 +13,6 @@ import signal
 import socket
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
 from seamark.dev.java_server import JavaServer, free_ports
 from seamark.runtime.jars import find_java
@@ -121,12 +120,7 @@ class LocalS3:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def _answers(self) -> bool:

@@ -128,9 +128,19 @@ class GuaranteeReport:
     sharing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        from seamark.guarantees.end_to_end import render_text
-
-        return render_text(self)
+        rows = [("KIND", "UID", "GUARANTEE", "WHAT", "WHY")]
+        rows += [(p.kind, p.uid, p.guarantee.value, p.description, p.why) for p in self.parts]
+        lines = [*_table(rows), "", f"checkpoint mode: {self.mode.value}", "end to end:"]
+        for sink in self.sinks:
+            note = f" ({sink.note})" if sink.note else ""
+            lowered = f", because of {sink.weakest}" if sink.weakest else ""
+            lines.append(f"  into {sink.uid}: {sink.guarantee.value}{note}{lowered}")
+        if not self.sinks:
+            lines.append("  no sink is declared yet")
+        lines.append(f"the job: {self.guarantee.value}")
+        if self.weakest:
+            lines.append(f"weakest link: {self.weakest}; to raise it, {self.remedy}")
+        return "\n".join([*lines, *(f"plan: {line}" for line in self.sharing)])
 
 
 _EPHEMERAL = PartGuarantee(
@@ -242,23 +252,6 @@ def _end_to_end(
     )
     note = TRANSIENT if idempotent and guarantee is Guarantee.EXACTLY_ONCE else ""
     return SinkGuarantee(sink.uid, guarantee, note, weakest_part, remedy)
-
-
-def render_text(report: GuaranteeReport) -> str:
-    """Return the report as lines of text without a newline at the end."""
-    rows = [("KIND", "UID", "GUARANTEE", "WHAT", "WHY")]
-    rows += [(p.kind, p.uid, p.guarantee.value, p.description, p.why) for p in report.parts]
-    lines = [*_table(rows), "", f"checkpoint mode: {report.mode.value}", "end to end:"]
-    for sink in report.sinks:
-        note = f" ({sink.note})" if sink.note else ""
-        lowered = f", because of {sink.weakest}" if sink.weakest else ""
-        lines.append(f"  into {sink.uid}: {sink.guarantee.value}{note}{lowered}")
-    if not report.sinks:
-        lines.append("  no sink is declared yet")
-    lines.append(f"the job: {report.guarantee.value}")
-    if report.weakest:
-        lines.append(f"weakest link: {report.weakest}; to raise it, {report.remedy}")
-    return "\n".join([*lines, *(f"plan: {line}" for line in report.sharing)])
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -31,10 +31,7 @@ def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[s
 
     Raises OperationFailedError if it failed, or is not complete after `timeout_s`.
     """
-    try:
-        done = running.driver.perform("/checkpoints", timeout_s=timeout_s, tick=tick)
-    except OperationFailedError as error:
-        raise OperationFailedError(f"checkpoint of job {running.job.name!r}: {error}") from None
+    done = _perform(running, "checkpoint", "/checkpoints", timeout_s=timeout_s, tick=tick)
     id_ = running.driver.part(done, "checkpointId", int)
     found = running.driver.get(f"/checkpoints/details/{id_}")
     for name in ("id", "end_to_end_duration"):
@@ -56,12 +53,8 @@ def take_savepoint(
     Raises OperationFailedError if it failed, or is not whole after `timeout_s`.
     """
     body = {"target-directory": directory, "formatType": type_.upper()}
-    try:
-        done = running.driver.perform(
-            "/savepoints", body, timeout_s=timeout_s, tick=tick, progress=progress
-        )
-    except OperationFailedError as error:
-        raise OperationFailedError(f"savepoint of job {running.job.name!r}: {error}") from None
+    how = {"body": body, "timeout_s": timeout_s, "tick": tick, "progress": progress}
+    done = _perform(running, "savepoint", "/savepoints", **how)
     return running.driver.part(done, "location", str)
 
 
@@ -81,13 +74,8 @@ def stop_with_savepoint(
     Raises OperationFailedError if either failed: without the savepoint the job goes on.
     """
     body = {"targetDirectory": directory or None, "formatType": type_.upper(), "drain": drain}
-    try:
-        done = running.driver.perform(
-            "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick,
-            progress=progress,
-        )  # fmt: skip
-    except OperationFailedError as error:
-        raise OperationFailedError(f"stop of job {running.job.name!r}: {error}") from None
+    how = {"body": body, "timeout_s": timeout_s, "tick": tick, "progress": progress}
+    done = _perform(running, "stop", "/stop", answers_at="/savepoints", **how)
     path = running.driver.part(done, "location", str)
     try:
         _require(running, _await_end(running, tick), JobState.FINISHED)
@@ -106,12 +94,8 @@ def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatist
     def ended() -> RegisteredJob | None:
         return _await_end(running, tick)
 
-    try:
-        running.driver.perform("/stop", timeout_s=timeout_s, tick=tick, ended=ended)
-        last = ended()
-    except OperationFailedError as error:
-        raise OperationFailedError(f"stop of job {running.job.name!r}: {error}") from None
-    _require(running, last, JobState.FINISHED)
+    _perform(running, "stop", "/stop", timeout_s=timeout_s, tick=tick, ended=ended)
+    _require(running, ended(), JobState.FINISHED)
     return read_history(running.storage, running.job.name).latest_completed
 
 
@@ -138,6 +122,14 @@ def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
         return False
     _require(running, last, JobState.CANCELED)
     return True
+
+
+def _perform(running: RunningJob, what: str, path: str, **how: Any) -> Any:
+    """Do as `DriverClient.perform`; a failure says what has failed, and of which job."""
+    try:
+        return running.driver.perform(path, **how)
+    except OperationFailedError as error:
+        raise OperationFailedError(f"{what} of job {running.job.name!r}: {error}") from None
 
 
 def _lives(driver: DriverClient) -> bool:
