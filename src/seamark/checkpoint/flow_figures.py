@@ -64,7 +64,7 @@ class FlowFigures:
         self._parts: dict[str, PartFigures] = {}
         self._recent: deque[CheckpointStatistics] = deque()
         self._listeners: list[Callable[[CheckpointStatistics], None]] = []
-        self.commits = SinkCounts()
+        self.commits = SinkCounts(CommitCounts)
         self.triggered = 0
         """Counted by the coordinator, as epochs begin; those that end, a moment after it."""
         self.completed = 0
@@ -151,8 +151,5 @@ class CommitCounts:
     lingering_aborted: int = 0
 
 
-class SinkCounts(defaultdict[str, CommitCounts]):
-    """The counts by the sink's uid; they outlive the runs of a job that is restarted."""
-
-    def __init__(self) -> None:
-        super().__init__(CommitCounts)
+SinkCounts = defaultdict[str, CommitCounts]
+"""The counts by the sink's uid; they outlive the runs of a job that is restarted."""

@@ -13,13 +13,13 @@ from seamark.checkpoint.store import SinkEpoch
 from seamark.protocol.states import AttemptEvent, AttemptState, advance
 
 
-@dataclass(frozen=True)
+@dataclass
 class SinkReport:
     """What one task wrote to one sink: rows, their bytes in Arrow, seconds in `write` and in
     `prepare_commit`, and the dumped committables."""
 
-    rows: int
-    committables: tuple[bytes, ...]
+    rows: int = 0
+    committables: tuple[bytes, ...] = ()
     data_bytes: int = 0
     write_s: float = 0.0
     flush_s: float = 0.0

@@ -27,14 +27,14 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
 
-from seamark.dev.java_server import JavaServer, free_ports
+from seamark.dev.java_server import JavaServer, LocalServers, free_ports
 from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.runtime.jars import find_java, kafka_broker_jars
 
 STOP_TIMEOUT_S = 15
 
 
-class LocalKafka:
+class LocalKafka(LocalServers):
     """A Kafka cluster of 1 or 3 brokers, as a context manager or by `start` and `stop`.
 
     - `directory`: where the data lie; kept at `stop`, and used again, with the same ports, by a
@@ -166,13 +166,6 @@ class LocalKafka:
             node.kill()
         if self._temporary:
             shutil.rmtree(self._directory, ignore_errors=True)
-
-    def __enter__(self) -> LocalKafka:
-        self.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
 
     def _numbers(self) -> range:
         return range(1, self.brokers + 1)
