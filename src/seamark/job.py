@@ -15,7 +15,6 @@ from pyspark.sql import DataFrame, SparkSession
 
 from seamark.api.config import CheckpointConfig, storage_uri
 from seamark.api.declarations import (
-    DeclaredOperator,
     JobDeclaration,
 )
 from seamark.api.ephemeral_storage import storage_directory
@@ -108,7 +107,7 @@ class Job:
         uid = self.declaration.claim_uid(uid, "an operator")
         if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
             raise ConfigurationError(f"operator {uid!r}: give the streaming DataFrame it makes")
-        self.declaration.operators[uid] = DeclaredOperator(uid, dataframe)
+        self.declaration.operators[uid] = dataframe
         return dataframe
 
     def sink(

@@ -36,12 +36,11 @@ class JobPlan(United):
 
     def __init__(self, declared: JobDeclaration) -> None:
         sources = {source.uid: source.dataframe for source in declared.sources.values()}
-        operators = {operator.uid: operator.dataframe for operator in declared.operators.values()}
         sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
-        super().__init__(branches_of(sinks, sources, operators))
+        super().__init__(branches_of(sinks, sources, declared.operators))
         self.declared = declared
         self.spark: SparkSession = sinks[0].dataframe.sparkSession
-        self.uids = find_uids(shared_plans(self.branches), sources, operators)
+        self.uids = find_uids(shared_plans(self.branches), sources, declared.operators)
 
     def graph(self) -> JobGraph:
         """Return the job's graph; raises what Spark raises."""
