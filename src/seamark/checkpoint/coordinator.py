@@ -18,7 +18,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
@@ -37,6 +37,7 @@ from seamark.model.errors import (
     QueryHangsError,
     RecordNotStoredError,
     SeamarkError,
+    StoppedError,
 )
 from seamark.protocol import procedures
 from seamark.protocol.points import Point
@@ -138,7 +139,19 @@ class Coordinator:
         self._thread.start()
         threading.Thread(target=self._watch_timeout, name="seamark-timeout", daemon=True).start()
 
-    # --- on Spark's stream thread, once an epoch
+    # --- on Spark's stream thread, once an epoch, each call within `guarded`
+
+    @contextlib.contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Fail the run with what is raised in the block, but for StoppedError: a stop is ending the
+        query then."""
+        try:
+            yield
+        except StoppedError:
+            raise
+        except BaseException as error:
+            self.fail(error)
+            raise
 
     def begin_epoch(self, epoch: int) -> int:
         """Note that Spark has planned `epoch`; return the last epoch whose outcome is recorded."""
@@ -161,11 +174,7 @@ class Coordinator:
         """At-most-once: decide, before the epoch is processed, that this run does it and no other;
         False if an earlier one has claimed it. Then its rows must not be processed again: what that
         run did not write of them is lost."""
-        try:
-            first = procedures.claim_epoch(epoch, self.generation, self._store)
-        except BaseException as error:
-            self.fail(error)
-            raise
+        first = procedures.claim_epoch(epoch, self.generation, self._store)
         failpoints.reached("epoch-claimed")
         if not first:
             log.warning(

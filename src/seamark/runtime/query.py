@@ -44,7 +44,6 @@ from seamark.model.errors import (
     RecordNotStoredError,
     SeamarkError,
     SparkDiedError,
-    StoppedError,
     UserError,
 )
 from seamark.model.redaction import Redactor
@@ -398,31 +397,19 @@ class StreamRun(QueryRun):
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self.coordinator
         self._checkpoint_trigger.epoch_begun(epoch)
-        try:
+        at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
+        with coordinator.guarded():
             settled = coordinator.begin_epoch(epoch)
             if not self._plan_checked:
                 self._check_plan(frame)
-        except StoppedError:  # no failure of the run: `stop` is ending the query
-            raise
-        except BaseException as error:
-            coordinator.fail(error)
-            raise
+            write = not at_most_once or coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
-        at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
-        if not at_most_once or coordinator.claim_epoch(epoch):
-            tasks = run_tasks(frame, epoch, settled)
-        elif self._stateful:  # the state that the next epoch starts from is made here
-            run_tasks(frame, epoch, settled, write=False)
+        if write or self._stateful:  # what is skipped still changes the state of the next epoch
+            tasks = run_tasks(frame, epoch, settled, write=write)
         self._log_refused(epoch, tasks)
-        try:
-            coordinator.store_epoch(
-                epoch, tasks, retried=self._hidden_attempts or any(task.attempt for task in tasks)
-            )
-        except StoppedError:
-            raise
-        except BaseException as error:
-            coordinator.fail(error)
-            raise
+        retried = self._hidden_attempts or any(task.attempt for task in tasks)
+        with coordinator.guarded():
+            coordinator.store_epoch(epoch, tasks, retried=retried)
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
 
     def _check_plan(self, frame: DataFrame) -> None:
