@@ -83,19 +83,16 @@ class Program:
         if not elsewhere and not Path(self.app).is_file():
             raise UserError(f"{self.app}: there is no such file; give the path of a Python program")
         check_command_line(self.settings)
-        variables = {RUN_VARIABLE: "1"}
-        if self.settings:
-            variables[COMMAND_LINE_VARIABLE] = json.dumps(list(self.settings))
-        if self.restore is not None:
-            variables[RESTORE_VARIABLE] = self.restore
-        if self.drop_state:
-            variables[DROP_STATE_VARIABLE] = "1"
-        if self.parallelism is not None:
-            variables[PARALLELISM_VARIABLE] = str(self.parallelism)
-        if self.claim_mode is not None:
-            variables[CLAIM_MODE_VARIABLE] = self.claim_mode
-        if self.log_level:
-            variables[LOG_LEVEL_VARIABLE] = self.log_level
+        said = {
+            RUN_VARIABLE: "1",
+            COMMAND_LINE_VARIABLE: json.dumps(list(self.settings)) if self.settings else None,
+            RESTORE_VARIABLE: self.restore,
+            DROP_STATE_VARIABLE: "1" if self.drop_state else None,
+            PARALLELISM_VARIABLE: str(self.parallelism or ""),
+            CLAIM_MODE_VARIABLE: self.claim_mode,
+            LOG_LEVEL_VARIABLE: self.log_level,
+        }
+        variables = {name: value for name, value in said.items() if value}
         command = [sys.executable, self.app, *self.arguments]
         if given(self.spark):
             command, variables = submit_command(self.spark, self.app, self.arguments, variables)
