@@ -9,11 +9,12 @@ their contents; `runtime/registry.py` reads them for jobs of other processes.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -252,12 +253,9 @@ class ExecutionRecorder:
     def begin(self, files: CheckpointFiles, start: ExecutionStart, sign: Sign = unsigned) -> None:
         """Called once, when the job's directory is known to be this job's."""
         store = ExecutionStore(files)
-        try:
-            number = store.begin(start, sign)
-        except Exception as error:
-            log.warning("the execution could not be recorded: %s", error)
-            return
-        self._store, self._number, self._start = store, number, start
+        with _warning("the execution"):
+            self._number = store.begin(start, sign)
+            self._store, self._start = store, start
         for index, failure in enumerate(self.failures):
             self._record(index, failure)
 
@@ -286,18 +284,22 @@ class ExecutionRecorder:
     def end(self, end: ExecutionEnd) -> None:
         """Called once, when nothing of the execution goes on any more."""
         self._end = end
-        if self._store is not None:
-            try:
+        with _warning("the end of the execution"):
+            if self._store is not None:
                 self._store.end(self._number, end)
-            except Exception as error:
-                log.warning("the end of the execution could not be recorded: %s", error)
 
     def _record(self, index: int, failure: ExecutionFailure) -> None:
-        if self._store is not None:
-            try:
+        with _warning("a failure"):
+            if self._store is not None:
                 self._store.record_failure(self._number, index, failure)
-            except Exception as error:
-                log.warning("a failure could not be recorded: %s", error)
+
+
+@contextlib.contextmanager
+def _warning(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        log.warning("%s could not be recorded: %s", what, error)
 
 
 ANNOUNCE_VARIABLE = "SEAMARK_ANNOUNCE"
