@@ -24,7 +24,7 @@ from pyspark.errors import IllegalArgumentException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.files_deadline import DeadlineFiles, open_local
+from seamark.checkpoint.files_deadline import open_local, with_deadlines
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.file_systems import HadoopSettings
 from seamark.file_systems.location import local_of
@@ -68,7 +68,7 @@ def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> Checkpoin
     if local is not None:
         _require_same_names(spark, local)
         return open_local(local, make=make)
-    return DeadlineFiles(HadoopFiles(spark, uri))
+    return with_deadlines(HadoopFiles(spark, uri))
 
 
 def _require_same_names(spark: SparkSession, local: str) -> None:
