@@ -12,20 +12,19 @@ from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.executions import ExecutionStart, Sign
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.model.redaction import Redactor
+from seamark.rest.live_job import LiveJob
 from seamark.rest.server import RestServer
-from seamark.rest.settings_pages import kept_pages
-from seamark.rest.views import JobView
 from seamark.runtime.job_plan import JobPlan, job_graph
 from seamark.runtime.job_report import job_report
 from seamark.runtime.query import StreamRun
 from seamark.runtime.stop_signals import stop_before_jvm, stop_on_signals
 from seamark.runtime.supervision import Supervisor
-from seamark.savepoints.claim_disposal import ClaimDisposal
+from seamark.savepoints.claims import ClaimDisposal
 
 
 class JobRun:
     """Runs `plan` in the job's `directory`. `spark_settings` hold for its query alone; `shown` is
-    what `JobView` has from the job itself. Others can ask from now on (`rest`); raises
+    what `LiveJob` has from the job itself. Others can ask from now on (`rest`); raises
     PreflightError if the address for that cannot be had. `run_to_end` is called once."""
 
     def __init__(
@@ -45,7 +44,7 @@ class JobRun:
         self._flow = FlowFigures(lambda: context.defaultParallelism)
         graph = job_graph(declared, plan)
         guarantees = job_report(declared, graph)
-        self._view = JobView(
+        self._view = LiveJob(
             declaration=declared,
             redactor=redactor,
             guarantees=guarantees,
@@ -104,6 +103,6 @@ class JobRun:
             started_at=self.supervisor.started_at,
             rest_url=self._rest_url,
             graph=self._redactor.everywhere(self._view.graph.to_record()),
-            pages=kept_pages(self._view),
+            pages=self._view.kept_pages(),
         )
         return start, sign

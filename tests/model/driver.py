@@ -22,7 +22,7 @@ from .world import SparkFailedError, Transaction, UnprovedError, World
 
 WRITES = {
     "claim_generation", "claim_epoch", "forget_generations", "seal", "write_prepared",
-    "write_committed", "void_decision", "void_plan",
+    "write_committed", "void_decision", "void_offsets",
 }  # fmt: skip
 Wait = Callable[[], bool] | None
 Steps = Generator[Wait, None, Any]

@@ -98,7 +98,7 @@ def _store_unfenced(epoch: int, generation: int, parts: Any, records: Any) -> An
 
 
 def _plans_kept(world: World, call: Call) -> Callable[[], int] | None:
-    return (lambda: -1) if call.name == "latest_plan" else None
+    return (lambda: -1) if call.name == "latest_planned" else None
 
 
 def _settle(epochs: Iterable[int], generation: int, records: Any, sinks: Any) -> Any:

@@ -306,7 +306,7 @@ def test_the_window_in_which_at_most_once_doubles_a_row() -> None:
     decide_and_die(run, old)
     run.advance(new, MAX_STEPS)
     recovering = run.start()
-    until_called(run, recovering, "generations", nth=4)  # it has looked before void_plan(1)
+    until_called(run, recovering, "generations", nth=4)  # it has looked before void_offsets(1)
     run.pause(recovering)
     claiming = run.start()
     until(run, claiming, Point.RECOVERED)
@@ -315,7 +315,7 @@ def test_the_window_in_which_at_most_once_doubles_a_row() -> None:
     until_called(run, claiming, "generations")
     run.pause(claiming)
     run.wake(recovering)
-    until_called(run, recovering, "void_plan")
+    until_called(run, recovering, "void_offsets")
     run.crash(recovering)
     assert 1 not in run.world.offsets and 1 not in run.world.claims
     last = run.start()

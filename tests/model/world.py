@@ -178,10 +178,10 @@ class World:
             self.allowed_missing.add(epoch)
         self.commits.discard(epoch)
 
-    def latest_plan(self) -> int:
+    def latest_planned(self) -> int:
         return max(self.offsets, default=-1)
 
-    def void_plan(self, epoch: int) -> None:
+    def void_offsets(self, epoch: int) -> None:
         if self._caller_is_fenced() and epoch in self.offsets:
             self.allowed_missing.add(epoch)
             self.taken_plans[epoch] = self.offsets[epoch]

@@ -58,10 +58,16 @@ def _sessions(rows: DataFrame) -> DataFrame:
     return counts.select(F.col("w.end").alias("at"), "k", "n")
 
 
-def _joined(left: DataFrame, right: DataFrame) -> DataFrame:
+def _distinct_within(rows: DataFrame) -> DataFrame:
+    if rows.isStreaming:  # an operator of its own, which a batch has not
+        return rows.dropDuplicatesWithinWatermark(["at", "k", "n"])
+    return rows.dropDuplicates(["at", "k", "n"])
+
+
+def _joined(left: DataFrame, right: DataFrame, how: str = "inner") -> DataFrame:
     other = right.selectExpr("at AS other_at", "k AS other_k", "n AS m")
     near = "other_at BETWEEN at - INTERVAL 2 SECONDS AND at + INTERVAL 2 SECONDS"
-    return left.join(other, F.expr(f"k = other_k AND {near}")).selectExpr(
+    return left.join(other, F.expr(f"k = other_k AND {near}"), how).selectExpr(
         "at", "k", "n * 10 + m AS n"
     )
 
@@ -71,14 +77,16 @@ NODES: dict[str, Callable[[Frames], DataFrame]] = {
     "windows": lambda of: _windows(_events(of, "a")),
     "sessions": lambda of: _sessions(_events(of, "a")),
     "distinct": lambda of: _events(of, "a").dropDuplicates(["at", "k", "n"]),
+    "distinct within": lambda of: _distinct_within(_events(of, "a")),
     "windows of distinct": lambda of: _windows(NODES["distinct"](of)),
     "windows of windows": lambda of: _windows(NODES["windows"](of)),
     "union": lambda of: _events(of, "a").union(_events(of, "b")),
     "windows of union": lambda of: _windows(NODES["union"](of)),
     "join": lambda of: _joined(_events(of, "a"), _events(of, "b")),
+    "left join": lambda of: _joined(_events(of, "a"), _events(of, "b"), "left"),
     "windows of the second": lambda of: _windows(_events(of, "b")),
 }
-TWO_SOURCES = ("union", "windows of union", "join", "windows of the second")
+TWO_SOURCES = ("union", "windows of union", "join", "left join", "windows of the second")
 
 STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
     "more columns": lambda rows: rows.withColumn("twice", F.col("n") * 2),

@@ -21,21 +21,23 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.api.config import StateBackend
-from seamark.model.errors import DamagedCheckpointError, SavepointError
+from seamark.model.errors import DamagedCheckpointError, RestoreError, SavepointError
 from seamark.runtime.operator_uids import OperatorUids, find_uids
 from seamark.runtime.plans import analysed
-from seamark.savepoints.record import Savepoint, SavepointType
+from seamark.savepoints.record import SavepointRecord, SavepointType
 from seamark.savepoints.restore.location import (
     FORMAT,
     NewOperator,
     Placement,
-    check_restore,
+    damaged_savepoint,
+    find_damage,
+    fit_problems,
     restore_canonical,
     saved_metadata,
 )
 from seamark.savepoints.state.layout import is_keyed
 from seamark.savepoints.state.planned import PlannedState, Program, differing
-from seamark.savepoints.take.export import export_savepoint
+from seamark.savepoints.take.export import SavedJob, export_savepoint
 from tests.spark.stateful_programs import (
     MODES,
     PROGRAMS,
@@ -93,16 +95,14 @@ def take(
     checkpoint: Path,
     target: Path,
     type_: SavepointType = SavepointType.CANONICAL,
-) -> Savepoint:
+) -> SavepointRecord:
     return export_savepoint(
         spark,
         checkpoint.as_uri(),
         last_epoch(checkpoint),
         target.as_uri(),
-        job_id="0" * 32,
-        job_name="programs",
-        uids=OperatorUids(),
-        type_=type_,
+        SavedJob("0" * 32, "programs", OperatorUids()),
+        type_,
     )
 
 
@@ -114,9 +114,12 @@ def restore(
     placement: Placement | None = None,
     new_operators: tuple[NewOperator, ...] = (),
 ) -> None:
-    found = check_restore(
-        spark, savepoint.as_uri(), placement, place.backend, partitions=place.partitions
-    )
+    found = sm.Savepoint(savepoint.as_uri()).record
+    placed = placement or Placement.unchanged(found)
+    if problems := fit_problems(spark, found, placed, place.backend, place.partitions):
+        raise RestoreError("; ".join(problems))
+    if damage := find_damage(spark, found):
+        raise damaged_savepoint(found, damage)
     restore_canonical(
         spark,
         found,
@@ -129,7 +132,9 @@ def restore(
     )
 
 
-def planned(spark: SparkSession, query: Query, saved: Savepoint, directory: Path) -> PlannedState:
+def planned(
+    spark: SparkSession, query: Query, saved: SavepointRecord, directory: Path
+) -> PlannedState:
     """Return what Spark plans of the query's state, where the savepoint is to be restored."""
     stream = query.stream()
     program = Program(stream, query.output_mode, find_uids({"": analysed(stream)}, {}, {}))
@@ -137,13 +142,13 @@ def planned(spark: SparkSession, query: Query, saved: Savepoint, directory: Path
 
 
 def require_planned_as_saved(
-    spark: SparkSession, query: Query, saved: Savepoint, directory: Path
+    spark: SparkSession, query: Query, saved: SavepointRecord, directory: Path
 ) -> None:
     """Spark's plan of the same program has the state that is in the savepoint."""
     state = planned(spark, query, saved, directory)
     assert [o.name for o in state.operators.values()] == [o.name for o in saved.operators]
     for operator in saved.operators:
-        stores = state.stores(operator.index)
+        stores = state.describe(operator.index).stores
         assert differing(operator.stores, stores) == []
         families = [family for store in stores for family in store.families]
         assert is_keyed(operator.name, families) == operator.keyed

@@ -17,9 +17,9 @@ from seamark.checkpoint.local_files import LocalFiles
 from seamark.dev.s3 import LocalS3
 from seamark.model.errors import DamagedCheckpointError
 from seamark.runtime.hadoop_files import HadoopFiles, open_files
-from seamark.savepoints.edit.offsets_copy import write_copy
+from seamark.savepoints.claims import remove_savepoint
+from seamark.savepoints.edit.offsets import write_copy
 from seamark.savepoints.record import read_savepoint
-from seamark.savepoints.removal import remove_savepoint
 from seamark.savepoints.state.copies import copier
 from tests.storage_servers import serving
 from tests.unit.savepoints.test_disposal import with_state

@@ -28,7 +28,7 @@ from seamark.file_systems import HadoopSettings, open_directory, shared_uri
 from seamark.file_systems.location import Location
 from seamark.model.errors import CheckpointError, ConfigurationError
 from seamark.runtime.hadoop_files import open_files
-from seamark.savepoints.disposal import dispose
+from seamark.savepoints.claims import dispose
 from seamark.savepoints.take.checkpoint import savepoint_of_checkpoint
 from tests.spark.restore_app import add_clicks, counting_job, counts
 from tests.spark.test_hadoop_files import reach

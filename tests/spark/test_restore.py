@@ -19,9 +19,9 @@ from pyspark.sql import SparkSession
 import seamark as sm
 from seamark.dev.hdfs import LocalHdfs
 from seamark.dev.s3 import LocalS3
+from seamark.model import failpoints
 from seamark.model.errors import DamagedCheckpointError, RestoreError
 from seamark.runtime.hadoop_files import open_files
-from seamark.savepoints.restore import checkpoint as restore
 from tests.spark.restore_app import add_clicks, counting_job, counts
 
 EPOCHS = 4
@@ -128,11 +128,13 @@ def test_a_running_checkpoint_that_is_deleted_meanwhile_is_said(
     shutil.copytree(first / "store/first", tmp_path / "first")
     deleted = tmp_path / "first/spark/state/0/0/1.delta"
     monkeypatch.setattr(  # as the running job's maintenance would do, at that very moment
-        restore.failpoints, "reached", lambda name: name == "restore-begun" and deleted.unlink()
+        failpoints, "reached", lambda name: name == "restore-begun" and deleted.unlink()
     )
     with pytest.raises(Exception, match="has deleted this checkpoint meanwhile"):
-        restore.restore(spark, str(tmp_path / "first"), f"file://{tmp_path}/new", "new")
-    assert not (tmp_path / "new/job.json").exists()
+        job = counting_job(first, "new", storage=str(tmp_path / "store"))
+        job.run(restore=str(tmp_path / "first"))
+    assert (tmp_path / "store/new/restoring.json").exists()
+    assert not (tmp_path / "store/new/job.json").exists()
 
 
 def run_app(folder: Path, name: str, *path: Path, failpoint: str) -> None:

@@ -30,7 +30,7 @@ from seamark.runtime.plans import analysed
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.write import restore_job
 from seamark.savepoints.state.planned import Program
-from seamark.savepoints.take.export import export_savepoint
+from seamark.savepoints.take.export import SavedJob, export_savepoint
 from tests.spark.stateful_programs import (
     PROGRAMS,
     ROCKSDB_ONLY,
@@ -146,9 +146,7 @@ def move(
         checkpoint.as_uri(),
         last_epoch(checkpoint),
         savepoint.as_uri(),
-        job_id="0" * 32,
-        job_name="life",
-        uids=old.uids,
+        SavedJob("0" * 32, "life", old.uids),
     )
     shutil.rmtree(checkpoint)
     restored = NewJob("life", job.as_uri(), new, {}, to.backend, to.partitions, True)

@@ -9,13 +9,13 @@ their contents; `runtime/registry.py` reads them for jobs of other processes.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -97,6 +97,16 @@ class Execution:
     record: str = field(default="", compare=False)
     content: bytes = field(default=b"", compare=False, repr=False)
     signature: str = field(default="", compare=False)
+
+    @property
+    def restarts(self) -> int:
+        """How often the job was restarted in it."""
+        return sum(failure.restarted for failure in self.failures)
+
+    @property
+    def state(self) -> JobState:
+        """How it ended; UNREACHABLE if it has not said so."""
+        return JobState.UNREACHABLE if self.end is None else self.end.state
 
 
 class ExecutionStore:
@@ -284,17 +294,17 @@ class ExecutionRecorder:
     def end(self, end: ExecutionEnd) -> None:
         """Called once, when nothing of the execution goes on any more."""
         self._end = end
-        with _warning("the end of the execution"):
-            if self._store is not None:
+        if self._store is not None:
+            with _warning("the end of the execution"):
                 self._store.end(self._number, end)
 
     def _record(self, index: int, failure: ExecutionFailure) -> None:
-        with _warning("a failure"):
-            if self._store is not None:
+        if self._store is not None:
+            with _warning("a failure"):
                 self._store.record_failure(self._number, index, failure)
 
 
-@contextlib.contextmanager
+@contextmanager
 def _warning(what: str) -> Iterator[None]:
     try:
         yield

@@ -290,7 +290,7 @@ def _later(store: CheckpointStore, latest: int) -> list[str]:
         for name in names:
             if match := _RECORD.fullmatch(name):
                 _open(store.files, match[1] or match[3], f"epochs/{epoch}/{name}", problems)
-    for epoch in range(latest + 1, store.latest_plan() + 1):
+    for epoch in range(latest + 1, store.latest_planned() + 1):
         path = f"offsets/{epoch}"
         if store.spark_files.exists(path):
             _guard(problems, _whole_log, store.spark_files, path)

@@ -7,7 +7,7 @@
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
 (`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
-`void_plan` delete entries that a fenced driver left.
+`void_offsets` delete entries that a fenced driver left.
 """
 
 from __future__ import annotations
@@ -189,11 +189,11 @@ class CheckpointStore:
         """Delete the epoch's entry from Spark's commit log."""
         self._delete_batch("commits", epoch)
 
-    def latest_plan(self) -> int:
+    def latest_planned(self) -> int:
         """Return the highest entry of Spark's offset log, or -1."""
         return self._latest_batch("offsets")
 
-    def void_plan(self, epoch: int) -> None:
+    def void_offsets(self, epoch: int) -> None:
         """Delete the epoch's entry from Spark's offset log."""
         self._delete_batch("offsets", epoch)
 

@@ -1,4 +1,4 @@
-"""What `seamark info` shows of one job, and the table of `seamark list`."""
+"""What `seamark list` shows of all jobs, and `seamark info` of one."""
 
 from __future__ import annotations
 
@@ -12,12 +12,54 @@ from rich.text import Text
 
 from seamark.cli.terminal import ago, ms, say, size, stdout, suggest, time_of
 from seamark.model.job_state import JobState
-from seamark.operations.job_info import JobInfo
+from seamark.operations.reading import JobInfo
 from seamark.operations.running_job import why_unreachable
 from seamark.runtime.registry import RegisteredJob
 
+STYLES = {
+    JobState.RUNNING: "green",
+    JobState.RESTARTING: "yellow",
+    JobState.UNREACHABLE: "red",
+    JobState.FAILED: "red",
+}
+SHORT_ID = 8
+_WIDE = 110
+"""Columns in which whole ids fit; commands take the first digits of an id too."""
 
-def show_job(info: JobInfo, option: str) -> None:
+
+def show_all(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: bool) -> None:
+    """Print one line a job, and why each failed one did. `option` is what a command needs to find
+    jobs of that storage."""
+    if not jobs:
+        say(f"No job in {storage} has ever run." if all_ else f"No job runs in {storage}.")
+        if not all_:
+            suggest(f"seamark list --all{option}")
+        return
+    console = stdout()
+    table = Table("started", "job id", "job", "state", box=None, pad_edge=False)
+    ended = any(job.ended_at is not None for job in jobs)
+    if ended:
+        table.add_column("ended")
+    for job in jobs:
+        row = [
+            Text(time_of(job.started_at)),
+            Text(job.job_id if console.width >= _WIDE else job.job_id[:SHORT_ID]),
+            Text(job.name),
+            Text(job.state.value, STYLES.get(job.state, "")),
+        ]
+        if ended:
+            row.append(Text("" if job.ended_at is None else time_of(job.ended_at)))
+        table.add_row(*row)
+    console.print(table)
+    for job in jobs:
+        if job.reason:
+            say(f"{job.name} failed: {job.reason}")
+        if job.state is JobState.UNREACHABLE:
+            say(f"{job.name}: {why_unreachable(job)}")
+    suggest(f"seamark info {quote(jobs[0].name)}{option}")
+
+
+def show(info: JobInfo, option: str) -> None:
     """Print all that is known; `option` is what a command needs to find jobs of that storage."""
     console, job = stdout(), info.job
     console.print(
@@ -99,46 +141,3 @@ def _next(info: JobInfo, option: str) -> list[str]:
         f"seamark checkpoint {name}{option}",
         f"seamark stop {name}{option}",
     ]
-
-
-STYLES = {
-    JobState.RUNNING: "green",
-    JobState.RESTARTING: "yellow",
-    JobState.UNREACHABLE: "red",
-    JobState.FAILED: "red",
-}
-SHORT_ID = 8
-_WIDE = 110
-"""Columns in which whole ids fit; commands take the first digits of an id too."""
-
-
-def show_jobs(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: bool) -> None:
-    """Print one line a job, and why each failed one did. `option` is what a command needs to find
-    jobs of that storage."""
-    if not jobs:
-        say(f"No job in {storage} has ever run." if all_ else f"No job runs in {storage}.")
-        if not all_:
-            suggest(f"seamark list --all{option}")
-        return
-    console = stdout()
-    table = Table("started", "job id", "job", "state", box=None, pad_edge=False)
-    ended = any(job.ended_at is not None for job in jobs)
-    if ended:
-        table.add_column("ended")
-    for job in jobs:
-        row = [
-            Text(time_of(job.started_at)),
-            Text(job.job_id if console.width >= _WIDE else job.job_id[:SHORT_ID]),
-            Text(job.name),
-            Text(job.state.value, STYLES.get(job.state, "")),
-        ]
-        if ended:
-            row.append(Text("" if job.ended_at is None else time_of(job.ended_at)))
-        table.add_row(*row)
-    console.print(table)
-    for job in jobs:
-        if job.reason:
-            say(f"{job.name} failed: {job.reason}")
-        if job.state is JobState.UNREACHABLE:
-            say(f"{job.name}: {why_unreachable(job)}")
-    suggest(f"seamark info {quote(jobs[0].name)}{option}")

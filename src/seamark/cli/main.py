@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from seamark.cli import changing, offsets, reading, running, savepoints
+from seamark.cli.dashboard import dashboard
 from seamark.cli.development import dev
 from seamark.cli.exits import EPILOG, Commands
 
@@ -54,7 +55,7 @@ app.command("explain", rich_help_panel=_RUN)(reading.explain)
 app.command("list", rich_help_panel=_LOOK)(reading.list_jobs)
 app.command("info", rich_help_panel=_LOOK)(reading.info)
 app.command("checkpoints", rich_help_panel=_LOOK)(reading.checkpoints)
-app.command("dashboard", rich_help_panel=_LOOK)(reading.dashboard)
+app.command("dashboard", rich_help_panel=_LOOK)(dashboard)
 app.command("checkpoint", rich_help_panel=_CHANGE)(changing.checkpoint)
 app.add_typer(savepoints.app, name="savepoint", rich_help_panel=_CHANGE)
 app.add_typer(offsets.app, name="offsets", rich_help_panel=_CHANGE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -17,55 +17,51 @@ from seamark.cli.terminal import say, stdout, suggest
 from seamark.cli.visible import echo
 
 if TYPE_CHECKING:
-    from seamark.operations.offsets import Brokers, Wanted
+    from seamark.operations.offsets import Brokers, Preview, Wanted
+    from seamark.savepoints.edit.offsets import Move
 
 app = typer.Typer(
     no_args_is_help=True,
     help="Show where a savepoint goes on in its sources; make a copy that goes on elsewhere.",
 )
+
+
+def _option(metavar: str, help_: str, *names: str) -> Any:
+    return typer.Option(*names, metavar=metavar, show_default=False, help=help_)
+
+
 What = Annotated[
     str, typer.Argument(metavar="PATH|JOB", help="A savepoint's directory, or a job's name.")
 ]
-Servers = Annotated[
-    str | None,
-    typer.Option(metavar="HOST:PORT,…", show_default=False, help="Kafka's brokers, to be asked."),
-]
+Servers = Annotated[str | None, _option("HOST:PORT,…", "Kafka's brokers, to be asked.")]
 Config = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE", show_default=False,
-        help="Settings of the consumer that asks them: librdkafka's, name=value.",
-    ),
-]  # fmt: skip
-SourceUid = Annotated[
-    str | None,
-    typer.Option(
-        metavar="UID", show_default=False, help="Only this source; default: all of Kafka's."
-    ),
+    _option("FILE", "Settings of the consumer that asks them: librdkafka's, name=value."),
+]
+SourceUid = Annotated[str | None, _option("UID", "Only this source; default: all of Kafka's.")]
+Partitions = Annotated[
+    list[str] | None, _option("TOPIC:P=OFFSET", "The next offset to read; may be repeated.")
 ]
 Topics = Annotated[
     list[str] | None,
-    typer.Option(
-        "--topic", metavar="OLD=NEW", show_default=False,
-        help="The topic has another name now; may be repeated.",
-    ),
-]  # fmt: skip
+    _option("OLD=NEW", "The topic has another name now; may be repeated.", "--topic"),
+]
 To = Annotated[
     str | None,
-    typer.Option(
-        metavar="NEWPATH", show_default=False,
-        help="Where the copy is put, a new directory; default: one beside the savepoint.",
+    _option(
+        "NEWPATH", "Where the copy is put, a new directory; default: one beside the savepoint."
     ),
-]  # fmt: skip
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")]
 ToTimestamp = Annotated[
     str | None,
-    typer.Option(
-        metavar="TIME", show_default=False,
-        help="The first row of that time or later; ISO 8601 with a time zone, or ms since 1970.",
+    _option(
+        "TIME",
+        "The first row of that time or later; ISO 8601 with a time zone, or ms since 1970.",
     ),
-]  # fmt: skip
+]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The start of each log.")]
+ToLatest = Annotated[bool, typer.Option("--to-latest", help="The end of each log.")]
 
 
 @app.command()
@@ -125,16 +121,10 @@ def show(
 @app.command(name="set")
 def set_(
     what: What,
-    partition: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="TOPIC:P=OFFSET", show_default=False,
-            help="The next offset to read; may be repeated.",
-        ),
-    ] = None,
+    partition: Partitions = None,
     to_timestamp: ToTimestamp = None,
     to_earliest: ToEarliest = False,
-    to_latest: Annotated[bool, typer.Option("--to-latest", help="The end of each log.")] = False,
+    to_latest: ToLatest = False,
     topic: Topics = None,
     source: SourceUid = None,
     to: To = None,
@@ -164,7 +154,8 @@ def set_(
             "say what to set: --partition, --topic, --to-timestamp, --to-earliest or --to-latest"
         )
     brokers = _required(bootstrap_servers, command_config)
-    _change(what, wanted, brokers, to, dry_run, storage, token_file, timeout, as_json)
+    how = _How(to, dry_run, storage, token_file, timeout, as_json)
+    _change(what, wanted, brokers, how)
 
 
 @app.command()
@@ -198,7 +189,8 @@ def rewind(
         {}, offsets.parse_topics(topic or ()), position, only_back=True, source=source
     )
     brokers = _required(bootstrap_servers, command_config)
-    _change(what, wanted, brokers, to, dry_run, storage, token_file, timeout, as_json)
+    how = _How(to, dry_run, storage, token_file, timeout, as_json)
+    _change(what, wanted, brokers, how)
 
 
 def _position(to_timestamp: str | None, to_earliest: bool, to_latest: bool) -> str | int | None:
@@ -227,59 +219,61 @@ def _required(servers: str | None, config: Path | None) -> Brokers:
     return found
 
 
-def _change(
-    what: str,
-    wanted: Wanted,
-    brokers: Brokers,
-    to: str | None,
-    dry_run: bool,
-    storage: str | None,
-    token_file: Path | None,
-    timeout: float,
-    as_json: bool,
-) -> None:
-    import json
+class _How(NamedTuple):
+    """What `set` and `rewind` were told beside the change."""
 
-    from rich.table import Table
+    to: str | None
+    dry_run: bool
+    storage: str | None
+    token_file: Path | None
+    timeout: float
+    as_json: bool
+
+
+def _change(what: str, wanted: Wanted, brokers: Brokers, how: _How) -> None:
+    import json
 
     from seamark.operations import offsets
     from seamark.operations.savepoints import open_savepoint
 
     path = what
-    shown = offsets.preview(offsets.base_of(what, storage), wanted, brokers)
-    if not (dry_run or shown.problems or offsets.names_savepoint(what)):
-        path = _savepoint_of(what, to, storage, token_file, timeout)
-        shown = offsets.preview(offsets.base_of(path, storage), wanted, brokers)
+    shown = offsets.preview(offsets.base_of(what, how.storage), wanted, brokers)
+    if not (how.dry_run or shown.problems or offsets.names_savepoint(what)):
+        path = _savepoint_of(what, how)
+        shown = offsets.preview(offsets.base_of(path, how.storage), wanted, brokers)
     copy = None
-    if not dry_run and not shown.problems:
-        copy = offsets.write(open_savepoint(path), shown, to)
-    if as_json:
+    if not how.dry_run and not shown.problems:
+        copy = offsets.write(open_savepoint(path), shown, how.to)
+    if how.as_json:
         body = {"base": path, "copy": copy and copy.uri, **shown.to_json()}
         echo(json.dumps(body, indent=2))
     else:
-        table = Table("source", "partition", "now", "new", "", "its log holds")
-        for move in shown.moves:
-            table.add_row(
-                move.source, f"{move.topic}:{move.partition}", _count(move.old), _count(move.new),
-                _what_happens(move.reread, move.skipped, move.old, move.new, move.renamed_from),
-                _log(move.log_start, move.log_end),
-            )  # fmt: skip
-        stdout().print(table)
-        for sentence in shown.consequences:
-            echo(sentence)
+        _print(shown)
     for problem in shown.problems:
         say(f"Refused: {problem}.")
     if shown.problems:
-        raise typer.Exit(NOT_DONE if dry_run else 2)
+        raise typer.Exit(NOT_DONE if how.dry_run else 2)
     if copy is not None:
-        if not as_json:
+        if not how.as_json:
             echo(f"Savepoint {path} stays as it is. Copy: {copy.uri}")
         suggest(f"seamark run -s {quote(copy.uri)} APP.PY")
 
 
-def _savepoint_of(
-    job: str, to: str | None, storage: str | None, token_file: Path | None, timeout: float
-) -> str:
+def _print(shown: Preview) -> None:
+    from rich.table import Table
+
+    table = Table("source", "partition", "now", "new", "", "its log holds")
+    for move in shown.moves:
+        table.add_row(
+            move.source, f"{move.topic}:{move.partition}", _count(move.old), _count(move.new),
+            _what_happens(move), _log(move.log_start, move.log_end),
+        )  # fmt: skip
+    stdout().print(table)
+    for sentence in shown.consequences:
+        echo(sentence)
+
+
+def _savepoint_of(job: str, how: _How) -> str:
     """Take a savepoint of a running job, or make one of the newest checkpoint of a job that has no
     driver any more; return its path."""
     from seamark.api.config import storage_uri
@@ -288,34 +282,35 @@ def _savepoint_of(
     from seamark.operations.change_job import take_savepoint
     from seamark.operations.offsets import can_take_savepoint, savepoint_of_newest
 
-    if not can_take_savepoint(job, storage):
+    to = how.to
+    if not can_take_savepoint(job, how.storage):
         if to is None:
             raise typer.BadParameter(
                 f"no driver runs job {job}: say where the copy is put, with --to"
             )
         say(f"Writing a savepoint of the newest checkpoint of job {job}, whose driver is gone.")
         with waiting("Starting Spark"):
-            path = savepoint_of_newest(job, storage, to).uri
+            path = savepoint_of_newest(job, how.storage, to).uri
     else:
-        running = find("offsets", job, storage, token_file)
+        running = find("offsets", job, how.storage, how.token_file)
         say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
         directory = None if to is None else storage_uri(to, "--to").rstrip("/").rpartition("/")[0]
         with waiting("Waiting for the savepoint") as tick:
-            path = take_savepoint(running, directory, timeout, lambda: tick(""))
+            path = take_savepoint(running, directory, how.timeout, lambda: tick(""))
     say(f"Savepoint completed. Path: {path}")
     return path
 
 
-def _what_happens(
-    reread: int, skipped: int, old: int | None, new: int | None, renamed_from: str | None
-) -> str:
-    if new is None:
+def _what_happens(move: Move) -> str:
+    if move.new is None:
         return "no longer read"
-    if renamed_from is not None:
-        return f"in the place of {renamed_from}"
-    if old is None:
-        return f"new; skips {skipped:,}" if skipped else "new"
-    return f"re-reads {reread:,}" if reread else f"skips {skipped:,}" if skipped else "stays"
+    if move.renamed_from is not None:
+        return f"in the place of {move.renamed_from}"
+    if move.old is None:
+        return f"new; skips {move.skipped:,}" if move.skipped else "new"
+    if move.reread:
+        return f"re-reads {move.reread:,}"
+    return f"skips {move.skipped:,}" if move.skipped else "stays"
 
 
 def _count(number: int | None) -> str:

@@ -1,4 +1,4 @@
-"""`seamark list`, `info`, `explain`, `checkpoints` and `dashboard`: what changes nothing."""
+"""`seamark list`, `info`, `explain` and `checkpoints`: what changes nothing."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def list_jobs(
     With --all those too that have ended. A driver that was killed has not said that its job ended:
     the job is UNREACHABLE until its program is started again.
     """
-    from seamark.cli.job_page import show_jobs
-    from seamark.operations.job_info import jobs
+    from seamark.cli import job_page
+    from seamark.operations.reading import jobs
     from seamark.operations.storage import storage_of, storage_option
 
     uri = storage_of("list", storage)
@@ -39,7 +39,7 @@ def list_jobs(
     if as_json:
         echo(json.dumps([job.to_json() for job in found], indent=2))
     else:
-        show_jobs(found, uri, storage_option(uri), all_=all_)
+        job_page.show_all(found, uri, storage_option(uri), all_=all_)
 
 
 def info(
@@ -49,8 +49,8 @@ def info(
     verbose: options.Verbose = 0,
 ) -> None:
     """Print all that is known of one job, whether it runs, has ended or does not answer."""
-    from seamark.cli.job_page import show_job
-    from seamark.operations.job_info import info as job_info
+    from seamark.cli import job_page
+    from seamark.operations.reading import info as job_info
     from seamark.operations.storage import storage_of, storage_option
 
     uri = storage_of("info", storage)
@@ -59,7 +59,7 @@ def info(
     if as_json:
         echo(json.dumps(found.to_json(), indent=2))
     else:
-        show_job(found, storage_option(uri))
+        job_page.show(found, storage_option(uri))
 
 
 def explain(
@@ -79,13 +79,13 @@ def explain(
     under `if __name__ == "__main__":`. Of a job that runs, its driver is asked.
     """
     from seamark.operations.explain import explain as explain_app
-    from seamark.operations.explain import explain_job, to_json
+    from seamark.operations.explain import explain_job
 
     path = Path(what)
     is_program = path.suffix == ".py" or path.is_file()
     found = explain_app(path) if is_program else explain_job(what, storage)
     if as_json:
-        echo(json.dumps({name: to_json(report) for name, report in found.items()}, indent=2))
+        echo(json.dumps({name: report.to_json() for name, report in found.items()}, indent=2))
         return
     for name, report in found.items():
         echo(f"job {name}")
@@ -106,7 +106,7 @@ def checkpoints(
 ) -> None:
     """Print the history of a job's checkpoints, newest first, whether the job runs or not."""
     from seamark.cli import checkpoint_tables
-    from seamark.operations import job_info as operation
+    from seamark.operations import reading as operation
     from seamark.operations.storage import storage_of
 
     uri = storage_of("checkpoints", storage)
@@ -122,26 +122,3 @@ def checkpoints(
         echo(json.dumps(found.to_json(), indent=2))
     else:
         checkpoint_tables.show_all(found)
-
-
-def dashboard(
-    storage: options.Storage = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
-    ] = 8084,
-    verbose: options.Verbose = 0,
-) -> None:
-    """Show the jobs of a storage in the browser, running or ended, until Ctrl-C.
-
-    Prints the address. Everybody on this machine may look; what stands behind the # of the address
-    is the token without which nobody can stop a job.
-    """
-    from seamark.dashboard.server import run_dashboard
-    from seamark.operations.storage import storage_of
-
-    run_dashboard(storage_of("dashboard", storage), port, _announce)
-
-
-def _announce(address: str) -> None:
-    typer.echo("dashboard (Ctrl-C ends it):", err=True)
-    typer.echo(address)

@@ -17,7 +17,7 @@ from seamark.model.checkpoint_statistics import CheckpointStatistics, Checkpoint
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.rest.operations import Operations, TooManyOperationsError, beside
 from seamark.runtime.checkpoint_history import exists, open_storage
-from seamark.savepoints.disposal import dispose
+from seamark.savepoints.claims import dispose
 from seamark.savepoints.record import SAVEPOINT
 
 log = logging.getLogger(__name__)

@@ -33,9 +33,9 @@ from seamark.savepoints.edit.offsets import (
     offset_after,
     partitions_of,
     problems,
+    write_copy,
 )
-from seamark.savepoints.edit.offsets_copy import write_copy
-from seamark.savepoints.record import SAVEPOINT, Savepoint, Source
+from seamark.savepoints.record import SAVEPOINT, SavepointRecord, Source
 from seamark.savepoints.state.copies import copier
 from seamark.savepoints.take.checkpoint import (
     savepoint_of_checkpoint,
@@ -136,7 +136,7 @@ def can_take_savepoint(job: str, storage: str | None) -> bool:
     return not state.is_terminal and state is not JobState.UNREACHABLE
 
 
-def savepoint_of_newest(job: str, storage: str | None, beside: str) -> Savepoint:
+def savepoint_of_newest(job: str, storage: str | None, beside: str) -> SavepointRecord:
     """Write a savepoint of the newest checkpoint of a job without a driver into a new directory in
     that of the path `beside`; return it. Starts a Spark. Raises SavepointError."""
     directory = _directory(job, storage)
@@ -180,7 +180,7 @@ def preview(base: Base, wanted: Wanted, brokers: Brokers) -> Preview:
     )
 
 
-def write(savepoint: Savepoint, shown: Preview, target: str | None) -> Savepoint:
+def write(savepoint: SavepointRecord, shown: Preview, target: str | None) -> SavepointRecord:
     """Write the copy that a preview has shown into the new directory `target`, or one beside the
     savepoint; return it. Raises SavepointError if the preview has problems, or `target` is
     not empty; DamagedCheckpointError if the savepoint is damaged."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from seamark.model.errors import UserError
 from seamark.operations.storage import storage_of
-from seamark.savepoints import disposal
+from seamark.savepoints import claims
 
-open_savepoint = disposal.open_savepoint
+open_savepoint = claims.open_savepoint
 
 
 def dispose(path: str, storage: str | None, *, incomplete: bool = False) -> list[str]:
-    """Delete a savepoint, as `disposal.dispose`; `storage` is what --storage gave, None for that of
+    """Delete a savepoint, as `claims.dispose`; `storage` is what --storage gave, None for that of
     seamark.toml, if there is one."""
     try:
         looked_at = storage_of("savepoint", storage)
@@ -18,4 +18,4 @@ def dispose(path: str, storage: str | None, *, incomplete: bool = False) -> list
         if storage is not None:
             raise
         looked_at = None
-    return disposal.dispose(path, storage=looked_at, incomplete=incomplete)
+    return claims.dispose(path, storage=looked_at, incomplete=incomplete)

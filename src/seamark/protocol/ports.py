@@ -45,11 +45,11 @@ class Records(Protocol):
         """Delete the epoch's entry from Spark's commit log, so that Spark runs it again."""
         ...
 
-    def latest_plan(self) -> int:
+    def latest_planned(self) -> int:
         """Return the highest epoch in Spark's offset log; -1 if it is empty."""
         ...
 
-    def void_plan(self, epoch: int) -> None:
+    def void_offsets(self, epoch: int) -> None:
         """Delete the epoch's entry from Spark's offset log, so that Spark plans it again."""
         ...
 

@@ -142,11 +142,11 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
     for uid in sinks.uids:
         sinks.abort_lingering(uid, generation)
         yield Point.SINK_ABORTED
-    while (planned := records.latest_plan()) > latest + 1:
+    while (planned := records.latest_planned()) > latest + 1:
         # A fenced driver's Spark took its void decision for good and planned on. Spark starts at
         # its newest plan, so it would step over epoch `latest + 1`, at every start.
         check_fence(records, generation)
-        records.void_plan(planned)
+        records.void_offsets(planned)
         yield Point.PLAN_VOIDED
     # A lease forgotten is a generation never sealed again: only now is each of them settled.
     check_fence(records, generation)

@@ -26,3 +26,13 @@ def items_of(found: Any) -> list[Any]:
     """Return what a ``java.util.List`` holds. py4j's own iteration ends with an exception, for
     which PySpark asks Java so much that every loop takes 15 ms."""
     return [found.get(number) for number in range(found.size())]
+
+
+def root_cause(error: BaseException) -> str:
+    """Return what Java says of an error, without the trace."""
+    java = getattr(error, "java_exception", None)
+    if java is None:
+        return str(error).strip().split("\n", 1)[0]
+    while java.getCause() is not None:
+        java = java.getCause()
+    return str(java.toString()).strip().split("\n", 1)[0]

@@ -265,7 +265,7 @@ class StreamRun(QueryRun):
     def _look_for_drain(self) -> None:
         """Raise DrainedError if the job was drained; forget a drain that was cut off before it was
         decided: its epoch has closed nothing, and is planned again with the watermark of before."""
-        decided, planned = self.coordinator.last_committed, self._store.latest_plan()
+        decided, planned = self.coordinator.last_committed, self._store.latest_planned()
         if decided >= 0 and is_drained(self._spark_files.read(f"commits/{decided}")):
             self.coordinator.finish()
             path = self._store.external_path(decided)
@@ -276,13 +276,13 @@ class StreamRun(QueryRun):
             )
         if planned > decided and is_drained(self._spark_files.read(f"offsets/{planned}")):
             log.warning("the drain that was begun at epoch %d is forgotten", planned)
-            self._store.void_plan(planned)
+            self._store.void_offsets(planned)
             # At-most-once: the epoch was claimed, but it read nothing; its next plan may be done.
             self._store.files.delete(f"epochs/{planned}/started.json")
 
     def _tell_lost_lines(self) -> None:
         """Say how many lines of sockets an epoch has lost that is to run again."""
-        decided, planned = self.coordinator.last_committed, self._store.latest_plan()
+        decided, planned = self.coordinator.last_committed, self._store.latest_planned()
         if planned <= decided:
             return
         before, now = (

@@ -1,19 +1,50 @@
-"""A claimed savepoint belongs to the job that was restored from it, which deletes it when its own
-first checkpoint is complete; nobody else may restore it then.
+"""Whose a savepoint is, and how it is deleted.
 
-``claimed.json`` beside ``savepoint.json`` says whose it is (docs/FORMAT.md). A restore with
-``claim`` writes it before anything else, `restore/savepoint_planning.py` and `disposal.py` refuse
-what another job has claimed, and each run of the job has a `ClaimDisposal` (`claim_disposal.py`).
+A claimed savepoint belongs to the job that was restored from it, which deletes it when its own
+first checkpoint is complete; nobody else may restore it then. ``claimed.json`` beside
+``savepoint.json`` says whose it is (docs/FORMAT.md): a restore writes it before it copies anything,
+`restore/from_savepoint.py` and `dispose` refuse what another job has claimed, and each run of the
+job has a `ClaimDisposal`.
+
+`dispose` deletes a savepoint for its user, but none that somebody needs; Spark is started only
+where it is not on a local disk. Only files of the savepoint go: a user may have put some of his own
+beside them, or the directory may not be what he took it for.
 """
 
 from __future__ import annotations
 
+import logging
+import re
+import threading
 import time
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 
+from pyspark.sql import SparkSession
+
+from seamark.api.config import storage_uri
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.inspection import RESTORING
+from seamark.checkpoint.store import JobIdentity
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.model.errors import CorruptRecordError, RestoreError
+from seamark.contracts.row_files import ROWS, parse_path
+from seamark.file_systems.location import same_place
+from seamark.model.errors import CorruptRecordError, RestoreError, SavepointError, UserError
+from seamark.model.job_state import JobState
+from seamark.runtime.checkpoint_history import exists, open_storage
+from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.registry import find_job
+from seamark.savepoints.record import (
+    SAVEPOINT,
+    TAKING,
+    SavepointRecord,
+    Taking,
+    read_savepoint,
+    read_taking,
+)
+
+log = logging.getLogger(__name__)
 
 CLAIMED = "claimed.json"
 _KIND = "claimed"
@@ -64,4 +95,188 @@ def claimed_by(uri: str, found: Claim | None) -> str:
     return (
         f"savepoint {uri} was claimed by {whose}, which deletes it when its own first checkpoint "
         "is complete; restore a checkpoint or a savepoint of that job instead"
+    )
+
+
+class ClaimDisposal:
+    """Deletes the savepoint that a job has claimed, in a thread, when the job has a complete
+    checkpoint of its own; one of each run of the job. A failure is a warning, and the next run
+    tries again."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._done = False
+
+    def __call__(self, identity: JobIdentity, epoch: int) -> None:
+        """Note that the job has committed `epoch`, and its checkpoint is complete."""
+        origin = identity.restored_from or {}
+        # The savepoint's own epoch, whose transactions the job may have to commit, is not enough.
+        if self._done or origin.get("claim_mode") != "claim" or epoch <= origin["epoch"]:
+            return
+        self._done = True
+        # Not a daemon: the interpreter waits for it at the job's end.
+        threading.Thread(
+            target=self._dispose,
+            args=(str(origin["path"]).rstrip("/"), identity.job_id),
+            name="seamark-claim",
+        ).start()
+
+    def _dispose(self, uri: str, job_id: str) -> None:
+        try:
+            files = open_files(self._spark, uri, make=False)
+            found = read_claim(files)
+            if found is None or found.job_id != job_id:
+                return
+            listed = read_savepoint(files).files if files.exists(SAVEPOINT) else ()
+            left = remove_savepoint(files, listed)
+            log.info(
+                "savepoint %s, which this job has claimed, is deleted: the job has a complete "
+                "checkpoint of its own", uri,
+            )  # fmt: skip
+            if left:
+                log.warning("%s stays: %d files in it are not the savepoint's", uri, len(left))
+        except Exception as error:
+            log.warning(
+                "savepoint %s, which this job has claimed, could not be deleted: %s; the job's "
+                "next start tries again", uri, error,
+            )  # fmt: skip
+
+
+# --- deletion by a user
+
+
+def open_savepoint(path: str) -> SavepointRecord:
+    """Return what the ``savepoint.json`` at `path` says; raises SavepointError if there is none, or
+    it is damaged."""
+    uri = storage_uri(path, "savepoint")
+    if not exists(uri):
+        raise SavepointError(f"{uri}: there is no savepoint here")
+    try:
+        return read_savepoint(open_storage(uri))
+    except CorruptRecordError as error:
+        raise SavepointError(str(error)) from None
+
+
+def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) -> list[str]:
+    """Delete a savepoint: the files that its record lists, and those that are written into one.
+    Return the other files of its directory, which stay, and the directory with them. `incomplete`
+    allows it for one that was cut off while it was written.
+
+    Raises SavepointError, and leaves everything as it is, for what is no savepoint, what a job has
+    claimed, what is still being written, and what a job in `storage` (a URI) is being restored
+    from.
+    """
+    uri = storage_uri(path, "savepoint")
+    if not exists(uri):
+        raise SavepointError(f"{uri}: there is no savepoint here")
+    files = open_storage(uri)
+    listed: Collection[str] = ()
+    if not files.exists(SAVEPOINT) and (taking := read_taking(files)) is not None:
+        _require_cut_off(uri, taking, incomplete)
+    else:
+        listed = open_savepoint(uri).files
+    claim = read_claim(files)
+    if (
+        claim is not None
+        and exists(claim.job_directory)
+        and open_storage(claim.job_directory).list("")
+    ):
+        raise SavepointError(
+            f"savepoint {uri} is not disposed of: job {claim.job_name!r} ({claim.job_directory}) "
+            "has claimed it, and deletes it when its own first checkpoint is complete"
+        )
+    if storage is not None and (name := _restores_from(storage, uri)) is not None:
+        raise SavepointError(
+            f"savepoint {uri} is not disposed of: job {name!r} in {storage} is being restored from "
+            "it. Let that restore end (run the job again), or delete that job's directory"
+        )
+    left = remove_savepoint(files, listed)
+    if left:
+        log.warning("%s stays: %d files in it are not the savepoint's", uri, len(left))
+    return left
+
+
+def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
+    """Raise SavepointError if the job that was writing it may still be at it, or nobody said that
+    it may be incomplete."""
+    begun = f"the savepoint of job {taking.job_name!r}, epoch {taking.epoch}, is not whole"
+    storage, _, name = taking.job_directory.rpartition("/")
+    try:
+        job = find_job(storage, name)
+        runs = job.state is JobState.RUNNING and job.started_at < taking.begun_at
+    except (UserError, OSError):  # its directory is gone, or out of reach
+        runs = False
+    if runs:
+        raise SavepointError(
+            f"{uri}: {begun}, and its driver still runs: it may be writing it. Wait for its end"
+        )
+    if not allowed:
+        raise SavepointError(
+            f"{uri}: {begun}: taking it was cut off, and it can never be restored. To delete what "
+            "there is of it: seamark savepoint dispose --incomplete PATH"
+        )
+
+
+def _restores_from(storage: str, uri: str) -> str | None:
+    """Return a job of the storage whose restore from this savepoint has begun and not ended."""
+    if not exists(storage):
+        return None
+    files = open_storage(storage)
+    for name in files.list(""):
+        at = f"{name}/{RESTORING}"
+        if files.exists(at) and not files.exists(f"{name}/job.json"):
+            try:
+                found = open_envelope("restoring", files.read(at), f"{storage}/{at}").get("path")
+            except (CorruptRecordError, FileNotFoundError):
+                continue
+            if same_place(found, uri):
+                return name
+    return None
+
+
+# --- deletion of the files
+
+_AT_ONCE = 8
+_WRITTEN = re.compile(
+    r"spark/(offsets|commits)/\d+"
+    r"|spark/sources/\d+/[\w.-]+"
+    r"|spark/state/\d+/(\d+/([\w-]+/)?)?(_metadata|_stateSchema)/[\w/.-]+"
+    r"|state/\d+/[\w-]+/part-\d{5}-[0-9a-f-]{36}\.snappy\.parquet"
+    r"|state/\d+/([\w-]+/)*\d+([_-][\w-]+)?\.(delta|snapshot|zip|changelog|sst|log)(\.crc)?"
+)
+"""What is written into one (docs/FORMAT.md), whether or not its record came to list it."""
+_BESIDE = re.compile(r"\.(?P<name>.+)\.(crc|[0-9a-f]{16}\.tmp)")
+"""Hadoop's checksum of a file on a local disk; and a file of ours that was not finished."""
+
+
+def remove_savepoint(files: CheckpointFiles, listed: Collection[str] = ()) -> list[str]:
+    """Delete the savepoint in `files`, whose record lists these files, if it has one; return what
+    else there is in its directory, which stays then.
+
+    Cut off, it can be called again: ``savepoint.json`` goes first, and it is no savepoint then, and
+    ``taking.json``, which says what it was, last. Raises OSError.
+    """
+    found = files.tree()
+    own = [path for path in found if _is_own(path, listed)]
+    first = [path for path in own if path == SAVEPOINT]
+    last = [path for path in own if path in (TAKING, CLAIMED)]
+    for path in first:
+        files.remove(path)
+    with ThreadPoolExecutor(_AT_ONCE) as threads:
+        list(threads.map(files.remove, set(own).difference(first, last)))
+    for path in last:
+        files.remove(path)
+    files.remove_empty()
+    return sorted(set(found).difference(own))
+
+
+def _is_own(path: str, listed: Collection[str]) -> bool:
+    above, slash, name = path.rpartition("/")
+    if beside := _BESIDE.fullmatch(name):
+        path = above + slash + beside["name"]
+    return (
+        path in (SAVEPOINT, TAKING, CLAIMED)
+        or path in listed
+        or _WRITTEN.fullmatch(path) is not None
+        or (path.startswith(f"{ROWS}/") and parse_path(path.split("/", 2)[-1]) is not None)
     )

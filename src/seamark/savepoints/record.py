@@ -96,7 +96,7 @@ class Source:
 @dataclass(frozen=True)
 class Sink:
     """A sink of the job that was saved; `type` is its class, `rows` how many rows the transactions
-    have that it may not have committed (`Savepoint.committables`)."""
+    have that it may not have committed (`SavepointRecord.committables`)."""
 
     uid: str
     type: str
@@ -104,7 +104,7 @@ class Sink:
 
 
 @dataclass(frozen=True)
-class Savepoint:
+class SavepointRecord:
     """A savepoint of one epoch. `uri` is where it was read or written, not in the file."""
 
     uri: str
@@ -169,7 +169,7 @@ class Savepoint:
                     yield operator, store, family
 
 
-def write_savepoint(files: CheckpointFiles, savepoint: Savepoint) -> None:
+def write_savepoint(files: CheckpointFiles, savepoint: SavepointRecord) -> None:
     """Write ``savepoint.json``: the savepoint is complete. Raises FileExistsError."""
     body = asdict(savepoint)
     del body["uri"]
@@ -180,7 +180,7 @@ def write_savepoint(files: CheckpointFiles, savepoint: Savepoint) -> None:
     files.create(SAVEPOINT, seal_envelope(KIND, body))
 
 
-def read_savepoint(files: CheckpointFiles) -> Savepoint:
+def read_savepoint(files: CheckpointFiles) -> SavepointRecord:
     """Return what ``savepoint.json`` says; the other files are not looked at.
 
     Raises SavepointError if there is none (no savepoint, or one that was cut off),
@@ -212,7 +212,7 @@ def read_savepoint(files: CheckpointFiles) -> Savepoint:
             uid: tuple(base64.b64decode(c) for c in given)
             for uid, given in body["committables"].items()
         }
-        return Savepoint(uri=files.uri, **body)
+        return SavepointRecord(uri=files.uri, **body)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise CorruptRecordError(f"{at}: {error!r}") from None
 

@@ -71,9 +71,7 @@ class Running:
         run = self.job._run
         if run is None:
             return ""
-        request = urllib.request.Request(
-            f"{run._rest_url}/metrics", headers={"Accept": accept}
-        )
+        request = urllib.request.Request(f"{run._rest_url}/metrics", headers={"Accept": accept})
         with urllib.request.urlopen(request, timeout=10) as page:
             return str(page.read().decode())
 

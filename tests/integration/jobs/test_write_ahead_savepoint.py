@@ -20,7 +20,7 @@ import seamark as sm
 from seamark.model.errors import DamagedCheckpointError, SeamarkError
 from seamark.runtime import checkpoint_trigger
 from seamark.runtime.session import spark_session
-from seamark.savepoints.take import kept_rows
+from seamark.savepoints.take import uncommitted
 from tests.chaos.driver import wait_until
 from tests.servers.http_endpoint import HttpEndpoint
 from tests.spark.test_savepoints import Started
@@ -36,7 +36,7 @@ def spark() -> SparkSession:
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """A savepoint waits a second for the sinks' commits, instead of ten."""
-    for module in (checkpoint_trigger, kept_rows):
+    for module in (checkpoint_trigger, uncommitted):
         monkeypatch.setattr(module, "SINK_PATIENCE_S", 1.0)
 
 

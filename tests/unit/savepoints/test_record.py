@@ -14,7 +14,7 @@ from seamark.model.errors import CorruptRecordError, SavepointError
 from seamark.savepoints.record import (
     ColumnFamily,
     Operator,
-    Savepoint,
+    SavepointRecord,
     Source,
     Store,
     read_savepoint,
@@ -24,12 +24,12 @@ from seamark.savepoints.record import (
 LONG = {"type": "struct", "fields": [{"name": "n", "type": "long"}]}
 
 
-def a_savepoint(files: LocalFiles) -> Savepoint:
+def a_savepoint(files: LocalFiles) -> SavepointRecord:
     families = (
         ColumnFamily("default", "rows", LONG, LONG, {"type": "none"}, False, False, 3, 96),
         ColumnFamily("more", "list", LONG, LONG, {"type": "none"}, True, True, 4, 128),
     )
-    return Savepoint(
+    return SavepointRecord(
         uri=files.uri,
         job_id="a" * 32,
         job_name="clicks",

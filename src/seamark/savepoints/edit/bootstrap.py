@@ -15,7 +15,6 @@ import uuid
 import zlib
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -23,23 +22,18 @@ from pyspark.sql import DataFrame, SparkSession
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
 from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.state_backend import PROVIDER, provider_of
-from seamark.savepoints.edit.state import encoded_rows, written_frames
+from seamark.savepoints.claims import remove_savepoint
+from seamark.savepoints.edit.state import write_operators, written_frames
 from seamark.savepoints.record import (
-    Operator,
-    Savepoint,
+    SavepointRecord,
     Source,
-    Store,
     write_savepoint,
     write_taking,
 )
-from seamark.savepoints.removal import remove_savepoint
-from seamark.savepoints.restore.options import NewJob, require_count
-from seamark.savepoints.state.layout import PARTITIONS, is_keyed
+from seamark.savepoints.restore.options import NewJob
+from seamark.savepoints.state.layout import PARTITIONS, compact_json
 from seamark.savepoints.state.planned import PlannedState, scratch
-from seamark.savepoints.state.rows import RowFile, write_files
-from seamark.savepoints.take.canonical import with_files
 
 State = Mapping[str, DataFrame | Mapping[str, DataFrame]]
 """By an operator's uid its state; of a transformWithState by the name of the state variable, of a
@@ -48,7 +42,7 @@ join by its side, ``left`` and ``right``."""
 
 def new_savepoint(
     spark: SparkSession, job: NewJob, state: State, offsets: Mapping[str, Any], target: str
-) -> Savepoint:
+) -> SavepointRecord:
     """Write a canonical savepoint of a job that has not run into the new directory `target`, a URI;
     return it.
 
@@ -67,8 +61,7 @@ def new_savepoint(
     settings = _settings(spark, job)
     with scratch() as directory:
         planned = PlannedState(spark, job.program, settings, directory)
-        require_count(planned, uids)
-        savepoint = Savepoint(
+        savepoint = SavepointRecord(
             uri=files.uri,
             job_id=uuid.uuid4().hex,
             job_name=job.name,
@@ -84,7 +77,7 @@ def new_savepoint(
                 for uid, number in uids.source_numbers().items()
             ),
             source_lines=uids.source_lines,
-            operators=_operators(planned, uids, int(settings[PARTITIONS])),
+            operators=tuple(map(planned.describe, sorted(planned.operators))),
         )
         frames = _checked(savepoint, state)
         write_taking(
@@ -127,30 +120,9 @@ def _json_offset(offset: Any) -> Any:
     return json.loads(json.dumps(offset))
 
 
-def _operators(planned: PlannedState, uids: OperatorUids, partitions: int) -> tuple[Operator, ...]:
-    found = []
-    for index, info in sorted(planned.operators.items()):
-        stores = tuple(
-            replace(store, path=f"state/{index}/{store.name}") for store in planned.stores(index)
-        )
-        keyed = is_keyed(info.name, [family for store in stores for family in store.families])
-        found.append(
-            Operator(
-                uid=uids.of_operator(index),
-                index=index,
-                name=info.name,
-                partitions=partitions if keyed else 1,
-                keyed=keyed,
-                properties=json.loads(info.properties) if info.properties else None,
-                stores=stores,
-            )
-        )
-    return tuple(found)
-
-
-def _checked(savepoint: Savepoint, state: State) -> dict[tuple[str, str], dict[str, DataFrame]]:
-    """Return the frames by operator and store, by column family; raises SavepointError."""
-    frames: dict[tuple[str, str], dict[str, DataFrame]] = {}
+def _checked(savepoint: SavepointRecord, state: State) -> dict[tuple[str, str, str], DataFrame]:
+    """Return the frames by operator, store and column family; raises SavepointError."""
+    frames: dict[tuple[str, str, str], DataFrame] = {}
     for uid, given in state.items():
         operator = savepoint.operator(uid)
         by_family = {None: given} if isinstance(given, DataFrame) else dict(given)
@@ -158,8 +130,7 @@ def _checked(savepoint: Savepoint, state: State) -> dict[tuple[str, str], dict[s
         for name, frame in by_family.items():
             where = {"store": name} if several else {"family": name}
             new = written_frames(savepoint, operator, frame, **where)
-            for (store, family), rows in new.items():
-                frames.setdefault((uid, store), {})[family] = rows
+            frames |= {(uid, *at): rows for at, rows in new.items()}
     return frames
 
 
@@ -167,17 +138,17 @@ def _write(
     spark: SparkSession,
     files: CheckpointFiles,
     planned: PlannedState,
-    savepoint: Savepoint,
-    frames: Mapping[tuple[str, str], Mapping[str, DataFrame]],
-) -> Savepoint:
+    savepoint: SavepointRecord,
+    frames: Mapping[tuple[str, str, str], DataFrame],
+) -> SavepointRecord:
     offsets = {source.index: source.offset for source in savepoint.sources}
     lines = [
-        "-" if offsets[number] is None else _compact(offsets[number])
+        "-" if offsets[number] is None else compact_json(offsets[number])
         for number in savepoint.source_lines
     ]
     metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": savepoint.settings}
     small = {
-        "offsets/0": "\n".join(["v1", _compact(metadata), *lines]).encode(),
+        "offsets/0": "\n".join(["v1", compact_json(metadata), *lines]).encode(),
         "commits/0": b'v1\n{"nextBatchWatermarkMs":0}',
     }
     for operator in savepoint.operators:
@@ -187,36 +158,7 @@ def _write(
     for path, data in small.items():
         files.create(f"spark/{path}", data)
     listed = {f"spark/{path}": (len(data), zlib.crc32(data)) for path, data in small.items()}
-    operators = []
-    for operator in savepoint.operators:
-        stores = []
-        for store in operator.stores:
-            given = frames.get((operator.uid, store.name), {})
-            written = _write_rows(spark, savepoint, operator, store, given)
-            stores.append(with_files(store, written, listed))
-        operators.append(replace(operator, stores=tuple(stores)))
-    savepoint = replace(savepoint, operators=tuple(operators), files=listed)
+    operators = write_operators(spark, savepoint, savepoint.uri, frames, listed)
+    savepoint = replace(savepoint, operators=operators, files=listed)
     write_savepoint(files, savepoint)
     return savepoint
-
-
-def _write_rows(
-    spark: SparkSession,
-    savepoint: Savepoint,
-    operator: Operator,
-    store: Store,
-    frames: Mapping[str, DataFrame],
-) -> list[RowFile]:
-    rows = [
-        encoded_rows(spark, savepoint, operator, store, family, frames[family.name])
-        for family in store.families
-        if family.name in frames
-    ]
-    if not rows:
-        return []
-    names = [family.name for family in store.families]
-    return write_files(reduce(DataFrame.union, rows), names, f"{savepoint.uri}/{store.path}")
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from seamark.savepoints.record import NOT_KNOWN, Operator, Savepoint
+from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Difference:
     new: Any
 
 
-def diff(old: Savepoint, new: Savepoint) -> list[Difference]:
+def diff(old: SavepointRecord, new: SavepointRecord) -> list[Difference]:
     """Return what differs, the savepoints as a whole first, then by uid. When and where they were
     taken, and how files are cut, is no difference."""
     found = [
@@ -65,7 +65,7 @@ def diff(old: Savepoint, new: Savepoint) -> list[Difference]:
     return found
 
 
-def _of_sinks(savepoint: Savepoint) -> dict[str, dict[str, Any]]:
+def _of_sinks(savepoint: SavepointRecord) -> dict[str, dict[str, Any]]:
     types = dict.fromkeys(savepoint.committables, "") | {s.uid: s.type for s in savepoint.sinks}
     return {
         uid: {"type": type_, "committables": len(savepoint.committables.get(uid, ()))}

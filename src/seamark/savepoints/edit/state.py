@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 import zlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
@@ -19,7 +20,7 @@ from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.record import (
     ColumnFamily,
     Operator,
-    Savepoint,
+    SavepointRecord,
     SavepointType,
     Store,
     write_savepoint,
@@ -37,27 +38,21 @@ from seamark.savepoints.state.rows import (
     decode_rows,
     encode_rows,
     read_rows,
+    with_files,
     write_files,
 )
-from seamark.savepoints.take.canonical import with_files
-from seamark.savepoints.take.kept_rows import rows_of
+from seamark.savepoints.take.uncommitted import rows_of
 
 
 def read_state(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     uid: str,
     *,
     family: str | None = None,
     store: str | None = None,
 ) -> DataFrame:
-    """Return an operator's state: columns `key` and `value`, both structs, and `sequence`: the
-    place of a value in a list state, else null.
-
-    `family`: the state variable of a transformWithState; `store`: of an operator with several, as a
-    join, whose sides are `left` and `right` for short. Neither is needed where there is one. Raises
-    SavepointError naming those there are.
-    """
+    """Return an operator's state, as `Savepoint.read_state`."""
     _require_rows(savepoint)
     operator = savepoint.operator(uid)
     chosen, of_family = _choose(savepoint, operator, store, family)
@@ -67,21 +62,16 @@ def read_state(
 
 def with_state(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     uid: str,
     state: DataFrame,
     target: str,
     *,
     family: str | None = None,
     store: str | None = None,
-) -> Savepoint:
-    """Write a savepoint into the new directory `target` that has `state` for the operator's own,
-    and is the same otherwise; return it.
-
-    `state`: as `read_state` gives it, one row for each key (`sequence` may be left out where no
-    list is kept). What Spark keeps beside it, as counts and indexes, is made to agree. Raises
-    SavepointError if it has other columns, if a key is there twice, or if it contradicts itself.
-    """
+) -> SavepointRecord:
+    """Write a savepoint with other state into the new directory `target` (a URI), as
+    `Savepoint.with_state`; return its record."""
     _require_rows(savepoint)
     operator = savepoint.operator(uid)
     new = written_frames(savepoint, operator, state, family, store)
@@ -96,39 +86,20 @@ def with_state(
             known[path] = len(data), zlib.crc32(data)
     copy = copier(source, files, lambda: spark)
     kept = {path: copy(path) for path in rows_of(savepoint, savepoint.committables)}
-    operators = []
-    for each in savepoint.operators:
-        stores = []
-        for each_store in each.stores:
-            rows = read_rows(spark, savepoint.row_files(each_store))
-            given = {
-                f.name: new[each_store.name, f.name]
-                for f in each_store.families
-                if each is operator and (each_store.name, f.name) in new
-            }
-            rows = rows.where(~rows.column_family.isin(*given)) if given else rows
-            for of_family in each_store.families:
-                if of_family.name in given:
-                    frame = given[of_family.name]
-                    rows = rows.union(
-                        encoded_rows(spark, savepoint, operator, each_store, of_family, frame)
-                    )
-            names = [f.name for f in each_store.families]
-            written = write_files(rows, names, f"{target}/{each_store.path}")
-            stores.append(with_files(each_store, written, known))
-        operators.append(replace(each, stores=tuple(stores)))
+    frames = {(uid, *where): frame for where, frame in new.items()}
+    operators = write_operators(spark, savepoint, files.uri, frames, known)
     edited = replace(
         savepoint,
         uri=files.uri,
         created_at=time.time(),
-        operators=tuple(operators),
+        operators=operators,
         files={**known, **kept},
     )
     write_savepoint(files, edited)
     return edited
 
 
-def _require_rows(savepoint: Savepoint) -> None:
+def _require_rows(savepoint: SavepointRecord) -> None:
     if savepoint.type is not SavepointType.CANONICAL:
         raise SavepointError(
             f"savepoint {savepoint.uri} is native: it holds the files of the state stores, whose "
@@ -136,9 +107,35 @@ def _require_rows(savepoint: Savepoint) -> None:
         )
 
 
-def encoded_rows(
+def write_operators(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
+    target: str,
+    frames: Mapping[tuple[str, str, str], DataFrame],
+    listed: dict[str, tuple[int, int]],
+) -> tuple[Operator, ...]:
+    """Write the rows of a savepoint, whose metadata is there, into the directory `target` (a URI),
+    and list the files; return the operators with the figures of what was written. `frames` are
+    `conformed` state to be written instead: by the operator's uid, its store and column family."""
+
+    def write(operator: Operator, store: Store) -> Store:
+        rows = read_rows(spark, savepoint.row_files(store))
+        for family in store.families:
+            if (frame := frames.get((operator.uid, store.name, family.name))) is not None:
+                new = _encoded_rows(spark, savepoint, operator, store, family, frame)
+                rows = rows.where(rows.column_family != family.name).union(new)
+        names = [family.name for family in store.families]
+        return with_files(store, write_files(rows, names, f"{target}/{store.path}"), listed)
+
+    return tuple(
+        replace(operator, stores=tuple(write(operator, store) for store in operator.stores))
+        for operator in savepoint.operators
+    )
+
+
+def _encoded_rows(
+    spark: SparkSession,
+    savepoint: SavepointRecord,
     operator: Operator,
     store: Store,
     family: ColumnFamily,
@@ -156,7 +153,7 @@ def encoded_rows(
 
 
 def _choose(
-    savepoint: Savepoint, operator: Operator, store: str | None, family: str | None
+    savepoint: SavepointRecord, operator: Operator, store: str | None, family: str | None
 ) -> tuple[Store, ColumnFamily]:
     there = [
         (s, f)
@@ -177,7 +174,7 @@ def _choose(
 
 
 def written_frames(
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     operator: Operator,
     state: DataFrame,
     family: str | None = None,
@@ -201,7 +198,7 @@ def _types(family: ColumnFamily) -> tuple[StructType, StructType]:
 
 
 def conformed(
-    savepoint: Savepoint, operator: Operator, family: ColumnFamily, state: DataFrame
+    savepoint: SavepointRecord, operator: Operator, family: ColumnFamily, state: DataFrame
 ) -> DataFrame:
     """Return `state` with exactly the columns of the family, or raise SavepointError."""
     key, value = _types(family)

@@ -1,9 +1,8 @@
-"""Makes a Spark checkpoint location out of a canonical savepoint: for another number of state
-partitions, another state backend, and operators and sources that have changed their numbers.
+"""Makes a Spark checkpoint location out of a savepoint: for another number of state partitions,
+another state backend, and operators and sources that have changed their numbers.
 
-Plan-making (`restore/planner.py`) and the job's own records (`restore/write.py`) are not here: who
-restores a job decides what goes where (`Placement`), and calls `check_restore`, or asks for
-`fit_problems` and `find_damage`, before anything is written; then `restore_canonical`.
+`from_savepoint.py` decides what goes where (`Placement`), and asks for `fit_problems` and
+`find_damage` before anything is written; then `restore_canonical`.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,20 +25,20 @@ from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, DamagedCheckpointError, RestoreError
 from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.java_calls import root_cause
 from seamark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
-from seamark.savepoints.record import Operator, Savepoint, SavepointType, read_savepoint
+from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, Store
+from seamark.savepoints.restore.target import create
 from seamark.savepoints.state.files import MISSING, copy_back, read_files
 from seamark.savepoints.state.layout import (
     PARTITIONS,
-    OperatorInfo,
     StateLayout,
+    compact_json,
     hashmap_problems,
-    is_keyed,
     read_operators,
 )
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.state.rows import StateClasses, read_rows, write_rows, writing_session
-from seamark.savepoints.take.canonical import root_cause
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
@@ -60,7 +59,7 @@ class Placement:
     savepoint's."""
 
     @staticmethod
-    def unchanged(savepoint: Savepoint) -> Placement:
+    def unchanged(savepoint: SavepointRecord) -> Placement:
         """Everything keeps its number."""
         return Placement(
             {o.uid: o.index for o in savepoint.operators},
@@ -81,33 +80,9 @@ class NewOperator:
     planned: PlannedState
 
 
-def check_restore(
-    spark: SparkSession,
-    path: str,
-    placement: Placement | None,
-    backend: StateBackend,
-    *,
-    partitions: int | None = None,
-) -> Savepoint:
-    """Return the savepoint at `path` if it is whole and can be restored so; nothing is written.
-
-    Raises SavepointError if there is no whole savepoint, DamagedCheckpointError naming every file
-    that is missing or altered, RestoreError if the backend cannot hold one of the placed operators.
-    """
-    savepoint = read_savepoint(open_files(spark, path, make=False))
-    placement = placement or Placement.unchanged(savepoint)
-    for uid in placement.operators:
-        savepoint.operator(uid)
-    if problems := fit_problems(spark, savepoint, placement, backend, partitions):
-        raise RestoreError(f"restore of {path}: {'; '.join(problems)}")
-    if damage := find_damage(spark, savepoint):
-        raise damaged_savepoint(savepoint, damage)
-    return savepoint
-
-
 def fit_problems(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     placement: Placement,
     backend: StateBackend,
     partitions: int | None,
@@ -122,7 +97,7 @@ def fit_problems(
 
 
 def native_problems(
-    spark: SparkSession, savepoint: Savepoint, backend: StateBackend, partitions: int
+    spark: SparkSession, savepoint: SavepointRecord, backend: StateBackend, partitions: int
 ) -> list[str]:
     """Return why a native savepoint cannot be restored so, a line for each; [] for a canonical one,
     whose rows can go anywhere."""
@@ -155,7 +130,9 @@ def session_format(spark: SparkSession) -> int:
     return int(spark.conf.get(FORMAT, "1") or 1)
 
 
-def damaged_savepoint(savepoint: Savepoint, problems: Sequence[str]) -> DamagedCheckpointError:
+def damaged_savepoint(
+    savepoint: SavepointRecord, problems: Sequence[str]
+) -> DamagedCheckpointError:
     """Return the error that names the files."""
     return DamagedCheckpointError(
         f"savepoint {savepoint.uri} is damaged; nothing was written. Found:"
@@ -164,7 +141,7 @@ def damaged_savepoint(savepoint: Savepoint, problems: Sequence[str]) -> DamagedC
     )
 
 
-def find_damage(spark: SparkSession, savepoint: Savepoint) -> list[str]:
+def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:
     """Return a line for each file that is missing or altered, beginning with its path. Reads every
     file through."""
     files = open_files(spark, savepoint.uri, make=False)
@@ -193,7 +170,7 @@ def find_damage(spark: SparkSession, savepoint: Savepoint) -> list[str]:
 
 def restore_canonical(
     spark: SparkSession,
-    savepoint: Savepoint,
+    savepoint: SavepointRecord,
     target: str,
     *,
     query_id: str,
@@ -205,9 +182,9 @@ def restore_canonical(
     """Make `target` a Spark checkpoint location from which a query goes on after the savepoint's
     epoch.
 
-    `savepoint`: as `check_restore` returned it; `target`: a URI; `query_id`: of the new query, a
-    UUID; `partitions`, `backend`: of the new state, None for the savepoint's own; `new_operators`:
-    those of the new job that are not placed.
+    `savepoint`: one that `find_damage` and `fit_problems` find nothing in; `target`: a URI;
+    `query_id`: of the new query, a UUID; `partitions`, `backend`: of the new state, None for the
+    savepoint's own; `new_operators`: those of the new job that are not placed.
     ``commits/<epoch>`` is written last: without it the restore was cut off, and calling it again,
     with the same arguments, ends it. Nothing is done if it is there.
 
@@ -226,66 +203,47 @@ def restore_canonical(
         raise RestoreError(f"restore: {partitions} state partitions; give at least 1")
     source = open_files(spark, savepoint.uri, make=False)
     settings = {PROVIDER: provider_of(backend), PARTITIONS: str(partitions)}
-    _create(files, "metadata", json.dumps({"id": query_id}).encode())
-    for path in savepoint.files:
-        if path.startswith("spark/offsets/"):
-            data = _offsets(source.read(path), savepoint, placement, settings)
-            _create(files, path.removeprefix("spark/"), data)
-        elif found := _SOURCE_FILE.fullmatch(path):
-            uid = next((s.uid for s in savepoint.sources if s.index == int(found[2])), None)
-            if uid is not None and uid in placement.sources:
-                _create(files, f"sources/{placement.sources[uid]}{found[3]}", source.read(path))
-    native = savepoint.type is SavepointType.NATIVE
-    spark_format = (
-        log_version(source, f"spark/commits/{epoch}") if native else session_format(spark)
-    )
-    # A whole copy is written, whatever the query does later.
-    wanted = {**savepoint.settings, **settings, CHANGELOG: "false"}
-
-    def layout(described: str) -> StateLayout:
-        return StateLayout(
-            spark, StateClasses.of(spark), described, files.uri, wanted, spark_format
-        )
-
-    metadata = saved_metadata(spark, savepoint)
-    described = {o.index: o for o in read_operators(metadata.files, epoch)}
+    create(files, "metadata", json.dumps({"id": query_id}).encode())
+    _write_sources(source, files, savepoint, placement, settings)
     commit = read_log(source, f"spark/commits/{epoch}")[0]
     if savepoint.drained:  # its watermark would make every later row late
         commit["nextBatchWatermarkMs"] = savepoint.watermark_ms
     saved_ids = commit.pop("stateUniqueIds", None) or {}
+    state = _NewState(spark, savepoint, files, settings)
     ids = {}
     for operator in savepoint.operators:
         if operator.uid in placement.operators:
             index = placement.operators[operator.uid]
-            count = partitions if operator.keyed else 1
-            _create_all(files, metadata.moved(operator.index, index, count, files.uri, epoch))
-            if native:
-                copy_back(spark, savepoint, operator, files.uri, index)
-                found_ids = saved_ids.get(str(operator.index), [])
-            else:
-                found_ids = _write(
-                    spark,
-                    layout(metadata.files.uri),
-                    savepoint,
-                    operator,
-                    described[operator.index],
-                    index,
-                    count,
-                )
+            ids[str(index)] = state.write(operator, index, saved_ids.get(str(operator.index), []))
             failpoints.reached("state-restored")
-            if any(any(of_partition) for of_partition in found_ids):
-                ids[str(index)] = found_ids
     for new in new_operators:
-        found_ids = _write_empty(spark, layout(new.planned.location), files, new, partitions, epoch)
-        if any(any(of_partition) for of_partition in found_ids):
-            ids[str(new.index)] = found_ids
-    if ids:
+        ids[str(new.index)] = state.write_empty(new)
+    if ids := {index: of for index, of in ids.items() if any(map(any, of))}:
         commit["stateUniqueIds"] = ids
-    _create(files, f"commits/{epoch}", f"v{spark_format}\n{_compact(commit)}".encode())
+    create(files, f"commits/{epoch}", f"v{state.format}\n{compact_json(commit)}".encode())
+
+
+def _write_sources(
+    source: CheckpointFiles,
+    files: CheckpointFiles,
+    savepoint: SavepointRecord,
+    placement: Placement,
+    settings: Mapping[str, str],
+) -> None:
+    """Write the offset log, and what the placed sources keep in files of their own."""
+    uids = {s.index: s.uid for s in savepoint.sources}
+    for path in savepoint.files:
+        if path.startswith("spark/offsets/"):
+            data = _offsets(source.read(path), savepoint, placement, settings)
+            create(files, path.removeprefix("spark/"), data)
+        elif found := _SOURCE_FILE.fullmatch(path):
+            number = placement.sources.get(uids.get(int(found[2]), ""))
+            if number is not None:
+                create(files, f"sources/{number}{found[3]}", source.read(path))
 
 
 def _offsets(
-    data: bytes, savepoint: Savepoint, placement: Placement, settings: Mapping[str, str]
+    data: bytes, savepoint: SavepointRecord, placement: Placement, settings: Mapping[str, str]
 ) -> bytes:
     """Return an entry of the offset log for the new backend, partitions and order of sources."""
     version, metadata, *lines = undrained(data).decode().split("\n")
@@ -293,7 +251,7 @@ def _offsets(
     body["conf"].update(settings)
     by_number = dict(zip(savepoint.source_lines, lines, strict=True))
     offsets = {
-        placement.sources[s.uid]: _compact(placement.offsets[s.uid])
+        placement.sources[s.uid]: compact_json(placement.offsets[s.uid])
         if s.uid in placement.offsets
         else by_number[s.index]
         for s in savepoint.sources
@@ -301,70 +259,103 @@ def _offsets(
     }
     numbers = placement.source_lines or range(max(offsets, default=-1) + 1)
     new = [offsets.get(number, "-") for number in numbers]
-    return "\n".join([version, _compact(body), *new]).encode()
+    return "\n".join([version, compact_json(body), *new]).encode()
 
 
-def _write(
-    spark: SparkSession,
-    layout: StateLayout,
-    savepoint: Savepoint,
-    operator: Operator,
-    info: OperatorInfo,
-    index: int,
-    partitions: int,
-) -> list[list[str]]:
-    """Write an operator's stores; return the unique ids by partition and store."""
-    by_store = []
-    session = writing_session(spark)
-    for store, store_info in zip(operator.stores, info.stores, strict=True):
-        described = layout.store(info, store_info, index)
-        rows = read_rows(session, savepoint.row_files(store))
+class _NewState:
+    """The state of a savepoint, on its way into the Spark checkpoint location `files`; `settings`
+    are those of the new query that are others than the savepoint's."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        savepoint: SavepointRecord,
+        files: CheckpointFiles,
+        settings: Mapping[str, str],
+    ) -> None:
+        self._spark, self._savepoint, self._files = spark, savepoint, files
+        self._partitions = int(settings[PARTITIONS])
+        # A whole copy is written, whatever the query does later.
+        self._settings = {**savepoint.settings, **settings, CHANGELOG: "false"}
+        self._metadata = saved_metadata(spark, savepoint)
+        saved = self._metadata.files
+        self._described = {o.index: o for o in read_operators(saved, savepoint.epoch)}
+        self._native = savepoint.type is SavepointType.NATIVE
+        self.format = (
+            log_version(saved, f"commits/{savepoint.epoch}")
+            if self._native
+            else session_format(spark)
+        )
+
+    def _layout(self, described: str) -> StateLayout:
+        classes, at = StateClasses.of(self._spark), self._files.uri
+        return StateLayout(self._spark, classes, described, at, self._settings, self.format)
+
+    def write(self, operator: Operator, index: int, ids: list[list[str]]) -> list[list[str]]:
+        """Write an operator's stores, with `index` as its number; return the unique ids by
+        partition and store. `ids` are those of the savepoint's files."""
+        epoch, count = self._savepoint.epoch, self._partitions if operator.keyed else 1
+        moved = self._metadata.moved(operator.index, index, count, self._files.uri, epoch)
+        for path, data in moved.items():
+            create(self._files, path, data)
+        if self._native:
+            copy_back(self._spark, self._savepoint, operator, self._files.uri, index)
+            return ids
+        layout, info = self._layout(self._metadata.files.uri), self._described[operator.index]
+        session = writing_session(self._spark)
+        return _by_partition(
+            self._write_rows(session, operator, store, layout.store(info, of, index).java, count)
+            for store, of in zip(operator.stores, info.stores, strict=True)
+        )
+
+    def _write_rows(
+        self, session: SparkSession, operator: Operator, store: Store, java: Any, partitions: int
+    ) -> list[str]:
+        at = f"restore of {self._savepoint.uri}"
+        rows = read_rows(session, self._savepoint.row_files(store))
         try:
-            written, found = write_rows(
+            written, ids = write_rows(
                 rows,
-                described.java,
+                java,
                 partitions,
-                savepoint.epoch + 1,
+                self._savepoint.epoch + 1,
                 spark=session,
                 ordered=any(family.several_values for family in store.families),
             )
         except (Py4JJavaError, CapturedException) as error:
             raise CheckpointError(
-                f"restore of {savepoint.uri}: the state of operator {operator.uid!r} "
-                f"({operator.name}) cannot be written: {root_cause(error)}"
+                f"{at}: the state of operator {operator.uid!r} ({operator.name}) cannot be "
+                f"written: {root_cause(error)}"
             ) from error
         expected = sum(family.rows for family in store.families)
         if written != expected:
             raise CheckpointError(
-                f"restore of {savepoint.uri}: operator {operator.uid!r}, store {store.name!r}: "
-                f"{written} rows were written; the savepoint has {expected}"
+                f"{at}: operator {operator.uid!r}, store {store.name!r}: {written} rows were "
+                f"written; the savepoint has {expected}"
             )
-        by_store.append(found)
+        return ids
+
+    def write_empty(self, new: NewOperator) -> list[list[str]]:
+        """Write empty stores and the metadata of an operator; return the unique ids."""
+        spark, epoch, planned = self._spark, self._savepoint.epoch, new.planned
+        layout, info = self._layout(planned.location), planned.operators[new.index]
+        count = self._partitions if planned.describe(new.index).keyed else 1
+        moved = planned.metadata.moved(new.index, new.index, count, self._files.uri, epoch)
+        for path, data in moved.items():
+            create(self._files, path, data)
+        return _by_partition(
+            write_rows(
+                None, layout.store(info, store).java, count, epoch + 1, spark=spark, ordered=False
+            )[1]
+            for store in info.stores
+        )
+
+
+def _by_partition(by_store: Iterable[list[str]]) -> list[list[str]]:
     return [list(of_partition) for of_partition in zip(*by_store, strict=True)]
 
 
-def _write_empty(
-    spark: SparkSession,
-    layout: StateLayout,
-    files: CheckpointFiles,
-    new: NewOperator,
-    partitions: int,
-    epoch: int,
-) -> list[list[str]]:
-    """Write empty stores and the metadata of an operator; return the unique ids."""
-    operator = new.planned.operators[new.index]
-    stores = [layout.store(operator, info) for info in operator.stores]
-    keyed = is_keyed(operator.name, [family for store in stores for family in store.families])
-    count = partitions if keyed else 1
-    _create_all(files, new.planned.metadata.moved(new.index, new.index, count, files.uri, epoch))
-    by_store = [
-        write_rows(None, store.java, count, epoch + 1, spark=spark, ordered=False)[1]
-        for store in stores
-    ]
-    return [list(of_partition) for of_partition in zip(*by_store, strict=True)]
-
-
-def saved_metadata(spark: SparkSession, savepoint: Savepoint) -> StateMetadata:
+def saved_metadata(spark: SparkSession, savepoint: SavepointRecord) -> StateMetadata:
     """Return the metadata of a savepoint's state."""
     found = (
         path.removeprefix("spark/") for path in savepoint.files if path.startswith("spark/state/")
@@ -374,19 +365,3 @@ def saved_metadata(spark: SparkSession, savepoint: Savepoint) -> StateMetadata:
         tuple(metadata_at(found, savepoint.epoch)),
         savepoint.epoch,
     )
-
-
-def _create_all(files: CheckpointFiles, contents: Mapping[str, bytes]) -> None:
-    for path, data in contents.items():
-        _create(files, path, data)
-
-
-def _create(files: CheckpointFiles, path: str, data: bytes) -> None:
-    try:
-        files.create(path, data)
-    except FileExistsError:  # from before the restore was cut off: the same bytes
-        return
-
-
-def _compact(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"))

@@ -74,7 +74,7 @@ class SinkPlan:
 
 
 @dataclass(frozen=True)
-class JobState:
+class Side:
     """One side of a restore; `directory` is of the new job, and the times (milliseconds since
     1970), the id and the epoch are of the first one."""
 
@@ -100,8 +100,8 @@ class RestorePlan:
     path: str
     kind: str
     format: str | None
-    source: JobState
-    target: JobState
+    source: Side
+    target: Side
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     restored: bool = False
     operators: tuple[OperatorPlan, ...] = ()

@@ -1,31 +1,78 @@
-"""Makes the restore plan: what a savepoint or a retained checkpoint and a program's job have in
-common, and what would stop the restore.
+"""Makes the restore plan: what an origin and a job have in common, and what stops the restore.
 
 Nothing is written but a scratch directory on this machine. `prepare` is the one way in: what it
-plans is what `restore/write.py` does, and `Job.restore_plan` shows.
+plans is what `write.py` does, and `Job.restore_plan` shows.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import SparkSession
 
-from seamark.api.config import storage_uri
+from seamark.api.config import StateBackend, storage_uri
 from seamark.checkpoint.store import CheckpointStore
-from seamark.model.errors import ConfigurationError, RestoreError
+from seamark.model.errors import (
+    ConfigurationError,
+    DamagedCheckpointError,
+    RestoreError,
+    SeamarkError,
+)
 from seamark.runtime.hadoop_files import open_files
-from seamark.savepoints.record import SAVEPOINT, read_savepoint
-from seamark.savepoints.restore.checkpoint import open_job, read_plan, require_same
-from seamark.savepoints.restore.checkpoint_planning import of_checkpoint
-from seamark.savepoints.restore.options import NewJob, Prepared, job_state
-from seamark.savepoints.restore.plan import JobState, RestorePlan
-from seamark.savepoints.restore.savepoint_planning import of_savepoint
-from seamark.savepoints.state.planned import scratch
+from seamark.runtime.operator_uids import OperatorUids
+from seamark.savepoints.record import (
+    NOT_KNOWN,
+    SAVEPOINT,
+    ColumnFamily,
+    Operator,
+    Store,
+    read_savepoint,
+)
+from seamark.savepoints.restore.from_checkpoint import CheckpointOrigin
+from seamark.savepoints.restore.from_savepoint import SavepointOrigin
+from seamark.savepoints.restore.location import NewOperator
+from seamark.savepoints.restore.options import NewJob, new_side
+from seamark.savepoints.restore.origin import Origin, Parts, open_job
+from seamark.savepoints.restore.plan import (
+    Action,
+    OperatorPlan,
+    RestorePlan,
+    Side,
+    SourcePlan,
+)
+from seamark.savepoints.restore.target import read_marker, require_same
+from seamark.savepoints.state.layout import PARTITIONS, hashmap_problems
+from seamark.savepoints.state.planned import PlannedState, differing, schema_text, scratch
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan, and what doing it takes: `origin` is None where it is damaged. `begun` is what a
+    restore that was cut off had decided; `failure` says more than `plan.problems`."""
+
+    plan: RestorePlan
+    origin: Origin | None = None
+    parts: Parts = field(default_factory=lambda: Parts((), ()))
+    begun: Mapping[str, Any] | None = None
+    failure: SeamarkError | None = None
+
+    def require(self) -> Origin:
+        """Return the origin; raise what stops the restore, if anything does."""
+        if self.failure is not None:
+            raise self.failure
+        if problems := self.plan.problems:
+            shown = problems[0] if len(problems) == 1 else "".join(f"\n  - {p}" for p in problems)
+            raise RestoreError(
+                f"restore: {self.plan.path} does not fit job {self.plan.target.name!r}; nothing "
+                f"was written: {shown}"
+            )
+        assert self.origin is not None
+        return self.origin
 
 
 def plan_restore(
@@ -65,15 +112,16 @@ def prepare(
     begun, problems = None, []
     if into_directory:
         try:
-            begun = read_plan(open_job(spark, job.directory), path)
+            begun = read_marker(open_job(spark, job.directory), path)
         except RestoreError as error:
             problems.append(str(error))
     with scratch() as directory:
-        files = open_files(spark, path, make=False)
-        if files.exists(SAVEPOINT):
-            prepared = of_savepoint(spark, read_savepoint(files), job, begun, directory)
-        else:
-            prepared = of_checkpoint(spark, path, job, begun, directory)
+        try:
+            origin = _open_origin(spark, path, job, begun)
+            prepared = _Planning(spark, origin, job, directory).prepared()
+        except DamagedCheckpointError as error:
+            plan = _no_plan(path, "checkpoint", job, 0, error.problems or (str(error),))
+            prepared = Prepared(plan, failure=error)
         plan = prepared.plan
         yield replace(
             prepared,
@@ -82,16 +130,18 @@ def prepare(
         )
 
 
+def _open_origin(
+    spark: SparkSession, path: str, job: NewJob, begun: Mapping[str, Any] | None
+) -> Origin:
+    files = open_files(spark, path, make=False)
+    if files.exists(SAVEPOINT):
+        return SavepointOrigin(spark, read_savepoint(files), job, begun)
+    return CheckpointOrigin(spark, path, job, begun)
+
+
 def _already_there(target: CheckpointStore, path: str, job: NewJob) -> RestorePlan:
     identity = target.read_identity()
-    plan = RestorePlan(
-        path=path,
-        kind="savepoint",
-        format=None,
-        source=JobState("", "", 0),
-        target=job_state(job, job.partitions or 0),
-        claim_mode=job.claim_mode,
-    )
+    plan = _no_plan(path, "savepoint", job, job.partitions or 0)
     try:
         require_same(target, path, job.name)
     except RestoreError as error:
@@ -102,3 +152,190 @@ def _already_there(target: CheckpointStore, path: str, job: NewJob) -> RestorePl
         f"{target.latest_decision()}, and {path} is not read"
     )
     return replace(plan, restored=True, source=source, warnings=(warning,))
+
+
+def _no_plan(
+    path: str, kind: str, job: NewJob, partitions: int, problems: tuple[str, ...] = ()
+) -> RestorePlan:
+    """Return a plan that says nothing of the parts."""
+    return RestorePlan(
+        path=path,
+        kind=kind,
+        format=None,
+        source=Side("", "", 0),
+        target=new_side(job, partitions),
+        claim_mode=job.claim_mode,
+        problems=problems,
+    )
+
+
+class _Planning:
+    """The plan of one origin and one program; `directory` is scratch."""
+
+    def __init__(self, spark: SparkSession, origin: Origin, job: NewJob, directory: Path) -> None:
+        self._spark, self._origin, self._job, self._directory = spark, origin, job, directory
+        self._uids = job.program.uids
+        self._problems: list[str] = []
+
+    def prepared(self) -> Prepared:
+        origin, job, uids = self._origin, self._job, self._uids
+        self._problems += origin.problems()
+        wanted = self._planned() if origin.failure is None else None
+        parts = origin.parts(wanted)
+        refused = self._refused(parts, wanted) if wanted is not None else set[int]()
+        partitions = int(origin.settings[PARTITIONS])
+        placed = set(parts.numbers.values())
+        here = {source.uid for source, number in parts.sources if number is not None}
+        plan = RestorePlan(
+            path="",
+            kind=origin.kind,
+            format=origin.format,
+            source=origin.state,
+            target=new_side(job, partitions),
+            claim_mode=job.claim_mode,
+            operators=(
+                *(
+                    self._operator(operator, number, partitions, wanted, refused)
+                    for operator, number in parts.operators
+                ),
+                *(
+                    OperatorPlan(
+                        uids.of_operator(index),
+                        index in uids.operators,
+                        wanted.operators[index].name if wanted is not None else "",
+                        Action.NEW,
+                    )
+                    for index in range(uids.operator_count)
+                    if index not in placed
+                ),
+            ),
+            sources=(
+                *(
+                    SourcePlan(
+                        source.uid,
+                        source.uid != f"source-{source.index}",
+                        Action.DROPPED if number is None else Action.MAPPED,
+                        source.offset,
+                    )
+                    for source, number in parts.sources
+                ),
+                *(
+                    SourcePlan(uid, index in uids.sources, Action.NEW)
+                    for uid, index in uids.source_numbers().items()
+                    if uid not in here
+                ),
+            ),
+            sinks=tuple(origin.sinks()),
+            warnings=(*_unnamed_warnings(uids), *origin.warnings()),
+            problems=tuple(self._problems),
+        )
+        if wanted is not None:
+            new = [NewOperator(index, wanted) for index in sorted(wanted.operators.keys() - placed)]
+            parts = replace(parts, new_operators=new)
+        return Prepared(plan, origin, parts, failure=origin.failure)
+
+    def _planned(self) -> PlannedState | None:
+        """Let Spark plan the program; None if it cannot."""
+        origin = self._origin
+        try:
+            return PlannedState(
+                self._spark,
+                self._job.program,
+                origin.settings,
+                self._directory,
+                watermark_ms=origin.watermark_ms,
+            )
+        except RestoreError as error:
+            self._problems.append(str(error))
+            return None
+
+    def _refused(self, parts: Parts, wanted: PlannedState) -> set[int]:
+        """Note which operators cannot go on from their state, and which cannot begin empty; return
+        the old numbers of the former."""
+        if misfits := list(self._origin.misfits(parts, wanted)):
+            self._problems += misfits
+            return set()
+        said, taken = {}, {}
+        for operator, number in parts.operators:
+            if number is None:
+                continue
+            if (type_ := wanted.operators[number].name) != operator.name:
+                said[operator.index] = (
+                    f"the savepoint has state of {operator.name} for operator {operator.uid!r}, "
+                    f"which is {type_} in the program; give one of another type a uid of its own"
+                )
+            else:
+                taken[operator.index] = number
+        refusals = wanted.refusals(self._origin.metadata(), taken)
+        for operator, number in parts.operators:
+            if number is not None and operator.index in taken and number in refusals:
+                changes = _changes(operator.stores, wanted.describe(number).stores)
+                said[operator.index] = (
+                    f"operator {operator.uid!r} ({operator.name}): Spark cannot go on with its "
+                    f"state in the program: {refusals[number]} ({changes}). Undo the change, or "
+                    "give the operator another uid: it then begins empty"
+                )
+        self._problems += said.values()
+        if self._job.backend is StateBackend.HASHMAP:
+            new = wanted.operators.keys() - set(parts.numbers.values())
+            self._problems += hashmap_problems(map(wanted.describe, sorted(new)))
+        return set(said)
+
+    def _operator(
+        self,
+        operator: Operator,
+        number: int | None,
+        partitions: int,
+        wanted: PlannedState | None,
+        refused: Collection[int],
+    ) -> OperatorPlan:
+        evolved = repartitioned = converted = False
+        if number is not None:
+            repartitioned = operator.keyed and operator.partitions != partitions
+            converted = self._origin.state.state_backend != self._job.backend.value
+            if wanted is not None and operator.index not in refused:
+                evolved = bool(differing(operator.stores, wanted.describe(number).stores))
+        return OperatorPlan(
+            operator.uid,
+            operator.uid != f"operator-{operator.index}",
+            operator.name,
+            Action.DROPPED if number is None else Action.MAPPED,
+            repartitioned,
+            converted,
+            evolved,
+            None if operator.rows == NOT_KNOWN else operator.rows,
+            self._origin.bytes_of(operator),
+        )
+
+
+def _changes(old: tuple[Store, ...], new: tuple[Store, ...]) -> str:
+    """Say which schemas do not go together."""
+    return "; ".join(_change(*found) for found in differing(old, new))
+
+
+def _change(name: str, old: ColumnFamily | None, new: ColumnFamily | None) -> str:
+    if old is None or new is None:
+        return f"state {name!r} is {'gone' if new is None else 'new'}"
+    schemas = (
+        ("key", old.key_schema, new.key_schema),
+        ("value", old.value_schema, new.value_schema),
+    )
+    return f"state {name!r}: " + ", ".join(
+        f"its {part} was {schema_text(before)} and is {schema_text(after)} now"
+        for part, before, after in schemas
+        if schema_text(before) != schema_text(after)
+    )
+
+
+def _unnamed_warnings(uids: OperatorUids) -> tuple[str, ...]:
+    """Name the operators and sources that are found by their number alone."""
+    unnamed = [
+        *(f"operator {uids.of_operator(n)!r}: name it with job.uid(dataframe, 'a-name')"
+          for n in range(uids.operator_count) if n not in uids.operators),
+        *(f"source {uid!r}: name it with job.source(stream, uid='a-name')"
+          for uid, n in uids.source_numbers().items() if n not in uids.sources),
+    ]  # fmt: skip
+    return tuple(
+        f"{what}; without a uid it is found by its number, which changes with the program"
+        for what in unnamed
+    )

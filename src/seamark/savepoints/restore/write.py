@@ -1,10 +1,9 @@
-"""A new job from a savepoint, by uid, onto any number of state partitions and backend; or from a
-retained checkpoint, which `savepoints/restore/checkpoint.py` copies.
+"""Makes a new job of a savepoint or a retained checkpoint.
 
-`Job.run` calls `restore_job` before it starts the query. What fits and what does not,
-`restore/planner.py` says before anything is written. Of the savepoint nothing is changed, but for
-the note that it is claimed; ``restoring.json`` holds all that the restore decides, so that a
-restore that was cut off is done again to the very same end, and ``job.json`` is made last.
+`Job.run` calls `restore_job` before it starts the query. What fits and what does not, `planner.py`
+says before anything is written. Then come the marker ``restoring.json``, which holds all that the
+restore decides, so that one that was cut off is done again to the very same end; the copy; and
+``job.json``.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import logging
 import time
 import uuid
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -24,38 +22,33 @@ from seamark.checkpoint.manifest import ManifestWriter
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.model import failpoints
 from seamark.model.errors import RestoreError
-from seamark.runtime.hadoop_files import open_files
-from seamark.savepoints.claims import claim
-from seamark.savepoints.record import Savepoint
-from seamark.savepoints.restore.checkpoint import open_job, require_same, take_over, write_plan
-from seamark.savepoints.restore.checkpoint import restore as restore_checkpoint
-from seamark.savepoints.restore.location import restore_canonical
-from seamark.savepoints.restore.options import NewJob, Prepared
+from seamark.savepoints.restore.options import NewJob
+from seamark.savepoints.restore.origin import Origin, open_job
 from seamark.savepoints.restore.plan import Action, ClaimMode
-from seamark.savepoints.restore.planner import prepare
-from seamark.savepoints.take import uncommitted as committables
-from seamark.savepoints.take.kept_rows import put_back
+from seamark.savepoints.restore.planner import Prepared, prepare
+from seamark.savepoints.restore.target import require_same, take_over, write_marker
 
 log = logging.getLogger(__name__)
 
 
 def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
     """Make the job's directory one that goes on after the epoch of the savepoint, or the retained
-    checkpoint, at `path`.
+    checkpoint, at `path`: ``<storage>/<job>``, the newest complete one of that job, or
+    ``<storage>/<job>/epochs/<n>``.
 
     Returns at once if it holds a job that was restored from this very path, which may be gone by
     now. After a kill -9 it can be called again. Before anything is written it raises RestoreError
     for what does not fit together, SavepointError and DamagedCheckpointError for what is no whole
-    savepoint.
+    savepoint or checkpoint. Raises CheckpointError if a checkpoint was deleted while it was copied.
     """
     path = storage_uri(path, "restore")
     target = open_job(spark, job.directory)
     if target.files.exists("job.json"):
         require_same(target, path, job.name)
-        target.files.delete(RESTORING)
+        target.files.delete(RESTORING)  # of a restore that was cut off at its last step
         return
     with prepare(spark, path, job) as prepared:
-        prepared.require()
+        origin = prepared.require()
         for warning in prepared.plan.warnings:
             log.warning("restore: %s", warning)
         for operator in prepared.plan.operators:
@@ -63,114 +56,73 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
                 log.warning(
                     "restore: operator %r (%s) begins without state", operator.uid, operator.type
                 )
-        if prepared.savepoint is None:
-            restore_checkpoint(spark, path, job.directory, job.name)
-        else:
-            _restore(spark, target, job, prepared, prepared.savepoint)
+        write_job(target, job, prepared, origin)
 
 
-def _restore(
-    spark: SparkSession,
-    target: CheckpointStore,
-    job: NewJob,
-    prepared: Prepared,
-    savepoint: Savepoint,
-) -> None:
-    decided = _decide(spark, target, job, prepared, savepoint)
+def write_job(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Origin) -> None:
+    """Make the job in `target`, which has none, out of the origin. After a kill -9 it is called
+    again, with what the marker holds in `prepared.begun`."""
+    decided = _decide(target, job, prepared, origin)
     failpoints.reached("restore-begun")
-    log.info("restoring savepoint %s into %s", savepoint.uri, target.uri)
-    restore_canonical(
-        spark,
-        savepoint,
-        target.spark_files.uri,
-        query_id=decided["query_id"],
-        partitions=job.partitions,
-        backend=job.backend,
-        placement=prepared.placement,
-        new_operators=prepared.new_operators,
-    )
-    commits = {int(epoch): uids for epoch, uids in decided["commits"].items()}
-    if commits:
-        put_back(spark, savepoint, target, {uid for uids in commits.values() for uid in uids})
-        found = committables.by_epoch(savepoint)
-        for epoch in range(min(commits), savepoint.epoch + 1):
-            parts = {uid: found[epoch][uid] for uid in commits.get(epoch, ())}
-            take_over(target, epoch, partial(dict, parts))
-    else:
-        ManifestWriter(target.files, target.spark_files).write(savepoint.epoch)
+    log.info("restoring %s into %s", origin.name, target.uri)
+    origin.copy(target, decided, prepared.parts)
+    waiting = origin.waiting(decided)
+    for epoch, read in waiting.items():
+        take_over(target, epoch, read)
+    if not waiting:
+        ManifestWriter(target.files, target.spark_files).write(origin.epoch)
     failpoints.reached("restore-copied")
-    origin = {
+    restored_from = {
         "path": prepared.plan.path,
-        "job_id": savepoint.job_id,
-        "epoch": savepoint.epoch,
-        "is_savepoint": True,
+        "job_id": decided["source_job_id"],
+        "epoch": origin.epoch,
     }
+    if origin.kind == "savepoint":
+        restored_from["is_savepoint"] = True
     if job.claim_mode is ClaimMode.CLAIM:
-        origin["claim_mode"] = job.claim_mode.value
+        restored_from["claim_mode"] = job.claim_mode.value
     target.create_identity(
         JobIdentity(
             job_id=decided["job_id"],
             lineage_id=decided["lineage_id"],
             name=job.name,
-            first_epoch=min(commits, default=savepoint.epoch + 1),
+            first_epoch=min(waiting, default=origin.epoch + 1),
             created_at=decided["created_at"],
-            restored_from=origin,
+            restored_from=restored_from,
         )
     )
     failpoints.reached("restored")
     target.files.delete(RESTORING)
 
 
-def _commits(spark: SparkSession, job: NewJob, savepoint: Savepoint) -> dict[str, list[str]]:
-    """Return by epoch the sinks whose transactions in the savepoint this job commits."""
-    dropped = committables.unfit(savepoint, job.sinks)
-    kept = {
-        str(epoch): [uid for uid in parts if uid not in dropped]
-        for epoch, parts in committables.uncommitted(spark, savepoint).items()
-    }
-    return {epoch: uids for epoch, uids in kept.items() if uids}
-
-
 def _decide(
-    spark: SparkSession,
-    target: CheckpointStore,
-    job: NewJob,
-    prepared: Prepared,
-    savepoint: Savepoint,
+    target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Origin
 ) -> Mapping[str, Any]:
     """Write down what the restore decides, or return what one that was cut off had; then claim the
-    savepoint, if that is wanted."""
-    wanted = {
-        "partitions": job.partitions,
-        "state_backend": job.backend.value,
-        "claim_mode": job.claim_mode.value,
-    }
-    decided = prepared.begun
+    origin, if that is wanted."""
+    decided, fixed = prepared.begun, origin.fixed()
     if decided is None:
         decided = {
             "path": prepared.plan.path,
-            "source_job_id": savepoint.job_id,
-            "epoch": savepoint.epoch,
+            "source_job_id": origin.job_id,
+            "epoch": origin.epoch,
             "job_id": uuid.uuid4().hex,
             "lineage_id": uuid.uuid4().hex,
             "query_id": str(uuid.uuid4()),
             "created_at": time.time(),
-            "commits": _commits(spark, job, savepoint),
-            **wanted,
+            **origin.decisions(),
         }
-        write_plan(target, decided)
-    elif any(decided.get(key, value) != value for key, value in wanted.items()):
+        write_marker(target, decided)
+    elif any(decided.get(key, value) != value for key, value in fixed.items()):
         raise RestoreError(
             f"restore: {target.uri} is a restore of {prepared.plan.path} that was begun with "
-            + ", ".join(f"{key} {decided.get(key)!r}" for key in wanted)
+            + ", ".join(f"{key} {decided.get(key)!r}" for key in fixed)
             + "; end it with those, or delete the directory"
         )
-    if job.claim_mode is ClaimMode.CLAIM:
-        try:
-            files = open_files(spark, savepoint.uri, make=False)
-            claim(files, decided["job_id"], job.name, target.uri)
-        except RestoreError:  # another one was first, at this moment
-            if prepared.begun is None:
-                target.files.delete(RESTORING)
-            raise
+    try:
+        origin.claim(decided["job_id"], target.uri)
+    except RestoreError:  # another one was first, at this moment
+        if prepared.begun is None:
+            target.files.delete(RESTORING)
+        raise
     return decided

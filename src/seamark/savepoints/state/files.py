@@ -9,7 +9,6 @@ beside Spark's tasks, without the time that a Spark job takes to begin. `take/ex
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -28,13 +27,15 @@ from seamark.checkpoint.spark_files import (
 )
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CheckpointError, DamagedCheckpointError
-from seamark.runtime.java_calls import java_class, java_list
+from seamark.runtime.java_calls import java_class, java_list, root_cause
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.session import is_local
-from seamark.savepoints.record import NOT_KNOWN, ColumnFamily, Operator, Savepoint, Store
-from seamark.savepoints.state.layout import PARTITIONS, StateLayout, is_keyed, read_operators
+from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Store
+from seamark.savepoints.state.layout import (
+    StateLayout,
+    read_operators,
+)
 from seamark.savepoints.state.rows import StateClasses
-from seamark.savepoints.take.canonical import root_cause
 
 LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
 """A task is given files of so many bytes at least, if there are, and at most, or one larger file:
@@ -46,37 +47,20 @@ DAMAGED, MISSING = -1, -2
 
 
 def describe_operators(
-    layout: StateLayout,
-    source: CheckpointFiles,
-    epoch: int,
-    settings: Mapping[str, str],
-    uids: OperatorUids,
+    layout: StateLayout, source: CheckpointFiles, epoch: int, uids: OperatorUids
 ) -> list[Operator]:
     """Return the stateful operators of `source` as of `epoch`, with the schemas of their state; how
     many rows they have is not known."""
-    found = []
-    for operator in read_operators(source, epoch):
-        families = {info.name: layout.store(operator, info).families for info in operator.stores}
-        keyed = is_keyed(operator.name, [f for of_store in families.values() for f in of_store])
-        found.append(
-            Operator(
-                uid=uids.of_operator(operator.index),
-                index=operator.index,
-                name=operator.name,
-                partitions=int(settings[PARTITIONS]) if keyed else 1,
-                keyed=keyed,
-                properties=json.loads(operator.properties) if operator.properties else None,
-                stores=tuple(
-                    Store(name, f"state/{operator.index}", tuple(map(_not_counted, of_store)))
-                    for name, of_store in families.items()
-                ),
-            )
-        )
-    return found
+    operators = [layout.operator(info, uids)[0] for info in read_operators(source, epoch)]
+    return [
+        replace(operator, stores=tuple(_of_files(operator.index, s) for s in operator.stores))
+        for operator in operators
+    ]
 
 
-def _not_counted(family: ColumnFamily) -> ColumnFamily:
-    return replace(family, rows=NOT_KNOWN, bytes=NOT_KNOWN)
+def _of_files(index: int, store: Store) -> Store:
+    families = (replace(family, rows=NOT_KNOWN, bytes=NOT_KNOWN) for family in store.families)
+    return replace(store, path=f"state/{index}", families=tuple(families))
 
 
 def copy_state(
@@ -127,7 +111,7 @@ def state_files(source: CheckpointFiles, tree: StateTree, epoch: int) -> dict[st
 
 
 def copy_back(
-    spark: SparkSession, savepoint: Savepoint, operator: Operator, target: str, index: int
+    spark: SparkSession, savepoint: SavepointRecord, operator: Operator, target: str, index: int
 ) -> None:
     """Copy the files of an operator's state into the Spark checkpoint location `target` (a URI), in
     which the operator has the number `index`. Those of a call that died are written over."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,8 @@ from seamark.checkpoint.spark_files import metadata_at, read_log
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 from seamark.runtime.java_calls import items_of, java_class, java_list
-from seamark.savepoints.record import ColumnFamily
+from seamark.runtime.operator_uids import OperatorUids
+from seamark.savepoints.record import ColumnFamily, Operator, Store
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
@@ -28,7 +29,7 @@ _STATE = "org.apache.spark.sql.execution.streaming.state."
 _OPERATORS = "org.apache.spark.sql.execution.streaming.operators.stateful."
 _CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
 _TRANSFORM_WITH_STATE = "transformWithState"
-_SCHEMA_PATH = re.compile(r"^.*?/(state/\d+/_stateSchema/.*)$")
+_SCHEMA_PATH = re.compile(r"^.*?/state/(\d+)/(_stateSchema/.*)$")
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,8 @@ def _read_operator(files: CheckpointFiles, index: int, epoch: int) -> OperatorIn
                     info["storeName"],
                     info.get("numColsPrefixKey", 0),
                     tuple(
-                        _SCHEMA_PATH.sub(r"\1", p) for p in info.get("stateSchemaFilePaths") or ()
+                        _SCHEMA_PATH.sub(r"state/\1/\2", p)
+                        for p in info.get("stateSchemaFilePaths") or ()
                     ),
                 )
                 for info in body["stateStoreInfo"]
@@ -97,6 +99,36 @@ def _read_operator(files: CheckpointFiles, index: int, epoch: int) -> OperatorIn
         ) from None
     except (KeyError, TypeError, AttributeError, LookupError) as error:
         raise CorruptRecordError(f"{files.uri}/{path}: {error!r}") from None
+
+
+def relocated(
+    metadata: bytes, location: str, index: int | None = None, partitions: int | None = None
+) -> bytes:
+    """Return the bytes of an operator's metadata file for the checkpoint location with the URI
+    `location`, where the schema files are then; and for an operator with this number and this many
+    state partitions, if they change."""
+
+    def moved(path: str) -> str:
+        return _SCHEMA_PATH.sub(
+            lambda found: f"{location}/state/{found[1] if index is None else index}/{found[2]}",
+            path,
+        )
+
+    version, text = metadata.decode().split("\n", 1)
+    body = json.loads(text)
+    if index is not None:
+        body["operatorInfo"]["operatorId"] = index
+    for store in body["stateStoreInfo"]:
+        if partitions is not None:
+            store["numPartitions"] = partitions
+        if "stateSchemaFilePaths" in store:
+            store["stateSchemaFilePaths"] = list(map(moved, store["stateSchemaFilePaths"]))
+    return f"{version}\n{compact_json(body)}".encode()
+
+
+def compact_json(value: Any) -> str:
+    """Return JSON as Spark writes it into its logs."""
+    return json.dumps(value, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -139,6 +171,23 @@ class StateLayout:
 
     def _class(self, name: str) -> Any:
         return java_class(self._jvm, name)
+
+    def operator(self, info: OperatorInfo, uids: OperatorUids) -> tuple[Operator, list[StoreState]]:
+        """Describe an operator as a savepoint's record has it, without figures; and its stores."""
+        described = [self.store(info, store) for store in info.stores]
+        keyed = is_keyed(info.name, [f for store in described for f in store.families])
+        stores = (
+            Store(s.info.name, f"state/{info.index}/{s.info.name}", s.families) for s in described
+        )
+        return Operator(
+            uid=uids.of_operator(info.index),
+            index=info.index,
+            name=info.name,
+            partitions=int(self._settings[PARTITIONS]) if keyed else 1,
+            keyed=keyed,
+            properties=json.loads(info.properties) if info.properties else None,
+            stores=tuple(stores),
+        ), described
 
     def store(
         self, operator: OperatorInfo, info: StoreInfo, index: int | None = None
@@ -298,9 +347,8 @@ def _family(schema: Any, variable: Any, several: bool, internal: bool) -> Column
     )
 
 
-def hashmap_problems(operators: Sequence[Any]) -> list[str]:
-    """Return why the hashmap backend cannot hold some of these operators (each with `uid`, `name`
-    and `stores`), a line for each."""
+def hashmap_problems(operators: Iterable[Operator]) -> list[str]:
+    """Return why the hashmap backend cannot hold some of these operators, a line for each."""
     problems = []
     for operator in operators:
         why = None

@@ -3,9 +3,8 @@
 Spark writes and checks the metadata and the schemas of the state while it plans a query's first
 epoch. So a program's query is planned, and not run, in scratch checkpoint locations on this
 machine: once as if all its operators were new (`PlannedState`), and once over the state's metadata
-that is to be restored (`PlannedState.refusals`). The restore plan asks
-(`restore/savepoint_planning.py`, `restore/checkpoint_planning.py`), and `restore/location.py` takes
-the metadata of operators that are new from here.
+that is to be restored (`PlannedState.refusals`). `restore/planner.py` asks, and
+`restore/location.py` takes the metadata of operators that are new from here.
 """
 
 from __future__ import annotations
@@ -29,17 +28,21 @@ from seamark.checkpoint.spark_files import METADATA_VERSION, StateTree, metadata
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import RestoreError
 from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.java_calls import root_cause
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.plans import analysed
-from seamark.savepoints.record import ColumnFamily, Store
-from seamark.savepoints.state.layout import PARTITIONS, StateLayout, read_operators
+from seamark.savepoints.record import ColumnFamily, Operator, Store
+from seamark.savepoints.state.layout import (
+    PARTITIONS,
+    StateLayout,
+    read_operators,
+    relocated,
+)
 from seamark.savepoints.state.rows import StateClasses
-from seamark.savepoints.take.canonical import root_cause
 
 PLAN_TRIES = 3
 _UNSUPPORTED_CHECK = "spark.sql.streaming.unsupportedOperationCheck"
 _OPERATOR_FILE = re.compile(r"state/(\d+)(/.*)")
-_SCHEMA_PATH = re.compile(r"^.*?/state/\d+/_stateSchema/(.*)$")
 
 
 @dataclass(frozen=True)
@@ -83,17 +86,7 @@ class StateMetadata:
             if epoch is not None and METADATA_VERSION.fullmatch(path):
                 name = f"/_metadata/v2/{epoch}"
             if found[2] == "/_metadata/metadata" or found[2].startswith("/_metadata/v2/"):
-                version, text = data.decode().split("\n", 1)
-                body = json.loads(text)
-                body["operatorInfo"]["operatorId"] = new
-                for store in body["stateStoreInfo"]:
-                    store["numPartitions"] = partitions
-                    if "stateSchemaFilePaths" in store:
-                        store["stateSchemaFilePaths"] = [
-                            _SCHEMA_PATH.sub(rf"{location}/state/{new}/_stateSchema/\1", schema)
-                            for schema in store["stateSchemaFilePaths"]
-                        ]
-                data = f"{version}\n{json.dumps(body, separators=(',', ':'))}".encode()
+                data = relocated(data, location, new, partitions)
             moved[f"state/{new}{name}"] = data
         return moved
 
@@ -144,12 +137,17 @@ class PlannedState:
         self._layout = StateLayout(
             spark, StateClasses.of(spark), self.location, self.location, self._settings, 1
         )
+        count = program.uids.operator_count
+        if set(self.operators) != set(range(count)):
+            raise RestoreError(
+                f"Spark plans the stateful operators {sorted(self.operators)}, and {count} were "
+                "found in the program: their uids cannot be trusted. This is an error of Seamark's "
+                "own, please report it with the program"
+            )
 
-    def stores(self, index: int) -> tuple[Store, ...]:
-        """Return the state stores of an operator with their schemas."""
-        operator = self.operators[index]
-        described = (self._layout.store(operator, info) for info in operator.stores)
-        return tuple(Store(store.info.name, "", store.families) for store in described)
+    def describe(self, index: int) -> Operator:
+        """Return an operator with the schemas of its state, which has no rows."""
+        return self._layout.operator(self.operators[index], self._program.uids)[0]
 
     def refusals(self, old: StateMetadata, placed: Mapping[int, int]) -> dict[int, str]:
         """Return what Spark says against going on from the state of another job, by the operator's

@@ -17,7 +17,7 @@ import threading
 import zipfile
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -35,6 +35,7 @@ from pyspark.sql.types import (
 from seamark.runtime.java.compiled import classes_jar
 from seamark.runtime.java_calls import items_of, java_class, java_list
 from seamark.runtime.session import is_local
+from seamark.savepoints.record import Store
 
 log = logging.getLogger(__name__)
 
@@ -211,6 +212,23 @@ def _row_files(rows: Iterable[Any], stores: int) -> list[list[RowFile]]:
             )
         )
     return found
+
+
+def with_files(
+    store: Store, written: Sequence[RowFile], files: dict[str, tuple[int, int]]
+) -> Store:
+    """Return the store with the figures of the files that were written, and list them in `files`,
+    as `Savepoint.files` has them."""
+    files |= {f"{store.path}/{file.name}": (file.size, file.crc32) for file in written}
+    families = tuple(
+        replace(
+            family,
+            rows=sum(file.rows[number] for file in written),
+            bytes=sum(file.state_bytes[number] for file in written),
+        )
+        for number, family in enumerate(store.families)
+    )
+    return replace(store, families=families)
 
 
 def read_rows(spark: SparkSession, paths: Sequence[str]) -> DataFrame:

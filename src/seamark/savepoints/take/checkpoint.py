@@ -15,9 +15,9 @@ from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
 from seamark.runtime.operator_uids import OperatorUids
-from seamark.savepoints.record import Savepoint, Source
-from seamark.savepoints.restore.checkpoint import open_job
-from seamark.savepoints.take.export import export_savepoint
+from seamark.savepoints.record import SavepointRecord, Source
+from seamark.savepoints.restore.origin import open_job
+from seamark.savepoints.take.export import SavedJob, export_savepoint
 
 
 def sources_of_job(files: CheckpointFiles) -> list[Source]:
@@ -36,7 +36,7 @@ def watermark_of_job(files: CheckpointFiles) -> int:
     return before(int(commit.get("nextBatchWatermarkMs", 0)))
 
 
-def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savepoint:
+def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> SavepointRecord:
     """Write a canonical savepoint of the newest complete checkpoint of a job that does not run into
     the new directory `target`; both are URIs. Return it.
 
@@ -60,9 +60,7 @@ def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savep
         f"{job}/spark",
         epoch,
         target,
-        job_id=identity.job_id,
-        job_name=identity.name,
-        uids=_uids(store.files, lines),
+        SavedJob(identity.job_id, identity.name, _uids(store.files, lines)),
     )
 
 

@@ -1,8 +1,8 @@
 """Takes a savepoint: exports one decided epoch of a Spark checkpoint location.
 
 The location is only read; the job that owns it may be running, as long as it keeps that epoch.
-`take/running.py` calls `export_savepoint` for a running job. What both types share is here: Spark's
-logs and the record; `take/canonical.py` writes the state's rows, `state/files.py` copies its files.
+`take/running.py` calls `export_savepoint` for a running job, `take/checkpoint.py` for one that has
+ended. The state goes along as rows, or, natively, as files (`state/files.py`).
 `restore/location.py` is the way back.
 """
 
@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from py4j.protocol import Py4JJavaError
+from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
+from seamark.api.config import StateBackend
 from seamark.checkpoint.drained import before, is_raised
 from seamark.checkpoint.spark_files import (
     StateTree,
@@ -29,27 +33,59 @@ from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, SavepointError
 from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.java_calls import root_cause
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.state_backend import PROVIDER, backend_of
 from seamark.savepoints.record import (
     TAKING,
-    Savepoint,
+    Operator,
+    SavepointRecord,
     SavepointType,
     Sink,
     Source,
     write_savepoint,
 )
 from seamark.savepoints.state.files import copy_state, describe_operators, state_files
-from seamark.savepoints.state.layout import PARTITIONS, StateLayout
-from seamark.savepoints.state.rows import StateClasses
-from seamark.savepoints.take.canonical import write_operators
-from seamark.savepoints.take.uncommitted import merged
+from seamark.savepoints.state.layout import (
+    PARTITIONS,
+    StateLayout,
+    read_operators,
+)
+from seamark.savepoints.state.rows import StateClasses, StateVersion, export_rows, with_files
+from seamark.savepoints.take.uncommitted import Uncommitted, merged
 
-Uncommitted = tuple[Mapping[int, Mapping[str, SinkEpoch]], Mapping[str, tuple[int, int]]]
-"""Transactions by epoch and the sink's uid, and what files of theirs were put into the savepoint:
-bytes and CRC-32."""
+Listed = dict[str, tuple[int, int]]
+"""Bytes and CRC-32 of files, by path: a part of `SavepointRecord.files`."""
 
 _SYNCS_AT_ONCE = 4
+
+
+@dataclass(frozen=True)
+class SavedJob:
+    """The job whose epoch is exported, as the savepoint's record names it. `sinks`: the type of
+    each by its uid; `directory`: where its records are (a URI), if it has transactions that are
+    not committed."""
+
+    job_id: str
+    name: str
+    uids: OperatorUids
+    sinks: Mapping[str, str] = field(default_factory=dict)
+    directory: str = ""
+
+
+@dataclass(frozen=True)
+class Beside:
+    """The stream beside which a savepoint is taken; without one, nothing runs."""
+
+    run_id: str = ""
+    """Of Spark's query in this driver: state that it has in memory need not be read again."""
+    goes_on: bool = False
+    """Whether most cores are left to it."""
+    uncommitted: Callable[[], Uncommitted] = lambda: ({}, {})
+    """Asked at the end for the transactions of the epoch, and of those before it, that may not be
+    committed yet."""
+    writing: Callable[[int], None] = lambda expected: None
+    """Told the bytes of the epoch's state files before any is written."""
 
 
 def export_savepoint(
@@ -57,28 +93,15 @@ def export_savepoint(
     location: str,
     epoch: int,
     target: str,
-    *,
-    job_id: str,
-    job_name: str,
-    uids: OperatorUids,
+    job: SavedJob,
     type_: SavepointType = SavepointType.CANONICAL,
-    sinks: Mapping[str, str] = MappingProxyType({}),
-    job_directory: str = "",
-    run_id: str = "",
-    aside: bool = False,
-    uncommitted: Callable[[], Uncommitted] = lambda: ({}, {}),
-    writing: Callable[[int], None] = lambda expected: None,
-) -> Savepoint:
+    beside: Beside | None = None,
+) -> SavepointRecord:
     """Write a savepoint of `epoch` into the new directory `target`, and return it.
 
     `location`: Spark's checkpoint location (a URI), in which `epoch` is decided
-    (``commits/<epoch>`` is there) and stays until this returns; `sinks`: the type of each by its
-    uid; `uncommitted`: asked at the end for the transactions of this epoch, and of those before it,
-    that may not be committed yet, of a job whose records are in `job_directory` (a URI); `run_id`:
-    of Spark's query, if it runs in this driver: state that it has in memory need not be read again;
-    `aside`: most cores are left to a stream that goes on meanwhile; `writing`: told the bytes of
-    the epoch's state files before any is written. The savepoint is whole when this returns. If it
-    fails or dies, `target` has no ``savepoint.json`` and is to be deleted.
+    (``commits/<epoch>`` is there) and stays until this returns. The savepoint is whole when this
+    returns. If it fails or dies, `target` has no ``savepoint.json`` and is to be deleted.
 
     Raises SavepointError if `target` has files already, CheckpointError if the epoch cannot be
     read.
@@ -92,63 +115,60 @@ def export_savepoint(
             f"{location}: epoch {epoch} is not decided; there is no commits/{epoch}"
         )
     require_offset_log(source, epoch)
-    metadata, *offsets = read_log(source, f"offsets/{epoch}")
-    lines = uids.source_lines or tuple(range(len(offsets)))
-    commit = read_log(source, f"commits/{epoch}")[0]
-    watermark_ms = int(commit.get("nextBatchWatermarkMs", 0))
+    beside = beside or Beside()
+    state = _SavedState(spark, source, files, epoch, job.uids, beside)
     tree = StateTree.read(source)
     needed = state_files(source, tree, epoch)
-    writing(sum(needed.values()))
-    with ThreadPoolExecutor(2) as beside:  # each waits for the disk, or for Spark, most of its time
-        small = beside.submit(_copy_small_files, source, files, tree, epoch)
+    beside.writing(sum(needed.values()))
+    with ThreadPoolExecutor(1) as pool:  # each waits for the disk, or for Spark, most of its time
+        small = pool.submit(_copy_small_files, source, files, tree, epoch)
         if type_ is SavepointType.NATIVE:
-            copied = beside.submit(copy_state, spark, source, files, needed, aside=aside)
-        layout = StateLayout(
-            spark,
-            StateClasses.of(spark),
-            location,
-            location,
-            metadata["conf"],
-            log_version(source, f"commits/{epoch}"),
-        )
-        if type_ is SavepointType.NATIVE:
-            operators = describe_operators(layout, source, epoch, metadata["conf"], uids)
-            state = copied.result()
+            operators, of_state = state.copied(needed)
         else:
-            operators, state = write_operators(
-                spark, layout, source, files, epoch, metadata["conf"], commit, uids, run_id, aside
-            )
+            operators, of_state = state.exported()
         listed = small.result()
-    waiting, kept = uncommitted()
-    committables, rows, earlier = merged(waiting, epoch)
-    savepoint = Savepoint(
-        uri=files.uri,
-        job_id=job_id,
-        job_name=job_name,
-        epoch=epoch,
+    waiting, kept = beside.uncommitted()
+    record = _record(spark.version, state, job, operators, waiting)
+    record = replace(record, type=type_, files={**listed, **of_state, **kept})
+    failpoints.reached("savepoint-written")
+    write_savepoint(files, record)
+    return record
+
+
+def _record(
+    spark_version: str,
+    state: _SavedState,
+    job: SavedJob,
+    operators: Sequence[Operator],
+    waiting: Mapping[int, Mapping[str, SinkEpoch]],
+) -> SavepointRecord:
+    """Return what ``savepoint.json`` is to say, but for the type and the files."""
+    lines = job.uids.source_lines or tuple(range(len(state.offsets)))
+    committables, rows, earlier = merged(waiting, state.epoch)
+    watermark_ms = int(state.commit.get("nextBatchWatermarkMs", 0))
+    return SavepointRecord(
+        uri=state.files.uri,
+        job_id=job.job_id,
+        job_name=job.name,
+        epoch=state.epoch,
         created_at=time.time(),
-        spark_version=spark.version,
-        state_backend=backend_of(metadata["conf"].get(PROVIDER, "")),
-        partitions=int(metadata["conf"][PARTITIONS]),
+        spark_version=spark_version,
+        state_backend=backend_of(state.settings.get(PROVIDER, "")),
+        partitions=int(state.settings[PARTITIONS]),
         watermark_ms=before(watermark_ms),
-        settings=metadata["conf"],
+        settings=state.settings,
         sources=tuple(
-            Source(uids.of_source(n), n, offset)
-            for n, offset in sorted(dict(zip(lines, offsets, strict=True)).items())
+            Source(job.uids.of_source(n), n, offset)
+            for n, offset in sorted(dict(zip(lines, state.offsets, strict=True)).items())
         ),
         source_lines=lines,
         operators=tuple(operators),
         committables=committables,
-        files={**listed, **state, **kept},
-        type=type_,
         drained=is_raised(watermark_ms),
-        sinks=tuple(Sink(uid, sink, rows.get(uid, 0)) for uid, sink in sinks.items()),
-        job_directory=job_directory if committables else "",
+        sinks=tuple(Sink(uid, sink, rows.get(uid, 0)) for uid, sink in job.sinks.items()),
+        job_directory=job.directory if committables else "",
         earlier=earlier,
     )
-    failpoints.reached("savepoint-written")
-    write_savepoint(files, savepoint)
-    return savepoint
 
 
 def require_offset_log(files: CheckpointFiles, epoch: int) -> None:
@@ -163,7 +183,7 @@ def require_offset_log(files: CheckpointFiles, epoch: int) -> None:
 
 def _copy_small_files(
     source: CheckpointFiles, files: CheckpointFiles, tree: StateTree, epoch: int
-) -> dict[str, tuple[int, int]]:
+) -> Listed:
     """Copy Spark's logs and the state's metadata, as they are; return what `files` now holds."""
 
     def copy(path: str) -> tuple[str, tuple[int, int]]:
@@ -175,3 +195,92 @@ def _copy_small_files(
     paths = [path for path in found if path != "metadata" and not path.endswith(".crc")]
     with ThreadPoolExecutor(_SYNCS_AT_ONCE) as pool:  # the disk syncs several as fast as one
         return dict(pool.map(copy, paths))
+
+
+class _SavedState:
+    """The state as of `epoch` in the Spark checkpoint location `source`, on its way into the
+    savepoint `files`. `settings`, `offsets`, `commit`: what the epoch's entries in Spark's offset
+    and commit logs hold."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        source: CheckpointFiles,
+        files: CheckpointFiles,
+        epoch: int,
+        uids: OperatorUids,
+        beside: Beside,
+    ) -> None:
+        self._spark, self._source, self._uids, self._beside = spark, source, uids, beside
+        self.files, self.epoch = files, epoch
+        metadata, *self.offsets = read_log(source, f"offsets/{epoch}")
+        self.settings: dict[str, str] = metadata["conf"]
+        self.commit: dict[str, Any] = read_log(source, f"commits/{epoch}")[0]
+
+    def _layout(self) -> StateLayout:
+        at = self._source.uri
+        spark_format = log_version(self._source, f"commits/{self.epoch}")
+        classes = StateClasses.of(self._spark)
+        return StateLayout(self._spark, classes, at, at, self.settings, spark_format)
+
+    def copied(self, needed: Mapping[str, int]) -> tuple[list[Operator], Listed]:
+        """Copy the files that are `needed` (`state_files`); return the operators, and what was
+        copied."""
+        with ThreadPoolExecutor(1) as pool:
+            copied = pool.submit(
+                copy_state,
+                self._spark,
+                self._source,
+                self.files,
+                needed,
+                aside=self._beside.goes_on,
+            )
+            layout = self._layout()
+            operators = describe_operators(layout, self._source, self.epoch, self._uids)
+            return operators, copied.result()
+
+    def exported(self) -> tuple[list[Operator], Listed]:
+        """Write the rows of every operator; return the operators, and the files of rows. Raises
+        CheckpointError if the state cannot be read."""
+        layout, infos = self._layout(), read_operators(self._source, self.epoch)
+        try:
+            operators: list[Operator] = []
+            versions: list[StateVersion] = []
+            for info in infos:
+                operator, described = layout.operator(info, self._uids)
+                operators.append(operator)
+                versions += self._versions(operator, [store.java for store in described])
+            return self._written(operators, versions)
+        except (Py4JJavaError, CapturedException) as error:
+            raise CheckpointError(
+                f"{self._source.uri}: the state of epoch {self.epoch} cannot be read: "
+                f"{root_cause(error)}"
+            ) from error
+
+    def _versions(self, operator: Operator, java: Sequence[Any]) -> list[StateVersion]:
+        """Return what is to be read of each store."""
+        ids = (self.commit.get("stateUniqueIds") or {}).get(str(operator.index))
+        return [
+            StateVersion(
+                store,
+                operator.partitions,
+                self.epoch + 1,
+                [ids[p][number] for p in range(operator.partitions)] if ids else None,
+                f"{self.files.uri}/{operator.stores[number].path}",
+            )
+            for number, store in enumerate(java)
+        ]
+
+    def _written(
+        self, operators: Sequence[Operator], versions: Sequence[StateVersion]
+    ) -> tuple[list[Operator], Listed]:
+        aside, listed = self._beside.goes_on, Listed()
+        # A partition of `hashmap` is loaded into the heap, where the stream has its own already.
+        few = aside or backend_of(self.settings.get(PROVIDER, "")) == StateBackend.HASHMAP.value
+        written = iter(
+            export_rows(self._spark, versions, self._beside.run_id, aside=aside, few=few)
+        )
+        return [
+            replace(of, stores=tuple(with_files(s, next(written), listed) for s in of.stores))
+            for of in operators
+        ], listed

@@ -28,9 +28,9 @@ from seamark.runtime.drain import Drain
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.query import StreamRun
-from seamark.savepoints.record import Savepoint, SavepointType, write_taking
-from seamark.savepoints.take.export import export_savepoint
-from seamark.savepoints.take.kept_rows import save_rows
+from seamark.savepoints.record import SavepointRecord, SavepointType, write_taking
+from seamark.savepoints.take.export import Beside, SavedJob, export_savepoint
+from seamark.savepoints.take.uncommitted import save_rows
 
 POLL_S = 0.2
 PROGRESS_S = 1.0
@@ -191,7 +191,7 @@ class _Taking:
             error = found
         self._answer.set_exception(error)
 
-    def _export(self, epoch: int) -> Savepoint:
+    def _export(self, epoch: int) -> SavepointRecord:
         run, identity = self._run, self._run.coordinator.identity
         assert identity is not None
         name = f"savepoint-{identity.job_id[:6]}-{uuid.uuid4().hex[:12]}"  # as Flink names them
@@ -205,21 +205,20 @@ class _Taking:
                 job_directory=run.uri,
                 epoch=epoch,
             )
+            sinks = {uid: type(sink).__name__ for uid, sink in run.sinks.items()}
             return export_savepoint(
                 self._spark,
                 run.spark_location,
                 epoch,
                 path,
-                job_id=identity.job_id,
-                job_name=identity.name,
-                uids=run.uids,
-                type_=self._type,
-                sinks={uid: type(sink).__name__ for uid, sink in run.sinks.items()},
-                job_directory=run.uri,
-                uncommitted=lambda: save_rows(self._spark, run, epoch, files),
-                run_id=str(run.query.runId) if run.query else "",
-                aside=self._then is None,
-                writing=lambda expected: self._answer.writing(expected, lambda: _written(files)),
+                SavedJob(identity.job_id, identity.name, run.uids, sinks, run.uri),
+                self._type,
+                Beside(
+                    str(run.query.runId) if run.query else "",
+                    self._then is None,
+                    lambda: save_rows(self._spark, run, epoch, files),
+                    lambda expected: self._answer.writing(expected, lambda: _written(files)),
+                ),
             )
         except BaseException:
             with contextlib.suppress(Exception):
@@ -233,7 +232,7 @@ def _written(files: CheckpointFiles) -> int:
     return sum(files.sizes(*patterns).values())
 
 
-def _end(savepoint: Savepoint, took_s: float) -> SavepointEnd:
+def _end(savepoint: SavepointRecord, took_s: float) -> SavepointEnd:
     """Return what the checkpoint history tells of a savepoint that is whole."""
     return SavepointEnd(
         took_s,

@@ -3,34 +3,47 @@ committed when it was taken; and those of epochs before it, of a job that lets s
 
 A restored job commits them like those of epochs of its own: its directory gets prepared records of
 these epochs, and the recovery of its first start does the rest. The first job, if it runs, does the
-same; commits are idempotent. `restore/write.py` and the restore plan ask here.
+same; commits are idempotent. The rows that a write-ahead sink has not sent are nowhere but in the
+checkpoint, so they go along: `take/running.py` asks `save_rows` for them at the end of the export,
+and a restore puts them into the new job's directory, where its recovery sends them, with the first
+job's token. docs/FORMAT.md says where they lie.
 """
 
 from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.store import CheckpointStore, SinkEpoch
-from seamark.model.errors import SeamarkError
-from seamark.savepoints.record import Savepoint
-from seamark.savepoints.restore.checkpoint import open_job
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.contracts.row_files import ROWS, sink_directory
+from seamark.model.errors import DamagedCheckpointError, SavepointError, SeamarkError
+from seamark.runtime.checkpoint_trigger import SINK_PATIENCE_S
+from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.query import StreamRun
+from seamark.savepoints.record import SavepointRecord
+from seamark.savepoints.restore.origin import open_job
+from seamark.savepoints.state.copies import copier
 
 log = logging.getLogger(__name__)
 
+TRIES = 10
+"""So often a sink may get further while its rows are copied."""
 
 ByEpoch = dict[int, dict[str, SinkEpoch]]
 """Transactions by epoch, ascending, and by the sink's uid."""
+Uncommitted = tuple[Mapping[int, Mapping[str, SinkEpoch]], Mapping[str, tuple[int, int]]]
+"""Those of a savepoint, and what files of theirs were put into it: bytes and CRC-32."""
 
 
 def merged(
     waiting: Mapping[int, Mapping[str, SinkEpoch]], epoch: int
 ) -> tuple[dict[str, tuple[bytes, ...]], dict[str, int], dict[str, dict[str, tuple[int, int]]]]:
-    """Return `Savepoint.committables`, the rows of them by the sink's uid, and
-    `Savepoint.earlier`, of a savepoint of `epoch`."""
+    """Return `SavepointRecord.committables`, the rows of them by the sink's uid, and
+    `SavepointRecord.earlier`, of a savepoint of `epoch`."""
     committables: dict[str, tuple[bytes, ...]] = {}
     rows: dict[str, int] = {}
     earlier: dict[str, dict[str, tuple[int, int]]] = {}
@@ -45,7 +58,7 @@ def merged(
     return committables, rows, earlier
 
 
-def by_epoch(savepoint: Savepoint) -> ByEpoch:
+def by_epoch(savepoint: SavepointRecord) -> ByEpoch:
     """Return the savepoint's transactions: what `merged` made one."""
     left = dict(savepoint.committables)
     rows = {sink.uid: sink.rows for sink in savepoint.sinks}
@@ -62,7 +75,7 @@ def by_epoch(savepoint: Savepoint) -> ByEpoch:
     return {number: parts for number, parts in found.items() if parts}
 
 
-def uncommitted(spark: SparkSession, savepoint: Savepoint) -> ByEpoch:
+def uncommitted(spark: SparkSession, savepoint: SavepointRecord) -> ByEpoch:
     """Return the transactions that a job restored now has to commit: those of the savepoint, but
     for epochs that the first job has committed since, by its records. Sinks forget transactions in
     time, so what is known to be committed is not asked for again."""
@@ -97,7 +110,7 @@ def counted(waiting: ByEpoch) -> Counter[str]:
     return found
 
 
-def problems(savepoint: Savepoint, sinks: Mapping[str, str]) -> Iterator[str]:
+def problems(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Iterator[str]:
     """Yield why some sink's transactions cannot be committed by a job with these `sinks` (the type
     of each by its uid): another type has the uid. What has no taker at all is named elsewhere."""
     types = {sink.uid: sink.type for sink in savepoint.sinks}
@@ -110,7 +123,7 @@ def problems(savepoint: Savepoint, sinks: Mapping[str, str]) -> Iterator[str]:
             )
 
 
-def unfit(savepoint: Savepoint, sinks: Mapping[str, str]) -> Sequence[str]:
+def unfit(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Sequence[str]:
     """Return the uids whose transactions none of these sinks can commit."""
     types = {sink.uid: sink.type for sink in savepoint.sinks}
     return [
@@ -118,3 +131,69 @@ def unfit(savepoint: Savepoint, sinks: Mapping[str, str]) -> Sequence[str]:
         for uid, given in savepoint.committables.items()
         if given and sinks.get(uid) != types.get(uid, sinks.get(uid))
     ]
+
+
+# --- the rows that sinks keep in the checkpoint
+
+
+def save_rows(
+    spark: SparkSession, run: StreamRun, epoch: int, files: CheckpointFiles
+) -> Uncommitted:
+    """Return the transactions of a sealed epoch of this run, and of those before it, that some sink
+    may not have committed yet, after SINK_PATIENCE_S; and what was copied of their rows into the
+    savepoint `files`. The rows of a spool stay where they are.
+
+    Raises SavepointError if the rows cannot be copied.
+    """
+    job = open_files(spark, run.uri, make=False)
+    copy = copier(job, files, lambda: spark)
+    waiting, rows = _look(run, epoch, SINK_PATIENCE_S)
+    for _ in range(TRIES):
+        try:
+            copied = {path: copy(now, path) for path, now in rows.items()}
+        except FileNotFoundError:
+            copied = {}
+        before = waiting
+        waiting, rows = _look(run, epoch, 0.0)
+        if waiting == before and copied.keys() == rows.keys():
+            return waiting, copied
+        files.delete(ROWS)  # some sink got further meanwhile
+    raise SavepointError(
+        f"savepoint of epoch {epoch}: the rows that its sinks keep in {run.uri}/{ROWS} cannot be "
+        "copied: they are missing. See docs/operations/damaged-checkpoint.md"
+    )
+
+
+def _look(run: StreamRun, epoch: int, patience_s: float) -> tuple[ByEpoch, dict[str, str]]:
+    """Return what is not committed, and where the rows of it are that sinks keep, by the path that
+    their committable names."""
+    parts: ByEpoch = {}
+    rows: dict[str, str] = {}
+    for number, of_epoch in run.coordinator.uncommitted_up_to(epoch, patience_s).items():
+        parts[number] = {}
+        for uid, part in of_epoch.items():
+            parts[number][uid], kept = run.coordinator.unsent_rows(uid, part)
+            rows |= kept
+    return parts, rows
+
+
+def put_back(
+    spark: SparkSession, savepoint: SavepointRecord, target: CheckpointStore, uids: Iterable[str]
+) -> None:
+    """Copy the rows of these sinks into the directory of a new job. It may be called again. Raises
+    DamagedCheckpointError if a file is not as it was written."""
+    source = open_files(spark, savepoint.uri, make=False)
+    copy = copier(source, target.files, lambda: spark)
+    for path, known in rows_of(savepoint, uids).items():
+        target.files.delete(path)  # of a restore that was cut off
+        if copy(path) != tuple(known):
+            raise DamagedCheckpointError(
+                f"savepoint {savepoint.uri} is damaged: {path} is not as it was written",
+                problems=(f"{savepoint.uri}/{path}",),
+            )
+
+
+def rows_of(savepoint: SavepointRecord, uids: Iterable[str]) -> Mapping[str, tuple[int, int]]:
+    """Return the files with the rows of these sinks, as `SavepointRecord.files` has them."""
+    places = tuple(f"{sink_directory(uid)}/" for uid in uids)
+    return {path: known for path, known in savepoint.files.items() if path.startswith(places)}

@@ -26,9 +26,9 @@ from seamark.savepoints.edit.offsets import (
     moves,
     offset_after,
     problems,
+    write_copy,
 )
-from seamark.savepoints.edit.offsets_copy import write_copy
-from seamark.savepoints.record import Savepoint, Source, read_savepoint, write_savepoint
+from seamark.savepoints.record import SavepointRecord, Source, read_savepoint, write_savepoint
 from seamark.savepoints.restore.topics import topic_changes
 from seamark.savepoints.state.copies import copier
 from tests.unit.savepoints.test_record import a_savepoint
@@ -196,7 +196,7 @@ def test_a_jobs_own_offsets_have_their_sources_names(tmp_path: Path) -> None:
 ROWS = "state/0/default/part-0.parquet"
 
 
-def with_files_of(files: LocalFiles) -> Savepoint:
+def with_files_of(files: LocalFiles) -> SavepointRecord:
     """Write a savepoint whose files are there, with rows of more than a copier's piece."""
     data = {
         ROWS: random.Random(1).randbytes(3_000_001),

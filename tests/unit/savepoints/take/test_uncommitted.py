@@ -9,8 +9,8 @@ from typing import Any
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from seamark.protocol.states import Seal
-from seamark.savepoints.record import Savepoint, Sink, read_savepoint, write_savepoint
-from seamark.savepoints.restore.checkpoint import take_over
+from seamark.savepoints.record import SavepointRecord, Sink, read_savepoint, write_savepoint
+from seamark.savepoints.restore.target import take_over
 from seamark.savepoints.take.uncommitted import (
     by_epoch,
     counted,
@@ -31,7 +31,7 @@ def a_job(directory: Path, job_id: str = "a" * 32) -> CheckpointStore:
     return store
 
 
-def a_savepoint_of(directory: Path) -> Savepoint:
+def a_savepoint_of(directory: Path) -> SavepointRecord:
     return replace(
         a_savepoint(LocalFiles(directory.parent / "savepoint")),
         sinks=(Sink("to-kafka", "KafkaSink", 30), Sink("files", "FileSink")),

@@ -13,8 +13,7 @@ from seamark.checkpoint.local_files import LocalFiles
 from seamark.cli.main import app
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
-from seamark.savepoints.claims import claim
-from seamark.savepoints.disposal import dispose
+from seamark.savepoints.claims import claim, dispose
 from seamark.savepoints.record import write_savepoint, write_taking
 from tests.unit.savepoints.test_record import a_savepoint
 

@@ -1,19 +1,23 @@
 """How: two sinks, each with columns and a filter of its own, of one stream of sessions, through a
 job's whole life by the command line: killed, stopped with a savepoint, restored with the sinks in
 the other order, onto another backend and another number of partitions, killed again, drained. In
-the end each session is in both outputs once.
+the end a read_committed reader of Kafka sees each session once, and SQLite holds each once.
 
 Rows come in bursts of twenty with a pause of as long, so the sessions are known beforehand.
 """
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from seamark.dev.kafka import LocalKafka
+from tests.integration.kafka.sink_kit import records
 from tests.spark.test_operators_day import Site
 
 PROGRAM = """
@@ -22,7 +26,7 @@ import seamark as sm
 from pyspark.sql import functions as F
 from seamark.sources.fields import EventTime, Sequence
 
-name, *first = sys.argv[1:]
+name, servers, topic, *order = sys.argv[1:]
 job = sm.Job(name, sm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"))
 fields = {"at": EventTime(), "row": Sequence()}
 rows = job.source(sm.DatagenSource(rows_per_second=100, fields=fields), uid="rows")
@@ -35,11 +39,17 @@ def sessions():
 
 shared = job.uid(sessions(), "sessions")
 outputs = {
-    "text": shared.selectExpr("to_json(struct(k, first, n)) AS value"),
-    "columns": sessions().filter("n > 0").select("k", "first", "n"),  # another object, a filter
+    "kafka": (
+        shared.selectExpr("CAST(k AS STRING) AS key", "to_json(struct(k, first, n)) AS value"),
+        sm.KafkaSink(servers, topic=topic, transactional_id_prefix=topic),
+    ),
+    "sqlite": (  # another Python object, a filter
+        sessions().filter("n > 0").select("k", "first", "n"),
+        sm.SQLiteSink("sessions.db", table="sessions"),
+    ),
 }
-for uid in sorted(outputs, reverse="swapped" in first):
-    job.sink(outputs[uid], sm.FileSink("out-" + uid + "-" + name, format="json"), uid=uid)
+for uid in sorted(outputs, reverse="swapped" in order):
+    job.sink(*outputs[uid], uid=uid)
 if __name__ == "__main__":
     job.run()
 """
@@ -52,19 +62,25 @@ def site(tmp_path: Path) -> Iterator[Site]:
     made.close()
 
 
-def test_each_session_is_in_both_sinks_once(site: Site) -> None:
+def test_each_session_is_in_both_sinks_once(
+    site: Site, kafka: LocalKafka, topic: Callable[..., str]
+) -> None:
+    target = [kafka.bootstrap_servers, topic(2)]
+    with sqlite3.connect(site.directory / "sessions.db") as database:
+        database.execute("CREATE TABLE sessions (k INTEGER, first INTEGER, n INTEGER)")
+
     def run(name: str, *arguments: str) -> None:
         site.seamark("run", "-d", *arguments)
         site.seamark("checkpoint", name)
 
-    run("one", "-p", "4", "app.py", "one")
+    run("one", "-p", "4", "app.py", "one", *target)
     site.kill_everything()
-    run("one", "app.py", "one")
-    said = site.seamark("explain", "app.py", "--json").stdout
+    run("one", "app.py", "one", *target)
+    said = site.seamark("explain", "one").stdout
     site.seamark("stop", "-p", "savepoints", "one")
     (saved,) = (site.directory / "savepoints").iterdir()
 
-    other = ("-D", "checkpoint.state_backend=rocksdb", "app.py", "two", "swapped")
+    other = ("-D", "checkpoint.state_backend=rocksdb", "app.py", "two", *target, "swapped")
     run("two", "-s", str(saved), "-p", "3", *other)
     site.kill_everything()
     run("two", *other)
@@ -72,11 +88,10 @@ def test_each_session_is_in_both_sinks_once(site: Site) -> None:
     assert site.partitions("two") == "3"
     assert "share one stream" in said
 
-    columns = Counter((row["k"], row["first"], row["n"]) for row in site.visible("out-columns-*"))
-    texts = Counter(row["value"] for row in site.visible("out-text-*"))
-    assert texts == Counter(
-        {f'{{"k":{k},"first":{first},"n":{n}}}': times for (k, first, n), times in columns.items()}
-    )
+    with sqlite3.connect(site.directory / "sessions.db") as database:
+        columns = Counter(database.execute("SELECT k, first, n FROM sessions"))
+    values = [json.loads(message.value()) for message in records(*target)]
+    assert Counter((row["k"], row["first"], row["n"]) for row in values) == columns
     assert set(columns.values()) == {1}, "a session is there twice"
     starts = sorted(first for _, first, _ in columns)
     assert len(starts) > 40

@@ -1,4 +1,4 @@
-"""`seamark info`, `list` and `checkpoints`: what drivers and the storage know of jobs.
+"""`seamark list`, `info JOB` and `checkpoints JOB`: what is known of jobs, running or ended.
 
 The storage has what outlives a driver: executions with their guarantees, identity, leases,
 checkpoint statistics. A driver that answers adds the epoch under way.
@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seamark.checkpoint.executions import Execution
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
@@ -77,6 +76,27 @@ class JobInfo:
         }
 
 
+def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
+    """Return jobs, the last started first: those that run, those whose driver does not answer
+    unless only `running` ones are wanted, and with `ended` all others.
+
+    `storage` is a URI. Raises UserError if there is nothing at it.
+    """
+    with readable(storage):
+        found = sorted(list_jobs(storage), key=lambda job: -job.started_at)
+        if not found and not (exists(storage) and open_storage(storage).exists("")):
+            raise UserError(
+                f"the storage {storage} is not there, so no job has run with it; check --storage, "
+                "or checkpoint.storage in seamark.toml"
+            )
+    return [
+        job
+        for job in found
+        if ended
+        or (not job.state.is_terminal and not (running and job.state is JobState.UNREACHABLE))
+    ]
+
+
 def info(job: str, storage: str | None) -> JobInfo:
     """Return what is known of a job, by its name, id or the first digits of its id.
 
@@ -93,7 +113,7 @@ def _info(uri: str, job: str) -> JobInfo:
     directory = f"{uri}/{found.name}"
     store = CheckpointStore(open_storage(directory), open_storage(f"{directory}/spark"))
     execution = newest_execution(uri, found.name)
-    restarts, epoch = _restarts(execution), None
+    restarts, epoch = execution.restarts if execution else 0, None
     guarantees = _guarantees(execution.start.pages.get("guarantees")) if execution else None
     if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
         driver = DriverClient(found)
@@ -136,37 +156,12 @@ def _epoch(page: Any) -> Mapping[str, Any] | None:
     return page if known and all(isinstance(number, int) for number in numbers) else None
 
 
-def _restarts(execution: Execution | None) -> int:
-    return sum(failure.restarted for failure in execution.failures) if execution else 0
-
-
 def _identity(store: CheckpointStore) -> JobIdentity | None:
     try:
         return store.read_identity()
     except (CheckpointError, OSError) as error:
         log.warning("%s", error)
         return None
-
-
-def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
-    """Return jobs, the last started first. Those that run are always among them; those whose driver
-    does not answer are, unless only those that are `running` are wanted; with `ended` all are.
-
-    `storage` is a URI. Raises UserError if there is nothing at it.
-    """
-    with readable(storage):
-        found = sorted(list_jobs(storage), key=lambda job: -job.started_at)
-        if not found and not (exists(storage) and open_storage(storage).exists("")):
-            raise UserError(
-                f"the storage {storage} is not there, so no job has run with it; check --storage, "
-                "or checkpoint.storage in seamark.toml"
-            )
-    return [
-        job
-        for job in found
-        if ended
-        or (not job.state.is_terminal and not (running and job.state is JobState.UNREACHABLE))
-    ]
 
 
 def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:

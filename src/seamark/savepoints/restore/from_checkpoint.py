@@ -1,0 +1,225 @@
+"""A retained checkpoint as what a restore begins from.
+
+It is copied as it is, so the program must have its operators and sources under the numbers that
+Spark gave them, its state backend and its number of partitions. It says nothing of uids; the job's
+checkpoint statistics do, where there are some: by them two parts that have changed places are
+found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import cached_property, partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.statistics_store import StatisticsStore
+from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.model.errors import CorruptRecordError
+from seamark.protocol.states import Seal
+from seamark.runtime.kafka_topics import topics_left
+from seamark.runtime.operator_uids import OperatorUids, moved
+from seamark.runtime.state_backend import PROVIDER, backend_of
+from seamark.savepoints.record import Source
+from seamark.savepoints.restore.checkpoint import copy_checkpoint, find_checkpoint, find_waiting
+from seamark.savepoints.restore.options import NewJob
+from seamark.savepoints.restore.origin import Origin, Parts, Waiting
+from seamark.savepoints.restore.plan import ClaimMode, Side, SinkPlan
+from seamark.savepoints.state.files import describe_operators
+from seamark.savepoints.state.layout import PARTITIONS, StateLayout
+from seamark.savepoints.state.planned import PlannedState, StateMetadata
+from seamark.savepoints.state.rows import StateClasses
+
+
+class CheckpointOrigin(Origin):
+    """The whole checkpoint that `path` is of. Raises RestoreError if there is none,
+    DamagedCheckpointError. `begun` is what a restore of it that was cut off had decided."""
+
+    kind = "checkpoint"
+
+    def __init__(
+        self, spark: SparkSession, path: str, job: NewJob, begun: Mapping[str, Any] | None
+    ) -> None:
+        source, found = find_checkpoint(spark, path, begun["epoch"] if begun else None)
+        self._spark, self._path, self._job = spark, path, job
+        self._source, self._found, self.epoch = source, found, found.epoch
+        self._waiting = find_waiting(source, found)
+        files, uids = source.spark_files, StatisticsStore(source.files).uids(self.epoch)
+        metadata, *self._offsets = read_log(files, f"offsets/{self.epoch}")
+        commit = read_log(files, f"commits/{self.epoch}")[0]
+        self.settings = metadata["conf"]
+        self.watermark_ms = int(commit.get("nextBatchWatermarkMs", 0))
+        # Its rows are laid out by Spark alone: no version of them is read or written here.
+        layout = StateLayout(
+            spark, StateClasses.of(spark), files.uri, files.uri, self.settings, 1
+        )  # fmt: skip
+        named = OperatorUids(operators=dict(enumerate(uids.get("operator", ()))))
+        self._operators = describe_operators(layout, files, self.epoch, named)
+        self._uids = uids
+        try:
+            identity = source.read_identity()
+        except (FileNotFoundError, CorruptRecordError):  # its checkpoints may be whole all the same
+            identity = None
+        self.job_id = identity.job_id if identity else None
+        self.name = f"epoch {self.epoch} of {source.uri}"
+        self._directory = source.uri.rpartition("/")[2]
+        self.state = Side(
+            identity.name if identity else self._directory,
+            backend_of(self.settings.get(PROVIDER, "")),
+            int(self.settings[PARTITIONS]),
+            job_id=self.job_id,
+            epoch=self.epoch,
+            watermark_ms=self.watermark_ms,
+        )
+
+    def parts(self, wanted: PlannedState | None) -> Parts:
+        """Find them by number; an operator of another type has not this one's state."""
+        uids = self._job.program.uids
+        operators = []
+        sources: dict[str, tuple[Source, int | None]] = {}
+        for operator in self._operators:
+            index = operator.index
+            known = index < uids.operator_count
+            if wanted is not None:
+                known = index in wanted.operators and wanted.operators[index].name == operator.name
+            here = replace(operator, uid=uids.of_operator(index)) if known else operator
+            operators.append((here, index if known else None))
+        for line, offset in enumerate(self._offsets):
+            if line < len(uids.source_lines):
+                number = uids.source_lines[line]
+                source = Source(uids.of_source(number), number, offset)
+                sources.setdefault(source.uid, (source, number))
+            else:
+                source = Source(f"source-{line}", line, offset)
+                sources.setdefault(f"line {line}", (source, None))
+        return Parts(operators, list(sources.values()))
+
+    # --- what would stop it
+
+    def problems(self) -> Iterator[str]:
+        """Yield them: settings that it cannot change, parts that are others in the program."""
+        job, uids = self._job, self._job.program.uids
+        backend = self.state.state_backend
+        if job.partitions is not None:
+            yield (
+                f"{self._path} is no savepoint; a retained checkpoint keeps its number of state "
+                f"partitions. Leave parallelism={job.partitions} out, or take a savepoint of that "
+                "job and restore it"
+            )
+        if self._operators and backend != job.backend.value:
+            yield (
+                f"the checkpoint's state is of state_backend {backend!r}, and the program's is "
+                f"{job.backend.value!r}; keep that, or take a savepoint of that job, which goes "
+                "onto any"
+            )
+        if job.claim_mode is ClaimMode.CLAIM:
+            yield (
+                f"claim_mode='claim' is for savepoints: {self._path} is a checkpoint in the "
+                "directory of its job, which deletes its checkpoints itself; leave it out"
+            )
+        for kind, named in (("operator", uids.operators), ("source", uids.sources)):
+            for found in moved(kind, self._uids.get(kind, ()), named):
+                yield (
+                    f"{found}; a retained checkpoint is restored by Spark's numbers: take a "
+                    "savepoint of that job, which is restored by uid"
+                )
+        if len(self._offsets) != len(uids.source_lines):
+            yield (
+                f"the checkpoint has offsets of {len(self._offsets)} sources, the program reads "
+                f"{len(uids.source_lines)}; a retained checkpoint is restored into the same "
+                "sources: take a savepoint of that job to change them"
+            )
+        yield from topics_left(self._directory, self._offsets, uids, job.reading)
+        for uid in self._to_commit.keys() - set(job.sinks):
+            yield (
+                f"sink {uid!r} has {self._to_commit[uid]} transactions to commit, and the program "
+                "has no such sink; declare it, or start the first job once, which commits them"
+            )
+
+    def misfits(self, parts: Parts, wanted: PlannedState) -> Iterator[str]:
+        """Yield that the operators are others, if they are."""
+        old = {operator.index: operator.name for operator in self._operators}
+        new = {index: operator.name for index, operator in wanted.operators.items()}
+        if old != new:
+            yield (
+                f"the checkpoint has state of the operators {_listed(old)}, and the program "
+                f"has {_listed(new)}; a retained checkpoint is restored into the same "
+                "operators: take a savepoint of that job to change them"
+            )
+
+    # --- what the plan shows
+
+    def metadata(self) -> StateMetadata:
+        """Return that of the first job's Spark checkpoint location."""
+        return StateMetadata.of(self._source.spark_files, self.epoch)
+
+    def sinks(self) -> Iterator[SinkPlan]:
+        """Yield the program's, and those that have transactions; nothing says which others the
+        first job had."""
+        commit, abort = self._to_commit, self._undecided()
+        for uid in dict.fromkeys([*self._job.sinks, *commit, *abort]):
+            yield SinkPlan(uid, None, commit=commit[uid], abort=abort[uid])
+
+    @cached_property
+    def _to_commit(self) -> Counter[str]:
+        """Return how many committables each sink has that are decided and not known to be
+        committed."""
+        return _counted(self._source.read_prepared(*attempt) for attempt in self._waiting)
+
+    def _undecided(self) -> Counter[str]:
+        """Return how many each sink has of attempts that are not decided."""
+        latest = self._source.latest_decision()
+        records = {e: self._source.epoch(e) for e in self._source.epochs() if e > latest}
+        return _counted(
+            self._source.read_prepared(epoch, generation)
+            for epoch, record in records.items()
+            for generation in record.prepared
+            if record.seals.get(generation) is not Seal.ABORT
+        )
+
+    def warnings(self) -> Iterator[str]:
+        """Yield that the first job went on, if it did."""
+        latest = self._source.latest_decision()
+        if latest > self.epoch:
+            yield (
+                f"the first job has decided epochs {self.epoch + 1} to {latest} after this one: "
+                "their rows, which the sinks hold already, are written again by the restored job"
+            )
+
+    # --- the restore
+
+    def decisions(self) -> dict[str, Any]:
+        """Return the attempts that this job commits."""
+        first = self._waiting[0][0] if self._waiting else self.epoch + 1
+        return {"first_epoch": first, "waiting": self._waiting}
+
+    def claim(self, job_id: str, directory: str) -> None:
+        """Do nothing: `problems` has refused it."""
+
+    def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
+        """Copy the files that Spark needs of this epoch."""
+        copy_checkpoint(self._spark, self._source, target, self._found, decided["query_id"])
+
+    def waiting(self, decided: Mapping[str, Any]) -> Waiting:
+        """Return those that were decided to be this job's. The first job died before it had
+        recorded the commits, or is about to: both may do it, commits are idempotent."""
+        return {
+            epoch: partial(self._source.read_prepared, epoch, generation)
+            for epoch, generation in decided["waiting"]
+        }
+
+
+def _counted(attempts: Iterator[Mapping[str, SinkEpoch]]) -> Counter[str]:
+    found = Counter[str]()
+    for parts in attempts:
+        for uid, part in parts.items():
+            found[uid] += len(part.committables)
+    return found
+
+
+def _listed(operators: Mapping[int, str]) -> str:
+    return ", ".join(f"{i} ({name})" for i, name in sorted(operators.items())) or "none"

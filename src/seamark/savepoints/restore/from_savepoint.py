@@ -1,0 +1,236 @@
+"""A savepoint as what a restore begins from: sources, operators and sinks are found by uid, and the
+state goes onto any number of partitions and any backend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from seamark.checkpoint.store import CheckpointStore
+from seamark.model.errors import CorruptRecordError
+from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.state_backend import PROVIDER, provider_of
+from seamark.savepoints.claims import claim, claimed_by, read_claim
+from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord
+from seamark.savepoints.restore.location import (
+    Placement,
+    damaged_savepoint,
+    find_damage,
+    fit_problems,
+    restore_canonical,
+    saved_metadata,
+)
+from seamark.savepoints.restore.options import NewJob
+from seamark.savepoints.restore.origin import Origin, Parts, Waiting
+from seamark.savepoints.restore.plan import Action, ClaimMode, Side, SinkPlan
+from seamark.savepoints.restore.topics import topic_changes
+from seamark.savepoints.state.layout import PARTITIONS
+from seamark.savepoints.state.planned import PlannedState, StateMetadata
+from seamark.savepoints.take import uncommitted
+
+
+class SavepointOrigin(Origin):
+    """A whole savepoint. Its files are read through at once. `begun` is what a restore of it into
+    the same directory that was cut off had decided."""
+
+    kind = "savepoint"
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        record: SavepointRecord,
+        job: NewJob,
+        begun: Mapping[str, Any] | None,
+    ) -> None:
+        self._spark, self._record, self._job, self._begun = spark, record, job, begun
+        self.name = f"savepoint {record.uri}"
+        self.format = record.type.value
+        self.state = Side(
+            record.job_name,
+            record.state_backend,
+            record.partitions,
+            job_id=record.job_id,
+            epoch=record.epoch,
+            created_ms=round(record.created_at * 1000),
+            watermark_ms=record.watermark_ms,
+        )
+        self.job_id, self.epoch = record.job_id, record.epoch
+        self.watermark_ms = record.watermark_ms
+        self.settings = {
+            **record.settings,
+            PROVIDER: provider_of(job.backend),
+            PARTITIONS: str(job.partitions or record.partitions),
+        }
+        self._topics = topic_changes(record.uri, record.sources, job.reading)
+        self._uncommitted = uncommitted.uncommitted(spark, record)
+        self._to_commit = uncommitted.counted(self._uncommitted)
+        self._damage = find_damage(spark, record)
+        self.failure = damaged_savepoint(record, self._damage) if self._damage else None
+
+    def parts(self, wanted: PlannedState | None) -> Parts:
+        """Find them by uid. A source of whose topics nothing is left begins as a new one, at its
+        own starting offsets."""
+        uids, topics = self._job.program.uids, self._topics
+        operators, sources = uids.operator_numbers(), uids.source_numbers()
+        return Parts(
+            [(o, operators.get(o.uid)) for o in self._record.operators],
+            [
+                (replace(s, offset=topics.offsets.get(s.uid, s.offset)), sources.get(s.uid))
+                for s in self._record.sources
+                if s.uid not in topics.begun
+            ],
+        )
+
+    def _placement(self, parts: Parts) -> Placement:
+        return Placement(
+            {o.uid: number for o, number in parts.operators if number is not None},
+            {s.uid: number for s, number in parts.sources if number is not None},
+            self._job.program.uids.source_lines,
+            self._topics.offsets,
+        )
+
+    # --- what would stop it
+
+    def problems(self) -> Iterator[str]:
+        """Yield them: the claim, parts that the program does not have, its sinks' transactions,
+        topics, damage, and what the backend cannot hold."""
+        record, job = self._record, self._job
+        yield from self._claim_problems()
+        if not job.allow_non_restored_state:
+            yield from self._left_problems()
+            if self._to_commit:
+                yield from uncommitted.problems(record, job.sinks)
+            yield from self._topics.problems
+        if self._damage:
+            yield from self._damage
+        else:
+            placement = self._placement(self.parts(None))
+            yield from fit_problems(self._spark, record, placement, job.backend, job.partitions)
+
+    def _claim_problems(self) -> Iterator[str]:
+        try:
+            found = read_claim(open_files(self._spark, self._record.uri, make=False))
+        except CorruptRecordError as error:
+            yield str(error)
+            return
+        if found is not None and (self._begun is None or self._begun["job_id"] != found.job_id):
+            yield claimed_by(self._record.uri, found)
+
+    def _left_problems(self) -> Iterator[str]:
+        uids = self._job.program.uids
+        operators, sources = uids.operator_numbers(), uids.source_numbers()
+        left = [
+            *(f"operator {o.uid!r} ({self._size(o)} of state)" for o in self._record.operators
+              if o.uid not in operators),
+            *(f"source {s.uid!r}" for s in self._record.sources if s.uid not in sources),
+            *(f"sink {uid!r} ({count} transactions to commit)"
+              for uid, count in self._to_commit.items() if uid not in self._job.sinks),
+        ]  # fmt: skip
+        if left:
+            yield (
+                f"the savepoint has {', '.join(left)}, and the program has nothing of these uids; "
+                "name them with uid= and job.uid(…), or drop what they have: -n, "
+                "allow_non_restored_state=True"
+            )
+
+    def _size(self, operator: Operator) -> str:
+        if operator.rows == NOT_KNOWN:
+            return f"{self.bytes_of(operator)} bytes"
+        return f"{operator.rows} rows"
+
+    # --- what the plan shows
+
+    def metadata(self) -> StateMetadata:
+        """Return that of the savepoint."""
+        return saved_metadata(self._spark, self._record)
+
+    def bytes_of(self, operator: Operator) -> int | None:
+        """Return the bytes of its rows, or of a native savepoint's files."""
+        return self._record.bytes_of(operator)
+
+    def sinks(self) -> Iterator[SinkPlan]:
+        """Yield the savepoint's, and the program's; an older savepoint does not say which it
+        had."""
+        saved = dict.fromkeys([*(sink.uid for sink in self._record.sinks), *self._to_commit])
+        for uid in dict.fromkeys([*saved, *self._job.sinks]):
+            action: Action | None = Action.NEW if self._record.sinks else None
+            if uid not in self._job.sinks:
+                action = Action.DROPPED
+            elif uid in saved:
+                action = Action.MAPPED
+            yield SinkPlan(uid, action, commit=self._to_commit.get(uid, 0))
+
+    def warnings(self) -> Iterator[str]:
+        """Yield a drain, transactions that are dropped, and topics that are new."""
+        record, job = self._record, self._job
+        if record.drained:
+            yield (
+                "the savepoint's job was drained: its windows were closed early, and rows of "
+                "theirs that come now make a second result"
+            )
+        if job.allow_non_restored_state:
+            unfit = uncommitted.unfit(record, job.sinks)
+            for uid, count in self._to_commit.items():
+                if uid in unfit:
+                    yield (
+                        f"{count} transactions of sink {uid!r} are dropped: only job "
+                        f"{record.job_id} in {record.job_directory} can still commit them, when it "
+                        "is started again"
+                    )
+        for uid, added in self._topics.added.items():
+            yield f"source {uid!r} reads {', '.join(added)} from the start of its log"
+
+    # --- the restore
+
+    def decisions(self) -> dict[str, Any]:
+        """Return by epoch the sinks whose transactions this job commits; and `fixed`."""
+        dropped = uncommitted.unfit(self._record, self._job.sinks)
+        kept = {
+            str(epoch): [uid for uid in parts if uid not in dropped]
+            for epoch, parts in self._uncommitted.items()
+        }
+        return {"commits": {epoch: uids for epoch, uids in kept.items() if uids}, **self.fixed()}
+
+    def fixed(self) -> dict[str, Any]:
+        """Return what the copy's bytes, and the savepoint's owner, follow from."""
+        return {
+            "partitions": self._job.partitions,
+            "state_backend": self._job.backend.value,
+            "claim_mode": self._job.claim_mode.value,
+        }
+
+    def claim(self, job_id: str, directory: str) -> None:
+        """Write ``claimed.json``, if the job asks for it."""
+        if self._job.claim_mode is ClaimMode.CLAIM:
+            files = open_files(self._spark, self._record.uri, make=False)
+            claim(files, job_id, self._job.name, directory)
+
+    def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
+        """Write its state anew, and copy the rows of transactions that the job commits."""
+        restore_canonical(
+            self._spark,
+            self._record,
+            target.spark_files.uri,
+            query_id=decided["query_id"],
+            partitions=self._job.partitions,
+            backend=self._job.backend,
+            placement=self._placement(parts),
+            new_operators=parts.new_operators,
+        )
+        if commits := decided["commits"]:
+            uncommitted.put_back(
+                self._spark, self._record, target, {u for of in commits.values() for u in of}
+            )
+
+    def waiting(self, decided: Mapping[str, Any]) -> Waiting:
+        """Return those that were decided to be this job's."""
+        commits = {int(epoch): uids for epoch, uids in decided["commits"].items()}
+        found = uncommitted.by_epoch(self._record)
+        return {
+            epoch: partial(dict, {uid: found[epoch][uid] for uid in commits.get(epoch, ())})
+            for epoch in range(min(commits, default=self.epoch + 1), self.epoch + 1)
+        }

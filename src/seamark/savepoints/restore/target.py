@@ -1,0 +1,83 @@
+"""The new job's directory, while a restore makes it.
+
+``job.json`` is made last: a directory that has one is whole, and one that has only
+``restoring.json``, the marker, is a restore that was cut off. The marker holds all that the restore
+decides (epoch, new ids), so that doing it again comes to the very same result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.inspection import RESTORING
+from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.file_systems.location import same_place
+from seamark.model.errors import RestoreError
+
+log = logging.getLogger(__name__)
+
+RESTORED_GENERATION = 0
+"""Stands in the prepared record of decided transactions that a restore has taken over."""
+
+
+def require_same(target: CheckpointStore, path: str, name: str) -> None:
+    """Raise RestoreError unless the job in `target` was restored from `path`."""
+    identity = target.read_identity()
+    if identity.restored_from is None or not same_place(identity.restored_from["path"], path):
+        raise RestoreError(
+            f"restore: {target.uri} holds a job already ({identity.name!r}), whose checkpoints a "
+            f"restore would overwrite. To restore {path}, give the job another name or storage "
+            f"(-D checkpoint.storage=…); to let {name!r} go on by itself, run it without restore"
+        )
+    log.info("%s was restored from %s already; it goes on from its own checkpoints",
+             target.uri, path)  # fmt: skip
+
+
+def read_marker(target: CheckpointStore, path: str) -> dict[str, Any] | None:
+    """Return what a restore that was cut off had decided; None if this directory is new."""
+    if not target.files.exists(RESTORING):
+        if target.epochs() or target.generations() or target.spark_files.list(""):
+            raise RestoreError(
+                f"restore: {target.uri} holds checkpoint files already, but no job.json; restore "
+                f"{path} under another job name or storage (-D checkpoint.storage=…)"
+            )
+        return None
+    at = f"{target.uri}/{RESTORING}"
+    decided = open_envelope("restoring", target.files.read(RESTORING), at)
+    if not same_place(decided["path"], path):
+        raise RestoreError(
+            f"restore: {target.uri} is a restore of {decided['path']} that was begun and has not "
+            f"ended; end it with that path, or delete the directory to restore {path} into it"
+        )
+    return decided
+
+
+def write_marker(target: CheckpointStore, decided: Mapping[str, Any]) -> None:
+    """Write down what a restore has decided; raises RestoreError if another driver was first."""
+    try:
+        target.files.create(RESTORING, seal_envelope("restoring", dict(decided)))
+    except FileExistsError:
+        raise RestoreError(
+            f"restore: another driver is restoring into {target.uri} at this moment"
+        ) from None
+
+
+def take_over(
+    target: CheckpointStore, epoch: int, read: Callable[[], Mapping[str, SinkEpoch]]
+) -> None:
+    """Store the transactions of another job's epoch, by the sink's uid, as those of the job in
+    `target`, which its recovery commits. It may be called again: then they are not read again."""
+    if not target.files.exists(f"epochs/{epoch}/prepared.{RESTORED_GENERATION}.json"):
+        target.write_prepared(epoch, RESTORED_GENERATION, read())
+
+
+def create(files: CheckpointFiles, path: str, data: bytes) -> None:
+    """Write a file, if it is not there from before the restore was cut off: with the same bytes
+    then."""
+    with contextlib.suppress(FileExistsError):
+        files.create(path, data)
