@@ -42,8 +42,9 @@ import seamark as sm
 from seamark.checkpoint.manifest import ManifestWriter
 from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
-from seamark.job import _declare_sinks
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.redaction import Redactor
+from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.query import StreamRun
 from seamark.runtime.session import spark_session
 
@@ -364,15 +365,14 @@ def plain_triggers(spark: SparkSession, epochs: int) -> list[float]:
 
 def seamark_triggers(spark: SparkSession, epochs: int, found: Overhead) -> list[float]:
     with tempfile.TemporaryDirectory() as location:
+        job = sm.Job("bench", sm.CheckpointConfig(storage=location, interval=0))
+        job.sink(thousand_rows(spark), NothingSink(), "nothing")
         run = StreamRun(
-            spark,
-            "bench",
-            _declare_sinks(thousand_rows(spark), NothingSink(), "nothing", "fail", None),
+            JobPlan(job.declaration),
             records_uri=f"file://{location}/seamark",
             spark_location=f"file://{location}",
-            output_mode="append",
             trigger={"processingTime": "0 seconds"},
-            checkpoint=sm.CheckpointConfig(storage=location, interval=0),
+            redactor=Redactor(()),
         )
         durations = triggers(run.start(), epochs)
         run.wait(60)

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from seamark.contracts.source import Source as Source
     from seamark.contracts.write_ahead import EpochToken as EpochToken
     from seamark.job import Job as Job
-    from seamark.job import write_stream as write_stream
     from seamark.model.errors import AbortFailedError as AbortFailedError
     from seamark.model.errors import CheckpointError as CheckpointError
     from seamark.model.errors import CheckpointExpiredError as CheckpointExpiredError
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
     from seamark.model.errors import WatermarkLostError as WatermarkLostError
     from seamark.model.errors import WriteRefusedError as WriteRefusedError
     from seamark.model.guarantee import SinkWay as SinkWay
+    from seamark.plain_stream import write_stream as write_stream
     from seamark.savepoints.savepoint import Savepoint as Savepoint
     from seamark.sinks.delta import DeltaSink as DeltaSink
     from seamark.sinks.files import FileSink as FileSink
@@ -88,78 +88,49 @@ if TYPE_CHECKING:
     from seamark.sources.kafka import KafkaSource as KafkaSource
     from seamark.sources.socket import SocketSource as SocketSource
 
-_HOMES = {
-    "AbortFailedError": "seamark.model.errors",
-    "AbortOutcome": "seamark.contracts.sink",
-    "CheckpointConfig": "seamark.api.config",
-    "CheckpointError": "seamark.model.errors",
-    "CheckpointExpiredError": "seamark.model.errors",
-    "CheckpointMode": "seamark.api.config",
-    "CommitFailedError": "seamark.model.errors",
-    "CommitOutcome": "seamark.contracts.sink",
-    "Committable": "seamark.contracts.sink",
-    "Committer": "seamark.contracts.sink",
-    "CommittingWriter": "seamark.contracts.sink",
-    "ConfigurationError": "seamark.model.errors",
-    "CorruptRecordError": "seamark.model.errors",
-    "DamagedCheckpointError": "seamark.model.errors",
-    "DatagenSource": "seamark.sources.datagen",
-    "DecisionMissingError": "seamark.model.errors",
-    "DecisionVoidError": "seamark.model.errors",
-    "DeltaSink": "seamark.sinks.delta",
-    "DrainedError": "seamark.model.errors",
-    "DriverUnreachableError": "seamark.model.errors",
-    "EphemeralStorage": "seamark.api.ephemeral_storage",
-    "EpochToken": "seamark.contracts.write_ahead",
-    "ExternalizedCheckpointRetention": "seamark.api.config",
-    "FencedError": "seamark.model.errors",
-    "FileSink": "seamark.sinks.files",
-    "FileSource": "seamark.sources.files",
-    "IdempotentSink": "seamark.contracts.idempotent",
-    "Job": "seamark.job",
-    "KafkaSink": "seamark.sinks.kafka",
-    "KafkaSource": "seamark.sources.kafka",
-    "Lingering": "seamark.contracts.sink",
-    "LostTransactionError": "seamark.model.errors",
-    "MissingDependencyError": "seamark.model.errors",
-    "MySQLSink": "seamark.sinks.mysql",
-    "OperationFailedError": "seamark.model.errors",
-    "PostgresSink": "seamark.sinks.postgres",
-    "PreCommitError": "seamark.model.errors",
-    "PreflightError": "seamark.model.errors",
-    "QueryHangsError": "seamark.model.errors",
-    "RecordNotStoredError": "seamark.model.errors",
-    "RedisSink": "seamark.sinks.redis",
-    "RefusedRow": "seamark.contracts.dead_letters",
-    "RestConfig": "seamark.api.rest_config",
-    "RestartStrategy": "seamark.api.restart_strategy",
-    "RestoreError": "seamark.model.errors",
-    "SQLiteSink": "seamark.sinks.sqlite",
-    "Savepoint": "seamark.savepoints.savepoint",
-    "SavepointError": "seamark.model.errors",
-    "SelectiveWriter": "seamark.contracts.dead_letters",
-    "SendRefusedError": "seamark.model.errors",
-    "SinkContext": "seamark.contracts.sink",
-    "SinkWay": "seamark.model.guarantee",
-    "SocketSource": "seamark.sources.socket",
-    "Source": "seamark.contracts.source",
-    "SparkDiedError": "seamark.model.errors",
-    "StateBackend": "seamark.api.config",
-    "StoppedError": "seamark.model.errors",
-    "StorageHangsError": "seamark.model.errors",
-    "SeamarkError": "seamark.model.errors",
-    "TooManyFailedCheckpointsError": "seamark.model.errors",
-    "TwoPhaseCommitSink": "seamark.contracts.sink",
-    "UserError": "seamark.model.errors",
-    "WatermarkLostError": "seamark.model.errors",
-    "WriteAheadSink": "seamark.sinks.write_ahead",
-    "WriteRefusedError": "seamark.model.errors",
-    "WriterContext": "seamark.contracts.sink",
-    "dead_letters_as_json": "seamark.contracts.dead_letters",
-    "dump_committable": "seamark.contracts.committables",
-    "load_committable": "seamark.contracts.committables",
-    "write_stream": "seamark.job",
+_NAMES = {
+    "seamark.api.config": """
+        CheckpointConfig CheckpointMode ExternalizedCheckpointRetention StateBackend
+    """,
+    "seamark.api.ephemeral_storage": "EphemeralStorage",
+    "seamark.api.rest_config": "RestConfig",
+    "seamark.api.restart_strategy": "RestartStrategy",
+    "seamark.contracts.committables": "dump_committable load_committable",
+    "seamark.contracts.dead_letters": "RefusedRow SelectiveWriter dead_letters_as_json",
+    "seamark.contracts.idempotent": "IdempotentSink",
+    "seamark.contracts.sink": """
+        AbortOutcome CommitOutcome Committable Committer CommittingWriter Lingering SinkContext
+        TwoPhaseCommitSink WriterContext
+    """,
+    "seamark.contracts.source": "Source",
+    "seamark.contracts.write_ahead": "EpochToken",
+    "seamark.job": "Job",
+    "seamark.model.errors": """
+        AbortFailedError CheckpointError CheckpointExpiredError CommitFailedError
+        ConfigurationError CorruptRecordError DamagedCheckpointError DecisionMissingError
+        DecisionVoidError DrainedError DriverUnreachableError FencedError LostTransactionError
+        MissingDependencyError OperationFailedError PreCommitError PreflightError
+        QueryHangsError RecordNotStoredError RestoreError SavepointError SeamarkError
+        SendRefusedError SparkDiedError StoppedError StorageHangsError
+        TooManyFailedCheckpointsError UserError WatermarkLostError WriteRefusedError
+    """,
+    "seamark.model.guarantee": "SinkWay",
+    "seamark.plain_stream": "write_stream",
+    "seamark.savepoints.savepoint": "Savepoint",
+    "seamark.sinks.delta": "DeltaSink",
+    "seamark.sinks.files": "FileSink",
+    "seamark.sinks.kafka": "KafkaSink",
+    "seamark.sinks.mysql": "MySQLSink",
+    "seamark.sinks.postgres": "PostgresSink",
+    "seamark.sinks.redis": "RedisSink",
+    "seamark.sinks.sqlite": "SQLiteSink",
+    "seamark.sinks.write_ahead": "WriteAheadSink",
+    "seamark.sources.datagen": "DatagenSource",
+    "seamark.sources.files": "FileSource",
+    "seamark.sources.kafka": "KafkaSource",
+    "seamark.sources.socket": "SocketSource",
 }
+_HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
 
 

@@ -18,7 +18,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from seamark.api.config import CheckpointConfig
 from seamark.checkpoint import spool
+from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
@@ -39,7 +41,8 @@ class SpooledJob:
     def driver(self) -> Coordinator:
         """Start a driver, which settles what an earlier one has left."""
         store = CheckpointStore(LocalFiles(self.directory), LocalFiles(self.directory / "spark"))
-        driver = Coordinator("job", {UID: self.sink}, store, interval_s=1.0)
+        job = CheckpointedJob("job", {UID: self.sink}, store, CheckpointConfig(interval=1))
+        driver = Coordinator(job)
         driver.start()
         return driver
 

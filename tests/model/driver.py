@@ -300,7 +300,9 @@ class Driver:
             if world.setup.at_most_once:
                 yield from self._commit_early(epoch)
             yield from self._run(
-                lambda records, _: p.store_attempt(epoch, self.generation, records)
+                lambda records, _: p.store_attempt(
+                    epoch, self.generation, self.staged[epoch], records
+                )
             )
             self.last_stored = epoch
             if retried:

@@ -91,9 +91,9 @@ def _recover_without_abort(generation: int, records: Any, sinks: Any) -> Any:
     return latest
 
 
-def _store_unfenced(epoch: int, generation: int, records: Any) -> Any:
+def _store_unfenced(epoch: int, generation: int, parts: Any, records: Any) -> Any:
     yield Point.PRE_COMMITTED
-    records.write_prepared(epoch, generation)
+    records.write_prepared(epoch, generation, parts)
     yield Point.PREPARED
 
 

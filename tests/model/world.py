@@ -207,11 +207,12 @@ class World:
         self.claims[epoch] = generation
         return True
 
-    def write_prepared(self, epoch: int, generation: int) -> None:
-        assert self.caller is not None
+    def write_prepared(
+        self, epoch: int, generation: int, parts: dict[str, list[Transaction]]
+    ) -> None:
         if (epoch, generation) in self.stored:
             raise FencedError(f"epoch {epoch} of generation {generation} is stored already")
-        self.stored[epoch, generation] = self.caller.staged[epoch]
+        self.stored[epoch, generation] = parts
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
         return self.seals.setdefault((epoch, generation), seal)

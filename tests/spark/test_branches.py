@@ -10,10 +10,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 from seamark.api.declarations import DeclaredSink
-from seamark.runtime.branches import Layout, United, unite
+from seamark.runtime.branches import Layout, United
 from seamark.runtime.operator_uids import find_uids
-from seamark.runtime.plans import analysed, same
-from seamark.runtime.shared_stream import shared_plans
+from seamark.runtime.plans import Compared, analysed
+from seamark.runtime.shared_stream import branches_of, shared_plans
 
 
 def declared(uid: str, frame: DataFrame, *expressions: str) -> DeclaredSink:
@@ -34,7 +34,7 @@ def times_ten(column: str) -> object:
 
 
 def test_a_lone_sink_travels_as_its_own_columns(rate: DataFrame) -> None:
-    united = unite([declared("a", rate, "value AS v")])
+    united = United(branches_of([declared("a", rate, "value AS v")]))
     assert united.stream.columns == ["c0"]
     assert united.layout.plain
     sent = pa.RecordBatch.from_pydict({"c0": [1, 2]})
@@ -46,13 +46,15 @@ def test_a_lone_sink_travels_as_its_own_columns(rate: DataFrame) -> None:
 def test_sinks_with_steps_of_their_own_over_one_stream_share_it(rate: DataFrame) -> None:
     few = rate.filter("value % 2 = 0").withColumn("half", F.expr("value DIV 2"))
     many = few.withColumn("one", F.explode(F.sequence(F.lit(1), F.col("value"))))
-    united = unite(
-        [
-            declared("a", rate, "timestamp AS t", "value AS v"),
-            declared("b", few, "half"),
-            declared("c", many, "one", "half"),
-            declared("d", rate.withColumn("ten", times_ten("value")), "ten"),
-        ]
+    united = United(
+        branches_of(
+            [
+                declared("a", rate, "timestamp AS t", "value AS v"),
+                declared("b", few, "half"),
+                declared("c", many, "one", "half"),
+                declared("d", rate.withColumn("ten", times_ten("value")), "ten"),
+            ]
+        )
     )
     assert branches(united) == [("a", "b", "c", "d")]
     assert [field.dataType.simpleString() for field in united.stream.schema.fields] == [
@@ -64,14 +66,16 @@ def test_sinks_with_steps_of_their_own_over_one_stream_share_it(rate: DataFrame)
 
 def test_what_all_have_is_a_step_of_the_shared_stream(rate: DataFrame) -> None:
     few = rate.filter("value > 3").withColumn("ten", times_ten("value"))
-    united = unite([declared("a", few.select("ten")), declared("b", few, "value")])
+    united = United(branches_of([declared("a", few.select("ten")), declared("b", few, "value")]))
     assert branches(united) == [("a", "b")], "the function stands above a filter that both have"
-    assert same(united.branches[0].shared, analysed(few))
+    assert Compared(united.branches[0].shared) == Compared(analysed(few))
 
 
 def test_a_stream_that_was_built_twice_is_one(rate: DataFrame) -> None:
     one, other = counted(rate), counted(rate)
-    united = unite([declared("a", one.select("count")), declared("b", other.filter("count > 1"))])
+    united = United(
+        branches_of([declared("a", one.select("count")), declared("b", other.filter("count > 1"))])
+    )
     assert branches(united) == [("a", "b")]
     uids = find_uids(shared_plans(united.branches), {}, {"counts": other})
     assert uids.operator_numbers() == {"counts": 0}
@@ -81,7 +85,7 @@ def test_a_stream_that_was_built_twice_is_one(rate: DataFrame) -> None:
 def test_what_has_two_names_is_two(rate: DataFrame) -> None:
     named = {"one": counted(rate), "other": counted(rate)}
     sinks = [declared(uid, frame) for uid, frame in named.items()]
-    united = unite([*sinks, declared("third", counted(rate))], {}, named)
+    united = United(branches_of([*sinks, declared("third", counted(rate))], {}, named))
     assert branches(united) == [("one", "third"), ("other",)]
     uids = find_uids(shared_plans(united.branches), {}, named)
     assert uids.operator_numbers() == {"one": 0, "other": 1}
@@ -90,16 +94,18 @@ def test_what_has_two_names_is_two(rate: DataFrame) -> None:
 def test_what_cannot_be_shared_is_united(rate: DataFrame, spark: SparkSession) -> None:
     counts = counted(rate)
     other = spark.readStream.format("rate").option("rowsPerSecond", 7).load()
-    united = unite(
-        [
-            declared("raw", rate, "value"),
-            declared(
-                "odd", counts.filter("count > 1").withColumn("ten", times_ten("count")), "ten"
-            ),
-            declared("counts", counts, "count"),
-            declared("other", other, "value"),
-            declared("more", counts.filter("count > 1"), "count"),
-        ]
+    united = United(
+        branches_of(
+            [
+                declared("raw", rate, "value"),
+                declared(
+                    "odd", counts.filter("count > 1").withColumn("ten", times_ten("count")), "ten"
+                ),
+                declared("counts", counts, "count"),
+                declared("other", other, "value"),
+                declared("more", counts.filter("count > 1"), "count"),
+            ]
+        )
     )
     assert branches(united) == [("raw",), ("odd",), ("counts", "more"), ("other",)]
     uids = find_uids(shared_plans(united.branches), {"rate": rate}, {"counts": counts})
@@ -114,7 +120,7 @@ def test_the_name_of_an_operator_in_several_branches_goes_with_its_sink(
     counts = counted(rate)
     function = counts.filter("count > 1").withColumn("ten", times_ten("count"))
     sinks = [declared("a", function), declared("b", counts)]
-    united = unite([sinks[number] for number in order])
+    united = United(branches_of([sinks[number] for number in order]))
     uids = find_uids(shared_plans(united.branches), {}, {"counts": counts})
     assert uids.operator_numbers() == {f"counts@{'ab'[n]}": place for place, n in enumerate(order)}
 

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from pyspark.sql import SparkSession
 
 import seamark as sm
-from seamark.checkpoint.ephemeral import storage_directory
+from seamark.api.ephemeral_storage import storage_directory
 from tests.spark.test_job import clicks, read
 
 
@@ -41,7 +41,7 @@ def test_a_job_goes_on_in_the_same_program_and_says_what_it_is(
 def test_the_directory_ends_with_the_program() -> None:
     program = (
         "import seamark as sm\n"
-        "from seamark.checkpoint.ephemeral import storage_directory\n"
+        "from seamark.api.ephemeral_storage import storage_directory\n"
         "print(storage_directory(sm.EphemeralStorage()))\n"
         "print(storage_directory(sm.EphemeralStorage()))\n"
     )

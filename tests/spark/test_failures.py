@@ -25,7 +25,7 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.model.errors import PreflightError, TooManyFailedCheckpointsError
-from seamark.model.failed_checkpoint import CheckpointFailureReason
+from seamark.runtime.failures import CheckpointFailureReason
 
 SECRET = "s3cr3t-of-the-sink"
 ATTEMPTS = 4
@@ -102,7 +102,7 @@ class RefusingWriter:
 
 
 def supervisor(job: sm.Job) -> Any:
-    return job._supervisor
+    return job._run.supervisor
 
 
 def test_failed_checkpoints_are_tolerated_and_a_success_begins_the_count_anew(
@@ -290,7 +290,7 @@ def test_a_job_is_stopped_in_the_delay_before_a_restart(tmp_path: Path) -> None:
     job.sink(frame, sm.SQLiteSink(str(tmp_path / "out.db"), "t"), "out")
 
     def stop() -> None:
-        while not (job._supervisor and job._supervisor.restarts):
+        while not (job._run and job._run.supervisor.restarts):
             time.sleep(0.05)
         job.stop()
 
@@ -372,7 +372,7 @@ def test_a_job_goes_on_when_a_full_disk_has_room_and_may_be_written_again(
 
     def mend() -> None:
         for number, cure in ((2, ballast.unlink), (4, lambda: subprocess.run(undo, check=True))):
-            while not (job._supervisor and len(job._supervisor.failed_checkpoints) >= number):
+            while not (job._run and len(job._run.supervisor.failed_checkpoints) >= number):
                 time.sleep(0.05)
             cure()
 

@@ -297,7 +297,7 @@ def test_an_epoch_is_committed_while_the_next_one_runs(tmp_path: Path) -> None:
     )
     job.sink(job.source(source, "in"), SlowFileSink(str(tmp_path / "out")), "out")
     job.run()
-    assert job._run is not None
+    assert job._run is not None and job._run.coordinator is not None
     epochs = list(job._run.coordinator.history)
     assert [e.epoch for e in epochs] == [0, 1, 2, 3]
     for before, after in itertools.pairwise(epochs):

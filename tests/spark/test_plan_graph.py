@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.model.job_graph import JobGraph
-from seamark.runtime.plan_graph import find_graph
+from seamark.runtime.job_plan import JobPlan
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_a_source_goes_to_a_sink_and_through_an_operator_to_two(
     files(job, tmp_path, clicks.select("row"), "raw")
     files(job, tmp_path, counts, "counts")
     files(job, tmp_path, counts, "counts-again")
-    graph = find_graph(job.declaration)
+    graph = JobPlan(job.declaration).graph()
     assert inputs(graph) == {
         "clicks": (),
         "per-minute": ("clicks",),
@@ -79,7 +79,7 @@ def test_unions_and_joins_have_all_their_inputs_and_a_chain_only_the_nearest(
     )
     files(job, tmp_path, met.select("row"), "out")
     files(job, tmp_path, both.union(more).select("row"), "all")
-    assert inputs(find_graph(job.declaration)) == {
+    assert inputs(JobPlan(job.declaration).graph()) == {
         "left": (),
         "right": (),
         "more": (),
@@ -96,7 +96,7 @@ def test_what_has_no_uid_appears_by_sparks_number_and_says_so(job: sm.Job, tmp_p
     second = job.uid(first.groupBy(F.window("timestamp", "1 minute")).count(), "counted")
     files(job, tmp_path, second.select("count"), "counts")
     files(job, tmp_path, first.select("row"), "rows")
-    graph = find_graph(job.declaration)
+    graph = JobPlan(job.declaration).graph()
     assert inputs(graph) == {
         "clicks": (),
         # Spark keeps the state of each branch's operators: the second one's is another
@@ -124,7 +124,7 @@ def test_a_static_table_is_no_input_and_dead_letters_come_out_of_their_sink(
         on_bad_row="dead_letter",
         dead_letters=sm.FileSink(str(tmp_path / "bad"), format="json"),
     )
-    assert inputs(find_graph(job.declaration)) == {
+    assert inputs(JobPlan(job.declaration).graph()) == {
         "clicks": (),
         "table": ("clicks",),
         "table.dead-letters": ("table",),

@@ -51,7 +51,7 @@ def ids(tmp_path: Path) -> list[int]:
 
 
 def history(job: sm.Job) -> list[Any]:
-    assert job._run is not None
+    assert job._run is not None and job._run.coordinator is not None
     return list(job._run.coordinator.history)
 
 
@@ -77,7 +77,7 @@ def test_the_next_epoch_waits_for_the_interval(tmp_path: Path) -> None:
         time.sleep(3)
         job.stop()
 
-    meanwhile(lambda: job._run and history(job), stop)
+    meanwhile(lambda: job._run and job._run.coordinator and history(job), stop)
     job.run()
     assert [e.epoch for e in history(job)] == [0]
     assert ids(tmp_path) == [0]

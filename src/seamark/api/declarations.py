@@ -39,14 +39,6 @@ class DeclaredSource:
 
 
 @dataclass(frozen=True)
-class DeclaredOperator:
-    """A stateful operator that the user has named; `dataframe` is Spark's, opaque here."""
-
-    uid: str
-    dataframe: Any
-
-
-@dataclass(frozen=True)
 class DeclaredSink:
     """One sink of a job, the DataFrame that goes into it, the SQL that makes the sink's columns of
     it, and the shape that the DataFrame has before.
@@ -71,13 +63,14 @@ class DeclaredSink:
 
 @dataclass
 class JobDeclaration:
-    """All that is declared of one job. Raises ConfigurationError as soon as something is wrong."""
+    """All that is declared of one job, by uid. `operators` are the DataFrames of the stateful
+    operators that the user has named. Raises ConfigurationError as soon as something is wrong."""
 
     name: str
     checkpoint: CheckpointConfig
     output_mode: str = "append"
     sources: dict[str, DeclaredSource] = field(default_factory=dict)
-    operators: dict[str, DeclaredOperator] = field(default_factory=dict)
+    operators: dict[str, Any] = field(default_factory=dict)
     sinks: dict[str, DeclaredSink] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -42,7 +42,7 @@ class RestartStrategy(ABC):
     @property
     def longest_delay_s(self) -> float:
         """The longest that a failed job waits for its restart."""
-        return 0.0
+        return float(getattr(self, "delay_s", 0.0))
 
     @abstractmethod
     def backoff(self) -> RestartBackoff:
@@ -128,11 +128,6 @@ class FixedDelay(RestartStrategy):
         setting = f"RestartStrategy.{self.type}: "
         whole_number(self.attempts, setting + "attempts", least=0)
         object.__setattr__(self, "delay_s", seconds(self.delay, setting + "delay"))
-
-    @property
-    def longest_delay_s(self) -> float:
-        """The one delay."""
-        return self.delay_s
 
     def backoff(self) -> RestartBackoff:
         """Return decisions with all attempts left."""
@@ -235,11 +230,6 @@ class FailureRate(RestartStrategy):
         )
         object.__setattr__(self, "failure_rate_interval_s", interval_s)
         object.__setattr__(self, "delay_s", seconds(self.delay, setting + "delay"))
-
-    @property
-    def longest_delay_s(self) -> float:
-        """The one delay."""
-        return self.delay_s
 
     def backoff(self) -> RestartBackoff:
         """Return decisions with no failure in the interval."""

@@ -14,7 +14,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from enum import Enum
 from inspect import signature
@@ -63,7 +63,7 @@ _STRATEGIES = {
     for name in ("none", "fixed_delay", "exponential_delay", "failure_rate")
 }
 _PLAIN = [f.name for f in fields(CheckpointConfig) if f.init and f.name != "restart_strategy"]
-_REST_KEYS = [_REST + f.name for f in fields(RestConfig) if f.init]
+_REST_NAMES = [f.name for f in fields(RestConfig) if f.init]
 KEYS = sorted(
     {
         _PREFIX + _STRATEGY_TYPE,
@@ -73,7 +73,7 @@ KEYS = sorted(
             for make in _STRATEGIES.values()
             for name in signature(make).parameters
         ),
-        *_REST_KEYS,
+        *(_REST + name for name in _REST_NAMES),
     }
 )
 """Every key that a file or the command line may give."""
@@ -113,15 +113,20 @@ def resolve(
     rest = RestConfig() if rest is None else rest
     if not isinstance(rest, RestConfig):
         raise ConfigurationError(f"Job {job!r}: rest is {rest!r}; give sm.RestConfig(…)")
-    settings = _of_program(program, rest)
+    settings = {
+        key: Setting(value, PROGRAM if given else DEFAULT)
+        for key, value, given in _values(program, rest)
+    }
     for layer in (_from_file(), _from_command_line()):
         chosen = layer.get(_STRATEGY_TYPE)
         if chosen is not None and chosen.value != settings[_STRATEGY_TYPE].value:
             settings = {k: s for k, s in settings.items() if not k.startswith(_STRATEGY)}
         settings |= layer
     try:
-        config = _build(settings)
-        rest = _build_rest(settings)
+        config = CheckpointConfig(
+            **_chosen(settings, _PLAIN, ""), restart_strategy=_strategy(settings)
+        )
+        rest = RestConfig(**_chosen(settings, _REST_NAMES, _REST))
     except ConfigurationError as error:
         raise ConfigurationError(f"Job {job!r}: {error}{_blame(str(error), settings)}") from None
     if not config.storage:
@@ -130,11 +135,11 @@ def resolve(
             f"sm.CheckpointConfig(storage=…), or checkpoint.storage in {FILE_NAME} or with -D"
         )
     origins = {key: s.origin for key, s in settings.items()}
-    shown = (*_plain(config), *_flat(config.restart_strategy), *_of_rest(rest))
-    settings_shown = Settings(
-        (_full(key), Setting(value, origins.get(key, DEFAULT))) for key, value in shown
+    shown = Settings(
+        (_full(key), Setting(value, origins.get(key, DEFAULT)))
+        for key, value, _ in _values(config, rest)
     )
-    return config, settings_shown, rest
+    return config, shown, rest
 
 
 def check_command_line(texts: Iterable[str]) -> None:
@@ -149,17 +154,16 @@ def _full(key: str) -> str:
     return key if key.startswith(_REST) else _PREFIX + key
 
 
-def _of_program(config: CheckpointConfig, rest: RestConfig) -> dict[str, Setting]:
-    def origin(name: str) -> str:
-        return PROGRAM if name in config.given else DEFAULT
-
-    found = {name: Setting(value, origin(name)) for name, value in _plain(config)}
-    for key, value in _flat(config.restart_strategy):
-        found[key] = Setting(value, origin("restart_strategy"))
-    for key, value in _of_rest(rest):
-        given = key[len(_REST) :] in rest.given
-        found[key] = Setting(value, PROGRAM if given else DEFAULT)
-    return found
+def _values(config: CheckpointConfig, rest: RestConfig) -> Iterator[tuple[str, Any, bool]]:
+    """Yield each setting's key, its value, and whether the program gave it."""
+    for name in _PLAIN:
+        yield name, getattr(config, name), name in config.given
+    strategy, given = config.restart_strategy, "restart_strategy" in config.given
+    yield _STRATEGY_TYPE, strategy.type, given
+    for parameter in (f.name for f in fields(strategy) if f.init):
+        yield _STRATEGY + parameter, getattr(strategy, parameter), given
+    for name in _REST_NAMES:
+        yield _REST + name, getattr(rest, name), name in rest.given
 
 
 def _from_file() -> dict[str, Setting]:
@@ -236,30 +240,10 @@ def _known(key: str, origin: str) -> str:
 # --- to and from the configuration
 
 
-def _plain(config: CheckpointConfig) -> list[tuple[str, Any]]:
-    return [(name, getattr(config, name)) for name in _PLAIN]
-
-
-def _of_rest(rest: RestConfig) -> list[tuple[str, Any]]:
-    return [(key, getattr(rest, key[len(_REST) :])) for key in _REST_KEYS]
-
-
-def _flat(strategy: RestartStrategy) -> list[tuple[str, Any]]:
-    names = [f.name for f in fields(strategy) if f.init]
-    return [
-        (_STRATEGY_TYPE, strategy.type),
-        *((_STRATEGY + name, getattr(strategy, name)) for name in names),
-    ]
-
-
-def _build(settings: Mapping[str, Setting]) -> CheckpointConfig:
-    values = {name: settings[name].value for name in _PLAIN if settings[name].origin != DEFAULT}
-    return CheckpointConfig(**values, restart_strategy=_strategy(settings))
-
-
-def _build_rest(settings: Mapping[str, Setting]) -> RestConfig:
-    values = {key[len(_REST) :]: settings[key] for key in _REST_KEYS}
-    return RestConfig(**{k: s.value for k, s in values.items() if s.origin != DEFAULT})
+def _chosen(settings: Mapping[str, Setting], names: Iterable[str], prefix: str) -> dict[str, Any]:
+    """Return the values that were given, by their names without the prefix."""
+    found = {name: settings[prefix + name] for name in names}
+    return {name: s.value for name, s in found.items() if s.origin != DEFAULT}
 
 
 def _strategy(settings: Mapping[str, Setting]) -> RestartStrategy:

@@ -11,7 +11,9 @@ import queue
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -43,24 +45,31 @@ class CallThread:
     """One thread that makes calls for one caller at a time. A daemon: it never holds up an exit."""
 
     def __init__(self, name: str) -> None:
-        self._calls: queue.SimpleQueue[_Call[Any] | None] = queue.SimpleQueue()
-        self._last_done = threading.Event()
+        self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        self.idle = True
+        """False while a call has not returned."""
         threading.Thread(target=self._run, name=name, daemon=True).start()
-
-    @property
-    def idle(self) -> bool:
-        """Whether the last call has returned."""
-        return self._last_done.is_set()
 
     def call(self, function: Callable[[], T], deadline: Callable[[], float]) -> T:
         """Return what `function` returns, or raise what it raises; CallHangsError when the
         monotonic clock passes `deadline()`, which may change meanwhile. Not used again then."""
-        call = _Call(function)
-        self._last_done = call.done
-        self._calls.put(call)
+        answer: Future[T] = Future()
+        self.idle = False
+
+        def make() -> None:
+            try:
+                answer.set_result(function())
+            except BaseException as error:
+                answer.set_exception(error)
+
+        self._calls.put(make)
         while (left_s := deadline() - time.monotonic()) > 0:
-            if call.done.wait(min(left_s, POLL_S)):
-                return call.result()
+            try:
+                answer.exception(min(left_s, POLL_S))
+            except FutureTimeoutError:
+                continue
+            self.idle = True
+            return answer.result()
         raise CallHangsError
 
     def close(self) -> None:
@@ -69,28 +78,8 @@ class CallThread:
 
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
-            call.make()
+            call()
             del call  # what it refers to must not live until the next one
 
 
 _idle: list[CallThread] = []
-
-
-class _Call(Generic[T]):
-    def __init__(self, function: Callable[[], T]) -> None:
-        self._function = function
-        self._value: list[T] = []
-        self._error: BaseException | None = None
-        self.done = threading.Event()
-
-    def make(self) -> None:
-        try:
-            self._value.append(self._function())
-        except BaseException as error:
-            self._error = error
-        self.done.set()
-
-    def result(self) -> T:
-        if self._error is not None:
-            raise self._error
-        return self._value[0]

@@ -13,7 +13,7 @@ import logging
 import time
 from dataclasses import asdict
 
-from seamark.checkpoint.epoch_progress import EpochProgress
+from seamark.checkpoint.task_reports import EpochProgress
 from seamark.model.checkpoint_statistics import CheckpointStatus
 from seamark.model.phases import Phases
 

@@ -9,12 +9,15 @@ their contents; `runtime/registry.py` reads them for jobs of other processes.
 
 from __future__ import annotations
 
+import json
 import logging
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
 from typing import Any, TypeVar
 
 from seamark.checkpoint.envelope import canonical, open_envelope, seal_envelope
@@ -307,3 +310,22 @@ def _warning(what: str) -> Iterator[None]:
         yield
     except Exception as error:
         log.warning("%s could not be recorded: %s", what, error)
+
+
+ANNOUNCE_VARIABLE = "SEAMARK_ANNOUNCE"
+"""Environment: the file to make once the job runs: `ExecutionStart` and ``directory`` as JSON.
+`seamark run -d` waits for it: it cannot know which storage and name the program gives its job."""
+
+
+def announce(start: ExecutionStart, directory: str) -> None:
+    """Make the file that the environment names, if it names one. Called when the job's first run
+    has started; a second job of the same program is not announced."""
+    path = os.environ.pop(ANNOUNCE_VARIABLE, None)
+    if path is None:
+        return
+    aside = Path(f"{path}.tmp")
+    try:
+        aside.write_text(json.dumps({**asdict(start), "directory": directory}), encoding="utf-8")
+        aside.replace(path)
+    except OSError as error:  # nobody waits any more
+        log.info("the job could not be announced at %s: %s", path, error)

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from seamark.checkpoint.commit_counts import SinkCounts
 from seamark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,
@@ -65,7 +64,7 @@ class FlowFigures:
         self._parts: dict[str, PartFigures] = {}
         self._recent: deque[CheckpointStatistics] = deque()
         self._listeners: list[Callable[[CheckpointStatistics], None]] = []
-        self.commits = SinkCounts()
+        self.commits = SinkCounts(CommitCounts)
         self.triggered = 0
         """Counted by the coordinator, as epochs begin; those that end, a moment after it."""
         self.completed = 0
@@ -129,3 +128,28 @@ class FlowFigures:
         """Return the parts of which something is known."""
         with self._lock:
             return list(self._parts)
+
+
+@dataclass
+class CommitCounts:
+    """Transactions of one sink in this driver, as `checkpoint/sink_commits.py` counts them when
+    they end: one thread at a time; what another reads may be a moment old. Metrics show them under
+    Flink's names.
+
+    `committed`, `already_committed`: after the decision, by the answer. `retried`: answers that
+    told nothing yet. `lost`: proved gone, or not known to be visible; those whose rows are written
+    again from a spool are in `rewritten` instead. `aborted`: of epochs that were stored and not
+    decided. `lingering_aborted`: of attempts that were never stored.
+    """
+
+    committed: int = 0
+    already_committed: int = 0
+    retried: int = 0
+    lost: int = 0
+    rewritten: int = 0
+    aborted: int = 0
+    lingering_aborted: int = 0
+
+
+SinkCounts = defaultdict[str, CommitCounts]
+"""The counts by the sink's uid; they outlive the runs of a job that is restarted."""

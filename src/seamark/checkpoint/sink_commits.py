@@ -17,9 +17,10 @@ from functools import partial
 from typing import Any, TypeVar
 
 from seamark.checkpoint.call_deadline import CallHangsError, CallThread, call_within
-from seamark.checkpoint.commit_counts import SinkCounts
+from seamark.checkpoint.checkpointed_job import CheckpointedJob
+from seamark.checkpoint.flow_figures import SinkCounts
 from seamark.checkpoint.spool import LostTransaction, Spooled, load
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.checkpoint.store import JobIdentity, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.sink import (
     AbortOutcome,
@@ -69,20 +70,20 @@ class SinkCommits:
 
     No call to a committer takes longer than `deadline_s`; one that hangs ends the run, and that
     committer is not called again. `open_files` opens another job's checkpoint directory: a spool
-    that a restore has taken over lies there.
+    that a restore has taken over lies there. `counts` is told what becomes of transactions.
     """
 
     def __init__(
         self,
-        attached: Sequence[AttachedSink],
-        store: CheckpointStore,
-        deadline_s: float,
+        job: CheckpointedJob,
         open_files: Callable[[str], CheckpointFiles],
-        counts: SinkCounts | None = None,
+        counts: SinkCounts,
+        deadline_s: float,
     ) -> None:
-        self._attached = {a.uid: a for a in attached}
-        self._counts = counts if counts is not None else SinkCounts()
-        self._store = store
+        self._job = job
+        self._attached: dict[str, AttachedSink] = {}
+        self._counts = counts
+        self._store = job.store
         self._open_files = open_files
         self._deadline_s = deadline_s
         self._staged: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
@@ -93,31 +94,23 @@ class SinkCommits:
 
     @property
     def uids(self) -> tuple[str, ...]:
-        """The job's sinks, in the order of commit."""
+        """The job's sinks, in the order of commit; none before `attach`."""
         return tuple(self._attached)
 
-    @classmethod
-    def attach(
-        cls,
-        sinks: Mapping[str, TwoPhaseCommitSink[Any]],
-        contexts: Mapping[str, SinkContext],
-        store: CheckpointStore,
-        deadline_s: float,
-        open_files: Callable[[str], CheckpointFiles],
-        counts: SinkCounts | None = None,
-    ) -> SinkCommits:
-        """Make the committers of all sinks. `counts` is told what becomes of transactions."""
-        attached = []
-        for uid, sink in sinks.items():
+    def attach(self, generation: int, identity: JobIdentity) -> None:
+        """Make the committers of all sinks. Called once."""
+        attached = {}
+        for uid, sink in self._job.sinks.items():
+            context = self._job.context(uid, generation, identity)
             try:
-                committer = call_within(deadline_s, partial(sink.create_committer, contexts[uid]))
+                made = call_within(self._deadline_s, partial(sink.create_committer, context))
             except CallHangsError:
                 raise PreflightError(
-                    f"sink {uid!r}: create_committer has not returned within {deadline_s:g} s: "
-                    "its system hangs; start the job again when it answers"
+                    f"sink {uid!r}: create_committer has not returned within "
+                    f"{self._deadline_s:g} s: its system hangs; start the job again when it answers"
                 ) from None
-            attached.append(AttachedSink(uid, sink, committer, contexts[uid]))
-        return cls(attached, store, deadline_s, open_files, counts)
+            attached[uid] = AttachedSink(uid, sink, made, context)
+        self._attached = attached
 
     def preflight(self) -> None:
         """Ask every real system whether the job can run on it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seamark.checkpoint.epoch_progress import EpochProgress
+from seamark.checkpoint.task_reports import EpochProgress
 from seamark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,

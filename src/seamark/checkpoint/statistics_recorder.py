@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from seamark.checkpoint.checkpointed_job import QueryRun
 from seamark.checkpoint.epoch_log import log_epoch
-from seamark.checkpoint.epoch_progress import EpochProgress
 from seamark.checkpoint.savepoint_statistics import SavepointEnd, describe_savepoint
 from seamark.checkpoint.statistics import NO_FIGURES, EpochFigures, describe
 from seamark.checkpoint.statistics_store import (
@@ -29,20 +29,15 @@ from seamark.checkpoint.statistics_store import (
     last_written,
 )
 from seamark.checkpoint.store import JobIdentity
+from seamark.checkpoint.task_reports import EpochProgress
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import (
     CheckpointCounts,
     CheckpointingStatistics,
     RestoredCheckpointStatistics,
 )
-from seamark.model.redaction import redact
 
 log = logging.getLogger(__name__)
-
-Measure = Callable[[Sequence[int]], Mapping[int, EpochFigures]]
-"""Returns what can be found out about decided epochs; may take its time."""
-OnEnded = Callable[[CheckpointStatistics], None]
-"""Is told of each checkpoint that has ended, in order, when its figures are known."""
 
 SETTLE_S = 0.1
 """Spark's progress report of an epoch comes a little after its decision."""
@@ -65,21 +60,20 @@ class _Ended:
 
 class StatisticsRecorder:
     """The checkpoint history of one running job, as `job.checkpoints()` shows it. Every text in it,
-    the reasons of failures above all, has been through `hide`."""
+    the reasons of failures above all, has been through `run.hide`. `on_ended` is told of each
+    checkpoint that has ended, in order, when its figures are known."""
 
     def __init__(
         self,
         store: StatisticsStore,
         sinks: Mapping[str, str],
-        measure: Measure = lambda epochs: {},
-        on_ended: OnEnded = lambda checkpoint: None,
-        hide: Callable[[str], str] = redact,
+        run: QueryRun,
+        on_ended: Callable[[CheckpointStatistics], None],
     ) -> None:
         self._store = store
-        self._sinks = {uid: hide(description) for uid, description in sinks.items()}
-        self._measure = measure
+        self._sinks = {uid: run.hide(description) for uid, description in sinks.items()}
+        self._query_run = run
         self._on_ended = on_ended
-        self._hide = hide
         self._identity: JobIdentity | None = None
         self._generation = 0
         self._lock = threading.Condition()
@@ -138,7 +132,7 @@ class StatisticsRecorder:
         self._end(epoch, CheckpointStatus.FAILED, reason or "unknown")
 
     def _end(self, epoch: int, status: CheckpointStatus, reason: str = "") -> None:
-        reason = self._hide(reason)
+        reason = self._query_run.hide(reason)
         with self._lock:
             progress = self._open.pop(epoch, None)
             if progress is None:
@@ -183,7 +177,7 @@ class StatisticsRecorder:
 
     def savepoint_ended(self, key: Key, end: SavepointEnd) -> None:
         """Note that a savepoint is whole, or why it failed, and write that down. Never raises."""
-        end = replace(end, failure=self._hide(end.failure))
+        end = replace(end, failure=self._query_run.hide(end.failure))
         with self._files:
             with self._lock:
                 begun = self._savepoints[key]
@@ -296,7 +290,7 @@ class StatisticsRecorder:
     def _measured(self, ended: Sequence[_Ended]) -> Mapping[int, EpochFigures]:
         epochs = [one.key[1] for one in ended if one.status is CheckpointStatus.COMPLETED]
         try:
-            return self._measure(epochs) if epochs else {}
+            return self._query_run.measure(epochs) if epochs else {}
         except Exception as error:
             log.warning("the sizes of epochs %s are not known: %s", epochs, error)
             return {}

@@ -75,7 +75,6 @@ class CheckpointStore:
     def __init__(self, files: CheckpointFiles, spark: CheckpointFiles) -> None:
         self._files = files
         self._spark = spark
-        self._to_store: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
         self._identity: JobIdentity | None = None
         self._kept: deque[int] | None = None
 
@@ -241,9 +240,8 @@ class CheckpointStore:
         body = {"epoch": epoch, "generation": generation, "started_at": time.time()}
         return self._create("started", f"epochs/{epoch}/started.json", body)
 
-    def write_prepared(self, epoch: int, generation: int) -> None:
-        """Store what `stage_prepared` was given for this attempt."""
-        sinks = self._to_store.pop((epoch, generation))
+    def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, SinkEpoch]) -> None:
+        """Store the committables of all sinks, by uid, exclusively."""
         body = {
             "epoch": epoch,
             "generation": generation,
@@ -252,7 +250,7 @@ class CheckpointStore:
                     "rows": part.rows,
                     "committables": [base64.b64encode(c).decode() for c in part.committables],
                 }
-                for uid, part in sinks.items()
+                for uid, part in parts.items()
             },
         }
         if not self._create("prepared", _prepared(epoch, generation), body):
@@ -275,10 +273,6 @@ class CheckpointStore:
         self._create("committed", f"epochs/{epoch}/committed.json", body)
 
     # --- what the coordinator needs beside the protocol
-
-    def stage_prepared(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
-        """Hand over what the next `write_prepared` of this attempt is to store."""
-        self._to_store[epoch, generation] = dict(sinks)
 
     def read_prepared(self, epoch: int, generation: int) -> dict[str, SinkEpoch]:
         """Return a stored attempt's committables by sink uid."""

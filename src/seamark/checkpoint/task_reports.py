@@ -5,19 +5,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from seamark.checkpoint.store import SinkEpoch
+from seamark.protocol.states import AttemptEvent, AttemptState, advance
 
 
-@dataclass(frozen=True)
+@dataclass
 class SinkReport:
     """What one task wrote to one sink: rows, their bytes in Arrow, seconds in `write` and in
     `prepare_commit`, and the dumped committables."""
 
-    rows: int
-    committables: tuple[bytes, ...]
+    rows: int = 0
+    committables: tuple[bytes, ...] = ()
     data_bytes: int = 0
     write_s: float = 0.0
     flush_s: float = 0.0
@@ -44,3 +46,30 @@ def sink_epochs(tasks: Sequence[TaskReport]) -> dict[str, SinkEpoch]:
             rows[uid] = rows.get(uid, 0) + part.rows
             committables.setdefault(uid, []).extend(part.committables)
     return {uid: SinkEpoch(rows[uid], tuple(committables[uid])) for uid in rows}
+
+
+@dataclass
+class EpochProgress:
+    """One epoch in this driver: its state, and monotonic times in seconds.
+
+    `triggered_at` is the one wall-clock time (seconds since 1970), for people; whatever is shown of
+    the epoch's later moments is counted from it. `sink_commit_s` is how long each sink's commit
+    took.
+    """
+
+    epoch: int
+    rows: int
+    state: AttemptState
+    started_s: float
+    pre_committed_s: float = 0.0
+    stored_s: float = 0.0
+    decided_s: float = 0.0
+    commit_started_s: float = 0.0
+    committed_s: float = 0.0
+    triggered_at: float = field(default_factory=time.time)
+    tasks: Sequence[TaskReport] = ()
+    sink_commit_s: dict[str, float] = field(default_factory=dict)
+
+    def moved(self, event: AttemptEvent) -> None:
+        """Make one move of the protocol's table."""
+        self.state = advance(f"epoch {self.epoch}", self.state, event)

@@ -30,7 +30,7 @@ def dev_kafka(
     """
     import logging
 
-    from seamark.operations.dev_kafka import run_local_kafka
+    from seamark.dev.kafka import run_local_kafka
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")  # what is being fetched, to where
     run_local_kafka(brokers, directory, _announce)

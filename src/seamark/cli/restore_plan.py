@@ -19,8 +19,7 @@ _STYLES = {"mapped": "green", "new": "yellow", "dropped": "red"}
 
 def show_plan(program: Any, *, as_json: bool) -> None:
     """Print what the restore would do; the exit code is 0 if it would be done, else NOT_DONE."""
-    from seamark.operations.run_detached import ProgramEndedError
-    from seamark.operations.run_plan import plan_of
+    from seamark.operations.run_detached import ProgramEndedError, plan_of
 
     try:
         with waiting(f"Planning with {program.app}"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +13,9 @@ from seamark.cli.exits import MISTAKE, NOT_DONE
 from seamark.cli.restore_plan import show_plan
 from seamark.cli.terminal import say, suggest, waiting
 from seamark.cli.visible import echo
+
+if TYPE_CHECKING:
+    from seamark.operations.run import Program
 
 
 class ClaimMode(str, Enum):
@@ -31,67 +34,87 @@ def _spark(name: str, help_: str, metavar: str = "TEXT") -> Any:
     )
 
 
+_App = Annotated[
+    str, typer.Argument(metavar="APP.PY", help="A program that declares and runs a job.")
+]
+_Arguments = Annotated[
+    list[str] | None, typer.Argument(metavar="ARGS", help="The program's own arguments.")
+]
+_Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "-D", metavar="KEY=VALUE", help="Set e.g. checkpoint.interval=5s; may be repeated."
+    ),
+]
+_Restore = Annotated[
+    str | None,
+    typer.Option(
+        "-s", "--from-savepoint", metavar="PATH",
+        help="Start from a savepoint or a retained checkpoint.",
+    ),
+]  # fmt: skip
+_DropState = Annotated[
+    bool,
+    typer.Option(
+        "-n", "--allow-non-restored-state",
+        help="Drop what the savepoint holds for a uid that the program does not have.",
+    ),
+]  # fmt: skip
+_Parallelism = Annotated[
+    int | None,
+    typer.Option(
+        "-p", "--parallelism", metavar="N", min=1, show_default=False,
+        help="State partitions; default: the savepoint's.",
+    ),
+]  # fmt: skip
+_Claim = Annotated[
+    ClaimMode | None,
+    typer.Option(
+        "--claim-mode", show_default=False,
+        help="claim: the savepoint is the job's, which deletes it when its own first "
+        "checkpoint is complete. Default: no-claim.",
+    ),
+]  # fmt: skip
+_Plan = Annotated[
+    bool, typer.Option("--plan", help="Only show what -s would do, and what would stop it.")
+]
+_Detached = Annotated[
+    bool, typer.Option("-d", "--detached", help="In the background; return when the job runs.")
+]
+_Log = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", show_default=False,
+        help="With -d: what the program says; default: a new file in ~/.seamark/logs.",
+    ),
+]  # fmt: skip
+_Json = Annotated[
+    bool, typer.Option("--json", help="With -d or --plan: print the job, or the plan, as JSON.")
+]
+_PyFiles = _spark("--py-files", "Python files and zips for the executors, by comma.")
+_Properties = _spark("--properties-file", "Instead of spark-defaults.conf.", "FILE")
+_Verbose = Annotated[
+    int,
+    typer.Option(
+        "-v", "--verbose", count=True, metavar="", show_default=False,
+        help="Log Seamark's doings, a line an epoch, if the program sets up no logging.",
+    ),
+]  # fmt: skip
+
+
 def run(
-    app_path: Annotated[
-        str, typer.Argument(metavar="APP.PY", help="A program that declares and runs a job.")
-    ],
-    arguments: Annotated[
-        list[str] | None, typer.Argument(metavar="ARGS", help="The program's own arguments.")
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option(
-            "-D", metavar="KEY=VALUE", help="Set e.g. checkpoint.interval=5s; may be repeated."
-        ),
-    ] = None,
-    restore: Annotated[
-        str | None,
-        typer.Option(
-            "-s", "--from-savepoint", metavar="PATH",
-            help="Start from a savepoint or a retained checkpoint.",
-        ),
-    ] = None,
-    drop_state: Annotated[
-        bool,
-        typer.Option(
-            "-n", "--allow-non-restored-state",
-            help="Drop what the savepoint holds for a uid that the program does not have.",
-        ),
-    ] = False,
-    parallelism: Annotated[
-        int | None,
-        typer.Option(
-            "-p", "--parallelism", metavar="N", min=1, show_default=False,
-            help="State partitions; default: the savepoint's.",
-        ),
-    ] = None,
-    claim_mode: Annotated[
-        ClaimMode | None,
-        typer.Option(
-            "--claim-mode", show_default=False,
-            help="claim: the savepoint is the job's, which deletes it when its own first "
-            "checkpoint is complete. Default: no-claim.",
-        ),
-    ] = None,
-    plan: Annotated[
-        bool,
-        typer.Option("--plan", help="Only show what -s would do, and what would stop it."),
-    ] = False,
-    detached: Annotated[
-        bool,
-        typer.Option("-d", "--detached", help="In the background; return when the job runs."),
-    ] = False,
-    log: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="With -d: what the program says; default: a new file in ~/.seamark/logs.",
-            show_default=False,
-        ),
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="With -d or --plan: print the job, or the plan, as JSON.")
-    ] = False,
+    context: typer.Context,
+    app_path: _App,
+    arguments: _Arguments = None,
+    settings: _Settings = None,
+    restore: _Restore = None,
+    drop_state: _DropState = False,
+    parallelism: _Parallelism = None,
+    claim_mode: _Claim = None,
+    plan: _Plan = False,
+    detached: _Detached = False,
+    log: _Log = None,
+    as_json: _Json = False,
     master: Annotated[str | None, _spark("--master", "local[4], spark://…, yarn, k8s://…")] = None,
     deploy_mode: Annotated[
         str | None, _spark("--deploy-mode", "Where the driver runs: client or cluster.")
@@ -101,31 +124,19 @@ def run(
     ] = None,
     packages: Annotated[str | None, _spark("--packages", "Maven coordinates, by comma.")] = None,
     jars: Annotated[str | None, _spark("--jars", "Jars, by comma.")] = None,
-    py_files: Annotated[
-        str | None, _spark("--py-files", "Python files and zips for the executors, by comma.")
-    ] = None,
-    files: Annotated[
-        str | None, _spark("--files", "Files for the executors, by comma.")
-    ] = None,
+    py_files: Annotated[str | None, _PyFiles] = None,
+    files: Annotated[str | None, _spark("--files", "Files for the executors, by comma.")] = None,
     archives: Annotated[
         str | None, _spark("--archives", "Archives to be unpacked on the executors, by comma.")
     ] = None,
-    properties_file: Annotated[
-        str | None, _spark("--properties-file", "Instead of spark-defaults.conf.", "FILE")
-    ] = None,
+    properties_file: Annotated[str | None, _Properties] = None,
     driver_memory: Annotated[str | None, _spark("--driver-memory", "E.g. 2g.")] = None,
     executor_memory: Annotated[str | None, _spark("--executor-memory", "E.g. 4g.")] = None,
     num_executors: Annotated[str | None, _spark("--num-executors", "How many.", "N")] = None,
     executor_cores: Annotated[str | None, _spark("--executor-cores", "Of each.", "N")] = None,
     name: Annotated[str | None, _spark("--name", "The application's name for Spark.")] = None,
     queue: Annotated[str | None, _spark("--queue", "YARN's queue.")] = None,
-    verbose: Annotated[
-        int,
-        typer.Option(
-            "-v", "--verbose", count=True, metavar="", show_default=False,
-            help="Log Seamark's doings, a line an epoch, if the program sets up no logging.",
-        ),
-    ] = 0,
+    verbose: _Verbose = 0,
 ) -> None:  # fmt: skip
     """Run a program as `python APP.PY` does, with settings laid over its own.
 
@@ -134,7 +145,6 @@ def run(
     goes on after its last decided epoch.
     """
     from seamark.operations.run import Program
-    from seamark.operations.run import run as run_app
 
     program = Program(
         app=app_path,
@@ -145,24 +155,20 @@ def run(
         parallelism=parallelism,
         claim_mode=claim_mode.value if claim_mode is not None else None,
         spark={
-            "--master": master,
-            "--deploy-mode": deploy_mode,
-            "--conf": conf,
-            "--packages": packages,
-            "--jars": jars,
-            "--py-files": py_files,
-            "--files": files,
-            "--archives": archives,
-            "--properties-file": properties_file,
-            "--driver-memory": driver_memory,
-            "--executor-memory": executor_memory,
-            "--num-executors": num_executors,
-            "--executor-cores": executor_cores,
-            "--name": name,
-            "--queue": queue,
+            option.opts[0]: context.params[str(option.name)]
+            for option in context.command.params
+            if getattr(option, "rich_help_panel", None) == _SPARK
         },
         log_level=("", "INFO", "DEBUG")[min(verbose, 2)],
     )
+    _start(program, log, plan=plan, detached=detached, as_json=as_json)
+
+
+def _start(
+    program: Program, log: Path | None, *, plan: bool, detached: bool, as_json: bool
+) -> None:
+    from seamark.operations.run import run as run_app
+
     if plan:
         if detached or log is not None:
             raise typer.BadParameter("--plan runs no job: leave -d and --log out")
@@ -179,7 +185,7 @@ def run(
         run_app(program)
 
 
-def _run_detached(program: Any, log: Path | None, *, as_json: bool) -> None:
+def _run_detached(program: Program, log: Path | None, *, as_json: bool) -> None:
     from seamark.operations.run_detached import ProgramEndedError, run_detached
     from seamark.operations.storage import storage_option
 

@@ -15,11 +15,10 @@ import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 from xml.sax.saxutils import escape
 
-from seamark.dev.java_server import JavaServer, free_ports
+from seamark.dev.java_server import JavaServer, LocalServers, free_ports
 from seamark.runtime.jars import find_java
 from seamark.runtime.storage_jars import hdfs_server_jars
 
@@ -28,7 +27,7 @@ SUPERUSER = "hdfs"
 """Who owns the file system: not our user, so that permissions hold for us."""
 
 
-class LocalHdfs:
+class LocalHdfs(LocalServers):
     """HDFS as a context manager, or by `start` and `stop`; everybody may write below ``/``.
 
     Raises what `JavaServer.start` raises, and `MissingDependencyError` when Java or the jars cannot
@@ -109,18 +108,6 @@ class LocalHdfs:
         for daemon in self._daemons.values():
             daemon.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-    def __enter__(self) -> LocalHdfs:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _answers(self) -> bool:
         return bool(_bean(self._http, "NameNode", "FSNamesystemState"))

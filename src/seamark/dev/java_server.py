@@ -11,11 +11,15 @@ import signal
 import socket
 import subprocess
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.runtime.child_jvm import release, start_jvm
+
+S = TypeVar("S", bound="LocalServers")
 
 START_TIMEOUT_S = 90
 
@@ -23,6 +27,25 @@ START_TIMEOUT_S = 90
 # client that keeps on trying to reach a killed server could be given that very port, connect to
 # itself, and so keep the server from coming back.
 _PORTS = range(20_000, 32_000)
+
+
+class LocalServers(ABC):
+    """Servers for development and tests, within ``with``: started at its begin, gone at its end."""
+
+    @abstractmethod
+    def start(self) -> None:
+        """Start them; return when they answer."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """End them, and remove what is not to be kept."""
+
+    def __enter__(self: S) -> S:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
 
 
 class JavaServer:

@@ -9,7 +9,7 @@ only. Invariants:
   to a client like a machine that died and came back.
 - `start`, `restart` and `resume` return when the broker itself answers a client's question.
 
-`seamark dev kafka` (`operations/dev_kafka.py`) and the tests' fixtures are built on this.
+`seamark dev kafka` (`run_local_kafka`) and the tests' fixtures are built on this.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
+from types import FrameType
 
-from seamark.dev.java_server import JavaServer, free_ports
+from seamark.dev.java_server import JavaServer, LocalServers, free_ports
 from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.runtime.jars import find_java, kafka_broker_jars
 
 STOP_TIMEOUT_S = 15
 
 
-class LocalKafka:
+class LocalKafka(LocalServers):
     """A Kafka cluster of 1 or 3 brokers, as a context manager or by `start` and `stop`.
 
     - `directory`: where the data lie; kept at `stop`, and used again, with the same ports, by a
@@ -167,18 +167,6 @@ class LocalKafka:
         if self._temporary:
             shutil.rmtree(self._directory, ignore_errors=True)
 
-    def __enter__(self) -> LocalKafka:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
-
     def _numbers(self) -> range:
         return range(1, self.brokers + 1)
 
@@ -308,3 +296,31 @@ def _admin_client_class() -> type:
             "the Kafka client is not installed; pip install 'seamark[kafka]'"
         ) from error
     return AdminClient  # type: ignore[no-any-return]
+
+
+def run_local_kafka(
+    brokers: int, directory: Path | None, announce: Callable[[LocalKafka], None]
+) -> None:
+    """Start `brokers` brokers, call `announce` once they answer, and wait for Ctrl-C or SIGTERM.
+
+    Called from the main thread of a process that does nothing else: it takes over both signals.
+    `directory` None keeps nothing. When it returns or raises, every broker has ended.
+
+    Raises what `LocalKafka.start` raises when the brokers cannot be started, and what
+    `LocalKafka.check` raises when one ends by itself.
+    """
+    # SIGINT too: a shell that starts us in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
+    try:
+        with LocalKafka(brokers, directory) as kafka:
+            announce(kafka)
+            while True:
+                time.sleep(0.5)
+                kafka.check()
+    except KeyboardInterrupt:
+        pass  # the way to end it
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

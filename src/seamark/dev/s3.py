@@ -13,14 +13,13 @@ import signal
 import socket
 import tempfile
 from pathlib import Path
-from types import TracebackType
 
-from seamark.dev.java_server import JavaServer, free_ports
+from seamark.dev.java_server import JavaServer, LocalServers, free_ports
 from seamark.runtime.jars import find_java
 from seamark.runtime.storage_jars import s3_server_jars
 
 
-class LocalS3:
+class LocalS3(LocalServers):
     """An S3 server with one bucket, as a context manager or by `start` and `stop`.
 
     `signed`: requests must be signed with `access_key` and `secret_key`.
@@ -116,18 +115,6 @@ class LocalS3:
         if self._server is not None:
             self._server.kill()
         shutil.rmtree(self._directory, ignore_errors=True)
-
-    def __enter__(self) -> LocalS3:
-        self.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.stop()
 
     def _answers(self) -> bool:
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:

@@ -3,7 +3,7 @@
 `open_directory` (`uri.py`) gives a `Directory` (`directory.py`) for a URI: `local.py` serves paths
 and ``file:``, `hdfs.py` ``hdfs:``, `s3.py` ``s3a:`` and ``s3:``. How to reach a store comes from
 Spark's Hadoop configuration as `HadoopSettings` (`settings.py`), which the driver reads
-(`runtime/hadoop_settings.py`) and every `SinkContext` and `WriterContext` brings along. The
+(`runtime/hadoop_files.py`) and every `SinkContext` and `WriterContext` brings along. The
 checkpoint's own records go another way: `contracts/checkpoint_files.py`.
 """
 

@@ -129,9 +129,19 @@ class GuaranteeReport:
     sharing: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        from seamark.guarantees.text import render_text
-
-        return render_text(self)
+        rows = [("KIND", "UID", "GUARANTEE", "WHAT", "WHY")]
+        rows += [(p.kind, p.uid, p.guarantee.value, p.description, p.why) for p in self.parts]
+        lines = [*_table(rows), "", f"checkpoint mode: {self.mode.value}", "end to end:"]
+        for sink in self.sinks:
+            note = f" ({sink.note})" if sink.note else ""
+            lowered = f", because of {sink.weakest}" if sink.weakest else ""
+            lines.append(f"  into {sink.uid}: {sink.guarantee.value}{note}{lowered}")
+        if not self.sinks:
+            lines.append("  no sink is declared yet")
+        lines.append(f"the job: {self.guarantee.value}")
+        if self.weakest:
+            lines.append(f"weakest link: {self.weakest}; to raise it, {self.remedy}")
+        return "\n".join([*lines, *(f"plan: {line}" for line in self.sharing)])
 
     def to_json(self) -> dict[str, Any]:
         """Return it in the fields of ``/jobs/:id/guarantees``, with the mode and `sharing`."""
@@ -251,3 +261,11 @@ def _end_to_end(
     )
     note = TRANSIENT if idempotent and guarantee is Guarantee.EXACTLY_ONCE else ""
     return SinkGuarantee(sink.uid, guarantee, note, weakest_part, remedy)
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

@@ -1,6 +1,6 @@
 """The way of a job's data: sources, stateful operators and sinks, and who feeds whom.
 
-`runtime/plan_graph.py` finds it in Spark's plan; the REST interface shows it as Flink's
+`runtime/job_plan.py` finds it in Spark's plan; the REST interface shows it as Flink's
 ``vertices`` and ``plan``.
 """
 
@@ -50,6 +50,3 @@ class JobGraph:
     def to_record(self) -> list[dict[str, Any]]:
         """Return it as it is stored: every part with its fields by their names here."""
         return [{**asdict(vertex), "inputs": list(vertex.inputs)} for vertex in self.vertices]
-
-
-NO_GRAPH = JobGraph()

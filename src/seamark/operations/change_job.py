@@ -6,8 +6,7 @@ Each returns when the job has done it. `tick` is called now and then meanwhile, 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from seamark.model.checkpoint_statistics import CheckpointStatistics
@@ -32,8 +31,7 @@ def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[s
 
     Raises OperationFailedError if it failed, or is not complete after `timeout_s`.
     """
-    with _naming("checkpoint", running):
-        done = running.driver.perform("/checkpoints", timeout_s=timeout_s, tick=tick)
+    done = _perform(running, "checkpoint", "/checkpoints", timeout_s=timeout_s, tick=tick)
     id_ = running.driver.part(done, "checkpointId", int)
     found = running.driver.get(f"/checkpoints/details/{id_}")
     for name in ("id", "end_to_end_duration"):
@@ -55,10 +53,8 @@ def take_savepoint(
     Raises OperationFailedError if it failed, or is not whole after `timeout_s`.
     """
     body = {"target-directory": directory, "formatType": type_.upper()}
-    with _naming("savepoint", running):
-        done = running.driver.perform(
-            "/savepoints", body, timeout_s=timeout_s, tick=tick, progress=progress
-        )
+    how = {"body": body, "timeout_s": timeout_s, "tick": tick, "progress": progress}
+    done = _perform(running, "savepoint", "/savepoints", **how)
     return running.driver.part(done, "location", str)
 
 
@@ -78,11 +74,8 @@ def stop_with_savepoint(
     Raises OperationFailedError if either failed: without the savepoint the job goes on.
     """
     body = {"targetDirectory": directory or None, "formatType": type_.upper(), "drain": drain}
-    with _naming("stop", running):
-        done = running.driver.perform(
-            "/stop", body, timeout_s=timeout_s, answers_at="/savepoints", tick=tick,
-            progress=progress,
-        )  # fmt: skip
+    how = {"body": body, "timeout_s": timeout_s, "tick": tick, "progress": progress}
+    done = _perform(running, "stop", "/stop", answers_at="/savepoints", **how)
     path = running.driver.part(done, "location", str)
     try:
         _require(running, _await_end(running, tick), JobState.FINISHED)
@@ -101,10 +94,8 @@ def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatist
     def ended() -> RegisteredJob | None:
         return _await_end(running, tick)
 
-    with _naming("stop", running):
-        running.driver.perform("/stop", timeout_s=timeout_s, tick=tick, ended=ended)
-        last = ended()
-    _require(running, last, JobState.FINISHED)
+    _perform(running, "stop", "/stop", timeout_s=timeout_s, tick=tick, ended=ended)
+    _require(running, ended(), JobState.FINISHED)
     return read_history(running.storage, running.job.name).latest_completed
 
 
@@ -133,10 +124,10 @@ def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
     return True
 
 
-@contextmanager
-def _naming(what: str, running: RunningJob) -> Iterator[None]:
+def _perform(running: RunningJob, what: str, path: str, **how: Any) -> Any:
+    """Do as `DriverClient.perform`; a failure says what has failed, and of which job."""
     try:
-        yield
+        return running.driver.perform(path, **how)
     except OperationFailedError as error:
         raise OperationFailedError(f"{what} of job {running.job.name!r}: {error}") from None
 

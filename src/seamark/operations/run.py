@@ -2,8 +2,8 @@
 
 The process becomes the program's (exec), so its signals, exit code and files are its own; with an
 option of spark-submit's it becomes spark-submit's. What the command line gave goes along in the
-environment: `api/settings.py` and `Job.run` read it. With ``-d``: `run_detached.py`; with
-``--plan``: `run_plan.py`.
+environment: `api/settings.py` and `Job.run` read it. With ``-d``, and with
+``--plan`` too: `run_detached.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from seamark.api.settings import (
     CLAIM_MODE_VARIABLE,
@@ -29,13 +29,13 @@ from seamark.api.settings import (
     check_command_line,
 )
 from seamark.model.errors import UserError
-from seamark.operations import run_expecting_job
 from seamark.operations.spark_submit import SparkOptions, deploy_mode, given, submit_command
 
 RUN_VARIABLE = "SEAMARK_RUN"
 """Environment: set by `run`; makes ``import seamark`` call `prepare_program`."""
 LOG_LEVEL_VARIABLE = "SEAMARK_LOG_LEVEL"
 """Environment: Seamark's log level in the program, e.g. INFO, where it configures no logging."""
+_EXPECTING_JOB = "from seamark.operations.run import main; main(globals())"
 _ELSEWHERE = re.compile(r"\w+:/")
 
 
@@ -83,19 +83,16 @@ class Program:
         if not elsewhere and not Path(self.app).is_file():
             raise UserError(f"{self.app}: there is no such file; give the path of a Python program")
         check_command_line(self.settings)
-        variables = {RUN_VARIABLE: "1"}
-        if self.settings:
-            variables[COMMAND_LINE_VARIABLE] = json.dumps(list(self.settings))
-        if self.restore is not None:
-            variables[RESTORE_VARIABLE] = self.restore
-        if self.drop_state:
-            variables[DROP_STATE_VARIABLE] = "1"
-        if self.parallelism is not None:
-            variables[PARALLELISM_VARIABLE] = str(self.parallelism)
-        if self.claim_mode is not None:
-            variables[CLAIM_MODE_VARIABLE] = self.claim_mode
-        if self.log_level:
-            variables[LOG_LEVEL_VARIABLE] = self.log_level
+        said = {
+            RUN_VARIABLE: "1",
+            COMMAND_LINE_VARIABLE: json.dumps(list(self.settings)) if self.settings else None,
+            RESTORE_VARIABLE: self.restore,
+            DROP_STATE_VARIABLE: "1" if self.drop_state else None,
+            PARALLELISM_VARIABLE: str(self.parallelism or ""),
+            CLAIM_MODE_VARIABLE: self.claim_mode,
+            LOG_LEVEL_VARIABLE: self.log_level,
+        }
+        variables = {name: value for name, value in said.items() if value}
         command = [sys.executable, self.app, *self.arguments]
         if given(self.spark):
             command, variables = submit_command(self.spark, self.app, self.arguments, variables)
@@ -112,7 +109,7 @@ def run(program: Program) -> NoReturn:
     """
     command, environment = program.command()
     if program.for_job and not given(program.spark):
-        command[1:1] = ["-c", run_expecting_job.PROGRAM]
+        command[1:1] = ["-c", _EXPECTING_JOB]
         environment[EXPECTING_VARIABLE] = " ".join(program.for_job)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -141,3 +138,27 @@ def prepare_program() -> None:
         last.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.lastResort = last
         logging.getLogger("seamark").setLevel(level)
+
+
+def main(names: dict[str, Any]) -> None:
+    """Execute the program whose path is the first argument, with `names` as its globals: those of
+    ``__main__``. Exits with 2 if it ends well and has not called `Job.run`: it has ignored options
+    that only a job obeys, and nothing else would say so."""
+    del sys.argv[0]
+    app = sys.argv[0]
+    sys.path[0] = str(Path(app).resolve().parent)
+    del names["main"]
+    names["__file__"] = app
+    code = compile(Path(app).read_bytes(), app, "exec", dont_inherit=True)
+    try:
+        exec(code, names)
+    except SystemExit as ended:
+        if ended.code:
+            raise
+    if options := os.environ.get(EXPECTING_VARIABLE):
+        print(  # noqa: T201 - the program's last words
+            f"seamark: {app} has ended without having run a job: {options} had no effect; call "
+            "job.run() in it, or leave that out",
+            file=sys.stderr,
+        )
+        raise SystemExit(2)

@@ -1,7 +1,8 @@
 """`seamark run -d app.py`: start a driver that outlives the command, and wait until its job runs.
+And ``-s PATH --plan``: find what the restore would do, without doing it.
 
 The driver gets a session of its own, no input, and a log file; it tells where its job answers
-through a file (`runtime/announcement.py`), and is believed when the job itself says RUNNING.
+through a file (`checkpoint/executions.py`), and is believed when the job itself says RUNNING.
 """
 
 from __future__ import annotations
@@ -10,23 +11,23 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
-from seamark.checkpoint.executions import ExecutionStart
+from seamark.api.settings import PLAN_VARIABLE
+from seamark.checkpoint.executions import ANNOUNCE_VARIABLE, ExecutionStart
 from seamark.model.errors import OperationFailedError, UserError
 from seamark.operations.run import Program
-from seamark.runtime.announcement import ANNOUNCE_VARIABLE
 from seamark.runtime.registry import ask_driver
 from seamark.runtime.token import seamark_home
 
 TAIL_LINES = 20
-USER_ERROR = 2
-"""The exit code of a program that a UserError has ended (`run.prepare_program`)."""
 _POLL_S = 0.1
 
 
@@ -143,3 +144,36 @@ def _ended(what: str, code: int, log: Path) -> ProgramEndedError:
     if code == 0:
         message = f"{what} has ended (exit code 0) without having run a job; call job.run() in it"
     return ProgramEndedError(f"{message}; all it said is in {log}", tail, code)
+
+
+def plan_of(program: Program) -> dict[str, Any]:
+    """Return the plan as `RestorePlan.to_json` gives it. The program is executed up to its
+    `job.run()`, which writes the plan into a file that this process names, and ends; what the
+    program prints goes to stderr.
+
+    Raises UserError as `Program.command` does, and for a driver that would run elsewhere;
+    ProgramEndedError if the program ends before, with its own words on stderr.
+    """
+    if program.runs_on_a_cluster:
+        raise UserError(
+            "--plan needs the driver on this machine, and --deploy-mode cluster puts it elsewhere: "
+            "leave it out, or use --deploy-mode client"
+        )
+    command, environment = program.command()
+    with tempfile.TemporaryDirectory(prefix="seamark-plan-") as scratch:
+        file = Path(scratch) / "plan.json"
+        done = subprocess.run(
+            command,
+            stdout=sys.stderr,
+            env={**environment, PLAN_VARIABLE: str(file)},
+            check=False,
+        )
+        if file.exists():
+            plan: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+            return plan
+    how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
+    raise ProgramEndedError(
+        f"{program.app} has ended ({how}) without a plan; it must call job.run()",
+        [],
+        done.returncode,
+    )

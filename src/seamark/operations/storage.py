@@ -1,4 +1,7 @@
-"""Which storage a command looks at (--storage, or that of seamark.toml), and whose jobs it has."""
+"""Which storage a command looks at: its --storage, or that of seamark.toml.
+
+Imports neither Spark nor anything that asks a driver: a shell waits for `job_names`.
+"""
 
 from __future__ import annotations
 
@@ -40,10 +43,8 @@ def storage_option(uri: str) -> str:
 
 
 def job_names(storage: str | None) -> list[str]:
-    """Return the names of the jobs in a local storage; [] of any other, or if anything is wrong.
-
-    Imports neither Spark nor anything that asks a driver: a shell waits for the answer.
-    """
+    """Return the names of the jobs in a local storage, for shell completion: quick and silent;
+    [] of any other storage, or if anything is wrong."""
     try:
         local = local_of(storage_of("completion", storage))
         if local is None:

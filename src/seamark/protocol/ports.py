@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from seamark.protocol.states import Seal
 
@@ -70,8 +70,9 @@ class Records(Protocol):
         At-most-once only."""
         ...
 
-    def write_prepared(self, epoch: int, generation: int) -> None:
-        """Store the committables of all sinks, exclusively; raises FencedError if it exists."""
+    def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, Any]) -> None:
+        """Store the committables of all sinks, by uid, exclusively; raises FencedError if it
+        exists."""
         ...
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:

@@ -14,7 +14,8 @@ Invariants (checked by tests/model):
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
+from typing import Any
 
 from seamark.model.errors import (
     CheckpointError,
@@ -57,12 +58,13 @@ def claim_epoch(epoch: int, generation: int, records: Records) -> bool:
     return records.claim_epoch(epoch, generation)
 
 
-def store_attempt(epoch: int, generation: int, records: Records) -> Steps:
-    """From flushed transactions to the prepared record: step 4 of an epoch in ARCHITECTURE.md."""
+def store_attempt(epoch: int, generation: int, parts: Mapping[str, Any], records: Records) -> Steps:
+    """From flushed transactions, `parts` by sink uid, to the prepared record: step 4 of an epoch in
+    ARCHITECTURE.md."""
     yield Point.PRE_COMMITTED
     check_fence(records, generation)
     yield Point.FENCE_CHECKED
-    records.write_prepared(epoch, generation)
+    records.write_prepared(epoch, generation, parts)
     yield Point.PREPARED
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from fastapi import APIRouter, Body, Depends, Path, Query
 from pydantic import BaseModel
 
-from seamark.checkpoint.ephemeral import storage_directory
+from seamark.api.ephemeral_storage import storage_directory
 from seamark.rest import models
 from seamark.rest.actions import Actions
 from seamark.rest.operations import beside

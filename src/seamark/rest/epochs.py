@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.epoch_progress import EpochProgress
+from seamark.checkpoint.task_reports import EpochProgress
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.models import Hyphenated
@@ -93,9 +93,9 @@ def epoch_page(coordinator: Coordinator | None) -> EpochPage:
     if coordinator is None:
         return EpochPage(**dict(newest), last_completed=UNKNOWN, uncommitted=[])
     has_failed = coordinator.failure is not None
-    epochs = [] if has_failed else coordinator.in_progress()
+    epochs = [] if has_failed else coordinator.epochs.in_progress()
     shown = [_under_way(epoch, coordinator) for epoch in epochs]
-    if coordinator.holds_back and not has_failed:
+    if coordinator.epochs.holds_back and not has_failed:
         newest.id, newest.phase = coordinator.last_stored + 1, Phase.WAITING
     elif shown:
         newest = shown.pop()
@@ -128,7 +128,7 @@ def open_transactions(
     if coordinator is None:
         return OpenTransactions(transactions=[], truncated=False)
     found: list[OpenTransaction] = []
-    for epoch in coordinator.in_progress():
+    for epoch in coordinator.epochs.in_progress():
         for task in epoch.tasks:
             for uid, part in task.sinks.items():
                 for committable in part.committables[: TRANSACTIONS_SHOWN + 1 - len(found)]:
@@ -155,7 +155,7 @@ def _under_way(epoch: EpochProgress, coordinator: Coordinator) -> EpochUnderWay:
         phase, since_s = Phase.DECISION, epoch.stored_s
     elif epoch.pre_committed_s:
         phase, since_s = Phase.PRE_COMMIT, epoch.pre_committed_s
-        if coordinator.is_full:
+        if coordinator.epochs.is_full:
             phase = Phase.WAITING
     return EpochUnderWay(
         id=epoch.epoch,

@@ -25,15 +25,14 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from seamark.checkpoint.commit_counts import CommitCounts
-from seamark.checkpoint.flow_figures import PartFigures
+from seamark.checkpoint.flow_figures import CommitCounts, PartFigures
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from seamark.model.failed_checkpoint import CheckpointFailureReason
 from seamark.model.guarantee import SinkWay
 from seamark.model.job_state import JobState
 from seamark.model.phases import Phases, phases
 from seamark.model.rates import WATERMARK
 from seamark.rest.live_job import LiveJob
+from seamark.runtime.failures import CheckpointFailureReason
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoMetricFamily
 
@@ -249,7 +248,9 @@ def _of_the_job(job: LiveJob) -> Values:
         "job_restarting_seconds": run.restarting_s,
         "job_checkpoint_interval_seconds": job.checkpoint.interval_s,
         "job_checkpoint_timeout_seconds": job.checkpoint.timeout_s,
-        "job_checkpoints_in_progress": len(run.coordinator.in_progress()) if run.coordinator else 0,
+        "job_checkpoints_in_progress": len(run.coordinator.epochs.in_progress())
+        if run.coordinator
+        else 0,
         "job_checkpoint_oldest_in_progress_seconds": _oldest_s(job),
         "job_checkpoints_triggered": flow.triggered,
         "job_checkpoints_completed": flow.completed,
@@ -260,7 +261,7 @@ def _of_the_job(job: LiveJob) -> Values:
 
 def _oldest_s(job: LiveJob) -> float:
     """Return how long ago the oldest epoch under way began; 0 if none is."""
-    begun = job.coordinator.in_progress() if job.coordinator is not None else []
+    begun = job.coordinator.epochs.in_progress() if job.coordinator is not None else []
     now_s = time.monotonic()
     return max((now_s - progress.started_s for progress in begun), default=0.0)
 

@@ -7,17 +7,15 @@ which is null in the rows that do not go to it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from types import MappingProxyType
+from functools import cached_property, reduce
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from seamark.api.declarations import DeclaredSink
-from seamark.runtime.shared_stream import Branch, branches_of
+from seamark.runtime.shared_stream import Branch
 
 
 @dataclass(frozen=True)
@@ -49,35 +47,37 @@ class Layout:
                 yield uid, pa.RecordBatch.from_struct_array(rows)
 
 
-@dataclass(frozen=True)
 class United:
     """The one streaming DataFrame that feeds all sinks, its layout, and the branches that it is the
     union of, from left to right."""
 
-    stream: DataFrame
-    layout: Layout
-    branches: tuple[Branch, ...]
+    def __init__(self, branches: Sequence[Branch]) -> None:
+        self.branches = branches
+        self._uids = tuple(sink.uid for branch in branches for sink in branch.sinks)
 
+    @cached_property
+    def stream(self) -> DataFrame:
+        """The stream, made when it is first asked for: of one branch, or a union of several."""
+        if len(self._uids) == 1:
+            rows = self._lone_rows
+            return rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
+        types = [f.dataType for branch in self.branches for f in branch.stream.schema.fields]
+        streams, first = [], 0
+        for branch in self.branches:
+            columns = [F.lit(None).cast(type_) for type_ in types]
+            columns[first : first + len(branch.sinks)] = map(F.col, branch.stream.columns)
+            first += len(branch.sinks)
+            named = [column.alias(f"s{number}") for number, column in enumerate(columns)]
+            streams.append(branch.stream.select(*named))
+        return reduce(DataFrame.union, streams)
 
-def unite(
-    sinks: Sequence[DeclaredSink],
-    sources: Mapping[str, DataFrame] = MappingProxyType({}),
-    operators: Mapping[str, DataFrame] = MappingProxyType({}),
-) -> United:
-    """Return the one stream for `sinks`: of one branch, or a union of several. `sources` and
-    `operators` are the DataFrames that the program gives uids to."""
-    branches = tuple(branches_of(sinks, sources, operators))
-    uids = tuple(sink.uid for branch in branches for sink in branch.sinks)
-    if len(uids) == 1:
-        frame = sinks[0].dataframe.selectExpr(*sinks[0].select_expressions)
-        names = [f"c{number}" for number in range(len(frame.columns))]
-        return United(frame.toDF(*names), Layout(uids, tuple(frame.columns)), branches)
-    types = [field.dataType for branch in branches for field in branch.stream.schema.fields]
-    streams, first = [], 0
-    for branch in branches:
-        columns = [F.lit(None).cast(type_) for type_ in types]
-        columns[first : first + len(branch.sinks)] = map(F.col, branch.stream.columns)
-        first += len(branch.sinks)
-        named = [column.alias(f"s{number}") for number, column in enumerate(columns)]
-        streams.append(branch.stream.select(*named))
-    return United(reduce(DataFrame.union, streams), Layout(uids), branches)
+    @property
+    def layout(self) -> Layout:
+        """Where the sinks' rows are in the stream."""
+        columns = self._lone_rows.columns if len(self._uids) == 1 else ()
+        return Layout(self._uids, tuple(columns))
+
+    @cached_property
+    def _lone_rows(self) -> DataFrame:
+        sink = self.branches[0].sinks[0]
+        return sink.dataframe.selectExpr(*sink.select_expressions)

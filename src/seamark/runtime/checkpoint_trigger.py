@@ -102,7 +102,7 @@ class CheckpointTrigger:
         fails with. Raises UserError if the query does not run, or Spark could not be prepared.
 
         With `ahead`, for a savepoint, the answer's epoch is pinned: the stream is held when it is
-        so many epochs ahead, until the caller unpins the epoch (`Coordinator.unpin`). A failed
+        so many epochs ahead, until the caller unpins the epoch (`EpochQueue.unpin`). A failed
         answer is not. That epoch is decided for good, but some sink may not have committed it yet;
         and where sinks that are away keep the stream from taking a new one, it is the last there
         is.
@@ -140,7 +140,7 @@ class CheckpointTrigger:
     def _answer(self, request: _Request, epoch: int) -> None:
         request.epoch = epoch
         if request.ahead is not None:
-            self._coordinator.pin(epoch, epoch + request.ahead)
+            self._coordinator.epochs.pin(epoch, epoch + request.ahead)
         request.known.set()
 
     # --- the wait for one answer
@@ -154,7 +154,7 @@ class CheckpointTrigger:
                 time.sleep(DECIDED_POLL_S)
         except BaseException as error:
             if request.ahead is not None and request.epoch is not None:
-                self._coordinator.unpin(request.epoch, request.epoch + request.ahead)
+                self._coordinator.epochs.unpin(request.epoch, request.epoch + request.ahead)
             request.answer.set_exception(error)
         else:
             request.answer.set_result(self._epoch_of(request))
@@ -188,10 +188,10 @@ class CheckpointTrigger:
         if request.ahead is None:
             return
         with self._lock:
-            waiting = self._coordinator.pin_waiting(request.ahead, SINK_PATIENCE_S)
+            waiting = self._coordinator.epochs.pin_waiting(request.ahead, SINK_PATIENCE_S)
             if waiting is not None:
                 if request.epoch is not None:
-                    self._coordinator.unpin(request.epoch, request.epoch + request.ahead)
+                    self._coordinator.epochs.unpin(request.epoch, request.epoch + request.ahead)
                 request.epoch = waiting
         if request.epoch is not None:
             self._coordinator.seal_waiting(request.epoch, SINK_PATIENCE_S)

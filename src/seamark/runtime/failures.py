@@ -19,6 +19,7 @@ flush are one step, pre-commit, so both are a failure of the checkpoint.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from enum import Enum
 
 from pyspark.errors import AnalysisException, PySparkException
@@ -37,7 +38,6 @@ from seamark.model.errors import (
     UserError,
     WatermarkLostError,
 )
-from seamark.model.failed_checkpoint import CheckpointFailureReason
 
 
 class Verdict(Enum):
@@ -112,3 +112,28 @@ def _trace(error: PySparkException) -> str:
 def _root(trace: str) -> str:
     found = _ROOT_CAUSE.findall(trace)
     return found[-1] if found else ""
+
+
+class CheckpointFailureReason(Enum):
+    """Why an epoch failed (Flink: `CheckpointFailureReason`): what `tolerable_failed_checkpoints`
+    counts."""
+
+    EXPIRED = "it was not decided within the timeout"
+    PRE_COMMIT = "a sink did not take its rows"
+    STORAGE = "the checkpoint storage refused a write"
+
+
+@dataclass(frozen=True)
+class FailedCheckpoint:
+    """An epoch that failed and runs again under the same number.
+
+    `failed_at` is in seconds since 1970, for people.
+    """
+
+    epoch: int
+    failed_at: float
+    reason: CheckpointFailureReason
+    message: str
+
+    def __str__(self) -> str:
+        return f"epoch {self.epoch}, {self.reason.name}: {self.message}"

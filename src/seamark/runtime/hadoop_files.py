@@ -17,14 +17,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from typing import Any
+from xml.etree import ElementTree
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import IllegalArgumentException
 from pyspark.errors.exceptions.captured import CapturedException
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.files_deadline import DeadlineFiles, open_local
+from seamark.checkpoint.files_deadline import open_local, with_deadlines
 from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.file_systems import HadoopSettings
 from seamark.file_systems.location import local_of
 from seamark.model.errors import CorruptRecordError, PreflightError
 from seamark.runtime.session import require_storage
@@ -66,7 +68,7 @@ def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> Checkpoin
     if local is not None:
         _require_same_names(spark, local)
         return open_local(local, make=make)
-    return DeadlineFiles(HadoopFiles(spark, uri))
+    return with_deadlines(HadoopFiles(spark, uri))
 
 
 def _require_same_names(spark: SparkSession, local: str) -> None:
@@ -353,3 +355,27 @@ def _said(error: Exception) -> str:
     java = error.java_exception
     message = str(java.getMessage() or "").strip().splitlines() or [""]
     return f"{java.getClass().getSimpleName()}: {message[0]}"
+
+
+_PREFIXES = ("fs.", "dfs.", "hadoop.security.")
+
+
+def hadoop_settings(spark: SparkSession) -> HadoopSettings:
+    """Return the session's settings of file systems: of ``core-site.xml``, ``hdfs-site.xml``,
+    ``spark.hadoop.*`` and the session's own configuration; not Hadoop's own defaults. By them
+    workers, which have no JVM to ask, reach HDFS and S3 (`file_systems/`)."""
+    jvm = spark._jvm
+    configuration = spark._jsparkSession.sessionState().newHadoopConf()
+    # One call for all of them: each call into the JVM takes a third of a millisecond.
+    text = jvm.java.io.StringWriter()
+    configuration.writeXml(text)
+    found = {}
+    for entry in ElementTree.fromstring(text.toString()).iter("property"):
+        name, value = entry.findtext("name", ""), entry.findtext("value", "")
+        sources = [source.text or "" for source in entry.iter("source")]
+        if not name.startswith(_PREFIXES) or (sources and sources[-1].endswith("-default.xml")):
+            continue
+        if "${" in value:  # refers to another setting, or to the environment
+            value = str(configuration.get(name) or "")
+        found[name] = value
+    return HadoopSettings(found)

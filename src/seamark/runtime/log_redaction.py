@@ -8,11 +8,16 @@ all loggers below ``seamark`` are redacted here. Spark's log is Spark's own.
 from __future__ import annotations
 
 import logging
+import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from seamark.model.redaction import Redactor
+from pyspark.sql import SparkSession
+
+from seamark.api.declarations import JobDeclaration
+from seamark.file_systems.location import Location
+from seamark.model.redaction import Redactor, secrets_in
 
 _lock = threading.Lock()
 _redactors: list[Redactor] = []
@@ -55,3 +60,18 @@ def _redacted_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
     if shown != text:  # else it keeps its form, by which collectors group lines
         record.msg, record.args = shown, None
     return record
+
+
+def job_redactor(
+    spark: SparkSession, declared: JobDeclaration, storage: str, more_secrets: Iterable[str] = ()
+) -> Redactor:
+    """Hides the secrets of the job's sinks, of Spark's settings and of the environment, and
+    `more_secrets`; but for what is a part of the job's names or of the URI `storage`: an access key
+    may be named as its bucket is, and paths must be whole."""
+    at = Location.parse(storage, "storage")
+    host = at.authority.rpartition("@")[2].partition(":")[0]
+    names = (declared.name, *declared.sources, *declared.operators, *declared.sinks, host, at.path)
+    settings = dict(spark.sparkContext.getConf().getAll())
+    sinks = [declaration.sink for declaration in declared.sinks.values()]
+    found = secrets_in([sinks, settings, dict(os.environ)])
+    return Redactor(found.union(more_secrets), names)

@@ -16,7 +16,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame
 
-from seamark.runtime.plans import analysed, children, items, name_of, same
+from seamark.runtime.plans import Compared, analysed, children, items, name_of
 
 _STATEFUL = frozenset(
     (
@@ -88,11 +88,6 @@ def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[
             yield f"{kind} {number} of the checkpoint is {uid!r}, and {here!r} in the program"
 
 
-def is_stateful(stream: DataFrame) -> bool:
-    """Whether the query keeps state."""
-    return any(True for _ in _stateful(analysed(stream)))
-
-
 def named_parts(
     sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -117,11 +112,14 @@ def _matched(nodes: Sequence[Any], named: Mapping[str, Any]) -> dict[int, str]:
     """Return the uids by the nodes' numbers: of equal nodes a uid goes to the very one that was
     named, if that is there."""
     found: dict[int, str] = {}
-    for alike in (lambda node, own: node.equals(own), same):
-        for uid, own in named.items():
-            if uid not in found.values():
-                free = (n for n, node in enumerate(nodes) if n not in found and alike(node, own))
-                found.update({number: uid for number in [next(free, None)] if number is not None})
+    for form in (lambda plan: plan, Compared):  # py4j compares plans by their `equals`
+        left = {uid: form(own) for uid, own in named.items() if uid not in found.values()}
+        free = {n: form(node) for n, node in enumerate(nodes) if left and n not in found}
+        for uid, own in left.items():
+            number = next((n for n, node in free.items() if node == own), None)
+            if number is not None:
+                found[number] = uid
+                del free[number]
     return found
 
 

@@ -77,11 +77,6 @@ class Compared:
         return self._hash
 
 
-def same(one: Any, other: Any) -> bool:
-    """Tell whether two plans give the same rows in the same columns, as `Compared` does."""
-    return bool(one.equals(other)) or Compared(one) == Compared(other)
-
-
 def _without_node_ids(plan: Any) -> Any:
     if not contains(plan, "EVENT_TIME_WATERMARK"):
         return plan

@@ -13,7 +13,6 @@ import pickle
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -105,11 +104,7 @@ def pre_commit(
                 raise PreCommitError(hide(attempt.failure(error))) from _told(error, hide)
             raise
         report = TaskReport(
-            task.partitionId(),
-            task.attemptNumber(),
-            started_at,
-            time.time(),
-            {uid: SinkReport(**vars(part)) for uid, part in attempt.parts.items()},
+            task.partitionId(), task.attemptNumber(), started_at, time.time(), attempt.parts
         )
         result = _result(pickle.dumps((epoch, report)))
         _spare_the_collector()
@@ -150,7 +145,7 @@ class _Attempt:
         self._dead_letters = dead_letters
         self._context = context
         self._writers: dict[str, CommittingWriter[Any]] = {}
-        self.parts: dict[str, _Part] = {}
+        self.parts: dict[str, SinkReport] = {}
         self.busy = ""
 
     def write(self, uid: str, rows: pa.RecordBatch) -> None:
@@ -159,7 +154,7 @@ class _Attempt:
             return
         self.busy = uid
         if uid not in self._writers:
-            self.parts[uid] = _Part()
+            self.parts[uid] = SinkReport()
             self._writers[uid] = self._new_writer(uid)
         writer, part = self._writers[uid], self.parts[uid]
         refused: Sequence[RefusedRow] = ()
@@ -214,17 +209,6 @@ class _Attempt:
         ):
             return f'{reason}; to set single bad rows aside: job.sink(…, on_bad_row="dead_letter")'
         return reason
-
-
-@dataclass
-class _Part:
-    """A `SinkReport` that is being made."""
-
-    rows: int = 0
-    committables: tuple[bytes, ...] = ()
-    data_bytes: int = 0
-    write_s: float = 0.0
-    flush_s: float = 0.0
 
 
 def run_tasks(

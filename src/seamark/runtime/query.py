@@ -13,19 +13,18 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
-from datetime import timedelta
 from functools import partial
 from types import MappingProxyType
 from typing import Any
 
 from py4j.protocol import Py4JNetworkError
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming import StreamingQuery
 from pyspark.util import inheritable_thread_target
 
-from seamark.api.config import CheckpointConfig, CheckpointMode
-from seamark.api.declarations import DeclaredSink
+from seamark.api.config import CheckpointMode
 from seamark.checkpoint.call_deadline import CallHangsError, CallThread
+from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.drained import is_drained
 from seamark.checkpoint.flow_figures import FlowFigures
@@ -33,10 +32,11 @@ from seamark.checkpoint.inspection import require_sound
 from seamark.checkpoint.manifest import ManifestWriter
 from seamark.checkpoint.source_offsets import SourceOffsets
 from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.statistics import EpochFigures
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.checkpoint.task_reports import TaskReport
-from seamark.contracts.source import CommitsOffsets
+from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import (
     ConfigurationError,
     DrainedError,
@@ -44,21 +44,19 @@ from seamark.model.errors import (
     RecordNotStoredError,
     SeamarkError,
     SparkDiedError,
-    StoppedError,
     UserError,
 )
 from seamark.model.redaction import Redactor
 from seamark.runtime.batch_limit import BatchLimit
-from seamark.runtime.branches import unite
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
 from seamark.runtime.failures import reason_of
-from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.hadoop_settings import hadoop_settings
+from seamark.runtime.hadoop_files import hadoop_settings, open_files
+from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import find_subscriptions, topics_left
 from seamark.runtime.log_redaction import RedactedLog
-from seamark.runtime.operator_uids import find_uids, is_stateful, moved
+from seamark.runtime.operator_uids import moved
 from seamark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
 from seamark.runtime.session import (
     RETAINED,
@@ -66,7 +64,6 @@ from seamark.runtime.session import (
     is_local,
     prefer_renaming_file_manager,
 )
-from seamark.runtime.shared_stream import shared_plans
 from seamark.runtime.socket_lines import lost_lines
 from seamark.runtime.state_backend import PROVIDER, check_backend, session_settings
 from seamark.runtime.stream_watch import watch_stream
@@ -84,106 +81,90 @@ TASK_KILL_S = 2.5
 """How long a cancelled task's Python worker may go on (spark.python.task.killTimeout is 2 s)."""
 
 
-class StreamRun:
+class StreamRun(QueryRun):
     """One Spark query under one coordinator. Used once.
 
     `records_uri` is the directory of Seamark's records, `spark_location` Spark's checkpoint
-    location. `trigger` is what goes into ``DataStreamWriter.trigger``. `checkpoint.storage` is not
-    looked at. `spark_settings` hold for this query alone. `sources` and `operators` are the
-    DataFrames that uids were given for. `flow` adds up what flows.
-    `commit_offsets` are the sources, by uid, whose systems are told of completed checkpoints.
-    `on_committed` is called with each of those, and who the job is; it must not take long.
-    `redactor` knows the job's secrets: they are in no record and no line of Seamark's log.
+    location. `trigger` is what goes into ``DataStreamWriter.trigger``. `spark_settings` hold for
+    this query alone. `flow` adds up what flows.
+    `on_committed` is called with each completed checkpoint, and who the job is; it must not take
+    long. `redactor` knows the job's secrets: they are in no record and no line of Seamark's log.
     """
 
     def __init__(
         self,
-        spark: SparkSession,
-        name: str,
-        sinks: Sequence[DeclaredSink],
+        plan: JobPlan,
         *,
         records_uri: str,
         spark_location: str,
-        output_mode: str,
         trigger: Mapping[str, Any],
-        checkpoint: CheckpointConfig,
-        spark_settings: Mapping[str, str] = MappingProxyType({}),
-        sources: Mapping[str, DataFrame] = MappingProxyType({}),
-        operators: Mapping[str, DataFrame] = MappingProxyType({}),
-        flow: FlowFigures | None = None,
-        commit_offsets: Mapping[str, CommitsOffsets] = MappingProxyType({}),
-        on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
         redactor: Redactor,
+        spark_settings: Mapping[str, str] = MappingProxyType({}),
+        flow: FlowFigures | None = None,
+        on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
     ) -> None:
+        spark, declared = plan.spark, plan.declared
         prefer_renaming_file_manager(spark, spark_location)
         accept_leftovers(spark)
-        self._name = name
-        self.sinks = {s.uid: s.sink for s in sinks}
+        self._plan = plan
+        self._name = declared.name
+        self._spark = spark
+        self.uids = plan.uids
+        self.sinks = {uid: declaration.sink for uid, declaration in declared.sinks.items()}
+        self._dead_letters = {
+            s.dead_letters_of: s.uid for s in declared.sinks.values() if s.dead_letters_of
+        }
         self._tell_committed = on_committed
-        united = unite([s for s in sinks if not s.dead_letters_of], sources, operators)
-        self._stream, self._layout = united.stream, united.layout
-        self._dead_letters = {s.dead_letters_of: s.uid for s in sinks if s.dead_letters_of}
         self.uri = records_uri
         self.spark_location = spark_location
-        self._output_mode = output_mode
         self._trigger = dict(trigger)
-        self._spark = spark
+        self._redactor = redactor
         self._batch_limit = BatchLimit()
-        self._hadoop = hadoop_settings(spark)
-        self._stateful = is_stateful(self._stream)
+        self._stateful = plan.uids.operator_count > 0
         self._spark_settings = {**spark_settings, **(NO_EXCHANGE_REUSE if self._stateful else {})}
-        self._timeout_s = checkpoint.timeout_s
-        self._num_retained = checkpoint.num_retained
-        self._at_most_once = checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
         self._store = CheckpointStore(records, self._spark_files)
         self._manifests = ManifestWriter(records, self._spark_files)
-        uids = self.uids = find_uids(shared_plans(united.branches), sources, operators)
-        self._source_offsets = SourceOffsets(
-            lambda epoch: read_log(self._spark_files, f"offsets/{epoch}")[1:],
-            {
-                uids.source_lines.index(number): (
-                    uid,
-                    partial(commit_offsets[uid].create_offset_committer, spark._jvm),
-                )
-                for number, uid in uids.sources.items()
-                if uid in commit_offsets
-            },
-        )
-        figures = SparkFigures(records, self._spark_files, uids, query=lambda: self.query)
-        self.coordinator = Coordinator(
-            name,
+        self._source_offsets = self._make_source_offsets()
+        self._figures = SparkFigures(records, self._spark_files, plan.uids, lambda: self.query)
+        schemas = {s.uid: s.schema for s in declared.sinks.values()}
+        self._job = CheckpointedJob(
+            declared.name,
             self.sinks,
             self._store,
-            interval_s=checkpoint.interval_s,
-            schemas={s.uid: s.schema for s in sinks},
-            hadoop=self._hadoop,
-            visible_before_decision=checkpoint.mode is not CheckpointMode.EXACTLY_ONCE,
-            max_concurrent=checkpoint.max_concurrent_checkpoints,
-            timeout_s=math.inf if checkpoint.timeout == timedelta.max else checkpoint.timeout_s,
-            restart_delay_s=checkpoint.restart_strategy.longest_delay_s,
-            min_pause_s=checkpoint.min_pause_s,
-            num_retained=checkpoint.num_retained,
-            on_failure=self._stop_soon,
-            measure=figures.measure,
-            on_committed=self._on_committed,
-            flow=flow,
-            hide=redactor,
-            open_files=lambda uri: open_files(spark, uri, make=False),
+            declared.checkpoint,
+            schemas,
+            hadoop_settings(spark),
         )
+        self.coordinator = Coordinator(self._job, self, flow)
         self.query: StreamingQuery | None = None
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again; a
         # speculative attempt's loser is told to nobody. In local mode there is neither.
         self._hidden_attempts = not is_local(spark.sparkContext.master)
-        self._redactor = redactor
         self._plan_checked = False
         self._settled = threading.Event()
         self._stopping = False
         self._error: BaseException | None = None
         self._checkpoint_trigger = CheckpointTrigger(
-            name, self.coordinator, self._settled, lambda: self._error
+            declared.name, self.coordinator, self._settled, lambda: self._error
         )
+
+    def _make_source_offsets(self) -> SourceOffsets:
+        """Return who tells the sources' systems of completed checkpoints, where they want that."""
+        uids, sources = self.uids, self._plan.declared.sources
+        committing = {
+            uids.source_lines.index(number): (
+                uid,
+                partial(source.create_offset_committer, self._spark._jvm),
+            )
+            for number, uid in uids.sources.items()
+            if uid in sources and (source := sources[uid].commits_offsets) is not None
+        }
+        return SourceOffsets(self._offsets_of, committing)
+
+    def _offsets_of(self, epoch: int) -> list[Any]:
+        return read_log(self._spark_files, f"offsets/{epoch}")[1:]
 
     def start(self) -> StreamingQuery:
         """Settle older drivers' epochs, then start Spark's query and return it.
@@ -200,12 +181,12 @@ class StreamRun:
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
         assert self.coordinator.identity is not None
         task = pre_commit(
-            self._layout,
+            self._plan.layout,
             self.sinks,
             self._dead_letters,
             job_id=self.coordinator.identity.job_id,
             generation=self.coordinator.generation,
-            hadoop=self._hadoop,
+            hadoop=self._job.hadoop,
             spool_uris={uid: self._store.spool_uri(uid) for uid in self.sinks},
         )
         try:
@@ -218,20 +199,18 @@ class StreamRun:
         self._checkpoint_trigger.attach(query)
         self._source_offsets.completed(self.coordinator.last_committed)
         threading.Thread(target=self._live, name="seamark-run").start()
-        watch_stream(query, self.coordinator, self._timeout_s, self._settled)
+        watch_stream(query, self.coordinator, self._job.timeout_s, self._settled)
         return query
 
     def _look_before(self) -> None:
         """Find what is damaged, of another state backend, or in another place, before anything is
         written."""
         try:
-            require_sound(self._store, self.coordinator.find_damaged_rows)
+            require_sound(self._store, self._job.find_damaged_rows)
             if (provider := self._spark_settings.get(PROVIDER)) is not None:
                 check_backend(self._name, self._spark_files, provider, stateful=self._stateful)
             decided = self._store.latest_decision()
-            offsets = (
-                read_log(self._spark_files, f"offsets/{decided}")[1:] if decided >= 0 else None
-            )
+            offsets = self._offsets_of(decided) if decided >= 0 else None
             self._require_places(offsets)
             self._require_topics(offsets)
         except SeamarkError:
@@ -279,7 +258,7 @@ class StreamRun:
         Spark would fail in the next epoch, and say that rows were lost."""
         if offsets is None:
             return
-        reading = find_subscriptions(self._stream, self.uids)
+        reading = find_subscriptions(self._plan.stream, self.uids)
         if found := topics_left(self._name, offsets, self.uids, reading):
             raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
 
@@ -307,8 +286,7 @@ class StreamRun:
         if planned <= decided:
             return
         before, now = (
-            read_log(self._spark_files, f"offsets/{epoch}")[1:] if epoch >= 0 else []
-            for epoch in (decided, planned)
+            self._offsets_of(epoch) if epoch >= 0 else [] for epoch in (decided, planned)
         )
         places = dict(enumerate(self.uids.source_lines))  # a source may stand at several
         lost = {places.get(place, place): rows for place, rows in lost_lines(before, now)}
@@ -323,9 +301,9 @@ class StreamRun:
     def _start_query(self, task: Any) -> StreamingQuery:
         """Start Spark's query; Spark reads and writes its checkpoint location meanwhile."""
         writer = (
-            self._stream.mapInArrow(task, RESULT_SCHEMA)
+            self._plan.stream.mapInArrow(task, RESULT_SCHEMA)
             .writeStream.queryName(self._name)
-            .outputMode(self._output_mode)
+            .outputMode(self._plan.declared.output_mode)
             .option("checkpointLocation", self.spark_location)
             .trigger(**self._trigger)
             .foreachBatch(self._run_epoch)
@@ -378,7 +356,7 @@ class StreamRun:
         """How many epochs the stream may get ahead of one that is to be read, before Spark deletes
         what it consists of."""
         spark = int(str(self._spark_settings.get(RETAINED) or self._spark.conf.get(RETAINED)))
-        return max(2, min(self._num_retained, spark)) - 2
+        return max(2, min(self._job.checkpoint.num_retained, spark)) - 2
 
     def settle(self) -> None:
         """Settle older drivers' epochs and end, without a query: instead of `start`."""
@@ -395,7 +373,7 @@ class StreamRun:
         stopping = threading.Thread(target=self._stop_query, name="seamark-stop", daemon=True)
         stopping.start()
         stopping.join(0.2)  # Spark must know of the stop before the epoch held back is turned away
-        self.coordinator.turn_away()
+        self.coordinator.epochs.turn_away()
         stopping.join(QUERY_END_S)  # Spark may wait for ever; then `wait` raises QueryHangsError
 
     def give_up_recovery(self) -> None:
@@ -419,30 +397,19 @@ class StreamRun:
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
         coordinator = self.coordinator
         self._checkpoint_trigger.epoch_begun(epoch)
-        try:
+        at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
+        with coordinator.guarded():
             settled = coordinator.begin_epoch(epoch)
             if not self._plan_checked:
                 self._check_plan(frame)
-        except StoppedError:  # no failure of the run: `stop` is ending the query
-            raise
-        except BaseException as error:
-            coordinator.fail(error)
-            raise
+            write = not at_most_once or coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
-        if not self._at_most_once or coordinator.claim_epoch(epoch):
-            tasks = run_tasks(frame, epoch, settled)
-        elif self._stateful:  # the state that the next epoch starts from is made here
-            run_tasks(frame, epoch, settled, write=False)
+        if write or self._stateful:  # what is skipped still changes the state of the next epoch
+            tasks = run_tasks(frame, epoch, settled, write=write)
         self._log_refused(epoch, tasks)
-        try:
-            coordinator.store_epoch(
-                epoch, tasks, retried=self._hidden_attempts or any(task.attempt for task in tasks)
-            )
-        except StoppedError:
-            raise
-        except BaseException as error:
-            coordinator.fail(error)
-            raise
+        retried = self._hidden_attempts or any(task.attempt for task in tasks)
+        with coordinator.guarded():
+            coordinator.store_epoch(epoch, tasks, retried=retried)
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
 
     def _check_plan(self, frame: DataFrame) -> None:
@@ -450,7 +417,7 @@ class StreamRun:
         if self._stateful:
             # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
             id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            queries = self._stream.sparkSession._jsparkSession.streams()
+            queries = self._spark._jsparkSession.streams()
             query = queries.get(id_).streamingQuery()
             require_watermarks(self._name, query.lastExecution().executedPlan())
         self._plan_checked = True
@@ -491,7 +458,7 @@ class StreamRun:
                             "the program; the next start settles what is open"
                         ) from self.coordinator.failure
                 if not (told or threading.main_thread().is_alive()):
-                    self._stop_soon()  # the program ended without waiting, as if it called stop
+                    self.stop_soon()  # the program ended without waiting, as if it called stop
             query.awaitTermination(1)  # raises what it has ended with
         except (Py4JNetworkError, OSError) as error:
             self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
@@ -510,11 +477,26 @@ class StreamRun:
             with contextlib.suppress(Exception):  # the run has ended well all the same
                 latest = self._store.latest_decision()
                 if self._store.epoch(latest).committed is not None:
-                    self._on_committed(latest)
+                    self.epoch_committed(latest)
         self._source_offsets.close()
         self._settled.set()
 
-    def _on_committed(self, epoch: int) -> None:
+    # --- see `QueryRun`
+
+    def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
+        """Ask Spark and the storage."""
+        return self._figures.measure(epochs)
+
+    def open_files(self, uri: str) -> CheckpointFiles:
+        """Through Hadoop; makes no directory."""
+        return open_files(self._spark, uri, make=False)
+
+    def hide(self, text: str) -> str:
+        """Hide what the redactor knows."""
+        return self._redactor(text)
+
+    def epoch_committed(self, epoch: int) -> None:
+        """Tell those who wait for complete checkpoints."""
         self._write_manifest(epoch)
         self._source_offsets.completed(epoch)
         assert self.coordinator.identity is not None
@@ -541,7 +523,7 @@ class StreamRun:
         except Exception as error:  # the JVM is gone, or Spark's own stop timed out
             log.info("stopping Spark's query: %s", error)
 
-    def _stop_soon(self) -> None:
+    def stop_soon(self) -> None:
         """Stop the query from a thread that must not wait for Spark's stop."""
 
         def stop() -> None:

@@ -1,16 +1,26 @@
-"""SIGINT and SIGTERM that end a job in order.
+"""SIGINT and SIGTERM that end a job in order, also where they reach the Spark JVM alone.
 
 A handler runs in the main thread, wherever that happens to be: it may hold the very lock that the
 stop asks for. So the handler only puts into a queue, which may be done anywhere.
+
+Under spark-submit the JVM is the parent of the Python program: a SIGTERM to spark-submit goes to
+the JVM alone, a Ctrl-C in its terminal to both, and the JVM ends by its shutdown hooks, Spark's own
+among them. The hook here goes first. It hands the stop on to the job and holds up the others until
+the job has settled; until then Spark works as always.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator
 from queue import SimpleQueue
+
+from py4j.protocol import Py4JError
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
 
 
 @contextlib.contextmanager
@@ -38,3 +48,54 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         for number, handler in before.items():
             signal.signal(number, handler)
         received.put(left)
+
+
+log = logging.getLogger(__name__)
+
+PATIENCE_S = 30
+"""How long the JVM waits for the job. A cluster manager kills a driver about as long after it has
+asked it to end."""
+
+_BEFORE_SPARK = 100
+"""Priority among Hadoop's shutdown hooks; Spark's is 40, those of file systems 10."""
+
+
+class _Stop:
+    """A ``java.lang.Runnable`` that the JVM calls when it ends."""
+
+    def __init__(self, stop: Callable[[], None], left: threading.Event) -> None:
+        self._stop = stop
+        self._left = left
+
+    def run(self) -> None:
+        """Stop the job and return when it has been left."""
+        self._stop()
+        self._left.wait(PATIENCE_S)
+
+    class Java:
+        """What py4j makes of it."""
+
+        implements = ["java.lang.Runnable"]
+
+
+@contextlib.contextmanager
+def stop_before_jvm(spark: SparkSession, stop: Callable[[], None]) -> Iterator[None]:
+    """Within the block: a JVM that is told to end calls `stop`, from another thread, and lives on
+    until the block has been left, for PATIENCE_S at most."""
+    left = threading.Event()
+    jvm = spark._jvm
+    ensure_callback_server_started(spark.sparkContext._gateway)
+    # The Java task around the Python object can be removed and disarmed without calling Python.
+    task = jvm.java.util.concurrent.FutureTask(_Stop(stop, left), None)
+    hooks = jvm.org.apache.hadoop.util.ShutdownHookManager.get()
+    seconds = jvm.java.util.concurrent.TimeUnit.SECONDS
+    hooks.addShutdownHook(task, _BEFORE_SPARK, PATIENCE_S, seconds)
+    try:
+        yield
+    finally:
+        left.set()
+        try:
+            task.cancel(False)
+            hooks.removeShutdownHook(task)
+        except (Py4JError, OSError) as error:  # the JVM is ending, or has ended
+            log.debug("the JVM's shutdown hook stays: %s", error)

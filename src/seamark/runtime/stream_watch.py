@@ -50,7 +50,7 @@ def _watch(
             return
         waiting = spark.begun >= 0 and not spark.active
         trigger = IDLE if waiting else spark.begun
-        if trigger is IDLE or trigger != seen or not coordinator.awaits_spark:
+        if trigger is IDLE or trigger != seen or not coordinator.epochs.awaits_spark:
             seen, since_s = trigger, time.monotonic()
         elif time.monotonic() - since_s > timeout_s:
             coordinator.fail(

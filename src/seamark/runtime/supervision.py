@@ -14,17 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
 
 from pyspark.sql import SparkSession
 
-from seamark.api.config import CheckpointConfig, ExternalizedCheckpointRetention
+from seamark.api.config import ExternalizedCheckpointRetention
+from seamark.api.declarations import JobDeclaration
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.executions import (
     ExecutionEnd,
@@ -32,15 +30,18 @@ from seamark.checkpoint.executions import (
     ExecutionRecorder,
     ExecutionStart,
     Sign,
-    unsigned,
+    announce,
 )
 from seamark.model.errors import SeamarkError, TooManyFailedCheckpointsError, UserError
-from seamark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
-from seamark.model.job_graph import NO_GRAPH, JobGraph
 from seamark.model.job_state import JobState
 from seamark.model.redaction import Redactor
-from seamark.runtime.announcement import announce
-from seamark.runtime.failures import Verdict, judge, reason_of
+from seamark.runtime.failures import (
+    CheckpointFailureReason,
+    FailedCheckpoint,
+    Verdict,
+    judge,
+    reason_of,
+)
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.query import StreamRun
@@ -56,40 +57,29 @@ DELETE_ATTEMPTS = 5
 class Supervisor:
     """Runs one job to its end. Used once; `stop` and `cancel` come from any thread.
 
-    `new_run` makes the next run; `bounded` is whether the job's sources end; `directory` is the
-    job's, as a URI; `rest_url` is where this driver answers; `graph` and what `pages` returns are
-    kept with the execution. What `redactor` knows as secret is neither recorded nor logged.
-    `on_begun` is called with the job's id as soon as the job has begun to run; what it returns
-    signs the execution's record.
+    `new_run` makes the next run; `directory` is the job's, as a URI. What `redactor` knows as
+    secret is neither recorded nor logged. `begun` is called with the job's id as soon as the job
+    has begun to run; it returns what is recorded of the execution, and what signs that.
     """
 
     def __init__(
         self,
         spark: SparkSession,
-        name: str,
+        declared: JobDeclaration,
         new_run: Callable[[], StreamRun],
-        checkpoint: CheckpointConfig,
-        *,
-        bounded: bool,
         directory: str,
-        rest_url: str = "",
-        graph: JobGraph = NO_GRAPH,
         redactor: Redactor,
-        pages: Callable[[], Mapping[str, Any]] = dict,
-        on_begun: Callable[[str], Sign] = lambda job_id: unsigned,
+        begun: Callable[[str], tuple[ExecutionStart, Sign]],
     ) -> None:
         self._spark = spark
-        self._name = name
+        self._name = declared.name
+        self._checkpoint = declared.checkpoint
+        self._bounded = declared.bounded
         self._new_run = new_run
-        self._checkpoint = checkpoint
-        self._bounded = bounded
         self._directory = directory
-        self._rest_url = rest_url
-        self._graph = graph
         self._redactor = redactor
-        self._pages = pages
-        self._on_begun = on_begun
-        self._backoff = checkpoint.restart_strategy.backoff()
+        self._begun = begun
+        self._backoff = declared.checkpoint.restart_strategy.backoff()
         self._consecutive: list[FailedCheckpoint] = []
         self._started = False
         self._told_to_end = threading.Event()
@@ -232,7 +222,9 @@ class Supervisor:
                 return  # as if never started: the next start settles the rest
             raise
         if not self._started:
-            self._begin_execution()
+            start, sign = self._begun(self.job_id)
+            self.execution.begin(open_files(self._spark, self._directory), start, sign)
+            announce(start, self._directory)
         self._started = True
         self._down_since_s = None
         while not run.wait(0.2):
@@ -242,21 +234,6 @@ class Supervisor:
                     with contextlib.suppress(Exception):  # the JVM may have got the signal too
                         self._spark.sparkContext.setLogLevel("OFF")
                 run.stop(self._patience_s)
-
-    def _begin_execution(self) -> None:
-        sign = self._on_begun(self.job_id)
-        start = ExecutionStart(
-            job_id=self.job_id,
-            name=self._name,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            started_at=self.started_at,
-            rest_url=self._rest_url,
-            graph=self._redactor.everywhere(self._graph.to_record()),
-            pages=self._pages(),
-        )
-        self.execution.begin(open_files(self._spark, self._directory), start, sign)
-        announce(start, self._directory)
 
     def _settle(self) -> None:
         """Told to end while no query runs: abort and commit what the failed run has left."""

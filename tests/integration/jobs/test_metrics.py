@@ -68,12 +68,10 @@ class Running:
 
     def page(self, accept: str = "") -> str:
         assert self.failure is None, self.failure
-        supervisor = self.job._supervisor
-        if supervisor is None:
+        run = self.job._run
+        if run is None:
             return ""
-        request = urllib.request.Request(
-            f"{supervisor._rest_url}/metrics", headers={"Accept": accept}
-        )
+        request = urllib.request.Request(f"{run._rest_url}/metrics", headers={"Accept": accept})
         with urllib.request.urlopen(request, timeout=10) as page:
             return str(page.read().decode())
 

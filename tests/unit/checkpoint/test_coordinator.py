@@ -10,12 +10,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seamark.checkpoint.commit_counts import CommitCounts
+from seamark.api.config import CheckpointConfig
+from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.checkpoint.flow_figures import CommitCounts, FlowFigures
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
@@ -45,9 +47,19 @@ class World:
         self.sinks = sinks or {"orders": MemorySink()}
         self.drivers: list[Coordinator] = []
 
-    def driver(self, **settings: float | bool | FlowFigures) -> Coordinator:
+    def job(self, **settings: Any) -> CheckpointedJob:
         store = CheckpointStore(LocalFiles(self.directory), LocalFiles(self.directory / "spark"))
-        driver = Coordinator("job", self.sinks, store, interval_s=1.0, **settings)  # type: ignore[arg-type]
+        return CheckpointedJob("job", self.sinks, store, CheckpointConfig(interval=1, **settings))
+
+    def driver(
+        self,
+        run: QueryRun | None = None,
+        flow: FlowFigures | None = None,
+        commit_deadline_s: float = 600,
+        **settings: Any,
+    ) -> Coordinator:
+        job = self.job(**settings)
+        driver = Coordinator(job, run, flow, commit_deadline_s=commit_deadline_s)
         self.drivers.append(driver)
         driver.start()
         return driver
@@ -78,7 +90,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
     yield world
     for driver in world.drivers:
-        driver.failure = driver.failure or RuntimeError("the test has ended")
+        driver.epochs.failure = driver.failure or RuntimeError("the test has ended")
         with pytest.raises(Exception):  # noqa: B017 - whatever it was
             driver.finish()
 
@@ -151,7 +163,7 @@ def test_a_lost_transaction_is_counted_as_failed(world: World) -> None:
 
 @pytest.mark.parametrize("stored", [False, True])
 def test_an_epoch_that_is_not_decided_in_time_fails_the_run(world: World, stored: bool) -> None:
-    driver = world.driver(timeout_s=0.2)
+    driver = world.driver(timeout=0.2)
     world.epoch(driver, 0)
     world.decide(0)
     until(lambda: driver.last_committed == 0)
@@ -168,7 +180,7 @@ def test_an_epoch_that_is_not_decided_in_time_fails_the_run(world: World, stored
 
 
 def test_a_decided_epoch_does_not_expire_while_those_before_it_are_committed(world: World) -> None:
-    driver = world.driver(timeout_s=0.3, max_concurrent=2)
+    driver = world.driver(timeout=0.3, max_concurrent_checkpoints=2)
     world.sinks["orders"].answers = [CommitOutcome.RETRY] * 1000
     world.epoch(driver, 0)
     world.decide(0)
@@ -186,7 +198,7 @@ def test_no_call_of_a_sink_hangs_a_run_for_ever(world: World, call: str) -> None
     dead = world.driver()
     dead.begin_epoch(0)
     world.flush(dead, 0)  # for the next one to abort
-    dead.failure = RuntimeError("as if killed")
+    dead.epochs.failure = RuntimeError("as if killed")
     sink.hangs = call
     error = {"preflight": PreflightError, "commit": CommitFailedError}.get(call, AbortFailedError)
     begun = time.monotonic()
@@ -274,7 +286,7 @@ def test_a_storage_that_is_away_does_not_make_decided_epochs_undecided(
 
 
 def test_a_pause_begins_when_every_sink_has_committed(world: World) -> None:
-    driver = world.driver(min_pause_s=0.3, max_concurrent=2)
+    driver = world.driver(min_pause=0.3, max_concurrent_checkpoints=2)
     world.sinks["orders"].answers = [CommitOutcome.RETRY] * 3
     world.epoch(driver, 0)
     world.decide(0)
@@ -284,7 +296,7 @@ def test_a_pause_begins_when_every_sink_has_committed(world: World) -> None:
 
 
 def test_a_stop_ends_a_pause(world: World) -> None:
-    driver = world.driver(min_pause_s=60)
+    driver = world.driver(min_pause=60)
     world.epoch(driver, 0)
     world.decide(0)
     held: list[BaseException] = []
@@ -299,7 +311,7 @@ def test_a_stop_ends_a_pause(world: World) -> None:
     thread.start()
     until(lambda: driver.last_committed == 0)
     driver.drain(5)
-    driver.turn_away()
+    driver.epochs.turn_away()
     thread.join(10)
     assert held
 
@@ -316,7 +328,7 @@ def test_the_next_epochs_start_proves_a_decision_whose_file_is_gone(world: World
 def test_recovery_commits_the_decided_and_aborts_the_undecided(world: World) -> None:
     first = world.driver()
     world.epoch(first, 0)
-    first.failure = RuntimeError("as if killed")  # its commit thread does nothing more
+    first.epochs.failure = RuntimeError("as if killed")  # its commit thread does nothing more
     with pytest.raises(RuntimeError):
         first.finish()
     world.decide(0)
@@ -324,7 +336,7 @@ def test_recovery_commits_the_decided_and_aborts_the_undecided(world: World) -> 
     assert world.sinks["orders"].visible == ["0.1"]
     assert second.last_committed == 0
     world.epoch(second, 1)
-    second.failure = RuntimeError("as if killed")
+    second.epochs.failure = RuntimeError("as if killed")
     with pytest.raises(RuntimeError):
         second.finish()
     third = world.driver()
@@ -456,11 +468,11 @@ def test_finish_commits_the_decided_and_leaves_nothing_open(world: World) -> Non
 
 
 def test_at_least_once_is_visible_before_the_decision(world: World) -> None:
-    driver = world.driver(visible_before_decision=True)
+    driver = world.driver(mode="at-least-once")
     world.epoch(driver, 0)
     assert world.sinks["orders"].visible == ["0.1"]
     driver.fail(RuntimeError("as if killed"))
-    again = world.driver(visible_before_decision=True)
+    again = world.driver(mode="at-least-once")
     world.epoch(again, 0)
     assert world.sinks["orders"].visible == ["0.1", "0.2"]  # a replay duplicates
 
@@ -484,8 +496,7 @@ def test_a_recovery_that_waits_for_a_dead_system_can_be_given_up(world: World) -
     first.fail(RuntimeError("as if killed"))
     world.decide(0)
     world.sinks["orders"].answers = [CommitOutcome.RETRY] * 10_000
-    store = CheckpointStore(LocalFiles(world.directory), LocalFiles(world.directory / "spark"))
-    second = Coordinator("job", world.sinks, store, interval_s=1.0)
+    second = Coordinator(world.job())
     threading.Timer(0.3, second.give_up).start()
     begin = time.monotonic()
     with pytest.raises(CommitFailedError, match="stays decided"):

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from seamark.api.config import CheckpointConfig
 from seamark.checkpoint import call_deadline, files_deadline
 from seamark.checkpoint.call_deadline import CallHangsError, call_within
+from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.files_deadline import open_local
 from seamark.checkpoint.store import CheckpointStore
@@ -83,7 +85,8 @@ def test_a_thread_that_is_left_behind_is_not_given_another_call() -> None:
 
 def test_a_start_on_a_storage_that_hangs_ends_with_a_clear_error(tmp_path: Path) -> None:
     store = CheckpointStore(open_local(tmp_path), open_local(tmp_path / "spark"))
-    coordinator = Coordinator("job", {"orders": MemorySink()}, store, interval_s=1.0)
+    job = CheckpointedJob("job", {"orders": MemorySink()}, store, CheckpointConfig())
+    coordinator = Coordinator(job)
     with (
         hanging(tmp_path / "job.json"),
         pytest.raises(RecordNotStoredError, match=r"storage hangs.*start the job again"),
@@ -98,7 +101,8 @@ def test_a_sink_whose_committer_cannot_be_made_ends_the_start(tmp_path: Path) ->
 
     sink = Hanging()
     store = CheckpointStore(open_local(tmp_path), open_local(tmp_path / "spark"))
-    coordinator = Coordinator("job", {"orders": sink}, store, interval_s=1, commit_deadline_s=0.3)
+    job = CheckpointedJob("job", {"orders": sink}, store, CheckpointConfig())
+    coordinator = Coordinator(job, commit_deadline_s=0.3)
     with pytest.raises(PreflightError, match="'orders': create_committer has not returned"):
         coordinator.start()
     sink.released.set()

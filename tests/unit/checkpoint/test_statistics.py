@@ -6,22 +6,27 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
 
 from seamark.checkpoint import statistics_store
+from seamark.checkpoint.checkpointed_job import QueryRun
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.envelope import seal_envelope
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.statistics import EpochFigures, OperatorFigures
 from seamark.checkpoint.statistics_store import StatisticsStore
-from seamark.checkpoint.store import CheckpointStore
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from tests.unit.checkpoint.test_coordinator import World, until
+
+
+class Measured(QueryRun):
+    def __init__(self, measure: Callable[[Sequence[int]], Mapping[int, EpochFigures]]) -> None:
+        self.measure = measure  # type: ignore[method-assign]
 
 
 @pytest.fixture
@@ -29,7 +34,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     world = World(tmp_path)
     yield world
     for driver in world.drivers:
-        driver.failure = driver.failure or RuntimeError("the test has ended")
+        driver.epochs.failure = driver.failure or RuntimeError("the test has ended")
         with pytest.raises(Exception):  # noqa: B017 - whatever it was
             driver.finish()
 
@@ -106,16 +111,7 @@ def test_figures_of_tasks_spark_and_storage_come_together(world: World) -> None:
             ),
         ),
     )
-    store = CheckpointStore(LocalFiles(world.directory), LocalFiles(world.directory / "spark"))
-    driver = Coordinator(
-        "job",
-        world.sinks,
-        store,
-        interval_s=1.0,
-        measure=lambda epochs: dict.fromkeys(epochs, wanted),
-    )
-    world.drivers.append(driver)
-    driver.start()
+    driver = world.driver(Measured(lambda epochs: dict.fromkeys(epochs, wanted)))
     driver.begin_epoch(0)
     now = time.time()
     time.sleep(0.2)
@@ -195,16 +191,13 @@ def test_a_measure_that_fails_or_hangs_costs_figures_only(
 ) -> None:
     monkeypatch.setattr("seamark.checkpoint.statistics_recorder.LAST_ROUND_S", 0.2)
 
-    def measure(epochs: object) -> dict[int, EpochFigures]:
-        if 0 in epochs:  # type: ignore[operator]
+    def measure(epochs: Sequence[int]) -> dict[int, EpochFigures]:
+        if 0 in epochs:
             raise OSError("storage is away")
         time.sleep(3600)
         return {}
 
-    store = CheckpointStore(LocalFiles(world.directory), LocalFiles(world.directory / "spark"))
-    driver = Coordinator("job", world.sinks, store, interval_s=1.0, measure=measure)
-    world.drivers.append(driver)
-    driver.start()
+    driver = world.driver(Measured(measure))
     run(world, driver, 0)
     until(lambda: bool(stored(world).history))
     run(world, driver, 1, 2)

@@ -163,7 +163,7 @@ def test_the_started_job_is_told_to_scripts_as_json(home: Path) -> None:
     ended = detached(
         "import os\n"
         "from seamark.checkpoint.executions import ExecutionStart\n"
-        "from seamark.runtime.announcement import announce\n"
+        "from seamark.checkpoint.executions import announce\n"
         "announce(ExecutionStart('a' * 32, 'j', 'h', os.getpid(), 1.0, ''), 'file:///s/j')\n",
         "--json",
     )

@@ -20,7 +20,6 @@ from fastapi import FastAPI
 import seamark as sm
 from seamark.api.declarations import DeclaredSink, JobDeclaration
 from seamark.api.settings import resolve
-from seamark.checkpoint.epoch_progress import EpochProgress
 from seamark.checkpoint.executions import (
     Execution,
     ExecutionEnd,
@@ -31,13 +30,12 @@ from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.savepoint_statistics import SavepointEnd, describe_savepoint
 from seamark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
-from seamark.checkpoint.task_reports import SinkReport, TaskReport
+from seamark.checkpoint.task_reports import EpochProgress, SinkReport, TaskReport
 from seamark.dashboard import routes as dashboard_routes
 from seamark.dashboard.jobs import Jobs
 from seamark.guarantees.end_to_end import GuaranteeReport, PartGuarantee, SinkGuarantee
 from seamark.model.checkpoint_statistics import TaskCheckpointStatistics
 from seamark.model.checkpointing_statistics import CheckpointCounts, RestoredCheckpointStatistics
-from seamark.model.failed_checkpoint import CheckpointFailureReason, FailedCheckpoint
 from seamark.model.guarantee import Guarantee, SinkWay
 from seamark.model.job_graph import JobGraph, Vertex
 from seamark.model.job_state import JobState
@@ -47,6 +45,7 @@ from seamark.rest.actions import Actions
 from seamark.rest.connections import Connections
 from seamark.rest.live_job import LiveJob
 from seamark.rest.routes import make_app
+from seamark.runtime.failures import CheckpointFailureReason, FailedCheckpoint
 from tests.dashboard.stored import BEGUN_S, JOB_ID, write_job
 
 HERE = Path(__file__).parent / "answers"
@@ -83,7 +82,10 @@ def coordinator(restored: RestoredCheckpointStatistics) -> Any:
         epoch(5, pre_committed_s=15.2),
     ]
     return SimpleNamespace(
-        failure=None, in_progress=lambda: under_way, holds_back=False, is_full=False,
+        failure=None,
+        epochs=SimpleNamespace(
+            in_progress=lambda: under_way, holds_back=False, is_full=False
+        ),
         last_stored=5, last_committed=3, history=[epoch(3, committed_s=14.0)], generation=2,
         pending_committables=lambda: {"files": 2},
         identity=SimpleNamespace(

@@ -8,11 +8,10 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from seamark.api.config import StateBackend
-from seamark.api.declarations import JobDeclaration
 from seamark.api.settings import CLAIM_MODE_VARIABLE, DROP_STATE_VARIABLE, PARALLELISM_VARIABLE
 from seamark.model.errors import ConfigurationError
+from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import Subscription, find_subscriptions
-from seamark.runtime.plan_graph import find_job_stream
 from seamark.runtime.state_backend import PROVIDER, backend_of, backend_settings
 from seamark.savepoints.restore.plan import ClaimMode, Side
 from seamark.savepoints.state.planned import Program
@@ -70,25 +69,25 @@ class NewJob:
 
 def new_job(
     spark: SparkSession,
-    declared: JobDeclaration,
+    job: JobPlan,
     directory: str,
     given: Container[str],
     how: RestoreOptions,
 ) -> NewJob:
     """Return what a restore has to know of a declared job. `directory` is the job's, as a URI;
     `given` are the settings that the user gave."""
-    stream, uids = find_job_stream(declared)
+    declared = job.declared
     settings = backend_settings(spark, declared.checkpoint, given)
     return NewJob(
         declared.name,
         directory,
-        Program(stream, declared.output_mode, uids),
+        Program(job.stream, declared.output_mode, job.uids),
         {uid: type(sink.sink).__name__ for uid, sink in declared.sinks.items()},
         StateBackend(backend_of(settings.get(PROVIDER) or str(spark.conf.get(PROVIDER)))),
         how.parallelism,
         how.allow_non_restored_state,
         ClaimMode(how.claim_mode),
-        find_subscriptions(stream, uids),
+        find_subscriptions(job.stream, job.uids),
     )
 
 

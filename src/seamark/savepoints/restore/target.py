@@ -73,8 +73,7 @@ def take_over(
     """Store the transactions of another job's epoch, by the sink's uid, as those of the job in
     `target`, which its recovery commits. It may be called again: then they are not read again."""
     if not target.files.exists(f"epochs/{epoch}/prepared.{RESTORED_GENERATION}.json"):
-        target.stage_prepared(epoch, RESTORED_GENERATION, read())
-        target.write_prepared(epoch, RESTORED_GENERATION)
+        target.write_prepared(epoch, RESTORED_GENERATION, read())
 
 
 def create(files: CheckpointFiles, path: str, data: bytes) -> None:

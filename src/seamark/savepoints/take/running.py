@@ -146,13 +146,13 @@ class _Taking:
             statistics.savepoint_ended(recorded, end)
             log.warning("the savepoint of epoch %d could not be taken: %s", epoch, error)
             if not self._drained:
-                coordinator.unpin(epoch, last)
+                coordinator.epochs.unpin(epoch, last)
             self._failed(error)
             return
         log.info("savepoint of epoch %d: %s", epoch, savepoint.uri)
         statistics.savepoint_ended(recorded, _end(savepoint, time.monotonic() - self._asked_s))
         if self._then is None:
-            coordinator.unpin(epoch, last)
+            coordinator.epochs.unpin(epoch, last)
         else:
             self._then()  # pinned to the end: no other epoch may slip through
         self._answer.set_result(savepoint.uri)
@@ -164,7 +164,7 @@ class _Taking:
             # Every epoch that has rows was begun before the one of this answer, or is it.
             self._run.trigger_checkpoint().result()
             while not drain.raise_watermark():
-                self._run.coordinator.check()
+                self._run.coordinator.epochs.check()
         except BaseException:
             drain.release_sources()
             raise

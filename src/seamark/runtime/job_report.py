@@ -1,4 +1,5 @@
-"""Which columns of a sink's rows a replay may give other values, as Spark's own plan says."""
+"""What `explain` shows of a declared job: the guarantees of its parts, and which columns of a
+sink's rows a replay may give other values, as Spark's own plan says."""
 
 from __future__ import annotations
 
@@ -8,7 +9,43 @@ from typing import Any
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
+from seamark.api.config import CheckpointMode
+from seamark.api.declarations import DeclaredSink, JobDeclaration
+from seamark.api.ephemeral_storage import EphemeralStorage
+from seamark.guarantees.end_to_end import (
+    GuaranteeReport,
+    OperatorPart,
+    SinkPart,
+    SourcePart,
+    analyse,
+)
+from seamark.model.job_graph import JobGraph
 from seamark.runtime.plans import analysed, children, contains, items, name_of
+
+
+def job_report(declared: JobDeclaration, graph: JobGraph) -> GuaranteeReport:
+    """Return what the job guarantees. Spark analyses the sinks' plans for it."""
+    return analyse(
+        [SourcePart(s.uid, s.description, s.replayable) for s in declared.sources.values()],
+        [
+            OperatorPart(part.id, f"stateful operator ({part.name})", named=part.has_uid)
+            for part in graph.vertices
+            if part.kind == "operator"
+        ],
+        [_sink_part(sink) for sink in declared.sinks.values()],
+        CheckpointMode(declared.checkpoint.mode).value,
+        durable=not isinstance(declared.checkpoint.storage, EphemeralStorage),
+        sharing=graph.sharing,
+    )
+
+
+def _sink_part(sink: DeclaredSink) -> SinkPart:
+    varying: tuple[str, ...] = ()
+    epoch_time: tuple[str, ...] = ()
+    if sink.dataframe is not None:
+        rows = sink.dataframe.selectExpr(*sink.select_expressions)
+        varying, epoch_time = varying_columns(rows), epoch_time_columns(rows)
+    return SinkPart(sink.uid, sink.description, sink.sink.way, varying, epoch_time)
 
 
 def varying_columns(frame: DataFrame) -> tuple[str, ...]:

@@ -1,4 +1,5 @@
-"""Finds in Spark's analysed plans which source and operator feeds which operator and sink.
+"""Spark's analysed plan of a declared job: its one stream, which part has which uid, and which
+source and operator feeds which operator and sink.
 
 The query's plan is the union of its branches (`branches.py`), so the plans that they share, from
 left to right, hold the operators in the order in which `operator_uids.py` numbers those of the
@@ -12,11 +13,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import SparkSession
 
 from seamark.api.declarations import JobDeclaration
 from seamark.model.job_graph import JobGraph, Vertex
-from seamark.runtime.branches import unite
+from seamark.runtime.branches import United
 from seamark.runtime.operator_uids import (
     OperatorUids,
     distinct_sources,
@@ -29,36 +30,45 @@ from seamark.runtime.shared_stream import Branch, branches_of, shared_plans
 log = logging.getLogger(__name__)
 
 
-def job_graph(declared: JobDeclaration) -> JobGraph:
-    """Return the graph of a declared job, which has a sink. Asks Spark for its plans: milliseconds
-    to a second; called once, before the job runs. It is for people alone, so a plan that cannot be
-    walked through gives an empty graph and a warning, and the job runs."""
+class JobPlan(United):
+    """The plan of a declared job, which has a sink: made once for all runs of the job, and for what
+    is told of it. Asks Spark: some tenths of a second."""
+
+    def __init__(self, declared: JobDeclaration) -> None:
+        sources = {source.uid: source.dataframe for source in declared.sources.values()}
+        sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
+        super().__init__(branches_of(sinks, sources, declared.operators))
+        self.declared = declared
+        self.spark: SparkSession = sinks[0].dataframe.sparkSession
+        self.uids = find_uids(shared_plans(self.branches), sources, declared.operators)
+
+    def graph(self) -> JobGraph:
+        """Return the job's graph; raises what Spark raises."""
+        sources = distinct_sources(shared_plans(self.branches).values())[0]
+        plan = _Plan(self.declared, self.uids, sources)
+        ends = [
+            Vertex(sink.uid, "sink", sink.description, inputs)
+            for branch in self.branches
+            for inputs in [plan.feeding(branch.shared)]
+            for sink in branch.sinks
+        ]
+        letters = [
+            Vertex(sink.uid, "sink", sink.description, (sink.dead_letters_of,))
+            for sink in self.declared.sinks.values()
+            if sink.dead_letters_of
+        ]
+        vertices = (*plan.sources.values(), *plan.operators, *ends, *letters)
+        return JobGraph(vertices, tuple(_sharing(self.branches, self.uids)))
+
+
+def job_graph(declared: JobDeclaration, plan: JobPlan | None = None) -> JobGraph:
+    """Return the graph of a declared job; `plan` is its plan, if that is made already. It is for
+    people alone, so a plan that cannot be walked through gives an empty graph and a warning."""
     try:
-        return find_graph(declared)
+        return (plan or JobPlan(declared)).graph()
     except Exception as error:
         log.warning("the graph of job %s cannot be shown: %s", declared.name, error)
         return JobGraph()
-
-
-def find_graph(declared: JobDeclaration) -> JobGraph:
-    """Do as `job_graph` does; raises what Spark raises."""
-    sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
-    branches = branches_of(sinks, *_named(declared))
-    uids = _find(declared, branches)
-    plan = _Plan(declared, uids, distinct_sources(shared_plans(branches).values())[0])
-    ends = [
-        Vertex(sink.uid, "sink", sink.description, inputs)
-        for branch in branches
-        for inputs in [plan.feeding(branch.shared)]
-        for sink in branch.sinks
-    ]
-    letters = [
-        Vertex(sink.uid, "sink", sink.description, (sink.dead_letters_of,))
-        for sink in declared.sinks.values()
-        if sink.dead_letters_of
-    ]
-    vertices = (*plan.sources.values(), *plan.operators, *ends, *letters)
-    return JobGraph(vertices, tuple(_sharing(branches, uids)))
 
 
 def _sharing(branches: Sequence[Branch], uids: OperatorUids) -> Iterator[str]:
@@ -74,25 +84,6 @@ def _sharing(branches: Sequence[Branch], uids: OperatorUids) -> Iterator[str]:
         if times > 1:
             names = ", ".join(n for n in uids.operators.values() if n.startswith(f"{uid}@"))
             yield f"operator {uid} is computed {times} times, each with state of its own: {names}"
-
-
-def find_job_stream(declared: JobDeclaration) -> tuple[DataFrame, OperatorUids]:
-    """Return the one stream of the query that a declared job will be, with the uids by Spark's
-    numbers in it."""
-    sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
-    united = unite(sinks, *_named(declared))
-    return united.stream, _find(declared, united.branches)
-
-
-def _find(declared: JobDeclaration, branches: Sequence[Branch]) -> OperatorUids:
-    return find_uids(shared_plans(branches), *_named(declared))
-
-
-def _named(declared: JobDeclaration) -> tuple[dict[str, DataFrame], dict[str, DataFrame]]:
-    return (
-        {source.uid: source.dataframe for source in declared.sources.values()},
-        {operator.uid: operator.dataframe for operator in declared.operators.values()},
-    )
 
 
 class _Plan:

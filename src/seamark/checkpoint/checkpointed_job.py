@@ -1,0 +1,130 @@
+"""One job as its driver checkpoints it, and what the coordinator asks of the run that it is of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from seamark.api.config import CheckpointConfig, CheckpointMode
+from seamark.checkpoint.call_deadline import CallHangsError, call_within
+from seamark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
+from seamark.checkpoint.statistics import EpochFigures
+from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink
+from seamark.contracts.spool import SpooledSink, spool_directory
+from seamark.file_systems import HadoopSettings
+from seamark.model.errors import CheckpointError
+from seamark.model.redaction import redact
+from seamark.model.schema import Schema
+
+
+@dataclass(frozen=True)
+class CheckpointedJob:
+    """`sinks`, and the `schemas` of what goes into them, are by uid. `checkpoint.storage` is not
+    looked at: the records are in `store`."""
+
+    name: str
+    sinks: Mapping[str, TwoPhaseCommitSink[Any]]
+    store: CheckpointStore
+    checkpoint: CheckpointConfig
+    schemas: Mapping[str, Schema] = field(default_factory=dict)
+    hadoop: HadoopSettings = field(default_factory=HadoopSettings)
+
+    @property
+    def visible_before_decision(self) -> bool:
+        """Whether sinks commit before the decision: at-least-once and at-most-once."""
+        return self.checkpoint.mode is not CheckpointMode.EXACTLY_ONCE
+
+    @property
+    def timeout_s(self) -> float:
+        """How long an epoch may be undecided; infinite if there is no limit."""
+        endless = self.checkpoint.timeout == timedelta.max
+        return math.inf if endless else self.checkpoint.timeout_s
+
+    def context(self, uid: str, generation: int, identity: JobIdentity) -> SinkContext:
+        """Return what a sink is told of the job and its driver."""
+        return SinkContext(
+            job_id=identity.job_id,
+            job_name=self.name,
+            sink_uid=uid,
+            generation=generation,
+            checkpoint_interval_s=self.checkpoint.interval_s,
+            schema=self.schemas.get(uid, ()),
+            hadoop=self.hadoop,
+            spool_uri=self.store.spool_uri(uid),
+            checkpoint_timeout_s=0.0 if self.visible_before_decision else self.timeout_s,
+            restart_delay_s=self.checkpoint.restart_strategy.longest_delay_s,
+        )
+
+    # --- the rows that sinks keep in the checkpoint
+
+    def find_damaged_rows(self, epoch: int, generation: int) -> list[str]:
+        """Return a line for each damaged or missing file among the rows that sinks keep for a
+        stored attempt; for `require_sound`, before the job starts."""
+        identity = self.store.read_identity()
+        problems: list[str] = []
+        for uid, part in self.store.read_prepared(epoch, generation).items():
+            sink = self.sinks.get(uid)
+            if isinstance(sink, SpooledSink):
+                committables = [sink.load(data) for data in part.committables]
+                look = partial(sink.find_damage, committables, self.context(uid, 0, identity))
+                try:
+                    problems += call_within(LONG_CALL_S, look)
+                except CallHangsError:
+                    where = f"{self.store.uri}, rows of sink {uid!r}"
+                    raise storage_hangs(where, "read", LONG_CALL_S) from None
+        return problems
+
+    def unsent_rows(
+        self, uid: str, part: SinkEpoch, generation: int, identity: JobIdentity
+    ) -> tuple[SinkEpoch, Mapping[str, str]]:
+        """Return what of a sink's part of an epoch is not known to be at its target; and where the
+        rows of it lie, if that sink keeps them in this job's directory: by their path below it, the
+        path that they have at this moment, while a commit may be under way."""
+        sink = self.sinks[uid]
+        if not isinstance(sink, SpooledSink):
+            return part, {}
+        found = {data: sink.load(data) for data in part.committables}
+        context = self.context(uid, generation, identity)
+        unsent = sink.find_unsent(list(found.values()), context)
+        left = [data for data, committable in found.items() if committable.handle in unsent]
+        at = spool_directory(uid)
+        return (
+            SinkEpoch(part.rows, tuple(left)),
+            {f"{at}/{handle}": f"{at}/{path}" for handle, path in unsent.items()},
+        )
+
+    def forget_rows(self, epoch: int) -> None:
+        """Delete the rows that sinks kept for an epoch, which is committed everywhere."""
+        for uid, sink in self.sinks.items():
+            if isinstance(sink, SpooledSink) or sink.spool:
+                self.store.forget_rows(uid, epoch)
+
+
+class QueryRun:
+    """What the coordinator asks and tells the run of Spark's query that it is of: the one way back
+    from `checkpoint` to `runtime`, whose `StreamRun` is one. As it is here, a run without Spark."""
+
+    def stop_soon(self) -> None:
+        """The run has failed: end the query, and do not wait for it. Called from any thread."""
+
+    def epoch_committed(self, epoch: int) -> None:
+        """Every sink has committed the epoch. Called on the commit thread; must not take long."""
+
+    def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
+        """Return what can be found out about decided epochs; may take its time."""
+        return {}
+
+    def open_files(self, uri: str) -> CheckpointFiles:
+        """Return another job's checkpoint directory: a spool that a restore has taken over is
+        there."""
+        raise CheckpointError(f"this coordinator was given no way to open {uri}")
+
+    def hide(self, text: str) -> str:
+        """Return the text without the job's secrets."""
+        return redact(text)

@@ -1,0 +1,108 @@
+"""One `Job.run` in this program: what runs, what keeps it running, and what it shows of itself."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from seamark.api.rest_config import RestConfig
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.executions import ExecutionStart, Sign
+from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.model.redaction import Redactor
+from seamark.rest.live_job import LiveJob
+from seamark.rest.server import RestServer
+from seamark.runtime.job_plan import JobPlan, job_graph
+from seamark.runtime.job_report import job_report
+from seamark.runtime.query import StreamRun
+from seamark.runtime.stop_signals import stop_before_jvm, stop_on_signals
+from seamark.runtime.supervision import Supervisor
+from seamark.savepoints.claims import ClaimDisposal
+
+
+class JobRun:
+    """Runs `plan` in the job's `directory`. `spark_settings` hold for its query alone; `shown` is
+    what `LiveJob` has from the job itself. Others can ask from now on (`rest`); raises
+    PreflightError if the address for that cannot be had. `run_to_end` is called once."""
+
+    def __init__(
+        self,
+        plan: JobPlan,
+        directory: str,
+        spark_settings: Mapping[str, str],
+        redactor: Redactor,
+        rest: RestConfig,
+        shown: Mapping[str, Any],
+    ) -> None:
+        self._plan = plan
+        self._directory = directory
+        self._spark_settings = spark_settings
+        self._redactor = redactor
+        declared, context = plan.declared, plan.spark.sparkContext
+        self._flow = FlowFigures(lambda: context.defaultParallelism)
+        graph = job_graph(declared, plan)
+        guarantees = job_report(declared, graph)
+        self._view = LiveJob(
+            declaration=declared,
+            redactor=redactor,
+            guarantees=guarantees,
+            graph=graph.with_guarantees({part.uid: part.guarantee for part in guarantees.parts}),
+            flow=self._flow,
+            supervisor=lambda: self.supervisor,
+            **shown,
+        )
+        self._rest = RestServer(self._view, rest)
+        self.supervisor = Supervisor(
+            plan.spark, declared, self._new_run, directory, redactor, self._begun
+        )
+        self._rest_url = self._rest.start()
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        """The newest query's; None before the first."""
+        return self.supervisor.coordinator
+
+    def run_to_end(self) -> None:
+        """Return when the job has ended, with everything settled; raise what ended it otherwise."""
+
+        def stop() -> None:
+            self.supervisor.stop(program_ends=True)
+
+        try:
+            with stop_on_signals(stop), stop_before_jvm(self._plan.spark, stop):
+                self.supervisor.run()
+        finally:
+            self._rest.stop()
+
+    def _new_run(self) -> StreamRun:
+        declared = self._plan.declared
+        interval_ms = round(declared.checkpoint.interval_s * 1000)
+        trigger: Mapping[str, Any] = {"processingTime": f"{interval_ms} milliseconds"}
+        return StreamRun(
+            self._plan,
+            records_uri=self._directory,
+            spark_location=f"{self._directory}/spark",
+            trigger={"availableNow": True} if declared.bounded else trigger,
+            redactor=self._redactor,
+            spark_settings=self._spark_settings,
+            flow=self._flow,
+            on_committed=ClaimDisposal(self._plan.spark),
+        )
+
+    def _begun(self, job_id: str) -> tuple[ExecutionStart, Sign]:
+        """Return what is recorded of this execution, and what signs it. Called when the job has
+        begun to run."""
+        sign = self._rest.allow_changes(job_id)
+        start = ExecutionStart(
+            job_id=job_id,
+            name=self._plan.declared.name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_at=self.supervisor.started_at,
+            rest_url=self._rest_url,
+            graph=self._redactor.everywhere(self._view.graph.to_record()),
+            pages=self._view.kept_pages(),
+        )
+        return start, sign
