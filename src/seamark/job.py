@@ -53,9 +53,8 @@ from seamark.model.errors import ConfigurationError, UserError
 from seamark.model.job_graph import JobGraph
 from seamark.model.redaction import Redactor, secrets_in
 from seamark.model.schema import Column
+from seamark.rest.live_job import LiveJob
 from seamark.rest.server import RestServer
-from seamark.rest.settings_pages import kept_pages
-from seamark.rest.views import JobView
 from seamark.runtime.checkpoint_history import jobs_in, read_history
 from seamark.runtime.dead_letters import check_takes_dead_letters
 from seamark.runtime.determinism import epoch_time_columns, varying_columns
@@ -306,7 +305,7 @@ class Job:
             rest_url=rest.start(),
             graph=view.graph,
             redactor=view.redactor,
-            pages=lambda: kept_pages(view),
+            pages=view.kept_pages,
             on_begun=rest.allow_changes,
         )
 
@@ -474,14 +473,14 @@ class Job:
         not run."""
         self._running().cancel()
 
-    def _view(self, spark: SparkSession, graph: JobGraph, guarantees: GuaranteeReport) -> JobView:
+    def _view(self, spark: SparkSession, graph: JobGraph, guarantees: GuaranteeReport) -> LiveJob:
         """What the REST interface shows; it serves only while `run` has a supervisor."""
 
         def supervisor() -> Supervisor:
             assert self._supervisor is not None
             return self._supervisor
 
-        return JobView(
+        return LiveJob(
             declaration=self.declaration,
             settings=self._settings,
             redactor=self._redactor(spark),

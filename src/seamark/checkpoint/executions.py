@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, TypeVar
 
@@ -93,6 +94,16 @@ class Execution:
     record: str = field(default="", compare=False)
     content: bytes = field(default=b"", compare=False, repr=False)
     signature: str = field(default="", compare=False)
+
+    @property
+    def restarts(self) -> int:
+        """How often the job was restarted in it."""
+        return sum(failure.restarted for failure in self.failures)
+
+    @property
+    def state(self) -> JobState:
+        """How it ended; UNREACHABLE if it has not said so."""
+        return JobState.UNREACHABLE if self.end is None else self.end.state
 
 
 class ExecutionStore:
@@ -249,12 +260,9 @@ class ExecutionRecorder:
     def begin(self, files: CheckpointFiles, start: ExecutionStart, sign: Sign = unsigned) -> None:
         """Called once, when the job's directory is known to be this job's."""
         store = ExecutionStore(files)
-        try:
-            number = store.begin(start, sign)
-        except Exception as error:
-            log.warning("the execution could not be recorded: %s", error)
-            return
-        self._store, self._number, self._start = store, number, start
+        with _warning("the execution"):
+            self._number = store.begin(start, sign)
+            self._store, self._start = store, start
         for index, failure in enumerate(self.failures):
             self._record(index, failure)
 
@@ -284,14 +292,18 @@ class ExecutionRecorder:
         """Called once, when nothing of the execution goes on any more."""
         self._end = end
         if self._store is not None:
-            try:
+            with _warning("the end of the execution"):
                 self._store.end(self._number, end)
-            except Exception as error:
-                log.warning("the end of the execution could not be recorded: %s", error)
 
     def _record(self, index: int, failure: ExecutionFailure) -> None:
         if self._store is not None:
-            try:
+            with _warning("a failure"):
                 self._store.record_failure(self._number, index, failure)
-            except Exception as error:
-                log.warning("a failure could not be recorded: %s", error)
+
+
+@contextmanager
+def _warning(what: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        log.warning("%s could not be recorded: %s", what, error)

@@ -8,7 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from seamark.cli.terminal import ms, size, stdout, time_of
-from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus, Figures
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.stats_summary import StatsSummary
 
@@ -85,34 +85,25 @@ def show_one(one: CheckpointStatistics) -> None:
     operators = _table(
         "uid", "subtask", "acked", "rows", "duration", "sync", "async", "full size", *more * wide
     )
-    shown = len(operators.columns)
-    for task in one.tasks:
+
+    def add(part: Figures, names: Sequence[str], delays: Sequence[str], what: str = "") -> None:
         row = (
-            task.uid,
-            "all",
-            f"{task.num_acknowledged_subtasks}/{task.num_subtasks}",
-            str(task.rows),
-            *map(ms, (task.end_to_end_duration, task.sync_duration, task.async_duration)),
-            size(task.state_size),
-            "",
-            "",
-            *map(size, (task.checkpointed_size, task.processed_data)),
-            task.name,
+            *names,
+            str(part.rows),
+            *map(ms, (part.end_to_end_duration, part.sync_duration, part.async_duration)),
+            size(part.state_size),
+            *delays,
+            *map(size, (part.checkpointed_size, part.processed_data)),
+            what,
         )
-        operators.add_row(*map(Text, row[:shown]))
+        operators.add_row(*map(Text, row[: len(operators.columns)]))
+
+    for task in one.tasks:
+        acked = f"{task.num_acknowledged_subtasks}/{task.num_subtasks}"
+        add(task, (task.uid, "all", acked), ("", ""), task.name)
         for part in task.subtasks:
-            row = (
-                "",
-                str(part.index),
-                "",
-                str(part.rows),
-                *map(ms, (part.end_to_end_duration, part.sync_duration, part.async_duration)),
-                size(part.state_size),
-                *map(ms, (part.start_delay, part.alignment_duration)),
-                *map(size, (part.checkpointed_size, part.processed_data)),
-                "",
-            )
-            operators.add_row(*map(Text, row[:shown]))
+            delays = (ms(part.start_delay), ms(part.alignment_duration))
+            add(part, ("", str(part.index), ""), delays)
     console.print(operators)
     if not wide:
         console.print(f"A wider terminal shows more: {', '.join(more[:-1])}", soft_wrap=True)

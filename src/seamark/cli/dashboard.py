@@ -21,9 +21,10 @@ def dashboard(
     Prints the address. Everybody on this machine may look; what stands behind the # of the address
     is the token without which nobody can stop a job.
     """
-    from seamark.operations.dashboard import dashboard as serve
+    from seamark.dashboard.server import run_dashboard
+    from seamark.operations.storage import storage_of
 
-    serve(storage, port, _announce)
+    run_dashboard(storage_of("dashboard", storage), port, _announce)
 
 
 def _announce(address: str) -> None:

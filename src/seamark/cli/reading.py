@@ -29,8 +29,8 @@ def list_jobs(
     With --all those too that have ended. A driver that was killed has not said that its job ended:
     the job is UNREACHABLE until its program is started again.
     """
-    from seamark.cli import job_table
-    from seamark.operations.list_jobs import jobs
+    from seamark.cli import job_page
+    from seamark.operations.reading import jobs
     from seamark.operations.storage import storage_of, storage_option
 
     uri = storage_of("list", storage)
@@ -39,7 +39,7 @@ def list_jobs(
     if as_json:
         echo(json.dumps([job.to_json() for job in found], indent=2))
     else:
-        job_table.show(found, uri, storage_option(uri), all_=all_)
+        job_page.show_all(found, uri, storage_option(uri), all_=all_)
 
 
 def info(
@@ -50,7 +50,7 @@ def info(
 ) -> None:
     """Print all that is known of one job, whether it runs, has ended or does not answer."""
     from seamark.cli import job_page
-    from seamark.operations.job_info import info as job_info
+    from seamark.operations.reading import info as job_info
     from seamark.operations.storage import storage_of, storage_option
 
     uri = storage_of("info", storage)
@@ -79,13 +79,13 @@ def explain(
     under `if __name__ == "__main__":`. Of a job that runs, its driver is asked.
     """
     from seamark.operations.explain import explain as explain_app
-    from seamark.operations.explain import explain_job, to_json
+    from seamark.operations.explain import explain_job
 
     path = Path(what)
     is_program = path.suffix == ".py" or path.is_file()
     found = explain_app(path) if is_program else explain_job(what, storage)
     if as_json:
-        echo(json.dumps({name: to_json(report) for name, report in found.items()}, indent=2))
+        echo(json.dumps({name: report.to_json() for name, report in found.items()}, indent=2))
         return
     for name, report in found.items():
         echo(f"job {name}")
@@ -106,7 +106,7 @@ def checkpoints(
 ) -> None:
     """Print the history of a job's checkpoints, newest first, whether the job runs or not."""
     from seamark.cli import checkpoint_tables
-    from seamark.operations import checkpoints as operation
+    from seamark.operations import reading as operation
     from seamark.operations.storage import storage_of
 
     uri = storage_of("checkpoints", storage)

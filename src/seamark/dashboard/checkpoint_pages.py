@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
+from seamark.checkpoint.savepoint_statistics import describe_savepoint
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.phases import phases
@@ -70,24 +71,13 @@ def with_those_under_way(
     recorded = {(c.id, c.trigger_timestamp, c.is_savepoint) for c in found.history}
     older = [*epoch.get("unrecorded", ()), *epoch["uncommitted"]]
     under_way = [
-        CheckpointStatistics(
-            id=one["id"],
-            status=CheckpointStatus.IN_PROGRESS,
-            trigger_timestamp=triggered,
-        )
+        CheckpointStatistics(one["id"], CheckpointStatus.IN_PROGRESS, triggered)
         for one in (epoch, *reversed(older))
         if (triggered := one.get("trigger-timestamp", UNKNOWN)) != UNKNOWN
         and (one["id"], triggered, False) not in recorded
     ]
     savepoints = [
-        CheckpointStatistics(
-            id=one["id"],
-            status=CheckpointStatus.IN_PROGRESS,
-            trigger_timestamp=one["trigger-timestamp"],
-            checkpoint_type="SAVEPOINT",
-            is_savepoint=True,
-            savepoint_format=one["format"],
-        )
+        describe_savepoint(one["id"], one["format"], one["trigger-timestamp"] / 1e3)
         for one in epoch.get("savepoints", ())
         if (one["id"], one["trigger-timestamp"], True) not in recorded
     ]

@@ -18,22 +18,6 @@ class DriverSilentError(Exception):
     """A driver cannot be reached, or does not answer in time."""
 
 
-def ask(rest_url: str, path: str, token: str) -> Page:
-    """Return a driver's answer to a GET, whatever its status; `token` is sent along, "" for none.
-    Raises DriverSilentError."""
-    headers = {"Authorization": f"Bearer {token}"} if token else None
-    return _request("GET", rest_url, path, ASK_S, headers=headers)
-
-
-def act(rest_url: str, method: str, path: str, token: str, body: bytes) -> Page:
-    """Send a request that changes the driver's job, with the job's token, and return the answer,
-    whatever its status. Raises DriverSilentError: then it is not known whether it was done."""
-    headers = {"Authorization": f"Bearer {token}"}
-    if body:
-        headers["Content-Type"] = "application/json"
-    return _request(method, rest_url, path, ACT_S, body or None, headers)
-
-
 # A driver is at the address that it has recorded: no proxy, and no redirection to somewhere else.
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
@@ -43,20 +27,17 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _open = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect).open
 
 
-def _request(
-    method: str,
-    rest_url: str,
-    path: str,
-    timeout_s: float,
-    body: bytes | None = None,
-    headers: dict[str, str] | None = None,
-) -> Page:
-    request = urllib.request.Request(
-        rest_url + urllib.parse.quote(path, safe="/?&=%"), body, headers or {}, method=method
-    )
+def send(rest_url: str, path: str, token: str, method: str = "GET", body: bytes = b"") -> Page:
+    """Return a driver's answer, whatever its status; `token` is the job's, "" for none. Raises
+    DriverSilentError: of what changes the job it is not known then whether it was done."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    if body:
+        headers["Content-Type"] = "application/json"
+    url = rest_url + urllib.parse.quote(path, safe="/?&=%")
     try:
+        request = urllib.request.Request(url, body or None, headers, method=method)
         try:
-            with _open(request, timeout=timeout_s) as answer:
+            with _open(request, timeout=ASK_S if method == "GET" else ACT_S) as answer:
                 return Page(answer.read(MOST_BYTES), answer.status)
         except urllib.error.HTTPError as refused:
             with refused:

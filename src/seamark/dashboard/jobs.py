@@ -14,34 +14,30 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from seamark.checkpoint.executions import Execution, ExecutionStore
-from seamark.dashboard import drivers
 from seamark.dashboard.checkpoint_pages import (
     checkpoints_page,
     details_page,
     epoch_beside,
     with_those_under_way,
 )
-from seamark.dashboard.drivers import DriverSilentError
+from seamark.dashboard.drivers import DriverSilentError, send
 from seamark.dashboard.savepoints import Savepoints
 from seamark.dashboard.shared_pages import Page, Shared
-from seamark.dashboard.stored_jobs import StoredJob
-from seamark.model.checkpoint_series import series
+from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
 from seamark.model.checkpoint_statistics import CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import UserError
 from seamark.model.job_state import JobState
 from seamark.rest.epochs import EpochPage
 from seamark.rest.models import JobDetails, SavepointDisposalRequest
+from seamark.rest.observed import job_page, lineage_page
 from seamark.runtime.checkpoint_history import jobs_in, open_storage
 from seamark.runtime.registry import require_signed, token_for_reading
+from seamark.runtime.token import read_token
 
 _READ_AT_ONCE = 16
 NOTHING_KNOWN = Page(b"", 204)
 """Only the job's driver could know it, and it does not answer."""
-
-
-class JobNotFoundError(Exception):
-    """The storage has no job with this id."""
 
 
 class Jobs:
@@ -121,9 +117,7 @@ class Jobs:
 
     def _live_details(self, job: StoredJob) -> Page:
         def make() -> Page:
-            found = job.newest()
-            if found is None:
-                raise JobNotFoundError(f"Job {job.job_id} is gone from {self.storage}")
+            found = job.execution()
             if found.end is None and found.start.rest_url:
                 try:
                     page = _ask(job, found, path)
@@ -135,7 +129,9 @@ class Jobs:
                 except (DriverSilentError, ValueError):  # or what answers is no driver
                     pass
             seen = self._last_seen.get(job.job_id)
-            return Page.of({**job.details(found), **({"last-seen": seen} if seen else {})})
+            reason = "" if found.end is None else found.end.reason
+            shown = {**job_page(job), "reason": reason}
+            return Page.of({**shown, "last-seen": seen} if seen else shown)
 
         path = f"/jobs/{job.job_id}"
         return self._pages.get(path, make)
@@ -156,7 +152,7 @@ class Jobs:
                     return NOTHING_KNOWN if found.status == 404 else found
                 except DriverSilentError:
                     pass
-            stored = execution.start.pages.get(page)
+            stored = job.told(page)
             return Page.of(stored) if stored is not None else NOTHING_KNOWN
 
         return self._pages.get(path, make)
@@ -175,16 +171,22 @@ class Jobs:
         state = execution.end.state.value
         return Page.of({"status": {"id": "COMPLETED"}, "operation": {"state": state}})
 
-    def act(self, jid: str, method: str, path: str, token: str, body: bytes) -> Page:
-        """Forward a request that changes the job; `token` is the job's, and goes only to the driver
-        that has it."""
+    def act(self, jid: str, method: str, path: str, body: bytes) -> Page:
+        """Forward a request that changes the job, with the job's token, which goes only to the
+        driver that has it."""
+        if (token := read_token(jid)) is None:
+            return Page.problem(
+                409,
+                "No token of this job lies in this user's home on this machine: its driver has "
+                "ended, or runs elsewhere or as another user; use `seamark` there",
+            )
         job, execution = self._find(jid)
         try:
             require_signed(execution, job.name, token)
         except UserError as error:
             return Page.problem(409, str(error))
         return self._to_driver(
-            lambda: drivers.act(execution.start.rest_url, method, f"/jobs/{jid}{path}", token, body)
+            lambda: send(execution.start.rest_url, f"/jobs/{jid}{path}", token, method, body)
         )
 
     def _to_driver(self, request: Callable[[], Page]) -> Page:
@@ -194,13 +196,6 @@ class Jobs:
             return Page.problem(502, f"The job's driver does not answer: {error}")
 
     # --- savepoints
-
-    def savepoints(self, jid: str, key: str) -> Page:
-        """Return ``/jobs/:id/savepoints``: those that its drivers have recorded."""
-        job, _ = self._find(jid)
-        return self._pages.get(
-            key, lambda: Page.of(self._savepoints.page(self._with_those_under_way(jid, job)[0]))
-        )
 
     def dispose(self, jid: str, request: SavepointDisposalRequest) -> Page:
         """Begin to delete one of this job's savepoints."""
@@ -219,10 +214,10 @@ class Jobs:
         return self._savepoints.disposal(trigger_id)
 
     def _with_those_under_way(
-        self, jid: str, job: StoredJob
+        self, job: StoredJob
     ) -> tuple[CheckpointingStatistics, dict[str, Any] | None]:
         """Return the history, and beside it what is under way; None where no driver says it."""
-        epoch = self.from_driver(jid, "epoch")
+        epoch = self.from_driver(job.job_id, "epoch")
         try:
             if epoch.status == 200:
                 known = EpochPage.model_validate_json(epoch.body).model_dump(by_alias=True)
@@ -234,60 +229,43 @@ class Jobs:
 
     # --- one job, from the storage
 
+    def page(self, jid: str, key: str, make: Callable[[StoredJob], Page]) -> Page:
+        """Return a page that is made of what the storage has."""
+        job, _ = self._find(jid)
+        return self._pages.get(key, lambda: make(job))
+
+    def savepoints(self, job: StoredJob) -> Page:
+        """Return ``/jobs/:id/savepoints``: those that its drivers have recorded."""
+        return Page.of(self._savepoints.page(self._with_those_under_way(job)[0]))
+
+    def lineage(self, job: StoredJob) -> Page:
+        """Return ``/jobs/:id/lineage``, of a job that runs with the state that its driver tells."""
+        return Page.of(lineage_page(job, JobState(self._details(job)["state"])))
+
     def checkpoints(
-        self, jid: str, key: str, limit: int, before: int | None, status: CheckpointStatus | None
+        self, job: StoredJob, limit: int, before: int | None, status: CheckpointStatus | None
     ) -> Page:
         """Return ``/jobs/:id/checkpoints``, with a part of the history."""
-        job, _ = self._find(jid)
-
-        def make() -> Page:
-            found, epoch = self._with_those_under_way(jid, job)
-            return Page.of(checkpoints_page(found, limit, before, status, epoch))
-
-        return self._pages.get(key, make)
+        found, epoch = self._with_those_under_way(job)
+        return Page.of(checkpoints_page(found, limit, before, status, epoch))
 
     def checkpoint(
-        self, jid: str, key: str, checkpoint_id: int, uid: str | None, triggered: int | None = None
+        self, job: StoredJob, checkpoint_id: int, uid: str | None, triggered: int | None = None
     ) -> Page:
         """Return one checkpoint with its operators, or one of its operators with its subtasks: the
         newest attempt at it, or the one that was triggered then (ms since 1970)."""
-        job, execution = self._find(jid)
-
-        def make() -> Page:
-            known = job.history()
-            found = known.find(checkpoint_id)
-            if triggered is not None:
-                attempts = (c for c in known.history if c.id == checkpoint_id)
-                found = next((c for c in attempts if c.trigger_timestamp == triggered), None)
-            if found is None:
-                if execution.end is None and execution.start.rest_url:  # in progress, perhaps
-                    return self.ask_driver(jid, f"/checkpoints/details/{checkpoint_id}")
-                return Page.problem(404, f"Checkpoint {checkpoint_id} is not in the history")
-            if uid is None:
-                return Page.of(details_page(found))
-            for task in found.tasks:
-                if task.uid == uid:
-                    return Page.of(task.to_json(checkpoint_id, subtasks=True))
-            return Page.problem(404, f"Checkpoint {checkpoint_id} has no operator {uid}")
-
-        return self._pages.get(key, make)
-
-    def series(self, jid: str, key: str, since: int) -> Page:
-        """Return ``/jobs/:id/series``: the checkpoints triggered at `since` or later."""
-        job, _ = self._find(jid)
-        return self._pages.get(key, lambda: Page.of_figures(series(job.history().history, since)))
-
-    def exceptions(self, jid: str, key: str) -> Page:
-        """Return ``/jobs/:id/exceptions``."""
-        job, _ = self._find(jid)
-        return self._pages.get(key, lambda: Page.of(job.exceptions()))
-
-    def lineage(self, jid: str, key: str) -> Page:
-        """Return ``/jobs/:id/lineage``."""
-        job, _ = self._find(jid)
-        return self._pages.get(
-            key, lambda: Page.of(job.lineage(JobState(self._details(job)["state"])))
-        )
+        found = job.history().find(checkpoint_id, triggered)
+        if found is None:
+            execution = job.execution()
+            if execution.end is None and execution.start.rest_url:  # in progress, perhaps
+                return self.ask_driver(job.job_id, f"/checkpoints/details/{checkpoint_id}")
+            return Page.problem(404, f"Checkpoint {checkpoint_id} is not in the history")
+        if uid is None:
+            return Page.of(details_page(found))
+        for task in found.tasks:
+            if task.uid == uid:
+                return Page.of(task.to_json(checkpoint_id))
+        return Page.problem(404, f"Checkpoint {checkpoint_id} has no operator {uid}")
 
 
 def _start_time(page: Page) -> int:
@@ -295,8 +273,7 @@ def _start_time(page: Page) -> int:
 
 
 def _ask(job: StoredJob, execution: Execution, path: str) -> Page:
-    token = token_for_reading(execution, job.name)
-    return drivers.ask(execution.start.rest_url, path, token)
+    return send(execution.start.rest_url, path, token_for_reading(execution, job.name))
 
 
 def _open(storage: str, name: str) -> StoredJob | None:

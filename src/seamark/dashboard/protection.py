@@ -12,26 +12,13 @@ from __future__ import annotations
 
 import hmac
 import re
+from typing import ClassVar
 
 from fastapi.responses import JSONResponse
 
-from seamark.rest.connections import Connections
-from seamark.rest.guard import App, Guard, Message, refuse
+from seamark.rest.guard import Guard, Message, refuse
 
-MOST_BODY_BYTES = 4096
-AT_ONCE = 18
-"""Of holders of the token, and of others: fewer than the threads that make pages."""
 _LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
-_HEADERS = {
-    "content-security-policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    ),
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-}
 
 
 def allows(authorization: str | None, token: str) -> bool:
@@ -43,18 +30,20 @@ def allows(authorization: str | None, token: str) -> bool:
 
 
 class Protection(Guard):
-    """ASGI middleware: refuses foreign hosts and large bodies, adds the headers above. `token` is
-    the dashboard's."""
+    """ASGI middleware: refuses foreign hosts and large bodies, adds these headers."""
 
-    def __init__(self, app: App, connections: Connections, token: str) -> None:
-        super().__init__(
-            app,
-            connections,
-            at_once=AT_ONCE,
-            most_body=MOST_BODY_BYTES,
-            holds=lambda authorization: allows(authorization, token),
-            headers=[(name.encode(), value.encode()) for name, value in _HEADERS.items()],
-        )
+    at_once = 18  # fewer than the threads that make pages
+    most_body = 4096
+    headers: ClassVar = {
+        "content-security-policy": (
+            "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+            "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+        ),
+        "cross-origin-opener-policy": "same-origin",
+        "cross-origin-resource-policy": "same-origin",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+    }
 
     def refusal(
         self, scope: Message, headers: dict[bytes, bytes], client: str

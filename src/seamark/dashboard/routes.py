@@ -5,25 +5,29 @@ from __future__ import annotations
 
 import mimetypes
 from collections.abc import Callable
+from functools import partial
 from importlib.resources import files
 from typing import Annotated
 
-from fastapi import Body, Depends, FastAPI, Query, Request, Response
+from fastapi import APIRouter, Body, Depends, FastAPI, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from seamark.dashboard import protection
 from seamark.dashboard.answers import ReadyPages, respond
-from seamark.dashboard.jobs import JobNotFoundError, Jobs
+from seamark.dashboard.jobs import Jobs
+from seamark.dashboard.protection import Protection, allows
 from seamark.dashboard.shared_pages import Page
+from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
+from seamark.model.checkpoint_series import series
 from seamark.model.checkpoint_statistics import CheckpointStatus
 from seamark.model.errors import SeamarkError
-from seamark.rest.actions import JobId, TriggerId
+from seamark.rest.action_routes import JobId, TriggerId
 from seamark.rest.connections import Connections
 from seamark.rest.models import SavepointDisposalRequest
-from seamark.rest.routes import CheckpointId, VertexId
-from seamark.runtime.token import read_token
+from seamark.rest.observed import PAGES
+from seamark.rest.observed import Page as JobPage
+from seamark.rest.routes import CheckpointId, Since, VertexId, problems
 
 Triggered = Annotated[int | None, Query(ge=0, le=2**63 - 1)]
 _TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/svg+xml"}
@@ -35,7 +39,7 @@ def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
     app = FastAPI(title="Seamark dashboard", openapi_url=None, docs_url=None, redoc_url=None)
     app.add_middleware(ReadyPages, fresh=jobs.fresh)
     app.add_middleware(  # the outermost
-        protection.Protection, connections=connections, token=token
+        Protection, connections=connections, holds=partial(allows, token=token)
     )
     for path, page, kind in _front_end():
         app.add_api_route(path, _file(page, kind), methods=["GET"])
@@ -46,27 +50,53 @@ def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
 
     @app.exception_handler(RequestValidationError)
     async def reject(request: Request, error: RequestValidationError) -> Response:
-        problems = [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
-        return respond(request.headers, Page.problem(422, "; ".join(problems)))
+        return respond(request.headers, Page.problem(422, "; ".join(problems(error))))
+
+    app.include_router(_page_routes(jobs))
+    app.include_router(_action_routes(jobs, token))
+    return app
+
+
+def _page_routes(jobs: Jobs) -> APIRouter:
+    """Return the paths of what is made once for all browsers."""
+    router = APIRouter()
 
     async def answer(request: Request, make: Callable[[str], Page]) -> Response:
         key = request.url.path
         if request.url.query:
             key = f"{key}?{request.url.query}"
-        page = jobs.fresh(key)
-        if page is None:
-            page = await run_in_threadpool(_or_problem, lambda: make(key))
-        return respond(request.headers, page)
+        return await _respond(request, lambda: make(key))
 
-    @app.get("/jobs/overview")
+    async def stored(request: Request, jid: str, make: Callable[[StoredJob], Page]) -> Response:
+        return await answer(request, lambda key: jobs.page(jid, key, make))
+
+    @router.get("/jobs/overview")
     async def overview(request: Request) -> Response:
         return await answer(request, jobs.overview)
 
-    @app.get("/jobs/{jid}")
+    @router.get("/jobs/{jid}")
     async def one_job(request: Request, jid: JobId) -> Response:
         return await answer(request, lambda key: jobs.details(jid))
 
-    @app.get("/jobs/{jid}/checkpoints")
+    def add(page: JobPage) -> None:
+        @router.get(f"/jobs/{{jid}}/{page.path}")
+        async def show(request: Request, jid: JobId) -> Response:
+            if page.make is None:
+                return await answer(request, lambda key: jobs.from_driver(jid, page.path))
+            return await stored(request, jid, lambda job: Page.of(page.of(job)))
+
+    @router.get("/jobs/{jid}/lineage")  # before that of PAGES: the driver knows the job's state
+    async def lineage(request: Request, jid: JobId) -> Response:
+        return await stored(request, jid, jobs.lineage)
+
+    for each in PAGES:
+        add(each)
+
+    @router.get("/jobs/{jid}/savepoints")
+    async def savepoints(request: Request, jid: JobId) -> Response:
+        return await stored(request, jid, jobs.savepoints)
+
+    @router.get("/jobs/{jid}/checkpoints")
     async def checkpoints(
         request: Request,
         jid: JobId,
@@ -74,56 +104,37 @@ def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
         before: Triggered = None,
         status: CheckpointStatus | None = None,
     ) -> Response:
-        return await answer(request, lambda key: jobs.checkpoints(jid, key, limit, before, status))
+        return await stored(request, jid, lambda job: jobs.checkpoints(job, limit, before, status))
 
-    @app.get("/jobs/{jid}/checkpoints/details/{checkpoint_id}")
+    @router.get("/jobs/{jid}/checkpoints/details/{checkpoint_id}")
     async def checkpoint(
         request: Request, jid: JobId, checkpoint_id: CheckpointId, triggered: Triggered = None
     ) -> Response:
-        return await answer(
-            request, lambda key: jobs.checkpoint(jid, key, checkpoint_id, None, triggered)
+        return await stored(
+            request, jid, lambda job: jobs.checkpoint(job, checkpoint_id, None, triggered)
         )
 
-    @app.get("/jobs/{jid}/checkpoints/details/{checkpoint_id}/subtasks/{uid}")
+    @router.get("/jobs/{jid}/checkpoints/details/{checkpoint_id}/subtasks/{uid}")
     async def subtasks(
         request: Request, jid: JobId, checkpoint_id: CheckpointId, uid: VertexId
     ) -> Response:
-        return await answer(request, lambda key: jobs.checkpoint(jid, key, checkpoint_id, uid))
+        return await stored(request, jid, lambda job: jobs.checkpoint(job, checkpoint_id, uid))
 
-    @app.get("/jobs/{jid}/series")
-    async def series(
-        request: Request, jid: JobId, since: Annotated[int, Query(ge=0, le=2**63 - 1)] = 0
-    ) -> Response:
-        return await answer(request, lambda key: jobs.series(jid, key, since))
+    @router.get("/jobs/{jid}/series")
+    async def figures(request: Request, jid: JobId, since: Since = 0) -> Response:
+        return await stored(
+            request, jid, lambda job: Page.of_figures(series(job.history().history, since))
+        )
 
-    @app.get("/jobs/{jid}/exceptions")
-    async def exceptions(request: Request, jid: JobId) -> Response:
-        return await answer(request, lambda key: jobs.exceptions(jid, key))
+    return router
 
-    @app.get("/jobs/{jid}/lineage")
-    async def lineage(request: Request, jid: JobId) -> Response:
-        return await answer(request, lambda key: jobs.lineage(jid, key))
 
-    @app.get("/jobs/{jid}/savepoints")
-    async def savepoints(request: Request, jid: JobId) -> Response:
-        return await answer(request, lambda key: jobs.savepoints(jid, key))
-
-    @app.get("/jobs/{jid}/checkpoints/config")
-    async def checkpointing(request: Request, jid: JobId) -> Response:
-        return await answer(request, lambda key: jobs.from_driver(jid, "checkpoints/config"))
-
-    def from_driver(page: str) -> None:
-        @app.get(f"/jobs/{{jid}}/{page}")
-        async def of_driver(request: Request, jid: JobId) -> Response:
-            return await answer(request, lambda key: jobs.from_driver(jid, page))
-
-    for name in ("config", "guarantees", "epoch", "transactions"):
-        from_driver(name)
-
-    # --- what changes a job
+def _action_routes(jobs: Jobs, token: str) -> APIRouter:
+    """Return the paths of what changes a job, and of what comes of it."""
+    router = APIRouter()
 
     async def require_token(request: Request) -> None:
-        if not protection.allows(request.headers.get("authorization"), token):
+        if not allows(request.headers.get("authorization"), token):
             raise HTTPException(
                 401,
                 "This needs the token of the dashboard: open it by the whole address that "
@@ -134,59 +145,44 @@ def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
 
     async def act(request: Request, jid: str, method: str, path: str) -> Response:
         body = await request.body()
-
-        def forward() -> Page:
-            if (of_job := read_token(jid)) is None:
-                return Page.problem(
-                    409,
-                    "No token of this job lies in this user's home on this machine: its driver has "
-                    "ended, or runs elsewhere or as another user; use `seamark` there",
-                )
-            return jobs.act(jid, method, path, of_job, body)
-
-        return respond(request.headers, await run_in_threadpool(_or_problem, forward))
+        return await _respond(request, lambda: jobs.act(jid, method, path, body))
 
     def forwarded(path: str) -> None:
         """One of Flink's asynchronous operations: begun, and asked for by its trigger id."""
 
-        @app.post(f"/jobs/{{jid}}/{path}", dependencies=allowed)
+        @router.post(f"/jobs/{{jid}}/{path}", dependencies=allowed)
         async def begin(request: Request, jid: JobId) -> Response:
             return await act(request, jid, "POST", f"/{path}")
 
-        if path == "stop":
-            return
-
-        @app.get(f"/jobs/{{jid}}/{path}/{{trigger_id}}")
+        @router.get(f"/jobs/{{jid}}/{path}/{{trigger_id}}")
         async def begun(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
-            found = await run_in_threadpool(
-                _or_problem, lambda: jobs.ask_driver(jid, f"/{path}/{trigger_id}")
-            )
-            return respond(request.headers, found)
+            if path == "stop":
+                return await _respond(request, lambda: jobs.stopping(jid, trigger_id))
+            return await _respond(request, lambda: jobs.ask_driver(jid, f"/{path}/{trigger_id}"))
 
     for name in ("checkpoints", "savepoints", "stop", "restore-plan"):
         forwarded(name)
 
-    @app.patch("/jobs/{jid}", dependencies=allowed)
+    @router.patch("/jobs/{jid}", dependencies=allowed)
     async def cancel(request: Request, jid: JobId) -> Response:
         return await act(request, jid, "PATCH", "?mode=cancel")
 
-    @app.get("/jobs/{jid}/stop/{trigger_id}")
-    async def stopping(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
-        found = await run_in_threadpool(_or_problem, lambda: jobs.stopping(jid, trigger_id))
-        return respond(request.headers, found)
-
-    @app.post("/jobs/{jid}/savepoint-disposal", dependencies=allowed)
+    @router.post("/jobs/{jid}/savepoint-disposal", dependencies=allowed)
     async def dispose(
         request: Request, jid: JobId, asked: Annotated[SavepointDisposalRequest, Body()]
     ) -> Response:
-        begun = await run_in_threadpool(_or_problem, lambda: jobs.dispose(jid, asked))
-        return respond(request.headers, begun)
+        return await _respond(request, lambda: jobs.dispose(jid, asked))
 
-    @app.get("/jobs/{jid}/savepoint-disposal/{trigger_id}")
+    @router.get("/jobs/{jid}/savepoint-disposal/{trigger_id}")
     async def disposal(request: Request, jid: JobId, trigger_id: TriggerId) -> Response:
-        return respond(request.headers, jobs.disposal(trigger_id))
+        return await _respond(request, lambda: jobs.disposal(trigger_id))
 
-    return app
+    return router
+
+
+async def _respond(request: Request, make: Callable[[], Page]) -> Response:
+    """Answer with a page that is made on another thread."""
+    return respond(request.headers, await run_in_threadpool(_or_problem, make))
 
 
 def _or_problem(make: Callable[[], Page]) -> Page:

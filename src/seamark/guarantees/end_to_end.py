@@ -15,7 +15,8 @@ different sources may be better than its report, never worse.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from seamark.model.guarantee import Guarantee, SinkWay
 
@@ -131,6 +132,14 @@ class GuaranteeReport:
         from seamark.guarantees.text import render_text
 
         return render_text(self)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it in the fields of ``/jobs/:id/guarantees``, with the mode and `sharing`."""
+
+        def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+            return {k: v.value if isinstance(v, Guarantee) else v for k, v in pairs}
+
+        return asdict(self, dict_factory=plain)
 
 
 _EPHEMERAL = PartGuarantee(

@@ -13,25 +13,24 @@ from seamark.model.stats_summary import UNKNOWN
 
 LONGEST = 1000
 
-_FIGURES: Mapping[str, Callable[[CheckpointStatistics], Any]] = {
-    "id": lambda c: c.id,
-    "trigger_timestamp": lambda c: c.trigger_timestamp,
-    "status": lambda c: c.status.value,
-    "end_to_end_duration": lambda c: c.end_to_end_duration,
-    "checkpointed_size": lambda c: c.checkpointed_size,
-    "state_size": lambda c: c.state_size,
-    "persisted_data": lambda c: c.persisted_data,
-    "processed_data": lambda c: c.processed_data,
-    "records_in": records_in,
-    "records_out": records_out,
-    "lag": lag,
+_FIGURES: Mapping[str, Callable[[CheckpointStatistics, Phases], Any]] = {
+    "id": lambda c, _: c.id,
+    "trigger_timestamp": lambda c, _: c.trigger_timestamp,
+    "status": lambda c, _: c.status.value,
+    "end_to_end_duration": lambda c, _: c.end_to_end_duration,
+    "read_and_process": lambda _, p: p.read_and_process,
+    "pre_commit": lambda _, p: p.pre_commit,
+    "decision": lambda _, p: p.decision,
+    "commit": lambda _, p: p.commit,
+    "checkpointed_size": lambda c, _: c.checkpointed_size,
+    "state_size": lambda c, _: c.state_size,
+    "persisted_data": lambda c, _: c.persisted_data,
+    "processed_data": lambda c, _: c.processed_data,
+    "records_in": lambda c, _: records_in(c),
+    "records_out": lambda c, _: records_out(c),
+    "lag": lambda c, _: lag(c),
 }
-_PHASES: Mapping[str, Callable[[Phases], int]] = {
-    "read_and_process": lambda p: p.read_and_process,
-    "pre_commit": lambda p: p.pre_commit,
-    "decision": lambda p: p.decision,
-    "commit": lambda p: p.commit,
-}
+FIGURES = tuple(_FIGURES)
 
 
 def series(history: Sequence[CheckpointStatistics], since: int = 0) -> dict[str, list[Any]]:
@@ -43,9 +42,8 @@ def series(history: Sequence[CheckpointStatistics], since: int = 0) -> dict[str,
     the last trigger that he has seen completed: what was in progress then is there once more.
     """
     shown = [c for c in checkpoints(history) if c.trigger_timestamp >= since][:LONGEST][::-1]
-    times = [phases(checkpoint) for checkpoint in shown]
-    columns = {name: [figure(c) for c in shown] for name, figure in _FIGURES.items()}
-    columns |= {name: [figure(p) for p in times] for name, figure in _PHASES.items()}
+    known = [(checkpoint, phases(checkpoint)) for checkpoint in shown]
+    columns = {name: [figure(*one) for one in known] for name, figure in _FIGURES.items()}
     return {
         name: [None if value == UNKNOWN else value for value in column]
         for name, column in columns.items()

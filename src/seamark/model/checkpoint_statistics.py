@@ -8,7 +8,7 @@ Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
@@ -24,119 +24,125 @@ class CheckpointStatus(Enum):
     FAILED = "FAILED"
 
 
-@dataclass(frozen=True)
-class SubtaskCheckpointStatistics:
-    """One partition of one operator in one checkpoint."""
+Of = Callable[[str], Any]
+"""Returns what is shown of the field of that name."""
 
-    index: int
-    ack_timestamp: int = UNKNOWN
+SIZES_AND_DURATION = ("checkpointed_size", "state_size", "end_to_end_duration")
+ACKNOWLEDGED = (
+    "latest_ack_timestamp", *SIZES_AND_DURATION, "processed_data", "persisted_data",
+    "num_subtasks", "num_acknowledged_subtasks",
+)  # fmt: skip
+DETAILS = ("id", "is_savepoint", "trigger_timestamp", *ACKNOWLEDGED, "checkpoint_type")
+"""Fields that Flink shows by the names that they have here."""
+_ENDED = {
+    CheckpointStatus.COMPLETED: ("external_path", "discarded"),
+    CheckpointStatus.FAILED: ("failure_timestamp", "failure_message"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figures:
+    """What is measured alike of a checkpoint, of one of its operators and of a subtask."""
+
     end_to_end_duration: int = UNKNOWN
     checkpointed_size: int = 0
     state_size: int = 0
     sync_duration: int = UNKNOWN
     async_duration: int = UNKNOWN
-    alignment_duration: int = UNKNOWN
-    start_delay: int = UNKNOWN
     processed_data: int = 0
     persisted_data: int = 0
     rows: int = 0
-    unaligned: bool = False
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as an element of ``subtasks`` in Flink's subtask page."""
-        return {
-            "className": "completed",
-            "index": self.index,
-            "status": "completed",
-            "ack_timestamp": self.ack_timestamp,
-            "end_to_end_duration": self.end_to_end_duration,
-            "checkpointed_size": self.checkpointed_size,
-            "state_size": self.state_size,
-            "checkpoint": {"sync": self.sync_duration, "async": self.async_duration},
-            "alignment": {
-                "buffered": 0,
-                "processed": self.processed_data,
-                "persisted": self.persisted_data,
-                "duration": self.alignment_duration,
-            },
-            "start_delay": self.start_delay,
-            "unaligned_checkpoint": self.unaligned,
-            "aborted": False,
-            "rows": self.rows,
+    def _shown(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in (*names, "rows")} | {
+            "checkpoint": _checkpoint(self.__getattribute__)
         }
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Aligned(Figures):
+    """What Flink has only for a subtask, and Seamark for the whole checkpoint as well."""
+
+    alignment_duration: int = UNKNOWN
+    start_delay: int = UNKNOWN
+    unaligned: bool = False
+
+    def _shown(self, *names: str) -> dict[str, Any]:
+        return super()._shown(*names, "start_delay") | {
+            "alignment": _alignment(self.__getattribute__, 0),
+            "unaligned_checkpoint": self.unaligned,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Acknowledged(Figures):
+    """What there is of a checkpoint, and of one of its operators, but not of a subtask."""
+
+    latest_ack_timestamp: int = UNKNOWN
+    num_subtasks: int = 0
+    num_acknowledged_subtasks: int = 0
+
+
+def _checkpoint(of: Of) -> dict[str, Any]:
+    return {"sync": of("sync_duration"), "async": of("async_duration")}
+
+
+def _alignment(of: Of, buffered: Any) -> dict[str, Any]:
+    return {
+        "buffered": buffered,
+        "processed": of("processed_data"),
+        "persisted": of("persisted_data"),
+        "duration": of("alignment_duration"),
+    }
+
+
 @dataclass(frozen=True)
-class TaskCheckpointStatistics:
+class SubtaskCheckpointStatistics(_Aligned):
+    """One partition of one operator in one checkpoint."""
+
+    index: int
+    ack_timestamp: int = UNKNOWN
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as an element of ``subtasks`` in Flink's subtask page."""
+        known = {"className": "completed", "status": "completed", "aborted": False}
+        return known | self._shown("index", "ack_timestamp", *SIZES_AND_DURATION)
+
+
+@dataclass(frozen=True)
+class TaskCheckpointStatistics(_Acknowledged):
     """One source, stateful operator or sink (`kind`) in one checkpoint. `metrics` are Spark's."""
 
     uid: str
     kind: str
     name: str
     status: CheckpointStatus
-    latest_ack_timestamp: int = UNKNOWN
-    end_to_end_duration: int = UNKNOWN
-    checkpointed_size: int = 0
-    state_size: int = 0
-    sync_duration: int = UNKNOWN
-    async_duration: int = UNKNOWN
-    processed_data: int = 0
-    persisted_data: int = 0
-    rows: int = 0
-    num_subtasks: int = 0
-    num_acknowledged_subtasks: int = 0
     metrics: Mapping[str, int] = field(default_factory=dict)
     subtasks: Sequence[SubtaskCheckpointStatistics] = ()
 
-    def to_json(self, checkpoint_id: int, *, subtasks: bool = False) -> dict[str, Any]:
-        """Return it as in ``tasks`` of Flink's checkpoint details, or with `subtasks` as Flink's
-        subtask page."""
-        shown: dict[str, Any] = {
-            "id": checkpoint_id,
-            "kind": self.kind,
-            "name": self.name,
-            "status": self.status.value,
-            "latest_ack_timestamp": self.latest_ack_timestamp,
-            "checkpointed_size": self.checkpointed_size,
-            "state_size": self.state_size,
-            "end_to_end_duration": self.end_to_end_duration,
-            "alignment_buffered": 0,
-            "processed_data": self.processed_data,
-            "persisted_data": self.persisted_data,
-            "num_subtasks": self.num_subtasks,
-            "num_acknowledged_subtasks": self.num_acknowledged_subtasks,
-            "checkpoint": {"sync": self.sync_duration, "async": self.async_duration},
-            "rows": self.rows,
-            "metrics": dict(self.metrics),
+    def to_json(self, checkpoint_id: int) -> dict[str, Any]:
+        """Return it as Flink's subtask page, which it is in the checkpoint's details too."""
+
+        def over(name: str) -> dict[str, Any]:
+            return StatsSummary.of(getattr(part, name) for part in self.subtasks).to_json()
+
+        summary = {name: over(name) for name in (*SIZES_AND_DURATION, "start_delay")} | {
+            "checkpoint_duration": _checkpoint(over),
+            "alignment": _alignment(over, StatsSummary.of(0 for _ in self.subtasks).to_json()),
         }
-        if subtasks:
-            parts = self.subtasks
-
-            def over(name: str) -> dict[str, Any]:
-                return StatsSummary.of(getattr(part, name) for part in parts).to_json()
-
-            shown["summary"] = {
-                "checkpointed_size": over("checkpointed_size"),
-                "state_size": over("state_size"),
-                "end_to_end_duration": over("end_to_end_duration"),
-                "checkpoint_duration": {
-                    "sync": over("sync_duration"),
-                    "async": over("async_duration"),
-                },
-                "alignment": {
-                    "buffered": StatsSummary.of(0 for _ in parts).to_json(),
-                    "processed": over("processed_data"),
-                    "persisted": over("persisted_data"),
-                    "duration": over("alignment_duration"),
-                },
-                "start_delay": over("start_delay"),
-            }
-            shown["subtasks"] = [part.to_json() for part in parts]
-        return shown
+        return {
+            "id": checkpoint_id,
+            "status": self.status.value,
+            **self._shown("kind", "name", *ACKNOWLEDGED),
+            "alignment_buffered": 0,
+            "metrics": dict(self.metrics),
+            "summary": summary,
+            "subtasks": [part.to_json() for part in self.subtasks],
+        }
 
 
 @dataclass(frozen=True)
-class CheckpointStatistics:
+class CheckpointStatistics(_Aligned, _Acknowledged):
     """One attempt at one epoch, or at one savepoint of it (`is_savepoint`). `spark_durations` are
     those of Spark's progress report, in ms."""
 
@@ -146,20 +152,6 @@ class CheckpointStatistics:
     checkpoint_type: str = "CHECKPOINT"
     is_savepoint: bool = False
     savepoint_format: str = ""
-    latest_ack_timestamp: int = UNKNOWN
-    end_to_end_duration: int = UNKNOWN
-    checkpointed_size: int = 0
-    state_size: int = 0
-    start_delay: int = UNKNOWN
-    alignment_duration: int = UNKNOWN
-    sync_duration: int = UNKNOWN
-    async_duration: int = UNKNOWN
-    processed_data: int = 0
-    persisted_data: int = 0
-    rows: int = 0
-    num_subtasks: int = 0
-    num_acknowledged_subtasks: int = 0
-    unaligned: bool = False
     external_path: str = ""
     discarded: bool = False
     failure_timestamp: int = UNKNOWN
@@ -169,46 +161,16 @@ class CheckpointStatistics:
 
     def to_json(self, *, details: bool = False) -> dict[str, Any]:
         """Return it as in Flink's history; with `details` as Flink's checkpoint details, where
-        every operator has its subtasks too. What Flink has only for a subtask is here for the
-        whole checkpoint as well."""
-        shown: dict[str, Any] = {
+        every operator has its subtasks too."""
+        return {
             "className": self.status.value.lower(),
-            "id": self.id,
             "status": self.status.value,
-            "is_savepoint": self.is_savepoint,
-            "savepointFormat": self.savepoint_format or None,
-            "trigger_timestamp": self.trigger_timestamp,
-            "latest_ack_timestamp": self.latest_ack_timestamp,
-            "checkpointed_size": self.checkpointed_size,
-            "state_size": self.state_size,
-            "end_to_end_duration": self.end_to_end_duration,
+            **self._shown(*DETAILS, *_ENDED.get(self.status, ())),
             "alignment_buffered": 0,
-            "processed_data": self.processed_data,
-            "persisted_data": self.persisted_data,
-            "num_subtasks": self.num_subtasks,
-            "num_acknowledged_subtasks": self.num_acknowledged_subtasks,
-            "checkpoint_type": self.checkpoint_type,
-            "tasks": {t.uid: t.to_json(self.id, subtasks=True) for t in self.tasks}
-            if details
-            else {},
-            "checkpoint": {"sync": self.sync_duration, "async": self.async_duration},
-            "alignment": {
-                "buffered": 0,
-                "processed": self.processed_data,
-                "persisted": self.persisted_data,
-                "duration": self.alignment_duration,
-            },
-            "start_delay": self.start_delay,
-            "unaligned_checkpoint": self.unaligned,
-            "rows": self.rows,
+            "savepointFormat": self.savepoint_format or None,
+            "tasks": {task.uid: task.to_json(self.id) for task in self.tasks} if details else {},
             "spark_durations": dict(self.spark_durations),
         }
-        if self.status is CheckpointStatus.COMPLETED:
-            shown |= {"external_path": self.external_path, "discarded": self.discarded}
-        if self.status is CheckpointStatus.FAILED:
-            shown["failure_timestamp"] = self.failure_timestamp
-            shown["failure_message"] = self.failure_message
-        return shown
 
     def to_record(self) -> dict[str, Any]:
         """Return it as it is stored: every field by its name here."""

@@ -22,10 +22,6 @@ class RestoredCheckpointStatistics:
     is_savepoint: bool
     external_path: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Return it as Flink's ``latest.restored``."""
-        return asdict(self)
-
 
 @dataclass(frozen=True)
 class CheckpointCounts:
@@ -43,13 +39,7 @@ class CheckpointCounts:
 
     def to_json(self) -> dict[str, int]:
         """Return it as Flink's ``counts``."""
-        return {
-            "restored": self.restored,
-            "total": self.total,
-            "in_progress": self.in_progress,
-            "completed": self.completed,
-            "failed": self.failed,
-        }
+        return {"total": self.total, **asdict(self)}
 
 
 SUMMARISED = (
@@ -79,18 +69,24 @@ class CheckpointingStatistics:
     latest_restored: RestoredCheckpointStatistics | None
     history: Sequence[CheckpointStatistics]
 
-    def find(self, checkpoint_id: int) -> CheckpointStatistics | None:
-        """Return the newest attempt at a checkpoint; where only a savepoint of its epoch is in the
-        history, that; None if neither is."""
-        found = [one for one in self.history if one.id == checkpoint_id]
+    def find(self, checkpoint_id: int, triggered: int | None = None) -> CheckpointStatistics | None:
+        """Return the newest attempt at a checkpoint, or the one that was triggered then; where only
+        a savepoint of its epoch is in the history, that; None if neither is."""
+        found = [
+            one
+            for one in self.history
+            if one.id == checkpoint_id and triggered in (None, one.trigger_timestamp)
+        ]
         return next(iter([*checkpoints(found), *found]), None)
 
     def to_json(self, *, history: bool = True) -> dict[str, Any]:
         """Return it as Flink's ``/jobs/:id/checkpoints``, or without its ``history``."""
 
-        def shown(checkpoint: Any) -> Any:
-            return None if checkpoint is None else checkpoint.to_json()
-
+        latest = {
+            "completed": self.latest_completed,
+            "savepoint": self.latest_savepoint,
+            "failed": self.latest_failed,
+        }
         summary = {name: part.to_json() for name, part in self.summary.items()}
         summary["alignment_buffered"] = StatsSummary.of(
             0 for c in checkpoints(self.history) if c.status is CheckpointStatus.COMPLETED
@@ -98,12 +94,8 @@ class CheckpointingStatistics:
         page: dict[str, Any] = {
             "counts": self.counts.to_json(),
             "summary": summary,
-            "latest": {
-                "completed": shown(self.latest_completed),
-                "savepoint": shown(self.latest_savepoint),
-                "failed": shown(self.latest_failed),
-                "restored": shown(self.latest_restored),
-            },
+            "latest": {kind: one and one.to_json() for kind, one in latest.items()}
+            | {"restored": self.latest_restored and asdict(self.latest_restored)},
         }
         if history:
             page["history"] = [checkpoint.to_json() for checkpoint in self.history]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import runpy
 import sys
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -81,12 +80,3 @@ def _stored_report(pages: Mapping[str, Any]) -> GuaranteeReport:
         weakest=page["weakest"],
         remedy=page["remedy"],
     )
-
-
-def to_json(report: GuaranteeReport) -> dict[str, Any]:
-    """Return a report in the fields of ``/jobs/:id/guarantees``, and the checkpoint mode."""
-
-    def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return {k: v.value if isinstance(v, Guarantee) else v for k, v in pairs}
-
-    return asdict(report, dict_factory=plain)

@@ -1,5 +1,5 @@
 """The REST interface of a running job: Flink's nouns and fields, in the driver's own process.
 
-`views.py` is what it shows, `models.py` the shape of each answer (and of the OpenAPI document),
+`live_job.py` is what it shows, `models.py` the shape of each answer (and of the OpenAPI document),
 `routes.py` the paths, `server.py` runs them in a thread.
 """

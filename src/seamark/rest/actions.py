@@ -1,7 +1,5 @@
-"""What changes a job over REST: checkpoint now, stop, cancel. Each needs the job's bearer token.
-
-`Actions` is their state in one driver; `operations.py` keeps what is under way.
-"""
+"""The state of what changes a job over REST: the token, what is under way (`operations.py`), and
+who waits for its end. `action_routes.py` has the paths."""
 
 from __future__ import annotations
 
@@ -9,17 +7,16 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
-from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Any
 
-from fastapi import APIRouter, Body, Depends, HTTPException, Path, Query, Request
+from fastapi import HTTPException, Request
 
 from seamark.checkpoint.executions import Sign, unsigned
 from seamark.model.errors import UserError
 from seamark.model.job_state import JobState
 from seamark.rest import models
-from seamark.rest.operations import Operations, TooManyOperationsError
-from seamark.rest.views import JobView
+from seamark.rest.live_job import LiveJob
+from seamark.rest.operations import Operations, Shown, TooManyOperationsError
 from seamark.runtime.token import DriverToken
 
 log = logging.getLogger(__name__)
@@ -27,17 +24,11 @@ log = logging.getLogger(__name__)
 LINGER_S = 5.0
 """How long a driver answers after its job's end, for those who poll for what they have begun."""
 
-JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The job's id, 32 hex digits.")]
-TriggerId = Annotated[
-    str, Path(pattern=models.TRIGGER_ID, description="A request-id that was answered.")
-]
-Trigger = Annotated[models.TriggerRequest | None, Body()]
-
 
 class Actions:
     """The actions of one driver, and whoever waits for their end."""
 
-    def __init__(self, job: JobView) -> None:
+    def __init__(self, job: LiveJob) -> None:
         self.job = job
         self.operations = Operations()
         self._token: DriverToken | None = None
@@ -84,129 +75,39 @@ class Actions:
         """Note that somebody was told how the job ended, if it has."""
         self._end_told |= state.is_terminal
 
-    def stop(self, trigger_id: str | None) -> str:
-        """Begin to stop the job; return the trigger id."""
-        return self.operations.begin(
-            "stop", trigger_id, self.job.stop, lambda state: {"state": state.value}
-        )
+    def check(self, jid: str) -> None:
+        """Refuse a job id that is not this driver's."""
+        if jid != self.job.job_id():
+            raise HTTPException(404, f"Job {jid} not found; this driver runs {self.job.job_id()}")
 
-    def savepoint(self, trigger_id: str | None, start: Callable[[], Future[str]]) -> str:
-        """Begin a savepoint, one with which the job ends or another; return the trigger id."""
-        return self.operations.begin(
-            "savepoint", trigger_id, start, lambda path: {"location": path}
-        )
+    def begin(
+        self,
+        kind: str,
+        asked: models.TriggerRequest,
+        start: Callable[[], Future[Any]],
+        shown: Shown,
+    ) -> models.TriggerResponse:
+        """Begin an operation, and answer with its trigger id or with why not; `shown` makes the
+        answer of its result."""
+        try:
+            trigger = self.operations.begin(kind, asked.triggerId, start, shown)
+        except UserError as error:
+            raise HTTPException(409, str(error)) from None
+        except TooManyOperationsError as error:
+            raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
+        return models.TriggerResponse(request_id=trigger)
 
     def cancel(self) -> None:
         """Begin to cancel the job."""
         self._cancelled = True
         self.job.cancel()
 
-    def trigger_checkpoint(self, trigger_id: str | None) -> str:
-        """Begin a checkpoint; return the trigger id."""
-        return self.operations.begin(
-            "checkpoint",
-            trigger_id,
-            self.job.trigger_checkpoint,
-            lambda epoch: {"checkpointId": epoch},
-        )
-
-    def result(self, kind: str, trigger_id: str) -> dict[str, Any]:
-        """Return what came of an operation, as it is answered; 404 if it is not known."""
+    def result(self, kind: str, trigger_id: str, jid: str = "") -> dict[str, Any]:
+        """Return what came of an operation, as it is answered, also of one that is not `jid`'s
+        alone (""); 404 if it is not known."""
+        if jid:
+            self.check(jid)
         operation = self.operations.find(kind, trigger_id)
         if operation is None:
             raise HTTPException(404, f"There is no {kind} with the trigger id {trigger_id}")
         return operation.answer()
-
-
-def begin(start: Callable[[], str]) -> models.TriggerResponse:
-    """Begin an operation and answer with the trigger id that `start` returns, or with why not."""
-    try:
-        return models.TriggerResponse(request_id=start())
-    except UserError as error:
-        raise HTTPException(409, str(error)) from None
-    except TooManyOperationsError as error:
-        raise HTTPException(429, str(error), {"Retry-After": "1"}) from None
-
-
-def action_routes(actions: Actions, check: Callable[[str], None]) -> APIRouter:
-    """Return the paths; `check` refuses a job id that is not this driver's."""
-    router = APIRouter()
-    problem: dict[str, Any] = {"model": models.Problem}
-    not_found: dict[int | str, dict[str, Any]] = {404: problem}
-    changing: dict[int | str, dict[str, Any]] = {
-        401: {**problem, "description": "The job's token is missing or another one"},
-        404: problem,
-        409: {**problem, "description": "Not in the state that the job is in"},
-    }
-    allowed = [Depends(actions.allow)]
-
-    @router.post(
-        "/jobs/{jid}/checkpoints", status_code=202, responses=changing, dependencies=allowed
-    )
-    def trigger_checkpoint(jid: JobId, trigger: Trigger = None) -> models.TriggerResponse:
-        """Take a checkpoint now, without waiting for the interval."""
-        check(jid)
-        return begin(lambda: actions.trigger_checkpoint(trigger.triggerId if trigger else None))
-
-    @router.get("/jobs/{jid}/checkpoints/{trigger_id}", responses=not_found)
-    def triggered_checkpoint(jid: JobId, trigger_id: TriggerId) -> models.CheckpointOperation:
-        """What came of a checkpoint that was asked for."""
-        check(jid)
-        return models.CheckpointOperation.model_validate(actions.result("checkpoint", trigger_id))
-
-    @router.post(
-        "/jobs/{jid}/savepoints", status_code=202, responses=changing, dependencies=allowed
-    )
-    def take_savepoint(
-        jid: JobId, request: Annotated[models.SavepointRequest | None, Body()] = None
-    ) -> models.TriggerResponse:
-        """Take a savepoint; the job goes on."""
-        check(jid)
-        asked = request or models.SavepointRequest()
-        type_ = asked.formatType.lower()
-        start = partial(actions.job.savepoint, asked.target_directory, type=type_)
-        return begin(lambda: actions.savepoint(asked.triggerId, start))
-
-    @router.get("/jobs/{jid}/savepoints/{trigger_id}", responses=not_found)
-    def savepoint(jid: JobId, trigger_id: TriggerId) -> models.SavepointOperation:
-        """What came of a savepoint that was asked for, also of one that the job ends with."""
-        check(jid)
-        return models.SavepointOperation.model_validate(actions.result("savepoint", trigger_id))
-
-    @router.post("/jobs/{jid}/stop", status_code=202, responses=changing, dependencies=allowed)
-    def stop(
-        jid: JobId, request: Annotated[models.StopRequest | None, Body()] = None
-    ) -> models.TriggerResponse:
-        """End the job after the epoch under way; everything is committed and kept. With a
-        `targetDirectory` it ends with a savepoint: ask at ``/savepoints`` for that. With `drain`
-        too, after its windows have been closed."""
-        check(jid)
-        asked = request or models.StopRequest()
-        if asked.targetDirectory is not None or asked.drain:
-            start = partial(
-                actions.job.stop_with_savepoint,
-                asked.targetDirectory,
-                type=asked.formatType.lower(),
-                drain=asked.drain,
-            )
-            return begin(lambda: actions.savepoint(asked.triggerId, start))
-        return begin(lambda: actions.stop(asked.triggerId))
-
-    @router.get("/jobs/{jid}/stop/{trigger_id}", responses=not_found)
-    def stopped(jid: JobId, trigger_id: TriggerId) -> models.StopOperation:
-        """Whether a job that was told to stop has ended."""
-        check(jid)
-        return models.StopOperation.model_validate(actions.result("stop", trigger_id))
-
-    @router.patch("/jobs/{jid}", status_code=202, responses=changing, dependencies=allowed)
-    def cancel(
-        jid: JobId,
-        mode: Annotated[Literal["cancel"], Query()] = "cancel",
-        request: Annotated[models.CancelRequest | None, Body()] = None,
-    ) -> models.Accepted:
-        """End the job at once: the epoch under way is aborted."""
-        check(jid)
-        actions.cancel()
-        return models.Accepted()
-
-    return router

@@ -16,7 +16,7 @@ from fastapi import Request, Response
 
 from seamark.model.checkpoint_series import series
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
-from seamark.rest.views import JobView
+from seamark.rest.live_job import LiveJob
 
 PAGES_KEPT = 8
 
@@ -24,7 +24,7 @@ PAGES_KEPT = 8
 class CheckpointPages:
     """The pages of one job's history; asked from several threads."""
 
-    def __init__(self, job: JobView, hide: Callable[[Any], Any]) -> None:
+    def __init__(self, job: LiveJob, hide: Callable[[Any], Any]) -> None:
         self._job = job
         self._hide = hide
         self._lock = threading.Lock()

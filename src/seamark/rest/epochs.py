@@ -4,16 +4,17 @@ that they hold open. Seamark's own pages; asked often, so nothing is read for th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from enum import Enum
+from typing import Any
 
 from pydantic import BaseModel
 
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.epoch_progress import EpochProgress
+from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.models import Hyphenated
-from seamark.rest.views import JobView
 
 TRANSACTIONS_SHOWN = 1000
 
@@ -86,86 +87,63 @@ class OpenTransactions(BaseModel):
     truncated: bool
 
 
-def epoch_page(job: JobView) -> EpochPage:
+def epoch_page(coordinator: Coordinator | None) -> EpochPage:
     """Return what is under way."""
-    coordinator = job.coordinator()
+    newest = EpochUnderWay(id=UNKNOWN, phase=Phase.IDLE, phase_since=UNKNOWN)
     if coordinator is None:
-        return _page([], last_completed=UNKNOWN)
-    page = _epochs(coordinator)
-    page.savepoints = [
-        SavepointUnderWay(
-            id=one.id, trigger_timestamp=one.trigger_timestamp, format=one.savepoint_format
-        )
-        for one in coordinator.statistics.savepoints_in_progress()
-    ]
-    return page
-
-
-def _epochs(coordinator: Coordinator) -> EpochPage:
-    epochs = [] if coordinator.failure is not None else coordinator.in_progress()
-    page = _epochs_under_way(coordinator, epochs)
-    # Asked after `in_progress`: an epoch that ends in between is here, or is recorded.
-    page.unrecorded = [
-        Epoch(id=one.epoch, trigger_timestamp=_triggered_ms(one))
-        for one in coordinator.statistics.unrecorded()
-        if not any(one is epoch for epoch in epochs)
-    ]
-    return page
-
-
-def _epochs_under_way(coordinator: Coordinator, epochs: Sequence[EpochProgress]) -> EpochPage:
+        return EpochPage(**dict(newest), last_completed=UNKNOWN, uncommitted=[])
+    has_failed = coordinator.failure is not None
+    epochs = [] if has_failed else coordinator.in_progress()
     shown = [_under_way(epoch, coordinator) for epoch in epochs]
-    if coordinator.holds_back and coordinator.failure is None:
-        held = EpochUnderWay(
-            id=coordinator.last_stored + 1, phase=Phase.WAITING, phase_since=UNKNOWN
-        )
-        return _page([*shown, held], last_completed=coordinator.last_committed)
-    if not shown:
-        last = coordinator.history[-1] if coordinator.history else None
-        idle_since = UNKNOWN if last is None else _at_ms(last, last.committed_s)
-        return _page([], last_completed=coordinator.last_committed, idle_since=idle_since)
-    return _page(shown, last_completed=coordinator.last_committed)
+    if coordinator.holds_back and not has_failed:
+        newest.id, newest.phase = coordinator.last_stored + 1, Phase.WAITING
+    elif shown:
+        newest = shown.pop()
+    elif coordinator.history:
+        last = coordinator.history[-1]
+        newest.phase_since = _at_ms(last, last.committed_s)
+    return EpochPage(
+        **dict(newest),
+        last_completed=coordinator.last_committed,
+        uncommitted=shown,
+        # Asked after `in_progress`: an epoch that ends in between is here, or is recorded.
+        unrecorded=[
+            Epoch(id=one.epoch, trigger_timestamp=_triggered_ms(one))
+            for one in coordinator.statistics.unrecorded()
+            if not any(one is epoch for epoch in epochs)
+        ],
+        savepoints=[
+            SavepointUnderWay(
+                id=one.id, trigger_timestamp=one.trigger_timestamp, format=one.savepoint_format
+            )
+            for one in coordinator.statistics.savepoints_in_progress()
+        ],
+    )
 
 
-def open_transactions(job: JobView) -> OpenTransactions:
-    """Return the transactions of the epochs that are under way."""
-    coordinator = job.coordinator()
+def open_transactions(
+    coordinator: Coordinator | None, sinks: Mapping[str, TwoPhaseCommitSink[Any]]
+) -> OpenTransactions:
+    """Return the transactions of the epochs that are under way; `sinks` by uid."""
     if coordinator is None:
         return OpenTransactions(transactions=[], truncated=False)
     found: list[OpenTransaction] = []
     for epoch in coordinator.in_progress():
         for task in epoch.tasks:
             for uid, part in task.sinks.items():
-                sink = job.declaration.sinks[uid].sink
                 for committable in part.committables[: TRANSACTIONS_SHOWN + 1 - len(found)]:
                     found.append(
                         OpenTransaction(
                             sink=uid,
                             epoch=epoch.epoch,
                             generation=coordinator.generation,
-                            transaction=sink.load(committable).handle,
+                            transaction=sinks[uid].load(committable).handle,
                             state=epoch.state.value,
                             since=round(task.ended_at * 1000),
                         )
                     )
     return OpenTransactions(
         transactions=found[:TRANSACTIONS_SHOWN], truncated=len(found) > TRANSACTIONS_SHOWN
-    )
-
-
-def _page(
-    shown: list[EpochUnderWay],
-    *,
-    last_completed: int,
-    idle_since: int = UNKNOWN,
-) -> EpochPage:
-    newest = (
-        shown[-1] if shown else EpochUnderWay(id=UNKNOWN, phase=Phase.IDLE, phase_since=idle_since)
-    )
-    return EpochPage(
-        **dict(newest),
-        last_completed=last_completed,
-        uncommitted=shown[:-1],
     )
 
 

@@ -7,8 +7,8 @@ An answer is made in memory before it is sent, so a client that does not read it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from typing import Any, ClassVar
 
 from fastapi.responses import JSONResponse
 
@@ -27,22 +27,18 @@ class Guard:
     at most `most_body` bytes. Every answer gets `headers`.
     """
 
+    at_once: ClassVar[int]
+    most_body: ClassVar[int]
+    headers: ClassVar[Mapping[str, str]]
+
     def __init__(
-        self,
-        app: App,
-        connections: Connections,
-        *,
-        at_once: int,
-        most_body: int,
-        holds: Callable[[str | None], bool],
-        headers: Iterable[tuple[bytes, bytes]],
+        self, app: App, connections: Connections, holds: Callable[[str | None], bool]
     ) -> None:
         self._app = app
         self._connections = connections
-        self._most_body = most_body
         self._holds = holds
-        self._headers = list(headers)
-        self._places = {holder: asyncio.Semaphore(at_once) for holder in (True, False)}
+        self._headers = [(name.encode(), value.encode()) for name, value in self.headers.items()]
+        self._places = {holder: asyncio.Semaphore(self.at_once) for holder in (True, False)}
 
     def refusal(
         self, scope: Message, headers: dict[bytes, bytes], client: str
@@ -73,7 +69,7 @@ class Guard:
             body = await self._read(receive, headers)
             connection.work()
             if body is None:
-                answer = refuse(413, f"a body has at most {self._most_body} bytes here")
+                answer = refuse(413, f"a body has at most {self.most_body} bytes here")
         made: list[Message] = []
         try:
             if answer is not None:
@@ -93,14 +89,14 @@ class Guard:
     async def _read(self, receive: Receive, headers: dict[bytes, bytes]) -> bytes | None:
         """Return the body; None if it is too large."""
         length = headers.get(b"content-length", b"0")
-        if not length.isdigit() or int(length) > self._most_body:
+        if not length.isdigit() or int(length) > self.most_body:
             return None
         body, more = b"", True
         while more:
             message = await receive()
             body += message.get("body", b"")
             more = message["type"] == "http.request" and message.get("more_body", False)
-            if len(body) > self._most_body:
+            if len(body) > self.most_body:
                 return None
         return body
 

@@ -1,7 +1,8 @@
 """The Prometheus metrics of a job, made when they are asked for; ``GET /metrics`` in the driver.
 
-docs/operations/metrics.md lists each with its meaning and Flink's name. Nothing is read from the
-storage: the figures are those that the coordinator and `FlowFigures` have in memory.
+`METRICS` declares each; docs/operations/metrics.md lists it with its meaning and Flink's name.
+Nothing is read from the storage: the figures are those that the coordinator and `FlowFigures` have
+in memory.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ from __future__ import annotations
 import importlib.metadata
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -23,12 +25,15 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from seamark.checkpoint.commit_counts import CommitCounts
+from seamark.checkpoint.flow_figures import PartFigures
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.failed_checkpoint import CheckpointFailureReason
+from seamark.model.guarantee import SinkWay
 from seamark.model.job_state import JobState
 from seamark.model.phases import Phases, phases
-from seamark.rest.part_metrics import JOB_LABELS, of_parts, of_transactions
-from seamark.rest.views import JobView
+from seamark.model.rates import WATERMARK
+from seamark.rest.live_job import LiveJob
 
 Family = CounterMetricFamily | GaugeMetricFamily | HistogramMetricFamily | InfoMetricFamily
 
@@ -47,7 +52,109 @@ BUCKETS_S = (
     *(1, 2, 5, 10, 20, 60, 120, 300, 600),
 )
 """A commit takes some milliseconds, an epoch may take minutes."""
-PHASES = tuple(phase.name for phase in fields(Phases))
+
+_KINDS: Mapping[str, type[Any]] = {
+    "info": InfoMetricFamily,
+    "gauge": GaugeMetricFamily,
+    "counter": CounterMetricFamily,
+    "histogram": HistogramMetricFamily,
+}
+_LAST = "Of the last completed checkpoint. "
+METRICS = {
+    "info job": "What runs the job.",
+    "gauge job_state": "1 for the state that the job is in.",
+    "gauge job_uptime_seconds": "Time since this driver began to run the job.",
+    "counter job_restarts": "Restarts by the restart strategy in this driver.",
+    "gauge job_restarting_seconds": (
+        "Time since the failure that the job has not come back from; 0 while it runs."
+    ),
+    "gauge job_checkpoint_interval_seconds": "Time between the starts of two checkpoints.",
+    "gauge job_checkpoint_timeout_seconds": "After this long a checkpoint fails.",
+    "gauge job_checkpoints_in_progress": "Checkpoints that were triggered and are not committed.",
+    "gauge job_checkpoint_oldest_in_progress_seconds": (
+        "Time since the trigger of the oldest checkpoint in progress; 0 if there is none."
+    ),
+    "counter job_checkpoints_triggered": "Checkpoints that this driver has begun.",
+    "counter job_checkpoints_completed": (
+        "Checkpoints that this driver has decided and committed to every sink."
+    ),
+    "counter job_checkpoints_failed": (
+        "Checkpoints of this driver that failed, for whatever reason; they run again."
+    ),
+    "counter job_checkpoint_failures": (
+        "Failed checkpoints that tolerable_failed_checkpoints counts, by reason."
+    ),
+    "histogram job_checkpoint_duration_seconds": "From the trigger until every sink has committed.",
+    "histogram job_checkpoint_phase_duration_seconds": (
+        "The phases of a checkpoint, which follow one another."
+    ),
+    "gauge job_last_checkpoint_id": f"{_LAST}Its epoch.",
+    "gauge job_last_checkpoint_completed_timestamp_seconds": f"{_LAST}When it completed.",
+    "gauge job_last_checkpoint_duration_seconds": f"{_LAST}Trigger to commit.",
+    "gauge job_last_checkpoint_size_bytes": f"{_LAST}What it added to the storage.",
+    "gauge job_last_checkpoint_full_size_bytes": f"{_LAST}What a restore of it reads.",
+    "gauge job_last_checkpoint_processed_data_bytes": f"{_LAST}What its tasks wrote to sinks.",
+    "gauge job_last_checkpoint_persisted_data_bytes": f"{_LAST}In-flight data stored in it.",
+    "gauge job_last_checkpoint_restore_timestamp_seconds": (
+        "When this driver last went on from a checkpoint."
+    ),
+    "counter source_records_in": "Rows read.",
+    "counter source_busy_seconds": "Time that it has worked.",
+    "counter operator_records_updated": "Rows changed in its state.",
+    "counter operator_busy_seconds": "Time that it has worked.",
+    "counter sink_records_out": "Rows written, of completed checkpoints.",
+    "counter sink_busy_seconds": "Time that it has worked.",
+    "gauge source_pending_records": "Rows that the last checkpoint has left for later ones.",
+    "counter sink_bytes_out": "Bytes written, as Arrow has them.",
+    "gauge operator_state_rows": "Rows in its state.",
+    "gauge operator_state_bytes": "What a restore of its state reads.",
+    "counter operator_late_records_dropped": "Rows that came later than its watermark.",
+    "gauge operator_watermark_timestamp_seconds": (
+        "Its input is held to be complete up to this time."
+    ),
+    "gauge sink_pending_committables": "Flushed transactions that wait for their commit.",
+    "counter sink_committables_successful": "Transactions committed after the decision.",
+    "counter sink_committables_already_committed": (
+        "Transactions that were found committed when their commit was repeated."
+    ),
+    "counter sink_committables_retried": (
+        "Commits whose outcome was not known and that were asked for again."
+    ),
+    "counter sink_committables_failed": (
+        "Decided transactions that are gone, or not known to be visible: the job fails."
+    ),
+    "counter sink_committables_rewritten": (
+        "Decided transactions that were lost and written again from the spool."
+    ),
+    "counter sink_transactions_aborted": "Transactions of stored epochs that were not decided.",
+    "counter sink_lingering_transactions_aborted": (
+        "Transactions that a dead attempt or driver had left open."
+    ),
+    "gauge sink_transaction_timeout_seconds": (
+        "Its system aborts a transaction that is open for so long."
+    ),
+    "gauge sink_oldest_transaction_age_seconds": (
+        "How long its oldest transaction can have been open; 0 if none is."
+    ),
+}
+"""The text of each, by its kind and its name behind ``seamark_``."""
+_LABELS = {
+    "job_state": "state",
+    "job_checkpoint_failures": "reason",
+    "job_checkpoint_phase_duration_seconds": "phase",
+}
+"""The label beside the job's. A part's metrics have one of its kind, with its uid."""
+_COUNTS = {
+    "committed": "committables_successful",
+    "already_committed": "committables_already_committed",
+    "retried": "committables_retried",
+    "lost": "committables_failed",
+    "rewritten": "committables_rewritten",
+    "aborted": "transactions_aborted",
+    "lingering_aborted": "lingering_transactions_aborted",
+}
+Values = Mapping[str, Any]
+"""By a metric's name, its value, or its values by that of its own label."""
 
 
 @dataclass
@@ -75,11 +182,11 @@ class Durations:
 class JobMetrics(Collector):
     """Collects one job's metrics, from the moment that it is made."""
 
-    def __init__(self, job: JobView) -> None:
+    def __init__(self, job: LiveJob) -> None:
         self._job = job
         self._registry = CollectorRegistry()
         self._whole = Durations()
-        self._phases = {name: Durations() for name in PHASES}
+        self._phases = {phase.name: Durations() for phase in fields(Phases)}
         self._registry.register(self)
         job.flow.listen(self._observe)
 
@@ -100,154 +207,132 @@ class JobMetrics(Collector):
 
     def collect(self) -> Iterator[Family]:
         """Yield every metric; called by the registry for each scrape."""
-        labels = (self._job.job_id(), self._job.name)
-        yield from self._of_the_job(labels)
-        yield from self._of_checkpoints(labels)
-        yield from self._of_the_last_checkpoint(labels)
-        yield from of_parts(self._job, labels)
-        yield from of_transactions(self._job, labels)
-
-    # --- the job
-
-    def _of_the_job(self, labels: tuple[str, str]) -> Iterator[Family]:
         job = self._job
-        info = InfoMetricFamily("seamark_job", "What runs the job.", labels=JOB_LABELS)
-        info.add_metric(labels, {"version": importlib.metadata.version("seamark")})
-        yield info
-        state = GaugeMetricFamily(
-            "seamark_job_state",
-            "1 for the state that the job is in.",
-            labels=(*JOB_LABELS, "state"),
-        )
-        now = job.state()
-        for each in JobState:
-            if each is not JobState.UNREACHABLE:  # a driver that answers is not
-                state.add_metric((*labels, each.value), float(each is now))
-        yield state
-        supervisor = job.supervisor()
-        yield _gauge(
-            "seamark_job_uptime_seconds",
-            "Time since this driver began to run the job.",
-            labels,
-            time.time() - job.started_at(),
-        )
-        yield _counter(
-            "seamark_job_restarts",
-            "Restarts by the restart strategy in this driver.",
-            labels,
-            job.restarts(),
-        )
-        yield _gauge(
-            "seamark_job_restarting_seconds",
-            "Time since the failure that the job has not come back from; 0 while it runs.",
-            labels,
-            supervisor.restarting_s,
-        )
-
-    # --- checkpoints
-
-    def _of_checkpoints(self, labels: tuple[str, str]) -> Iterator[Family]:
-        job, flow = self._job, self._job.flow
-        coordinator = job.supervisor().coordinator
-        begun = coordinator.in_progress() if coordinator is not None else []
-        now_s = time.monotonic()
-        for name, text, value in (
-            ("interval", "Time between the starts of two checkpoints.", job.checkpoint.interval_s),
-            ("timeout", "After this long a checkpoint fails.", job.checkpoint.timeout_s),
-        ):
-            yield _gauge(f"seamark_job_checkpoint_{name}_seconds", text, labels, value)
-        yield _gauge(
-            "seamark_job_checkpoints_in_progress",
-            "Checkpoints that were triggered and are not committed.",
-            labels,
-            len(begun),
-        )
-        yield _gauge(
-            "seamark_job_checkpoint_oldest_in_progress_seconds",
-            "Time since the trigger of the oldest checkpoint in progress; 0 if there is none.",
-            labels,
-            max((now_s - progress.started_s for progress in begun), default=0.0),
-        )
-        yield _counter(
-            "seamark_job_checkpoints_triggered",
-            "Checkpoints that this driver has begun.",
-            labels,
-            flow.triggered,
-        )
-        yield _counter(
-            "seamark_job_checkpoints_completed",
-            "Checkpoints that this driver has decided and committed to every sink.",
-            labels,
-            flow.completed,
-        )
-        yield _counter(
-            "seamark_job_checkpoints_failed",
-            "Checkpoints of this driver that failed, for whatever reason; they run again.",
-            labels,
-            flow.failed,
-        )
-        failures = CounterMetricFamily(
-            "seamark_job_checkpoint_failures",
-            "Failed checkpoints that tolerable_failed_checkpoints counts, by reason.",
-            labels=(*JOB_LABELS, "reason"),
-        )
-        reasons = [failed.reason for failed in job.supervisor().failed_checkpoints]
-        for reason in CheckpointFailureReason:
-            failures.add_metric((*labels, reason.name), reasons.count(reason))
-        yield failures
-        whole = HistogramMetricFamily(
-            "seamark_job_checkpoint_duration_seconds",
-            "From the trigger until every sink has committed.",
-            labels=JOB_LABELS,
-        )
-        whole.add_metric(labels, self._whole.buckets(), self._whole.sum_s)
-        yield whole
-        each = HistogramMetricFamily(
-            "seamark_job_checkpoint_phase_duration_seconds",
-            "The phases of a checkpoint, which follow one another.",
-            labels=(*JOB_LABELS, "phase"),
-        )
-        for name, durations in self._phases.items():
-            each.add_metric((*labels, name), durations.buckets(), durations.sum_s)
-        yield each
-
-    def _of_the_last_checkpoint(self, labels: tuple[str, str]) -> Iterator[Family]:
-        last = self._job.flow.last_completed
-        if last is not None:
-            ended_ms = last.trigger_timestamp + max(last.end_to_end_duration, 0)
-            for name, text, value in (
-                ("id", "Its epoch.", float(last.id)),
-                ("completed_timestamp_seconds", "When it completed.", ended_ms / 1e3),
-                ("duration_seconds", "Trigger to commit.", last.end_to_end_duration / 1e3),
-                ("size_bytes", "What it added to the storage.", last.checkpointed_size),
-                ("full_size_bytes", "What a restore of it reads.", last.state_size),
-                ("processed_data_bytes", "What its tasks wrote to sinks.", last.processed_data),
-                ("persisted_data_bytes", "In-flight data stored in it.", last.persisted_data),
-            ):
-                yield _gauge(
-                    f"seamark_job_last_checkpoint_{name}",
-                    f"Of the last completed checkpoint. {text}",
-                    labels,
-                    value,
-                )
-        coordinator = self._job.supervisor().coordinator
-        restored = coordinator.statistics.restored if coordinator is not None else None
-        if restored is not None:
-            yield _gauge(
-                "seamark_job_last_checkpoint_restore_timestamp_seconds",
-                "When this driver last went on from a checkpoint.",
-                labels,
-                restored.restore_timestamp / 1e3,
-            )
+        found = {
+            **_of_the_job(job),
+            "job_checkpoint_duration_seconds": self._whole,
+            "job_checkpoint_phase_duration_seconds": self._phases,
+            **_of_the_last_checkpoint(job),
+            **_of_parts(job),
+            **_of_transactions(job),
+        }
+        of_job = (job.job_id(), job.name)
+        for metric, text in METRICS.items():
+            kind, name = metric.split()
+            if name not in found:
+                continue
+            part = name.partition("_")[0]
+            label = _LABELS.get(name, "") if part == "job" else part
+            labels = ("job_id", "job_name", label) if label else ("job_id", "job_name")
+            family = _KINDS[kind](f"seamark_{name}", text, labels=labels)
+            for key, value in (found[name] if label else {"": found[name]}).items():
+                where = (*of_job, key) if label else of_job
+                if isinstance(value, Durations):
+                    family.add_metric(where, value.buckets(), value.sum_s)
+                else:
+                    family.add_metric(where, value)
+            yield family
 
 
-def _gauge(name: str, text: str, labels: tuple[str, str], value: float) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, text, labels=JOB_LABELS)
-    family.add_metric(labels, value)
-    return family
+def _of_the_job(job: LiveJob) -> Values:
+    run, flow = job.supervisor(), job.flow
+    failures = Counter(failed.reason for failed in run.failed_checkpoints)
+    return {
+        "job": {"version": importlib.metadata.version("seamark")},
+        "job_state": {
+            each.value: float(each is run.state)
+            for each in JobState
+            if each is not JobState.UNREACHABLE  # a driver that answers is not
+        },
+        "job_uptime_seconds": time.time() - run.started_at,
+        "job_restarts": run.restarts,
+        "job_restarting_seconds": run.restarting_s,
+        "job_checkpoint_interval_seconds": job.checkpoint.interval_s,
+        "job_checkpoint_timeout_seconds": job.checkpoint.timeout_s,
+        "job_checkpoints_in_progress": len(run.coordinator.in_progress()) if run.coordinator else 0,
+        "job_checkpoint_oldest_in_progress_seconds": _oldest_s(job),
+        "job_checkpoints_triggered": flow.triggered,
+        "job_checkpoints_completed": flow.completed,
+        "job_checkpoints_failed": flow.failed,
+        "job_checkpoint_failures": {each.name: failures[each] for each in CheckpointFailureReason},
+    }
 
 
-def _counter(name: str, text: str, labels: tuple[str, str], value: float) -> CounterMetricFamily:
-    family = CounterMetricFamily(name, text, labels=JOB_LABELS)
-    family.add_metric(labels, value)
-    return family
+def _oldest_s(job: LiveJob) -> float:
+    """Return how long ago the oldest epoch under way began; 0 if none is."""
+    begun = job.coordinator.in_progress() if job.coordinator is not None else []
+    now_s = time.monotonic()
+    return max((now_s - progress.started_s for progress in begun), default=0.0)
+
+
+def _of_the_last_checkpoint(job: LiveJob) -> Values:
+    last, found = job.flow.last_completed, {}
+    if last is not None:
+        ended_ms = last.trigger_timestamp + max(last.end_to_end_duration, 0)
+        found = {
+            "id": float(last.id),
+            "completed_timestamp_seconds": ended_ms / 1e3,
+            "duration_seconds": last.end_to_end_duration / 1e3,
+            "size_bytes": last.checkpointed_size,
+            "full_size_bytes": last.state_size,
+            "processed_data_bytes": last.processed_data,
+            "persisted_data_bytes": last.persisted_data,
+        }
+    restored = job.coordinator.statistics.restored if job.coordinator is not None else None
+    if restored is not None:
+        found["restore_timestamp_seconds"] = restored.restore_timestamp / 1e3
+    return {f"job_last_checkpoint_{name}": value for name, value in found.items()}
+
+
+def _of_parts(job: LiveJob) -> Values:
+    """Return what flows through the parts of the job's graph."""
+    of: dict[str, dict[str, PartFigures]] = {"source": {}, "operator": {}, "sink": {}}
+    for part in job.graph.vertices:
+        of[part.kind][part.id] = job.flow.of(part.id)
+    sources, operators, sinks = of.values()
+
+    def last(metric: str, unit: float = 1.0) -> Values:
+        known = {uid: part.metrics.get(metric) for uid, part in operators.items()}
+        return {uid: value * unit for uid, value in known.items() if value is not None}
+
+    found: dict[str, Values] = {
+        f"{kind}_busy_seconds": {
+            uid: part.busy_ms / 1e3 for uid, part in parts.items() if part.busy_ms is not None
+        }
+        for kind, parts in of.items()
+    }
+    return found | {
+        "source_records_in": {uid: part.rows for uid, part in sources.items()},
+        "operator_records_updated": {uid: part.rows for uid, part in operators.items()},
+        "sink_records_out": {uid: part.rows for uid, part in sinks.items()},
+        "source_pending_records": {
+            uid: part.lag for uid, part in sources.items() if part.lag is not None
+        },
+        "sink_bytes_out": {uid: part.data_bytes for uid, part in sinks.items()},
+        "operator_state_rows": last("numRowsTotal"),
+        "operator_state_bytes": {uid: part.state_bytes for uid, part in operators.items()},
+        "operator_late_records_dropped": {uid: part.late_rows for uid, part in operators.items()},
+        "operator_watermark_timestamp_seconds": last(WATERMARK, 1e-3),
+    }
+
+
+def _of_transactions(job: LiveJob) -> Values:
+    """Return what becomes of the sinks' transactions."""
+    pending = job.coordinator.pending_committables() if job.coordinator is not None else {}
+    sinks = {uid: declared.sink for uid, declared in job.declaration.sinks.items()}
+    counts = {uid: job.flow.commits.get(uid, CommitCounts()) for uid in sinks}
+    limits = {
+        uid: float(limit)
+        for uid, sink in sinks.items()
+        if sink.way is SinkWay.TWO_PHASE_COMMIT
+        and (limit := sink.transaction_timeout_s) is not None
+    }
+    return {
+        "sink_pending_committables": {uid: pending.get(uid, 0) for uid in sinks},
+        **{
+            f"sink_{name}": {uid: getattr(count, attribute) for uid, count in counts.items()}
+            for attribute, name in _COUNTS.items()
+        },
+        "sink_transaction_timeout_seconds": limits,
+        "sink_oldest_transaction_age_seconds": dict.fromkeys(limits, _oldest_s(job)),
+    }

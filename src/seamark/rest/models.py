@@ -6,9 +6,14 @@ Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal, get_type_hints
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, create_model
+
+from seamark.model.checkpoint_series import FIGURES
+from seamark.model.checkpoint_statistics import DETAILS, CheckpointStatistics
+from seamark.model.checkpointing_statistics import RestoredCheckpointStatistics
 
 TRIGGER_ID = "^[0-9a-f]{32}$"
 
@@ -62,6 +67,102 @@ class JobsOverview(BaseModel):
     """``/jobs/overview``."""
 
     jobs: list[JobDetails]
+
+
+class VertexMetrics(Hyphenated):
+    """`records_per_second`, `busy_share` (0 to 1) and `lag_records` are null where they are not
+    measured. A stateful operator's `read_records` are the rows that it changed in its state."""
+
+    read_records: int
+    write_records: int
+    read_bytes: int
+    write_bytes: int
+    accumulated_busy_time: int
+    records_per_second: float | None
+    busy_share: float | None
+    lag_records: int | None
+
+
+class Vertex(Hyphenated):
+    """A source, stateful operator or sink; Seamark's are `kind`, `description`, `guarantee` and
+    `has_uid`: whether the program gave the uid, or `id` is Spark's number of the part."""
+
+    id: str
+    name: str
+    kind: str
+    description: str
+    guarantee: str
+    has_uid: bool
+    parallelism: int
+    status: str
+    start_time: int
+    end_time: int
+    duration: int
+    metrics: VertexMetrics
+
+
+class PlanInput(BaseModel):
+    """An edge: the part that feeds, and its place among the inputs."""
+
+    id: str
+    num: int
+
+
+class PlanNode(BaseModel):
+    """A part of the plan, with its inputs."""
+
+    id: str
+    description: str
+    parallelism: int
+    inputs: list[PlanInput]
+
+
+class Plan(BaseModel):
+    """The graph of the job; every node comes after those that feed it."""
+
+    jid: str
+    name: str
+    type: str
+    nodes: list[PlanNode]
+
+
+class JobPage(JobDetails):
+    """``/jobs/:id``."""
+
+    vertices: list[Vertex]
+    plan: Plan
+
+
+class RestoredFrom(BaseModel):
+    """The retained checkpoint, or savepoint, that the job began with, and whose it was: `jid` is
+    null if that could not be read."""
+
+    path: str
+    jid: str | None
+    epoch: int
+
+
+class ExecutionPage(Hyphenated):
+    """One `Job.run`. A former one that has not said how it ended was killed: UNREACHABLE."""
+
+    number: int
+    host: str
+    pid: int
+    start_time: int
+    end_time: int
+    state: str
+    reason: str
+    restarts: int
+
+
+class Lineage(BaseModel):
+    """``/jobs/:id/lineage``: executions newest first; `generation` counts the drivers and their
+    restarts."""
+
+    jid: str
+    generation: int
+    restored: RestoredFrom | None
+    executions: list[ExecutionPage]
 
 
 class Setting(BaseModel):
@@ -164,63 +265,53 @@ class Guarantees(BaseModel):
     sinks: list[SinkGuarantee]
 
 
-class Counts(BaseModel):
-    """Since the job's directory was made."""
-
-    restored: int
-    total: int
-    in_progress: int
-    completed: int
-    failed: int
+def _documented(name: str, text: str, fields: Mapping[str, Any], **more: Any) -> type[BaseModel]:
+    """Return the form of a page that is made without it: required `fields` with their types."""
+    required = {field: (type_, ...) for field, type_ in fields.items()}
+    return create_model(name, __doc__=text, **{**required, **more})
 
 
-class Checkpoint(BaseModel):
+_types = get_type_hints(CheckpointStatistics)
+Counts = _documented(
+    "Counts",
+    "Since the job's directory was made.",
+    dict.fromkeys(("restored", "total", "in_progress", "completed", "failed"), int),
+)
+Checkpoint = _documented(
+    "Checkpoint",
     """One checkpoint, in the history or in detail; docs/FORMAT.md says what each figure measures.
-    `tasks`, by uid, is empty in the history."""
-
-    model_config = ConfigDict(extra="allow")
-
-    id: int
-    status: str
-    is_savepoint: bool
-    trigger_timestamp: int
-    latest_ack_timestamp: int
-    checkpointed_size: int
-    state_size: int
-    end_to_end_duration: int
-    processed_data: int
-    persisted_data: int
-    num_subtasks: int
-    num_acknowledged_subtasks: int
-    checkpoint_type: str
-    tasks: dict[str, dict[str, Any]]
-
-
-class Restored(BaseModel):
-    """The checkpoint that a driver last went on from."""
-
-    id: int
-    restore_timestamp: int
-    is_savepoint: bool
-    external_path: str
-
-
-class Latest(BaseModel):
-    """The latest checkpoint of each kind."""
-
-    completed: Checkpoint | None
-    savepoint: Checkpoint | None
-    failed: Checkpoint | None
-    restored: Restored | None
-
-
-class Checkpoints(BaseModel):
-    """``/jobs/:id/checkpoints``."""
-
-    counts: Counts
-    summary: dict[str, dict[str, float | str]]
-    latest: Latest
-    history: list[Checkpoint]
+`tasks`, by uid, is empty in the history.""",
+    {
+        "id": int,
+        "status": str,
+        **{name: _types[name] for name in DETAILS},
+        "tasks": dict[str, dict[str, Any]],
+    },
+    __config__=ConfigDict(extra="allow"),
+)
+Restored = _documented(
+    "Restored",
+    "The checkpoint that a driver last went on from.",
+    get_type_hints(RestoredCheckpointStatistics),
+)
+Latest = _documented(
+    "Latest",
+    "The latest checkpoint of each kind.",
+    {
+        **dict.fromkeys(("completed", "savepoint", "failed"), Checkpoint | None),
+        "restored": Restored | None,
+    },
+)
+Checkpoints = _documented(
+    "Checkpoints",
+    "``/jobs/:id/checkpoints``.",
+    {
+        "counts": Counts,
+        "summary": dict[str, dict[str, float | str]],
+        "latest": Latest,
+        "history": list[Checkpoint],  # type: ignore[valid-type]
+    },
+)
 
 
 class SubtaskPage(BaseModel):
@@ -240,24 +331,15 @@ class Problem(BaseModel):
     errors: list[str]
 
 
-class Series(BaseModel):
-    """``/jobs/:id/series``, Seamark's: one column for each figure, null where it is not known."""
-
-    id: list[int]
-    trigger_timestamp: list[int]
-    status: list[str]
-    end_to_end_duration: list[int | None]
-    read_and_process: list[int | None]
-    pre_commit: list[int | None]
-    decision: list[int | None]
-    commit: list[int | None]
-    checkpointed_size: list[int | None]
-    state_size: list[int | None]
-    persisted_data: list[int | None]
-    processed_data: list[int | None]
-    records_in: list[int | None]
-    records_out: list[int | None]
-    lag: list[int | None]
+Series = _documented(
+    "Series",
+    "``/jobs/:id/series``, Seamark's: one column for each figure, null where it is not known.",
+    {
+        **dict.fromkeys(FIGURES, list[int | None]),
+        **dict.fromkeys(FIGURES[:2], list[int]),
+        "status": list[str],
+    },
+)
 
 
 class Request(Hyphenated):
@@ -279,19 +361,17 @@ class TriggerRequest(Request):
 FormatType = Literal["CANONICAL", "NATIVE"]
 
 
-class SavepointRequest(Request):
+class SavepointRequest(TriggerRequest):
     """`target_directory` is a path or URI; None for the job's savepoint_dir."""
 
-    triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
     target_directory: str | None = None
     formatType: FormatType = "CANONICAL"  # noqa: N815
 
 
-class StopRequest(Request):
+class StopRequest(TriggerRequest):
     """With `targetDirectory` the job ends with a savepoint below it; with `drain` in any case, None
     for the job's savepoint_dir."""
 
-    triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
     targetDirectory: str | None = None  # noqa: N815 - Flink's name
     drain: bool = False
     formatType: FormatType = "CANONICAL"  # noqa: N815
@@ -328,13 +408,6 @@ class CheckpointTaken(BaseModel):
     checkpointId: int  # noqa: N815 - Flink's name
 
 
-class CheckpointOperation(BaseModel):
-    """``/jobs/:id/checkpoints/:triggerid``."""
-
-    status: OperationStatus
-    operation: CheckpointTaken | OperationFailed | None
-
-
 class SavepointTaken(BaseModel):
     """The savepoint's path."""
 
@@ -349,18 +422,9 @@ class SavepointProgress(BaseModel):
     total: int
 
 
-class SavepointOperation(BaseModel):
-    """``/jobs/:id/savepoints/:triggerid``; `progress` while the state is written."""
-
-    status: OperationStatus
-    operation: SavepointTaken | OperationFailed | None
-    progress: SavepointProgress | None = None
-
-
-class SavepointDisposalRequest(Request):
+class SavepointDisposalRequest(TriggerRequest):
     """The path or URI of a savepoint, of whatever job."""
 
-    triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
     savepoint_path: str = Field(min_length=1)
 
 
@@ -370,17 +434,9 @@ class Disposed(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class DisposalOperation(BaseModel):
-    """``/savepoint-disposal/:triggerid``."""
-
-    status: OperationStatus
-    operation: Disposed | OperationFailed | None
-
-
-class RestorePlanRequest(Request):
+class RestorePlanRequest(TriggerRequest):
     """What `seamark run -s … -p … -n --plan` is given, by the names of Flink's run request."""
 
-    triggerId: str | None = Field(default=None, pattern=TRIGGER_ID)  # noqa: N815 - Flink's name
     savepointPath: str = Field(min_length=1)  # noqa: N815 - Flink's name
     parallelism: int | None = Field(default=None, ge=1, le=2**31 - 1)
     allowNonRestoredState: bool = False  # noqa: N815 - Flink's name
@@ -404,25 +460,33 @@ class RestorePlanPage(Hyphenated):
     problems: list[str]
 
 
-class RestorePlanOperation(BaseModel):
-    """``/jobs/:id/restore-plan/:triggerid``."""
-
-    status: OperationStatus
-    operation: RestorePlanPage | OperationFailed | None
-
-
 class JobEnded(BaseModel):
     """The state in which the job has ended."""
 
     state: str
 
 
-class StopOperation(BaseModel):
-    """``/jobs/:id/stop/:triggerid``."""
-
-    status: OperationStatus
-    operation: JobEnded | OperationFailed | None
-
-
 class Accepted(BaseModel):
     """Nothing to say: look at the job's state."""
+
+
+def _operation(name: str, path: str, result: type[BaseModel], **more: Any) -> type[BaseModel]:
+    """Return the answer at ``<path>/:triggerid``: `result`, or why there is none."""
+    operation = result | OperationFailed | None
+    return _documented(name, path, {"status": OperationStatus, "operation": operation}, **more)
+
+
+CheckpointOperation = _operation(
+    "CheckpointOperation", "``/jobs/:id/checkpoints/:triggerid``.", CheckpointTaken
+)
+SavepointOperation = _operation(
+    "SavepointOperation",
+    "``/jobs/:id/savepoints/:triggerid``; `progress` while the state is written.",
+    SavepointTaken,
+    progress=(SavepointProgress | None, None),
+)
+DisposalOperation = _operation("DisposalOperation", "``/savepoint-disposal/:triggerid``.", Disposed)
+RestorePlanOperation = _operation(
+    "RestorePlanOperation", "``/jobs/:id/restore-plan/:triggerid``.", RestorePlanPage
+)
+StopOperation = _operation("StopOperation", "``/jobs/:id/stop/:triggerid``.", JobEnded)

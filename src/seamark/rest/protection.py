@@ -14,6 +14,7 @@ import re
 import time
 from collections import OrderedDict
 from collections.abc import Callable
+from typing import ClassVar
 
 from fastapi.responses import JSONResponse
 
@@ -21,18 +22,11 @@ from seamark.api.rest_config import RestConfig
 from seamark.rest.connections import MOST_HEADER_BYTES, Connections
 from seamark.rest.guard import App, Guard, Message, refuse
 
-MOST_BODY_BYTES = 64 * 1024
 MOST_URL_BYTES = 8 * 1024
-AT_ONCE = 4
 BURST_S = 6.0
 """A client that was silent so long may use up all that it has not asked meanwhile."""
 CLIENTS = 1024
 _LOOPBACK = re.compile(rb"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
-_HEADERS = [
-    (b"cache-control", b"no-cache"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"x-content-type-options", b"nosniff"),
-]
 
 
 class RequestRates:
@@ -58,6 +52,14 @@ class RequestRates:
 class Protection(Guard):
     """ASGI middleware around the REST interface; `holds` as in `Guard`."""
 
+    at_once = 4
+    most_body = 64 * 1024
+    headers: ClassVar = {
+        "cache-control": "no-cache",
+        "cross-origin-resource-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+    }
+
     def __init__(
         self,
         app: App,
@@ -65,14 +67,7 @@ class Protection(Guard):
         connections: Connections,
         holds: Callable[[str | None], bool],
     ) -> None:
-        super().__init__(
-            app,
-            connections,
-            at_once=AT_ONCE,
-            most_body=MOST_BODY_BYTES,
-            holds=holds,
-            headers=_HEADERS,
-        )
+        super().__init__(app, connections, holds)
         self._config = config
         self._rates = RequestRates(config.requests_per_second)
 

@@ -12,9 +12,9 @@ from seamark.checkpoint.executions import Sign, unsigned
 from seamark.model.errors import PreflightError
 from seamark.rest.actions import Actions
 from seamark.rest.connections import Connections, Listener, guarded_server
+from seamark.rest.live_job import LiveJob
 from seamark.rest.protection import Protection
 from seamark.rest.routes import make_app
-from seamark.rest.views import JobView
 
 log = logging.getLogger(__name__)
 
@@ -26,7 +26,7 @@ class RestServer:
     """Serves one job from `start` to `stop`; ends with the program in any case. Where the config
     says that there is none, nothing happens."""
 
-    def __init__(self, job: JobView, config: RestConfig) -> None:
+    def __init__(self, job: LiveJob, config: RestConfig) -> None:
         self._config = config
         self._actions = Actions(job)
         connections = Connections(CONNECTIONS)

@@ -141,7 +141,7 @@ def test_the_dashboard_sends_no_token_to_a_forged_address(tmp_path: Path, driver
     token = DriverToken(JID)
     known = read_token(JID) or ""
     jobs = Jobs(record(tmp_path, driver.url, unsigned))
-    refused = jobs.act(JID, "POST", "/stop", known, b"")
+    refused = jobs.act(JID, "POST", "/stop", b"")
     assert refused.status == 409
     assert b"executions/1/started.json" in refused.body
     jobs.details(JID), jobs.from_driver(JID, "epoch"), jobs.overview("o")
@@ -149,7 +149,7 @@ def test_the_dashboard_sends_no_token_to_a_forged_address(tmp_path: Path, driver
 
     driver.seen.clear()
     real = Jobs(record(tmp_path / "real", driver.url, token.sign))
-    assert real.act(JID, "POST", "/stop", known, b"").status == 200
+    assert real.act(JID, "POST", "/stop", b"").status == 200
     assert real.details(JID).status == 200
     assert [given for _, _, given in driver.seen] == [f"Bearer {known}"] * 2
 

@@ -75,8 +75,9 @@ def test_a_job_whose_pages_no_driver_gives_is_shown_all_the_same(
     assert "clicks" in call("info", "clicks", "--storage", storage).stdout
     jobs = Jobs(storage)
     pages = [
-        jobs.overview("o"), jobs.details(JID), jobs.checkpoints(JID, "c", 10, None, None),
-        jobs.savepoints(JID, "s"), jobs.lineage(JID, "l"),
+        jobs.overview("o"), jobs.details(JID),
+        jobs.page(JID, "c", lambda job: jobs.checkpoints(job, 10, None, None)),
+        jobs.page(JID, "s", jobs.savepoints), jobs.page(JID, "l", jobs.lineage),
     ]  # fmt: skip
     assert [page.status for page in pages] == [200] * 5
     assert json.loads(pages[0].body)["jobs"][0]["name"] == "clicks"

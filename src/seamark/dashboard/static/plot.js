@@ -43,6 +43,14 @@ export class Plot extends Component {
     else this.plot.redraw(false);
   }
 
+  // A custom property as the canvas takes it: rgb(…), light or dark as it is now.
+  colour(name) {
+    this.element.style.color = `var(--${name})`;
+    const found = getComputedStyle(this.element).color;
+    this.element.style.color = "";
+    return found;
+  }
+
   size() {
     return { width: Math.max(this.element.clientWidth, 100), height: this.props.height || 180 };
   }
@@ -76,15 +84,14 @@ export class Plot extends Component {
 
   make() {
     this.plot?.destroy();
-    const style = getComputedStyle(document.documentElement);
-    const colour = (name) => style.getPropertyValue(`--${name}`).trim();
+    const colour = (name) => this.colour(name);
     const { lines, stacked, unit, onZoom } = this.props;
     const axis = { stroke: colour("muted"), grid: { stroke: colour("line"), width: 1 }, ticks: { stroke: colour("line"), width: 1 }, font: "11px system-ui, sans-serif" };
     const shown = lines.map(({ label, css, fill }, l) => ({
       label,
       stroke: colour(css),
       width: stacked ? 0.5 : 1.5,
-      fill: stacked ? colour(css) : fill ? `${colour(css)}26` : undefined,
+      fill: stacked ? colour(css) : fill ? colour(css).replace(/^rgb\((.*)\)$/, "rgba($1, 0.15)") : undefined,
       points: { show: false },
       value: (_, __, ___, i) => unit(i == null ? null : this.props.lines[l].values[i]),
     }));

@@ -1,4 +1,4 @@
-"""`seamark info JOB`: all that is known of one job, from its driver and from its storage.
+"""`seamark list`, `info JOB` and `checkpoints JOB`: what is known of jobs, running or ended.
 
 The storage has what outlives a driver: executions with their guarantees, identity, leases,
 checkpoint statistics. A driver that answers adds the epoch under way.
@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from seamark.checkpoint.executions import Execution
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.model.checkpoint_statistics import CheckpointStatistics
+from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import (
     CheckpointError,
     DriverUnreachableError,
@@ -24,8 +24,8 @@ from seamark.model.errors import (
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import DriverClient
 from seamark.operations.storage import readable, storage_of
-from seamark.runtime.checkpoint_history import open_storage, read_history
-from seamark.runtime.registry import RegisteredJob, find_job, newest_execution
+from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage, read_history
+from seamark.runtime.registry import RegisteredJob, find_job, list_jobs, newest_execution
 
 log = logging.getLogger(__name__)
 _PART = ("uid", "kind", "description", "guarantee")
@@ -76,6 +76,27 @@ class JobInfo:
         }
 
 
+def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
+    """Return jobs, the last started first: those that run, those whose driver does not answer
+    unless only `running` ones are wanted, and with `ended` all others.
+
+    `storage` is a URI. Raises UserError if there is nothing at it.
+    """
+    with readable(storage):
+        found = sorted(list_jobs(storage), key=lambda job: -job.started_at)
+        if not found and not (exists(storage) and open_storage(storage).exists("")):
+            raise UserError(
+                f"the storage {storage} is not there, so no job has run with it; check --storage, "
+                "or checkpoint.storage in seamark.toml"
+            )
+    return [
+        job
+        for job in found
+        if ended
+        or (not job.state.is_terminal and not (running and job.state is JobState.UNREACHABLE))
+    ]
+
+
 def info(job: str, storage: str | None) -> JobInfo:
     """Return what is known of a job, by its name, id or the first digits of its id.
 
@@ -92,7 +113,7 @@ def _info(uri: str, job: str) -> JobInfo:
     directory = f"{uri}/{found.name}"
     store = CheckpointStore(open_storage(directory), open_storage(f"{directory}/spark"))
     execution = newest_execution(uri, found.name)
-    restarts, epoch = _restarts(execution), None
+    restarts, epoch = execution.restarts if execution else 0, None
     guarantees = _guarantees(execution.start.pages.get("guarantees")) if execution else None
     if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
         driver = DriverClient(found)
@@ -135,13 +156,34 @@ def _epoch(page: Any) -> Mapping[str, Any] | None:
     return page if known and all(isinstance(number, int) for number in numbers) else None
 
 
-def _restarts(execution: Execution | None) -> int:
-    return sum(failure.restarted for failure in execution.failures) if execution else 0
-
-
 def _identity(store: CheckpointStore) -> JobIdentity | None:
     try:
         return store.read_identity()
     except (CheckpointError, OSError) as error:
         log.warning("%s", error)
         return None
+
+
+def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
+    """Return what the storage has of the job's checkpoints, up to the last one that has ended.
+
+    `job` is its name, its id or the first digits of that; `storage` is that of the job's
+    CheckpointConfig, None takes it from seamark.toml. Raises UserError if there is no such job.
+    """
+    uri = storage_of("checkpoints", storage)
+    # By its name first: jobs that Job.run has never run have no more than that.
+    with readable(uri):
+        return read_history(uri, job if job in jobs_in(uri) else find_job(uri, job).name)
+
+
+def one_checkpoint(
+    found: CheckpointingStatistics, job: str, checkpoint_id: int
+) -> CheckpointStatistics:
+    """Return the newest attempt at one checkpoint; raises UserError if none is kept."""
+    if (checkpoint := found.find(checkpoint_id)) is not None:
+        return checkpoint
+    kept = [c.id for c in found.history]
+    raise UserError(
+        f"job {job!r} has no statistics of checkpoint {checkpoint_id}; "
+        + (f"kept are those from {min(kept)} to {max(kept)}" if kept else "none are kept")
+    )

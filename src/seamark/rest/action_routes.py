@@ -1,0 +1,164 @@
+"""The paths by which a job is changed, or asked for what takes its time: checkpoint, savepoint,
+stop, cancel, disposal of a savepoint, restore plan. Each needs the job's bearer token; what came of
+it is asked for by its trigger id. `actions.py` has their state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Any, Literal, TypeVar
+
+from fastapi import APIRouter, Body, Depends, Path, Query
+from pydantic import BaseModel
+
+from seamark.checkpoint.ephemeral import storage_directory
+from seamark.rest import models
+from seamark.rest.actions import Actions
+from seamark.rest.operations import beside
+from seamark.savepoints.claims import dispose
+from seamark.savepoints.restore.plan import RestorePlan
+
+JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The job's id, 32 hex digits.")]
+TriggerId = Annotated[
+    str, Path(pattern=models.TRIGGER_ID, description="A request-id that was answered.")
+]
+F = TypeVar("F", bound=Callable[..., Any])
+Responses = dict[int | str, dict[str, Any]]
+
+NOT_FOUND: Responses = {404: {"model": models.Problem}}
+_PROTECTED: Responses = {
+    401: {"model": models.Problem, "description": "The job's token is missing or another one"},
+    **NOT_FOUND,
+}
+_CHANGING: Responses = {
+    **_PROTECTED,
+    409: {"model": models.Problem, "description": "Not in the state that the job is in"},
+}
+
+
+def job_action_routes(actions: Actions) -> APIRouter:
+    """Return the paths that change the job."""
+    router, job = APIRouter(), actions.job
+    changing: Any = {"status_code": 202, "responses": _CHANGING}
+    changing["dependencies"] = [Depends(actions.allow)]
+
+    @router.post("/jobs/{jid}/checkpoints", **changing)
+    def trigger_checkpoint(
+        jid: JobId, trigger: Annotated[models.TriggerRequest | None, Body()] = None
+    ) -> models.TriggerResponse:
+        """Take a checkpoint now, without waiting for the interval."""
+        actions.check(jid)
+        asked = trigger or models.TriggerRequest()
+        return actions.begin(
+            "checkpoint", asked, job.trigger_checkpoint, lambda epoch: {"checkpointId": epoch}
+        )
+
+    @router.post("/jobs/{jid}/savepoints", **changing)
+    def take_savepoint(
+        jid: JobId, request: Annotated[models.SavepointRequest | None, Body()] = None
+    ) -> models.TriggerResponse:
+        """Take a savepoint; the job goes on."""
+        actions.check(jid)
+        asked = request or models.SavepointRequest()
+        start = partial(job.savepoint, asked.target_directory, type=asked.formatType.lower())
+        return actions.begin("savepoint", asked, start, lambda path: {"location": path})
+
+    @router.post("/jobs/{jid}/stop", **changing)
+    def stop(
+        jid: JobId, request: Annotated[models.StopRequest | None, Body()] = None
+    ) -> models.TriggerResponse:
+        """End the job after the epoch under way; everything is committed and kept. With a
+        `targetDirectory` it ends with a savepoint: ask at ``/savepoints`` for that. With `drain`
+        too, after its windows have been closed."""
+        actions.check(jid)
+        asked = request or models.StopRequest()
+        if asked.targetDirectory is None and not asked.drain:
+            return actions.begin("stop", asked, job.stop, lambda state: {"state": state.value})
+        type_ = asked.formatType.lower()
+        start = partial(
+            job.stop_with_savepoint, asked.targetDirectory, type=type_, drain=asked.drain
+        )
+        return actions.begin("savepoint", asked, start, lambda path: {"location": path})
+
+    @router.patch("/jobs/{jid}", **changing)
+    def cancel(
+        jid: JobId,
+        mode: Annotated[Literal["cancel"], Query()] = "cancel",
+        request: Annotated[models.CancelRequest | None, Body()] = None,
+    ) -> models.Accepted:
+        """End the job at once: the epoch under way is aborted."""
+        actions.check(jid)
+        actions.cancel()
+        return models.Accepted()
+
+    return router
+
+
+def savepoint_routes(actions: Actions) -> APIRouter:
+    """Return the paths of savepoints, beside taking one."""
+    router, job = APIRouter(), actions.job
+    protected: Any = {"status_code": 202, "responses": _PROTECTED}
+    protected["dependencies"] = [Depends(actions.allow)]
+
+    @router.post("/savepoint-disposal", **protected)
+    def dispose_of(
+        request: Annotated[models.SavepointDisposalRequest, Body()],
+    ) -> models.TriggerResponse:
+        """Delete a savepoint, of whatever job, unless somebody needs it."""
+        storage = storage_directory(job.checkpoint.storage)
+        work = partial(dispose, request.savepoint_path, storage=storage)
+        start = partial(beside, work)
+        return actions.begin("savepoint-disposal", request, start, lambda _: {})
+
+    @router.post("/jobs/{jid}/restore-plan", **protected)
+    def plan(
+        jid: JobId, request: Annotated[models.RestorePlanRequest, Body()]
+    ) -> models.TriggerResponse:
+        """Find out what this job's program would make of a savepoint; nothing is touched."""
+        actions.check(jid)
+        work = partial(
+            job.restore_plan,
+            request.savepointPath,
+            allow_non_restored_state=request.allowNonRestoredState,
+            parallelism=request.parallelism,
+        )
+        return actions.begin("restore-plan", request, partial(beside, work), RestorePlan.to_json)
+
+    return router
+
+
+def result_routes(actions: Actions) -> APIRouter:
+    """Return the paths at which trigger ids are asked for. Added after those of pages, whose names
+    would be trigger ids here."""
+    router = APIRouter()
+
+    def result(path: str, form: type[BaseModel]) -> Callable[[F], F]:
+        return router.get(path + "/{trigger_id}", response_model=form, responses=NOT_FOUND)
+
+    @result("/jobs/{jid}/checkpoints", models.CheckpointOperation)
+    def triggered_checkpoint(jid: JobId, trigger_id: TriggerId) -> Any:
+        """What came of a checkpoint that was asked for."""
+        return actions.result("checkpoint", trigger_id, jid)
+
+    @result("/jobs/{jid}/savepoints", models.SavepointOperation)
+    def savepoint(jid: JobId, trigger_id: TriggerId) -> Any:
+        """What came of a savepoint that was asked for, also of one that the job ends with."""
+        return actions.result("savepoint", trigger_id, jid)
+
+    @result("/jobs/{jid}/stop", models.StopOperation)
+    def stopped(jid: JobId, trigger_id: TriggerId) -> Any:
+        """Whether a job that was told to stop has ended."""
+        return actions.result("stop", trigger_id, jid)
+
+    @result("/savepoint-disposal", models.DisposalOperation)
+    def disposal(trigger_id: TriggerId) -> Any:
+        """What came of the disposal of a savepoint."""
+        return actions.result("savepoint-disposal", trigger_id)
+
+    @result("/jobs/{jid}/restore-plan", models.RestorePlanOperation)
+    def planned(jid: JobId, trigger_id: TriggerId) -> Any:
+        """The plan that was asked for."""
+        return actions.result("restore-plan", trigger_id, jid)
+
+    return router

@@ -1,0 +1,192 @@
+"""A job in its driver: what its pages show of it, and what can be done with it; `job.py` makes it.
+
+Settings and guarantees, which do not change while it runs, are also stored when an execution begins
+(`kept_pages`, ``executions/<n>/started.json``), for those who look when no driver answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from pydantic import BaseModel
+
+from seamark.api.config import CheckpointConfig, CheckpointMode, ExternalizedCheckpointRetention
+from seamark.api.declarations import JobDeclaration
+from seamark.api.settings import Settings
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.executions import Execution, ExecutionStart
+from seamark.checkpoint.flow_figures import FlowFigures, PartFigures
+from seamark.guarantees.end_to_end import GuaranteeReport
+from seamark.model.checkpointing_statistics import CheckpointingStatistics
+from seamark.model.job_graph import JobGraph
+from seamark.model.job_state import JobState
+from seamark.model.redaction import Redactor
+from seamark.rest import models
+from seamark.rest.epochs import epoch_page, open_transactions
+from seamark.rest.observed import ObservedJob
+from seamark.runtime.supervision import Supervisor
+from seamark.savepoints.restore.plan import RestorePlan
+
+DELETE_ON_CANCELLATION = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
+
+
+@dataclass(frozen=True)
+class LiveJob(ObservedJob):
+    """One job. Asked for each request, from other threads than the job's; `supervisor` is that of
+    the run, which there is before anybody can ask."""
+
+    is_live: ClassVar[bool] = True
+
+    declaration: JobDeclaration
+    settings: Settings
+    redactor: Redactor
+    guarantees: GuaranteeReport
+    graph: JobGraph
+    flow: FlowFigures
+    checkpoints: Callable[[], CheckpointingStatistics]
+    savepoint: Callable[..., Future[str]]
+    """`Job.savepoint`."""
+    stop_with_savepoint: Callable[..., Future[str]]
+    """`Job.stop_with_savepoint`."""
+    restore_plan: Callable[..., RestorePlan]
+    """`Job.restore_plan`."""
+    supervisor: Callable[[], Supervisor]
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.declaration.name
+
+    @property
+    def checkpoint(self) -> CheckpointConfig:
+        """How the job takes its checkpoints."""
+        return self.declaration.checkpoint
+
+    @property
+    def coordinator(self) -> Coordinator | None:
+        """The newest run's; None before the first."""
+        return self.supervisor().coordinator
+
+    def job_id(self) -> str:
+        """Return the job's id; "" until it is known, in the job's first start."""
+        return self.supervisor().job_id
+
+    def checkpoints_version(self) -> str:
+        """Return something that changes whenever `checkpoints` does; of this driver alone."""
+        version = "" if self.coordinator is None else self.coordinator.statistics.version
+        return f"{round(self.supervisor().started_at * 1000)}.{version}"
+
+    # --- as every observed job
+
+    def execution(self) -> Execution:
+        """Return this execution, whether it could be recorded or not."""
+        run = self.supervisor()
+        graph = self.graph.to_record()
+        start = ExecutionStart(self.job_id(), self.name, "", 0, run.started_at, "", graph)
+        return Execution(0, start, run.execution.failures, run.end)
+
+    def state(self) -> JobState:
+        """Return what the job is doing, or how it has ended."""
+        return self.supervisor().state
+
+    def restarts(self) -> int:
+        """Return how often this execution was restarted, also by failures that are not kept."""
+        return self.supervisor().restarts
+
+    def executions(self) -> Sequence[Execution]:
+        """Return the job's executions with this one; those before are read once."""
+        recorder = self.supervisor().execution
+        own = [recorder.recorded] if recorder.recorded else []
+        return [*own, *reversed(recorder.earlier())]
+
+    def failed(self) -> Sequence[Execution]:
+        """Return this execution."""
+        return [self.execution()]
+
+    def origin(self) -> tuple[int, Mapping[str, Any] | None]:
+        """Return the coordinator's generation, and its job's origin."""
+        if self.coordinator is None:
+            return 0, None
+        identity = self.coordinator.identity
+        return self.coordinator.generation, identity.restored_from if identity else None
+
+    def figures(self, uid: str) -> PartFigures:
+        """Return what has flowed through a part in this driver."""
+        return self.flow.of(uid)
+
+    def told(self, page: str) -> Any:
+        """Make the page."""
+        sinks = {uid: declared.sink for uid, declared in self.declaration.sinks.items()}
+        pages: dict[str, Callable[[], Any]] = {
+            "config": self._config,
+            "checkpoints/config": self._checkpointing,
+            "guarantees": self.guarantees.to_json,
+            "epoch": lambda: epoch_page(self.coordinator),
+            "transactions": lambda: open_transactions(self.coordinator, sinks),
+        }
+        return pages[page]()
+
+    # --- what changes the job
+
+    def trigger_checkpoint(self) -> Future[int]:
+        """Take a checkpoint now, as `Job.trigger_checkpoint`."""
+        return self.supervisor().trigger_checkpoint()
+
+    def stop(self) -> Future[JobState]:
+        """Stop the job, as `Job.stop`; return the state in which it will have ended."""
+        self.supervisor().stop()
+        return self.supervisor().outcome
+
+    def cancel(self) -> Future[JobState]:
+        """Cancel the job, as `Job.cancel`; return the state in which it will have ended."""
+        self.supervisor().cancel()
+        return self.supervisor().outcome
+
+    # --- what does not change
+
+    def kept_pages(self) -> dict[str, Any]:
+        """Return the pages by their paths below ``/jobs/:id/``, as they are answered: without
+        secrets. Called once, when the job's id is known."""
+        pages: dict[str, type[BaseModel]] = {
+            "config": models.JobConfig,
+            "checkpoints/config": models.CheckpointingConfig,
+            "guarantees": models.Guarantees,
+        }
+        kept = {path: form.model_validate(self.told(path)) for path, form in pages.items()}
+        return {
+            path: self.redactor.everywhere(page.model_dump(by_alias=True, mode="json"))
+            for path, page in kept.items()
+        }
+
+    def _config(self) -> dict[str, Any]:
+        settings = {
+            key: {"value": str(setting.value), "origin": setting.origin}
+            for key, setting in sorted(self.settings.items())
+        }
+        strategy = str(self.checkpoint.restart_strategy)
+        execution = {"restart-strategy": strategy, "user-config": settings}
+        return {"jid": self.job_id(), "name": self.name, "execution-config": execution}
+
+    def _checkpointing(self) -> dict[str, Any]:
+        def ms(seconds: float) -> int:
+            return min(round(seconds * 1000), 2**63 - 1)
+
+        checkpoint, backend = self.checkpoint, self.checkpoint.state_backend
+        deletes = checkpoint.externalized_retention is DELETE_ON_CANCELLATION
+        same = ("tolerable_failed_checkpoints", "checkpoints_after_tasks_finish", "num_retained")
+        return {
+            **{name: getattr(checkpoint, name) for name in same},
+            "mode": CheckpointMode(checkpoint.mode).value.replace("-", "_"),
+            "interval": ms(checkpoint.interval_s),
+            "timeout": ms(checkpoint.timeout_s),
+            "min_pause": ms(checkpoint.min_pause_s),
+            "max_concurrent": checkpoint.max_concurrent_checkpoints,
+            "externalization": {"enabled": True, "delete_on_cancellation": deletes},
+            "state_backend": str(getattr(backend, "value", backend)),
+            "checkpoint_storage": str(checkpoint.storage),
+            "unaligned_checkpoints": False,
+            "state_changelog_enabled": bool(checkpoint.changelog),
+        }
