@@ -22,8 +22,8 @@ from seamark.savepoints.edit.offsets import write_copy
 from seamark.savepoints.record import read_savepoint
 from seamark.savepoints.state.copies import copier
 from tests.storage_servers import serving
-from tests.unit.savepoints.test_disposal import with_state
-from tests.unit.savepoints.test_offsets import ROWS, with_files_of
+from tests.unit.savepoints.edit.test_offsets import ROWS, with_files_of
+from tests.unit.savepoints.test_claims import with_state
 from tests.weak_s3 import Weakness, WeakS3
 
 STORES = ["hdfs", "s3a"]
