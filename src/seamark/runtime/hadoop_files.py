@@ -188,7 +188,7 @@ class HadoopFiles:
                 with _os_errors(f"{self._uri}/{path}"):
                     found = remote.toList(self._files.listFiles(self._path(path), True))
                     return str(found.toString())
-            except FileNotFoundError:  # `path`, or a directory deleted meanwhile
+            except FileNotFoundError:  # it, or a directory below it, was deleted meanwhile
                 if not self.exists(path):
                     return ""
         raise OSError(f"{self._uri}/{path}: directories vanish while it is listed")
@@ -350,7 +350,7 @@ def _os_errors(path: str) -> Iterator[None]:
     except Py4JJavaError as error:
         name = error.java_exception.getClass().getSimpleName()
         raise _ERRORS.get(name, OSError)(f"{path}: {_said(error)}") from error
-    except (Py4JError, CapturedException) as error:  # the JVM is gone; an impossible address
+    except (Py4JError, CapturedException) as error:  # the JVM is gone, or the address is invalid
         raise OSError(f"{path}: {error}") from error
 
 

@@ -24,7 +24,7 @@ def java_list(jvm: Any, items: Iterable[Any]) -> Any:
 
 def items_of(found: Any) -> list[Any]:
     """Return the items of a ``java.util.List``. py4j's own iteration ends with an exception;
-    PySpark's handling asks Java so much about it that every loop takes 15 ms."""
+    PySpark then asks Java so much about it that every loop takes 15 ms."""
     return [found.get(number) for number in range(found.size())]
 
 

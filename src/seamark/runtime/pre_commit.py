@@ -42,8 +42,8 @@ BatchFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def _spare_the_collector() -> None:
     """Hide this worker's imports from the garbage collector, once.
 
-    Spark's worker daemon collects in full after every task: some 30 ms of CPU for modules, never
-    garbage, in each worker and epoch.
+    Spark's worker daemon collects in full after every task. In each worker and epoch this took some
+    30 ms of CPU, for modules that never become garbage.
     """
     gc.collect()
     gc.freeze()
