@@ -36,8 +36,7 @@ class Drain:
             ) from None
 
     def hold_sources(self) -> None:
-        """Hold the sources: from now on no planned epoch reads a row. An epoch planned before still
-        runs."""
+        """From now on Spark plans only epochs without rows. An epoch planned before still runs."""
         self._java.hold(self._stream)
 
     def release_sources(self) -> None:

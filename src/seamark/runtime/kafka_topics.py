@@ -61,7 +61,7 @@ def find_subscriptions(stream: DataFrame, uids: OperatorUids) -> Mapping[str, Su
 
 
 def not_read(uid: str, topics: Sequence[str], reading: Subscription) -> str:
-    """Say in the report: the source has offsets of these topics, but reads others."""
+    """Return a clause for messages: the source has offsets of these topics, but reads others."""
     names = ", ".join(map(repr, topics))
     return (
         f"source {uid!r} is at offsets of topic {names}, which the program does not read (it reads "

@@ -56,8 +56,7 @@ def contains(node: Any, pattern: str) -> bool:
 
 
 class Compared:
-    """A plan to compare with many others. If two plans differ, a comparison usually costs no more
-    than a comparison of two numbers, their hashes.
+    """A plan for many comparisons. Plans with different hashes are told apart without asking Spark.
 
     Spark's own comparison tells two calls of ``withWatermark`` apart, since each gets a random node
     id. Here they are equal if column and delay are.

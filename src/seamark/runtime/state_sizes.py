@@ -29,12 +29,12 @@ _FILE = re.compile(
 _PATTERNS = ("state/*/*/*", "state/*/*/*/*")  # joins have several stores to a partition
 
 Sizes = dict[int, dict[int, tuple[int, int]]]
-"""By operator and partition: bytes uploaded by the epoch, bytes that a restore of it reads."""
+"""By operator and partition: bytes uploaded by the epoch, bytes read by a restore of it."""
 _Store = tuple[int, int, str]
 
 
 class StateSizes:
-    """Sizes of the state below one Spark checkpoint location; remembers the zips it has read."""
+    """Sizes of the state below one Spark checkpoint location. Remembers the zips it has read."""
 
     def __init__(self, files: CheckpointFiles) -> None:
         self._files = files
@@ -88,7 +88,7 @@ class StateSizes:
         return size + sum(self._names(path).values())
 
     def _names(self, path: str) -> Mapping[str, int]:
-        """Return the files that a zip of RocksDB's names, with their bytes."""
+        """Return the files named by a zip of RocksDB's, with their bytes."""
         if path not in self._named:
             try:
                 self._named[path] = _named_in(self._files.read(path))

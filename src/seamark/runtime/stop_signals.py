@@ -68,7 +68,7 @@ class _Stop:
         self._left = left
 
     def run(self) -> None:
-        """Stop the job and return when the block has been left, after PATIENCE_S at the latest."""
+        """Stop the job, then wait until the block has been left, for PATIENCE_S at most."""
         self._stop()
         self._left.wait(PATIENCE_S)
 
