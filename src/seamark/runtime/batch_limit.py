@@ -31,7 +31,7 @@ class BatchLimit:
         self._lifted = False
 
     def after_epoch(self, session: SparkSession, tasks: Iterable[TaskReport]) -> None:
-        """Set the next epoch's limit by what this epoch's tasks wrote."""
+        """Set the next epoch's limit by the sizes of the rows this epoch's tasks wrote."""
         if not self._given:
             self._given = str(session.conf.get(_BYTES))
             # The most bytes a small row may have; without a limit on rows the limit on bytes stays.

@@ -37,7 +37,7 @@ SINK_PATIENCE_S = 10.0
 @dataclass
 class _Request:
     """One call of `ask`. `asked_in` is the start of Spark's trigger at the time of the call: only a
-    later trigger reads every row that was there then. `epoch` answers the request, once it is
+    later trigger reads every row present at the call. `epoch` answers the request, once it is
     `known`. For a pinned epoch, the stream may get `ahead` epochs ahead of it."""
 
     asked_in: int
@@ -94,8 +94,8 @@ class CheckpointTrigger:
         self._query = query
 
     def ask(self, ahead: int | None = None) -> Future[int]:
-        """Begin an epoch as soon as none is under way. The answer is the id of the completed
-        checkpoint; it covers every row Spark could read at this call.
+        """Begin an epoch as soon as none is under way. Return the future id of its completed
+        checkpoint. This checkpoint covers every row Spark could read at this call.
 
         Without new rows Spark makes no epoch: the answer then is the last epoch. Callers share an
         epoch if they ask before it begins. The answer fails with the error of the epoch or the run.
@@ -105,7 +105,7 @@ class CheckpointTrigger:
         epochs after it, until the caller unpins the epoch (`EpochQueue.unpin`). If the answer
         fails, no epoch stays pinned. The pinned epoch is decided for good, but some sink may not
         have committed it yet. If unreachable sinks keep the stream from a new epoch, the answer is
-        the newest existing epoch.
+        a decided epoch waiting for their commits (`EpochQueue.pin_waiting`).
         """
         query = self._query
         if query is None or self._ended.is_set() or self._coordinator.failure is not None:
@@ -171,7 +171,7 @@ class CheckpointTrigger:
             self._check(request)
             self._take_last(request)
             trigger = spark_trigger(query)
-            # Two looks: Spark notes a trigger's start a moment before it reports the trigger as
+            # Look twice: Spark notes a trigger's start a moment before it reports the trigger as
             # active.
             quiet = quiet + 1 if trigger.begun == seen and not trigger.active else 0
             if seen != request.asked_in and (trigger.begun != seen or quiet > 1):

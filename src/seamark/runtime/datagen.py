@@ -95,7 +95,7 @@ class _Range(InputPartition):  # type: ignore[misc]
 
 
 class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Plans epochs in a child process of the driver, and makes rows in tasks.
+    """Plans epochs in a separate Python process of the driver, and makes rows in tasks.
 
     Spark calls `initialOffset` again until the first epoch is planned, so it must name one moment.
     """
@@ -176,7 +176,7 @@ def _sequence(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.
 
 
 def _random_int(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.Array:
-    # Unsigned throughout: high - low can exceed what a signed number holds.
+    # Unsigned throughout: high - low can exceed a signed number.
     offsets = _hash(numbers, key) % np.uint64(field["high"] - field["low"])
     return pa.array((offsets + np.uint64(field["low"] % 2**64)).view(np.int64))
 

@@ -1,8 +1,7 @@
 """Turns refused rows into dead letters, in the task that met them; checks sinks for dead letters.
 
 Letters are made row by row, in Python: if there are many, the job has another problem. Every value
-Spark can send fits into a letter. Otherwise a row that cannot be set aside would stop a job told to
-go on.
+Spark can send fits into a letter: a row impossible to set aside would stop a job told to go on.
 """
 
 from __future__ import annotations
@@ -75,8 +74,8 @@ def check_takes_dead_letters(sink: TwoPhaseCommitSink[Any], uid: str) -> None:
 
 def _readable(kind: pa.DataType) -> pa.DataType:
     """Return the type in which to read values of `kind`. Python has no value for some dates (after
-    the year 9999), so read dates as text. It refuses text that is not UTF-8, so read text as
-    bytes."""
+    the year 9999), so read dates and times as text. It refuses text that is not UTF-8, so read text
+    as bytes."""
     if pa.types.is_temporal(kind):
         return pa.string()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):

@@ -106,7 +106,7 @@ class HadoopFiles:
             if list(configuration.getPropertySources(key) or ()) in ([], ["core-default.xml"]):
                 configuration.set(key, value)
         try:
-            # Not the file system that Spark uses, which has Spark's deadlines.
+            # Not Spark's own file system object: it has Spark's deadlines.
             location = self._path("").toUri()
             self._files = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(
                 location, configuration
@@ -157,7 +157,7 @@ class HadoopFiles:
         return [name for name in names if not name.startswith(".")]
 
     def sizes(self, *patterns: str) -> dict[str, int]:
-        """Return the sizes in bytes of all files that match any of the patterns.
+        """Return the files that match any of the patterns, with their sizes in bytes.
 
         A pattern of several levels is answered from a listing of the whole tree. This takes by far
         the fewest requests on an object store: one for a thousand files, in however many

@@ -4,8 +4,8 @@ Each set of jars has a directory of its own under `${XDG_CACHE_HOME:-~/.cache}/s
 fetched once. Invariants:
 
 - A directory under its final name is complete: it is filled under another name and then renamed.
-- Its `complete.json` names every jar and its size. If a jar has since gone or shrunk, the set is
-  fetched again.
+- Its `complete.json` names every jar and its size. If a jar has since gone or changed size, the set
+  is fetched again.
 - One process fetches a set at a time (a file lock, released by the kernel with its holder). The
   others wait and then use the fetched set.
 
@@ -91,7 +91,7 @@ def find_java() -> Path:
 
 
 def spark_version() -> str:
-    """Return the version of the PySpark on Python's path, without importing it.
+    """Return the version of the PySpark behind `import pyspark`, without importing it.
 
     Raises `MissingDependencyError` when there is no PySpark.
     """
@@ -156,8 +156,8 @@ def spark_kafka_jars(version: str | None = None) -> list[Path]:
 
 def spark_avro_jars(version: str) -> list[Path]:
     """Return Spark's Avro module, of exactly `version` if it can be fetched. Otherwise return the
-    module of the line before, with a warning in the log: most of Avro is in Spark itself, so it
-    works too.
+    module of the release line before, with a warning in the log: it works too, since most of Avro
+    is in Spark itself.
 
     Raises `MissingDependencyError` when there is no Java or neither can be fetched.
     """

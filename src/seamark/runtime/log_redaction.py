@@ -1,8 +1,8 @@
 """Keeps secrets out of Seamark's own log lines while a job runs.
 
-A failure comes in the words of its origin, a driver or the user's code: for example with a URL and
-its password. Records and answers are redacted where they are made (`Redactor`). The lines of all
-loggers below ``seamark`` are redacted here. Seamark does not touch Spark's own log.
+A failure comes in the words of its origin, a database driver or the user's code: for example with a
+URL and its password. Records and answers are redacted where they are made (`Redactor`). The lines
+of all loggers below ``seamark`` are redacted here. Seamark does not touch Spark's own log.
 """
 
 from __future__ import annotations

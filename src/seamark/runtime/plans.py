@@ -1,4 +1,4 @@
-"""Walks and compares Spark's logical plans, opaque objects to py4j.
+"""Walks and compares Spark's logical plans; py4j hands them over as opaque objects.
 
 Plans are compared as Spark compares them, canonically (`QueryPlan.sameResult`): names, expression
 ids and the order of the program's calls do not matter.

@@ -450,7 +450,7 @@ class StreamRun(QueryRun):
         assert query is not None
         try:
             ending_since = math.inf
-            # Not `query.isActive`: that is False as soon as somebody has called `stop`, while the
+            # Not `query.isActive`: it turns False as soon as somebody has called `stop`, while the
             # thread may still write a decision.
             thread = query._jsq.streamingQuery().queryExecutionThread()
             while thread.isAlive():
@@ -499,7 +499,7 @@ class StreamRun(QueryRun):
         return open_files(self._spark, uri, make=False)
 
     def hide(self, text: str) -> str:
-        """Hide what the redactor knows."""
+        """Replace the secrets known to the redactor."""
         return self._redactor(text)
 
     def epoch_committed(self, epoch: int) -> None:

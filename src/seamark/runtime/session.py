@@ -198,8 +198,8 @@ def accept_leftovers(spark: SparkSession) -> None:
 
 
 def query_settings(config: CheckpointConfig, given: Container[str]) -> dict[str, str]:
-    """Return the Spark settings for a query to keep checkpoints and to end as `config` says. A
-    setting not among those `given` is left to the session."""
+    """Return the Spark settings for a query to keep as many checkpoints, and to end, as `config`
+    says. A setting not among those `given` is left to the session."""
     settings = {}
     if "num_retained" in given:
         # A restart needs the last two: the planned epoch, and the epoch decided before it.

@@ -1,13 +1,13 @@
 """Spark's side of `SocketSource`: the data source ``seamark-socket``.
 
-A child process of the driver is connected to the server and numbers the incoming lines. Spark plans
-an epoch as a range of numbers, and its tasks get the lines with their partitions. Spark's own
-socket source numbers from 0 again in each new query and so contradicts its checkpoint: no job could
-start twice with it.
+A separate Python process of the driver is connected to the server and numbers the incoming lines.
+Spark plans an epoch as a range of numbers, and its tasks get the lines with their partitions.
+Spark's own socket source numbers from 0 again in each new query and so contradicts its checkpoint:
+no job could start twice with it.
 
 An offset is ``{"socket_lines": n}``: n lines have been planned. A range is only ever answered with
 the lines it was planned for. If an earlier process planned an epoch without deciding it, the epoch
-runs again without rows; `lost_lines` counts them.
+runs again without rows; `lost_lines` counts the lost lines.
 """
 
 from __future__ import annotations
@@ -40,8 +40,9 @@ def register(spark: SparkSession) -> None:
 
 
 def lost_lines(before: Sequence[Any], planned: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Yield the place of each socket among the sources of a planned epoch, with its number of lost
-    lines: the epoch is to run again. `before`: the offsets of the epoch before, if there is one."""
+    """Yield the place of each socket among the sources of a planned epoch, and its number of lost
+    lines. Called when this epoch is to run again. `before`: the offsets of the epoch before, if
+    there is one."""
     for place, end in enumerate(planned):
         if isinstance(end, dict) and _KEY in end:
             start = _number(before[place]) if place < len(before) else 0
@@ -74,8 +75,8 @@ class _Lines(InputPartition):  # type: ignore[misc]
 
 
 class SocketReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Plans epochs in a child process of the driver. The process holds the connection from the
-    first plan on, and every line until its epoch is decided."""
+    """Plans epochs in a separate Python process of the driver. The process holds the connection
+    from the first plan on, and every line until its epoch is decided."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._host, self._port = options["host"], int(options["port"])

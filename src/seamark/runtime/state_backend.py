@@ -54,7 +54,7 @@ def backend_settings(
 
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set `settings` on the session while a query starts, then restore the values of before.
+    """Set `settings` on the session while a query starts, then restore the earlier values.
 
     A query copies the session at its start. Seamark's own starts from several threads take turns; a
     query started by the user meanwhile may get these settings too.

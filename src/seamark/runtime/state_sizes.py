@@ -1,12 +1,12 @@
-"""How many bytes of state an epoch uploaded, and how many a restore of it reads: from the names and
-sizes of the files in Spark's checkpoint location.
+"""Finds how many bytes of state an epoch uploaded, and how many a restore of it reads. Uses the
+names and sizes of the files in Spark's checkpoint location.
 
 With V = epoch + 1, the state store of each partition has
 
 | backend | uploaded by the epoch | read by a restore |
 |---|---|---|
 | hashmap | ``V.delta`` | the latest ``*.snapshot`` up to V, each ``*.delta`` after it |
-| RocksDB | ``V.zip``, and the SST files that it names and the zip before it does not | ``V.zip`` and its SST files |
+| RocksDB | ``V.zip``, and its SST files without those of the zip before it | ``V.zip`` and its SST files |
 | RocksDB, changelog | ``V.changelog`` | the latest ``*.zip`` up to V, its SST files, each ``*.changelog`` after it |
 
 Names may have a unique id after V (``V_<id>.delta``, Spark's state format 2).

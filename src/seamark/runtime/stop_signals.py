@@ -4,9 +4,9 @@ A handler runs in the main thread at an arbitrary point: the thread may hold the
 the stop. So the handler only puts into a queue, which is safe anywhere.
 
 Under spark-submit the JVM is the parent of the Python program. A SIGTERM to spark-submit reaches
-the JVM alone, a Ctrl-C in its terminal both. The JVM then runs its shutdown hooks, Spark's own
-among them. The hook here runs first. It passes the stop on to the job, and delays the other hooks
-until the job has settled; until then Spark works as always.
+the JVM alone, but a Ctrl-C in its terminal reaches both. The JVM then runs its shutdown hooks,
+Spark's own among them. The hook here runs first. It passes the stop on to the job, and delays the
+other hooks until the job has settled; until then Spark works as always.
 """
 
 from __future__ import annotations

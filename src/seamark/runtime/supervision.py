@@ -93,7 +93,7 @@ class Supervisor:
         self.end: ExecutionEnd | None = None
         """How the job has ended; set last of all."""
         self.outcome: Future[JobState] = Future()
-        """Done when `run` is about to return, or fails with what it is about to raise."""
+        """Done just before `run` returns; fails with the error `run` is about to raise."""
         self.restarts = 0
         self.execution = ExecutionRecorder()
         self.failed_checkpoints: list[FailedCheckpoint] = []
@@ -331,9 +331,9 @@ class Supervisor:
         return found
 
     def _until_next_epoch_s(self, run: StreamRun) -> float:
-        """Return the seconds until the next epoch would have begun; the failed epoch runs again
-        then. An immediate retry would use up all tolerated failures within a second of a storage
-        outage."""
+        """Return the seconds until the next epoch would have begun, at least the minimum pause; the
+        failed epoch runs again then. An immediate retry would use up all tolerated failures within
+        a second of a storage outage."""
         interval_s = 0.0 if self._bounded else self._checkpoint.interval_s
         left_s = run.coordinator.begun_s + interval_s - time.monotonic()
         return max(left_s, self._checkpoint.min_pause_s)
