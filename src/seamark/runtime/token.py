@@ -49,7 +49,8 @@ def read_token(jid: str) -> str | None:
     token here: the job has ended, or runs elsewhere, or under another user with another home.
 
     A killed driver leaves its token behind; no driver accepts it any more. Called before each
-    request to change a job. Raises UserError if the file may not be read.
+    request to a job's driver, to change the job or to read it. Raises UserError if the file may not
+    be read.
     """
     path = token_path(jid)
     try:
