@@ -1,4 +1,4 @@
-"""The only room that knows Spark: sessions, queries, tasks, and Hadoop files.
+"""The only room with access to Spark: sessions, queries, tasks, and Hadoop files.
 
-`query.py` runs a declared job as one Spark query; `pre_commit.py` is what its tasks do.
+`query.py` runs a declared job as one Spark query; `pre_commit.py` is the work of its tasks.
 """

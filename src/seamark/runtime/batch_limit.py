@@ -1,10 +1,10 @@
-"""Spark's limit on the bytes of an Arrow batch, lifted while rows are small.
+"""Lifts Spark's limit on the bytes of an Arrow batch while rows are small.
 
 Under a limit, Spark (`ArrowWriter.sizeInBytes`) adds up the sizes of a batch's buffers again for
-every row: a sixth of an executor's CPU in a plain copy. Where the rows of the last epoch were so
-small that a full batch stays far below the limit, the next epoch is written without it. A driver's
-first epoch always has the limit, so an epoch that grows out of hand and kills a driver runs again
-under it.
+every row: a sixth of an executor's CPU in a plain copy. If the last epoch's rows were small enough
+to keep a full batch far below the limit, the next epoch is written without it. A driver's first
+epoch always has the limit. So if an epoch grows out of hand and kills a driver, it runs again under
+the limit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _FAR_BELOW = 8
 
 
 class BatchLimit:
-    """The limit of one query. `session` is the query's own, which `foreachBatch` gets."""
+    """The limit of one query. `after_epoch` gets the query's own session, as `foreachBatch`
+    does."""
 
     def __init__(self) -> None:
         self._given = ""
@@ -30,10 +31,10 @@ class BatchLimit:
         self._lifted = False
 
     def after_epoch(self, session: SparkSession, tasks: Iterable[TaskReport]) -> None:
-        """Set the next epoch's limit by what this epoch's tasks wrote."""
+        """Set the next epoch's limit by the sizes of the rows this epoch's tasks wrote."""
         if not self._given:
             self._given = str(session.conf.get(_BYTES))
-            # At most so many bytes a row; batches without a limit on rows keep that on bytes.
+            # The most bytes a small row may have; without a limit on rows the limit on bytes stays.
             rows = max(0, int(str(session.conf.get(_ROWS))))
             self._small_bytes = _bytes(session, self._given) / _FAR_BELOW / rows if rows else 0
         sinks = [sink for task in tasks for sink in task.sinks.values()]

@@ -1,8 +1,8 @@
-"""One stream for several sinks: what a row of it holds, and for whom.
+"""One stream for several sinks, and the layout of its rows.
 
-Sinks share what they have in common (`shared_stream.py`); streams that have nothing in common are
-united. A lone sink's stream has the sink's own columns, every other one a struct column per sink,
-which is null in the rows that do not go to it.
+Sinks share the common parts of their plans (`shared_stream.py`). Streams without common parts are
+united. A lone sink's stream has the sink's own columns. Any other stream has a struct column per
+sink; the struct is null in rows not meant for the sink.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from seamark.runtime.shared_stream import Branch
 
 @dataclass(frozen=True)
 class Layout:
-    """Which columns of the united stream hold which sink's rows.
+    """Maps the columns of the united stream to the sinks.
 
     The struct column of sink number n is ``s<n>``. A lone sink's own columns travel as ``c0``,
     ``c1``, …, since `mapInArrow` resolves names anew and stumbles over dots and backticks;
-    `columns` are what the sink calls them.
+    `columns` are the sink's names for them.
     """
 
     uids: tuple[str, ...]
@@ -32,7 +32,7 @@ class Layout:
 
     @property
     def plain(self) -> bool:
-        """Whether the stream is a lone sink's own columns."""
+        """Whether the stream consists of a lone sink's own columns."""
         return len(self.uids) == 1
 
     def split(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -48,8 +48,8 @@ class Layout:
 
 
 class United:
-    """The one streaming DataFrame that feeds all sinks, its layout, and the branches that it is the
-    union of, from left to right."""
+    """The one streaming DataFrame for all sinks, its layout, and its branches. The DataFrame is the
+    union of the branches, from left to right."""
 
     def __init__(self, branches: Sequence[Branch]) -> None:
         self.branches = branches
@@ -57,7 +57,7 @@ class United:
 
     @cached_property
     def stream(self) -> DataFrame:
-        """The stream, made when it is first asked for: of one branch, or a union of several."""
+        """The stream, of one branch or a union of several; made at the first access."""
         if len(self._uids) == 1:
             rows = self._lone_rows
             return rows.toDF(*(f"c{number}" for number in range(len(rows.columns))))
@@ -73,7 +73,7 @@ class United:
 
     @property
     def layout(self) -> Layout:
-        """Where the sinks' rows are in the stream."""
+        """The places of the sinks' rows in the stream."""
         columns = self._lone_rows.columns if len(self._uids) == 1 else ()
         return Layout(self._uids, tuple(columns))
 

@@ -1,6 +1,6 @@
-"""Reads the checkpoint history of a job that this process does not run.
+"""Reads the checkpoint history of a job run by another process.
 
-Spark is needed, and started, only where the storage is not on a local disk.
+Starts Spark only if the storage is not on a local disk.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from seamark.runtime.session import spark_session
 
 
 def jobs_in(storage: str) -> list[str]:
-    """Return the jobs whose checkpoints lie in `storage`; makes no directory."""
+    """Return the jobs with checkpoints in `storage`; makes no directory."""
     if not exists(storage):
         return []
     root = open_storage(storage)
@@ -25,8 +25,8 @@ def jobs_in(storage: str) -> list[str]:
 
 
 def exists(uri: str) -> bool:
-    """Whether there may be something in a directory: False only of a local one that is not there,
-    and that `open_storage` would make."""
+    """Tell whether a directory may hold anything. False only for a missing local directory, which
+    `open_storage` would make."""
     local = local_of(uri)
     return local is None or Path(local).is_dir()
 

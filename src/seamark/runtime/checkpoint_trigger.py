@@ -1,9 +1,9 @@
-"""Begins an epoch at once, although the interval of the query is long: a checkpoint on request.
+"""Begins an epoch at once, however long the query's interval: a checkpoint on request.
 
-Spark has no call for it: between two triggers its stream thread waits for a clock. So the clock of
-this query's `ProcessingTimeExecutor` is replaced by one that can be woken
-(``java/SeamarkTriggerClock.java``). The times at which further triggers are due stay what they
-were. `StreamRun` makes one `CheckpointTrigger` for its query.
+Spark has no call for it: between two triggers its stream thread waits for a clock. So this query's
+`ProcessingTimeExecutor` gets another clock, one we can wake (``java/SeamarkTriggerClock.java``).
+Further triggers stay due at the same times. `StreamRun` makes one `CheckpointTrigger` for its
+query.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ log = logging.getLogger(__name__)
 
 POLL_S = 0.1
 DECIDED_POLL_S = 0.01
-"""Of the wait for an epoch that has begun, which asks the coordinator and not Spark."""
+"""Poll interval while waiting for an epoch under way: asks the coordinator, not Spark."""
 SINK_PATIENCE_S = 10.0
-"""A savepoint waits so long for a sink to commit an epoch: its own, or the one before it."""
+"""How long a savepoint waits for a sink to commit the savepoint's epoch, or the epoch before it."""
 
 
 @dataclass
 class _Request:
-    """`asked_in` is the start of Spark's trigger at which it was asked: only a later trigger reads
-    all that was there then. `epoch` is the one that answers it, once it is `known`; if it is to be
-    pinned, the stream may get `ahead` of it by so many epochs."""
+    """One call of `ask`. `asked_in` is the start of Spark's trigger at the time of the call: only a
+    later trigger reads every row present at the call. `epoch` answers the request, once it is
+    `known`. For a pinned epoch, the stream may get `ahead` epochs ahead of it."""
 
     asked_in: int
     ahead: int | None = None
@@ -48,8 +48,8 @@ class _Request:
 
 
 class CheckpointTrigger:
-    """Checkpoints on request, of one query. `ended` is set when its run has ended, and `failure`
-    then tells with what."""
+    """Takes checkpoints on request, of one query. `ended` is set when the query's run has ended;
+    `failure` then returns the run's error, or None."""
 
     def __init__(
         self,
@@ -70,16 +70,16 @@ class CheckpointTrigger:
         self._requests: list[_Request] = []
 
     def prepare(self, spark: SparkSession) -> None:
-        """Called once, before a query starts whose triggers have an interval. Returns at once: a
-        thread makes the clock, which takes some tenths of a second."""
+        """Called once, before the start of a query with a trigger interval. Returns at once: a
+        thread makes the clock, in some tenths of a second."""
         self._thread = threading.Thread(
             target=self._make_clock, args=(spark,), name="seamark-clock", daemon=True
         )
         self._thread.start()
 
     def put_clock(self, spark: SparkSession) -> None:
-        """Called immediately before the query is started: it shall wait for the clock that
-        `prepare` has made. Where that is not possible, `ask` refuses."""
+        """Called immediately before the query starts: makes the query wait for the clock from
+        `prepare`. If this fails, `ask` refuses."""
         if self._thread is None:
             return
         self._thread.join()
@@ -94,18 +94,18 @@ class CheckpointTrigger:
         self._query = query
 
     def ask(self, ahead: int | None = None) -> Future[int]:
-        """Begin an epoch as soon as none is under way; return the id of the completed checkpoint
-        that covers every row that Spark could read at this call, when there is one.
+        """Begin an epoch as soon as none is under way. Return the future id of its completed
+        checkpoint. This checkpoint covers every row Spark could read at this call.
 
-        Without new rows Spark makes no epoch: the answer then is the last one. Those who ask while
-        nothing has begun yet share an epoch. The answer fails with what the epoch, or the run,
-        fails with. Raises UserError if the query does not run, or Spark could not be prepared.
+        Without new rows Spark makes no epoch: the answer then is the last epoch. Callers share an
+        epoch if they ask before it begins. The answer fails with the error of the epoch or the run.
+        Raises UserError if the query does not run, or Spark could not be prepared.
 
-        With `ahead`, for a savepoint, the answer's epoch is pinned: the stream is held when it is
-        so many epochs ahead, until the caller unpins the epoch (`EpochQueue.unpin`). A failed
-        answer is not. That epoch is decided for good, but some sink may not have committed it yet;
-        and where sinks that are away keep the stream from taking a new one, it is the last there
-        is.
+        With `ahead`, for a savepoint, the answer's epoch is pinned: Spark's stream is held `ahead`
+        epochs after it, until the caller unpins the epoch (`EpochQueue.unpin`). If the answer
+        fails, no epoch stays pinned. The pinned epoch is decided for good, but some sink may not
+        have committed it yet. If unreachable sinks keep the stream from a new epoch, the answer is
+        a decided epoch waiting for their commits (`EpochQueue.pin_waiting`).
         """
         query = self._query
         if query is None or self._ended.is_set() or self._coordinator.failure is not None:
@@ -128,7 +128,8 @@ class CheckpointTrigger:
         return request.answer
 
     def epoch_begun(self, epoch: int) -> None:
-        """Called on Spark's stream thread at each epoch's beginning, before the coordinator."""
+        """Called on Spark's stream thread at the beginning of each epoch, before the
+        coordinator."""
         with self._lock:
             waiting = [r for r in self._requests if r.epoch is None]
             if waiting and self._query is not None:
@@ -163,14 +164,15 @@ class CheckpointTrigger:
                 self._requests.remove(request)
 
     def _find_epoch(self, query: StreamingQuery, request: _Request) -> None:
-        """Return when an epoch is given to the request, or a trigger that began after it has ended
-        without one."""
+        """Return once the request has an epoch, or once a trigger begun after it has ended without
+        an epoch."""
         seen, quiet = request.asked_in, 0
         while request.epoch is None:
             self._check(request)
             self._take_last(request)
             trigger = spark_trigger(query)
-            # Seen twice: Spark notes a trigger's start a moment before it says that it is active.
+            # Look twice: Spark notes a trigger's start a moment before it reports the trigger as
+            # active.
             quiet = quiet + 1 if trigger.begun == seen and not trigger.active else 0
             if seen != request.asked_in and (trigger.begun != seen or quiet > 1):
                 self._nothing_new(request)
@@ -178,13 +180,14 @@ class CheckpointTrigger:
             request.known.wait(POLL_S)
 
     def _is_complete(self, request: _Request) -> bool:
-        """Whether its epoch is committed to every sink; of a savepoint, whether it is decided."""
+        """Tell whether the request's epoch is committed to every sink; for a savepoint, whether it
+        is decided for good."""
         coordinator = self._coordinator
         done = coordinator.last_committed if request.ahead is None else coordinator.last_sealed
         return request.epoch is not None and done >= request.epoch
 
     def _take_last(self, request: _Request) -> None:
-        """Give a savepoint the epoch that the stream waits for, if some sink is away."""
+        """Give a savepoint the epoch for which the stream waits, if some sink does not commit."""
         if request.ahead is None:
             return
         with self._lock:
@@ -207,7 +210,7 @@ class CheckpointTrigger:
             )
 
     def _check(self, request: _Request) -> None:
-        """Raise what the epoch, or the run, has failed with."""
+        """Raise the error of the epoch or of the run, if either has failed."""
         ended = self._ended.is_set()
         error = self._coordinator.failure or (self._failure() if ended else None)
         if self._is_complete(request):

@@ -1,7 +1,7 @@
-"""A Java program as a child that never outlives this process, however this process ends.
+"""Runs a Java program as a child that never outlives this process, however this process ends.
 
-Used for the brokers (`dev/kafka.py`) and for Ivy (`jars.py`), which would otherwise go on writing
-into a directory that a later process believes to be its own.
+Used for the brokers (`dev/kafka.py`) and for Ivy (`jars.py`). An orphan of either would go on
+writing into a directory while a later process believes the directory to be its own.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
-# The shell becomes the JVM (same process id), after leaving behind a watcher that reads from a pipe
-# whose other end only our process holds. However we die, the pipe then ends and the watcher kills
-# the JVM; a line in the pipe lets it go. (PR_SET_PDEATHSIG would fire when the *thread* that
-# started the JVM ends, and its preexec_fn is not safe in a process with threads.)
+# The shell becomes the JVM (same process id), after forking a watcher. The watcher reads from a
+# pipe; only our process holds the other end. However we die, the pipe then ends and the watcher
+# kills the JVM. A line in the pipe ends the watcher without a kill. (PR_SET_PDEATHSIG would fire
+# when the *thread* that started the JVM ends, and its preexec_fn is not safe in a process with
+# threads.)
 _DIES_WITH_US = (
     'exec 3<&0 </dev/null; { read -r _ <&3 || kill -KILL $$; } >/dev/null 2>&1 & exec "$@" 3<&-'
 )
@@ -28,11 +29,11 @@ def start_jvm(
     output: IO[bytes],
     environment: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start `java` with `arguments`; what it says, on both streams, goes to the file `output`.
-    `environment` adds to ours.
+    """Start `java` with `arguments`; both its output streams go to the file `output`. `environment`
+    adds to ours.
 
-    The process has a session of its own: a Ctrl-C in the terminal is for the caller alone, who
-    then ends the child. Call `release` once it has ended.
+    The process has a session of its own, so a Ctrl-C in the terminal reaches the caller alone; the
+    caller then ends the child. Call `release` once the child has ended.
     """
     return subprocess.Popen(
         ["/bin/sh", "-c", _DIES_WITH_US, "sh", str(java), *arguments],
@@ -45,7 +46,7 @@ def start_jvm(
 
 
 def release(process: subprocess.Popen[bytes]) -> None:
-    """Let the watcher of an ended JVM go, lest it kill a later process of the same id."""
+    """Let the watcher of an ended JVM go, or it could kill a later process of the same id."""
     if process.stdin is not None and not process.stdin.closed:
         with suppress(BrokenPipeError):  # the watcher is gone too
             process.stdin.write(b"\n")

@@ -1,13 +1,13 @@
 """Spark's side of `DatagenSource`: the data source ``seamark-datagen``, and `rows`, its pure core.
 
-`rows` makes any range of rows from the reader's options; Spark's tasks call it, and so does whoever
-checks what a job has written. Each column is a function of (seed, column name, row number), by a
-hash of a counter (splitmix64), so that neither batches nor partitions nor restarts change a row.
+`rows` makes any range of rows from the reader's options. Spark's tasks call it, and so do checks of
+a job's written rows. Each column is a function of (seed, column name, row number), by a hash of a
+counter (splitmix64). So neither batches nor partitions nor restarts change a row.
 
 An offset is ``{"row": n, "started_ms": t}``: rows before n have been read, and the stream first
-started at t. Carrying t in the offset puts it into the checkpoint, so that a source that follows
-the clock goes on after a restart as if it had never stopped. Only `row` of a range's start is ever
-used: the first start offset is made anew when a job dies before its first epoch is planned.
+started at t. The offset carries t into the checkpoint, so after a restart a source with a clock
+goes on as if it had never stopped. Only `row` of a range's start is ever used: if a job dies before
+its first epoch is planned, the first start offset is made anew.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ _ALPHABET = np.frombuffer(
 
 
 def register(spark: SparkSession) -> None:
-    """Let `spark` read the format; called before each reader is made, and fine to repeat."""
+    """Register the format with `spark`. Called before each reader is made; calling it again is
+    harmless."""
     spark.dataSource.register(DatagenDataSource)
 
 
 def rows(
     options: Mapping[str, str], start: int, end: int, started_ms: int | None = None
 ) -> pa.RecordBatch:
-    """Return rows `start` up to, not including, `end`, with the columns that Spark sees.
+    """Return rows `start` up to, not including, `end`, with the columns as Spark sees them.
 
     `options` is ``DatagenSource(…).reader().options``. `started_ms`, in milliseconds since 1970, is
-    when the job first started; only a source with ``start_time="now"`` depends on it.
+    the job's first start; only a source with ``start_time="now"`` depends on it.
     """
     config = _parse(options["config"])
     numbers = np.arange(start, end, dtype=np.int64)
@@ -85,7 +86,7 @@ class DatagenDataSource(DataSource):  # type: ignore[misc]
 
 
 class _Range(InputPartition):  # type: ignore[misc]
-    """The rows that one task makes."""
+    """The rows of one task."""
 
     def __init__(self, start: int, end: int, started_ms: int) -> None:
         self.start = start
@@ -94,9 +95,9 @@ class _Range(InputPartition):  # type: ignore[misc]
 
 
 class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    """Plans epochs in a process of the driver's, and makes rows in tasks.
+    """Plans epochs in a separate Python process of the driver, and makes rows in tasks.
 
-    Spark calls `initialOffset` again until the first epoch is planned: it must name one moment.
+    Spark calls `initialOffset` again until the first epoch is planned, so it must name one moment.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
@@ -106,7 +107,7 @@ class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         self._frozen_ms: int | None = None
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Return where a job without a checkpoint starts."""
+        """Return the start offset of a job without a checkpoint."""
         return {"row": 0, "started_ms": self._created_ms}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
@@ -115,15 +116,15 @@ class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
         return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Let the clock stand still: what becomes due later is for the next run."""
+        """Stop the clock: rows due later are for the next run."""
         self._frozen_ms = time.time_ns() // 1_000_000
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Return where the next epoch ends: all rows that are there, or the limit."""
+        """Return the end of the next epoch: all rows available, or the limit."""
         row = self._available(start["started_ms"])
         if isinstance(limit, ReadMaxRows):
             row = min(row, start["row"] + limit.max_rows)
-        # A clock that was set back must not take rows back.
+        # A clock set back must not take rows back.
         return {"row": max(row, start["row"]), "started_ms": start["started_ms"]}
 
     def _available(self, started_ms: int) -> int:
@@ -150,7 +151,7 @@ class DatagenReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # typ
 
 
 class _Context:
-    """What the columns of one range share."""
+    """Values shared by the columns of one range."""
 
     def __init__(self, config: Mapping[str, Any], start_us: int | None) -> None:
         self.rows_per_second = config["rows_per_second"]
@@ -175,7 +176,7 @@ def _sequence(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.
 
 
 def _random_int(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.Array:
-    # Unsigned throughout: high - low can exceed what a signed number holds.
+    # Unsigned throughout: high - low can exceed a signed number.
     offsets = _hash(numbers, key) % np.uint64(field["high"] - field["low"])
     return pa.array((offsets + np.uint64(field["low"] % 2**64)).view(np.int64))
 
@@ -188,7 +189,7 @@ def _choice(numbers: Any, key: Any, field: dict[str, Any], _: _Context) -> pa.Ar
 
 @lru_cache(maxsize=64)
 def _choices(field_json: str) -> tuple[pa.Array, np.ndarray[Any, Any]]:
-    """Return the values, and for each but the last its upper bound in [0, 1)."""
+    """Return the values, and the upper bound in [0, 1) of each but the last."""
     field = json.loads(field_json)
     values = pa.array(field["values"])
     if field["weights"] is None:
@@ -239,5 +240,5 @@ def _sql_type(field: dict[str, Any]) -> str:
 
 @lru_cache(maxsize=64)
 def _parse(config: str) -> dict[str, Any]:
-    """Return the configuration; shared, so not to be changed."""
+    """Return the configuration. The dict is shared, so callers must not change it."""
     return dict(json.loads(config))

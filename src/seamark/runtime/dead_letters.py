@@ -1,8 +1,7 @@
-"""Refused rows to dead letters, in the task that met them; and who can take them.
+"""Turns refused rows into dead letters, in the task that met them; checks sinks for dead letters.
 
-A letter is made row by row, in Python: there are few of them, or the job has another problem. It is
-made of any value that Spark can send: a row that could not be set aside would stop the job that was
-told to go on.
+Letters are made row by row, in Python: if there are many, the job has another problem. Every value
+Spark can send fits into a letter: a row impossible to set aside would stop a job told to go on.
 """
 
 from __future__ import annotations
@@ -52,7 +51,7 @@ def dead_letters(
 
 
 def for_sink(sink: TwoPhaseCommitSink[Any], letters: pa.RecordBatch) -> pa.RecordBatch:
-    """Return dead letters with the columns that the writers of `sink` get."""
+    """Return dead letters with the columns expected by the writers of `sink`."""
     return sink.from_dead_letters(letters) if isinstance(sink, DeadLetterFormat) else letters
 
 
@@ -74,8 +73,9 @@ def check_takes_dead_letters(sink: TwoPhaseCommitSink[Any], uid: str) -> None:
 
 
 def _readable(kind: pa.DataType) -> pa.DataType:
-    """Return the type to read values of `kind` as: text where Python has no value for some (dates
-    after the year 9999), bytes where it refuses some (text that is no UTF-8)."""
+    """Return the type in which to read values of `kind`. Python has no value for some dates (after
+    the year 9999), so read dates and times as text. It refuses text that is not UTF-8, so read text
+    as bytes."""
     if pa.types.is_temporal(kind):
         return pa.string()
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
@@ -90,7 +90,7 @@ def _readable(kind: pa.DataType) -> pa.DataType:
 
 
 def _plain(value: Any, kind: pa.DataType) -> Any:
-    """Return a value of type `kind` as `json.dumps` takes it, losing nothing."""
+    """Convert a value of type `kind` for `json.dumps`, losing nothing."""
     if value is None:
         return None
     if pa.types.is_map(kind):

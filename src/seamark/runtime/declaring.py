@@ -1,4 +1,4 @@
-"""Makes the parts of a declared job out of what the user gives: Seamark's sources and sinks, and
+"""Makes the parts of a declared job from the user's values: Seamark's sources and sinks, and
 Spark's DataFrames. Raises ConfigurationError as soon as a value is wrong."""
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seamark.runtime.session import require_format, spark_schema, spark_session
 def declare_source(
     job: str, source: Any, uid: str, replayable: bool | None
 ) -> tuple[DeclaredSource, set[str]]:
-    """Return the source with its streaming DataFrame, and the secrets in it."""
+    """Return the source with its streaming DataFrame, and the source's secrets."""
     if isinstance(source, DataFrame):
         if not source.isStreaming:
             raise ConfigurationError(
@@ -59,7 +59,7 @@ def declare_source(
 def declare_sinks(
     dataframe: Any, sink: Any, uid: str, on_bad_row: str, dead_letters: Any
 ) -> list[DeclaredSink]:
-    """Return the sink and, if it has one, that of its dead letters."""
+    """Return the sink, followed by its dead-letter sink if it has one."""
     if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
         raise ConfigurationError(
             f"sink {uid!r}: give a streaming DataFrame, found {type(dataframe).__name__}"

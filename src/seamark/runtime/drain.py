@@ -1,11 +1,11 @@
-"""Drains a query: its sources give nothing more, and its watermark goes to the end of time, so that
-every window that is open closes.
+"""Drains a query: its sources give nothing more, and its watermark goes to the end of time, so
+every open window closes.
 
 Spark has no call for it. Its `MicroBatchExecution` plans each batch under a lock, from a map of its
-sources: under that lock each source is wrapped into one that never moves on, and later, while no
-batch is planned and not committed, the watermark is raised. A batch with the raised watermark
-therefore reads no row; one that it read would be late, and lost. ``java/SeamarkDrain.java`` does
-it, and `savepoints/take/running.py` says in which order.
+sources. Under this lock the drain wraps each source into a source that never moves on. Later, while
+no planned batch awaits its commit, the drain raises the watermark. So a batch with the raised
+watermark reads no row; any row it read would be late, and lost. ``java/SeamarkDrain.java`` does the
+work, and `savepoints/take/running.py` sets the order of the steps.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from seamark.runtime.java.compiled import loaded_class
 
 
 class Drain:
-    """The drain of one running query; raises UserError if this version of Spark has not what it
-    takes."""
+    """The drain of one running query. Raises UserError if this version of Spark does not let its
+    sources be held."""
 
     def __init__(self, jvm: Any, query: StreamingQuery) -> None:
         self._stream = query._jsq.streamingQuery()
@@ -36,7 +36,7 @@ class Drain:
             ) from None
 
     def hold_sources(self) -> None:
-        """From now on no epoch is planned that reads a row; one that is planned already runs."""
+        """From now on Spark plans only epochs without rows. An epoch planned before still runs."""
         self._java.hold(self._stream)
 
     def release_sources(self) -> None:
@@ -44,10 +44,10 @@ class Drain:
         self._java.release()
 
     def raise_watermark(self) -> bool:
-        """Raise the watermark for the epochs to come; False if an epoch is under way, and nothing
-        is done. The sources must be held, and what they gave be in ended epochs. Raises UserError
-        if the query has ended, or if Spark would close nothing: no epoch has run since the start,
-        and none can be made."""
+        """Raise the watermark for the epochs to come. Returns False, with nothing done, if an epoch
+        is under way. Before the call the sources must be held, and the epochs of their rows must
+        have ended. Raises UserError if the query has ended, or if Spark would close nothing because
+        no epoch has run since the start and none can be made."""
         said = str(self._java.raiseTo(raised(int(self._java.watermark()))))
         if said == "ended":
             raise UserError(f"job {self._name} has ended before it was drained")

@@ -1,4 +1,4 @@
-"""What is measured of an epoch after its decision: Spark's progress report, and sizes in storage.
+"""Measures an epoch after its decision, from Spark's progress report and the sizes in storage.
 
 `checkpoint/statistics_recorder.py` calls `measure` on its own thread.
 """
@@ -20,7 +20,7 @@ from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.state_sizes import Sizes, StateSizes
 
 REPORT_PATIENCE_S = 1.0
-"""How long Spark's report of an epoch is waited for, once the epoch is decided."""
+"""How long to wait for Spark's report of an epoch, once the epoch is decided."""
 
 
 class SparkFigures:
@@ -41,7 +41,7 @@ class SparkFigures:
         self._state = StateSizes(spark)
 
     def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
-        """Return what is found out about these decided epochs."""
+        """Return the figures of these decided epochs, as far as they can be found."""
         reports = self._reports(epochs)
         state = self._state.of(epochs)
         return {
@@ -57,7 +57,7 @@ class SparkFigures:
         }
 
     def _reports(self, epochs: Sequence[int]) -> dict[int, dict[str, Any]]:
-        """Return Spark's progress reports by epoch. It keeps the last 100."""
+        """Return Spark's progress reports by epoch. Spark keeps the last 100."""
         query = self._query()
         if query is None:
             return {}
@@ -119,8 +119,8 @@ class SparkFigures:
 
 
 def _behind(source: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many rows an epoch has left in a source that tells (Kafka's): Spark reports the
-    mean over the partitions alone."""
+    """Return the number of rows left in the source after an epoch, if the source reports it
+    (Kafka's does). Spark reports only the mean over the partitions."""
     mean = (source.get("metrics") or {}).get("avgOffsetsBehindLatest")
     latest = source.get("latestOffset")
     if mean is None or not isinstance(latest, Mapping):
@@ -130,8 +130,8 @@ def _behind(source: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _watermark(report: Mapping[str, Any]) -> dict[str, int]:
-    """Return the watermark that all operators of the epoch had, in ms since 1970; nothing while
-    there is none: Spark says 1970 then."""
+    """Return the watermark of the epoch's operators, in ms since 1970; {} while there is none, when
+    Spark reports 1970."""
     text = (report.get("eventTime") or {}).get("watermark")
     if text is None:
         return {}

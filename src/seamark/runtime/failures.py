@@ -1,19 +1,19 @@
-"""What a run's failure means: a failed checkpoint, a failed job, or an end without a restart.
+"""Judges a run's failure: a failed checkpoint, a failed job, or an end without a restart.
 
-In Spark an epoch that fails takes its query with it, whatever it failed of. The line between a
-*checkpoint* that failed and a *job* that failed is drawn here, where Flink draws it, as well as
-Spark lets it be told:
+In Spark a failed epoch ends its query, whatever the cause. Seamark separates a failed *checkpoint*
+from a failed *job* here. The line is Flink's, as far as Spark lets the two be told apart:
 
-- a failed checkpoint: it expired (`CheckpointExpiredError`); a sink's writer raised in a task, in
-  `create_writer`, `write` or `prepare_commit` (`PreCommitError`); the storage refused a record of
-  Seamark's (`RecordNotStoredError`), or an entry of Spark's logs or a state file (known by the
-  frames of Spark's stack trace). `tolerable_failed_checkpoints` counts them.
+- a failed checkpoint, counted by `tolerable_failed_checkpoints`. Either it expired
+  (`CheckpointExpiredError`). Or a sink's writer raised in a task, in `create_writer`, `write` or
+  `prepare_commit` (`PreCommitError`). Or the storage refused a record of Seamark's
+  (`RecordNotStoredError`), or an entry of Spark's logs or a state file (known by the frames of
+  Spark's stack trace).
 - a failed job: anything else, e.g. the user's function or the source raised, or a decided epoch
   could not be committed. The restart strategy decides.
-- fatal: going on could lose or double rows, another driver has the job, or no restart mends it.
+- fatal: going on could lose or double rows, another driver has the job, or no restart helps.
 
-In Flink a sink's `write` runs in the task, and its error fails the job. Here a sink's rows and its
-flush are one step, pre-commit, so both are a failure of the checkpoint.
+In Flink a sink's `write` runs in the task, and its error fails the job. Here writing and flushing a
+sink's rows are one step, pre-commit, so an error in either fails the checkpoint.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from seamark.model.errors import (
 
 
 class Verdict(Enum):
-    """What follows a failure that is not one of a checkpoint."""
+    """The consequence of a failure outside checkpoints."""
 
     RESTARTABLE = "the restart strategy decides"
     FATAL = "the job ends"
@@ -62,7 +62,7 @@ _FATAL = (
 _PRE_COMMIT = re.compile(rf"{PreCommitError.__module__}\.{PreCommitError.__name__}: (.*)")
 _STREAMING = r"\tat org\.apache\.spark\.sql\.execution\.streaming\."
 _SPARK_WRITES = re.compile(
-    # Spark's logs and every file that it makes by its checkpoint file manager; state store commits
+    # Spark's logs, all files of its checkpoint file manager, and commits of state stores
     rf"{_STREAMING}(checkpointing\.\w+\$?\w*\.(add|write|create|rename|mkdirs|close|flush)"
     rf"|state\.\w+\$?\w*\.(commit|writeUpdate|write|close|upload|saveCheckpoint|mkdirs))"
 )
@@ -71,10 +71,10 @@ _REFUSED = ("IOException", "FSError", "FileNotFound", "Access", "FileSystemExcep
 
 
 def judge(error: BaseException, *, first_start: bool) -> Verdict | CheckpointFailureReason:
-    """Return what `error`, which ended a run or its start, means.
+    """Return the meaning of `error`, which ended a run or its start.
 
-    `first_start`: the job has not run in this program yet, so that what a user must mend (a wrong
-    value, a missing topic) or a storage that cannot be written is no outage.
+    `first_start`: the job has not run in this program yet. So neither a user's mistake (a wrong
+    value, a missing topic) nor an unwritable storage counts as an outage.
     """
     if isinstance(error, DecisionVoidError):  # of FencedError's tree, but this driver is the newest
         return Verdict.RESTARTABLE
@@ -96,7 +96,7 @@ def judge(error: BaseException, *, first_start: bool) -> Verdict | CheckpointFai
 
 
 def reason_of(error: BaseException) -> str:
-    """Return one line for people: what went wrong at the root."""
+    """Return the root cause in one line, for people."""
     if isinstance(error, PySparkException):
         trace = _trace(error)
         found = _PRE_COMMIT.search(trace)
@@ -105,7 +105,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def _trace(error: PySparkException) -> str:
-    """Return Java's stack trace with all its causes; those of a task are in their messages."""
+    """Return Java's stack trace with all its causes; a task's causes are in the messages."""
     return str(getattr(error, "_stackTrace", None) or error)
 
 
@@ -115,8 +115,8 @@ def _root(trace: str) -> str:
 
 
 class CheckpointFailureReason(Enum):
-    """Why an epoch failed (Flink: `CheckpointFailureReason`): what `tolerable_failed_checkpoints`
-    counts."""
+    """Why an epoch failed (Flink: `CheckpointFailureReason`), as counted by
+    `tolerable_failed_checkpoints`."""
 
     EXPIRED = "it was not decided within the timeout"
     PRE_COMMIT = "a sink did not take its rows"

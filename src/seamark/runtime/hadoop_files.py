@@ -1,7 +1,8 @@
-"""`CheckpointFiles` on any Hadoop file system but the local one (`checkpoint/local_files.py`).
+"""Implements `CheckpointFiles` on every Hadoop file system but the local one
+(`checkpoint/local_files.py`).
 
-Exclusive create is a conditional write on ``s3a:`` and a rename that does not overwrite elsewhere:
-HDFS does that in one step in the NameNode. docs/operations/storage.md has the table, and
+Exclusive create is a conditional write on ``s3a:``. Elsewhere it is a rename without overwriting;
+on HDFS the NameNode does this rename in one step. docs/operations/storage.md has the table, and
 `checkpoint/storage_check.py` tries it out at each start.
 """
 
@@ -54,15 +55,16 @@ _TREE_TRIES = 5
 _PATH = r"path=([^;]*(?:;(?! isDirectory=)[^;]*)*); isDirectory="
 _LISTED = re.compile(_PATH)
 _LISTED_FILE = re.compile(rf"{_PATH}false; length=(\d+);")
-"""Anything, and a file, in the text that Hadoop's FileStatus gives of itself."""
+"""Matches any entry (`_LISTED`), or a file, in the text of Hadoop's FileStatus."""
 
 
 def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> CheckpointFiles:
-    """Return the files below `uri` (a URI that Spark's checkpoint location takes).
+    """Return the files below `uri`, a URI valid as Spark's checkpoint location.
 
-    A local directory is made if it is missing, unless `make` is False; no other store is asked for
-    anything yet. No call on them hangs. Raises MissingDependencyError when the session lacks the
-    scheme's jars, PreflightError when the URI cannot be used, StorageHangsError.
+    Makes a missing local directory, unless `make` is False. Sends no request to any other store
+    yet. No call on the files hangs. Raises MissingDependencyError when the session lacks the
+    scheme's jars, PreflightError when the URI cannot be used, StorageHangsError when the directory
+    does not answer.
     """
     local = local_of(uri)
     if local is not None:
@@ -72,8 +74,8 @@ def open_files(spark: SparkSession, uri: str, *, make: bool = True) -> Checkpoin
 
 
 def _require_same_names(spark: SparkSession, local: str) -> None:
-    """Raise PreflightError if Spark's JVM cannot name this directory: of a locale without its
-    characters, where it puts a ``?`` for each, or fails, later and elsewhere."""
+    """Raise PreflightError if Spark's JVM cannot name this directory. In a locale without its
+    characters, the JVM puts a ``?`` for each, or fails, later and elsewhere."""
     if local.isascii():
         return
     jvm: Any = spark._jvm
@@ -91,8 +93,8 @@ def _require_same_names(spark: SparkSession, local: str) -> None:
 class HadoopFiles:
     """Records below one directory of a Hadoop file system.
 
-    A call that the store refuses, or does not answer, raises OSError after the client's own
-    retries; then it may or may not have been done.
+    A call raises OSError, after the client's own retries, if the store refuses it or does not
+    answer. The store may or may not have done the call then.
     """
 
     def __init__(self, spark: SparkSession, uri: str) -> None:
@@ -104,7 +106,7 @@ class HadoopFiles:
             if list(configuration.getPropertySources(key) or ()) in ([], ["core-default.xml"]):
                 configuration.set(key, value)
         try:
-            # Not the file system that Spark uses, which has Spark's deadlines.
+            # Not Spark's own file system object: it has Spark's deadlines.
             location = self._path("").toUri()
             self._files = self._jvm.org.apache.hadoop.fs.FileSystem.newInstance(
                 location, configuration
@@ -123,7 +125,7 @@ class HadoopFiles:
         return self._uri
 
     def create(self, path: str, data: bytes) -> None:
-        """Create the file atomically, unless there is one."""
+        """Create the file atomically; raise FileExistsError if it exists."""
         with _os_errors(f"{self._uri}/{path}"):
             if self._conditional:
                 self._create_by_condition(path, data)
@@ -140,7 +142,7 @@ class HadoopFiles:
                 stream.close()
 
     def exists(self, path: str) -> bool:
-        """Whether the file exists now."""
+        """Tell whether the file exists now."""
         with _os_errors(f"{self._uri}/{path}"):
             return bool(self._files.exists(self._path(path)))
 
@@ -155,10 +157,11 @@ class HadoopFiles:
         return [name for name in names if not name.startswith(".")]
 
     def sizes(self, *patterns: str) -> dict[str, int]:
-        """Return the files that match one of the patterns, with their bytes.
+        """Return the files that match any of the patterns, with their sizes in bytes.
 
-        A pattern of more than one level is answered from a listing of the whole tree, by far the
-        fewest requests on an object store: one for a thousand files, in however many directories.
+        A pattern of several levels is answered from a listing of the whole tree. This takes by far
+        the fewest requests on an object store: one for a thousand files, in however many
+        directories.
         """
         trees = {pattern.split("/*", 1)[0] for pattern in patterns if pattern.count("*") > 1}
         listed = [self._tree(tree) for tree in trees]
@@ -185,7 +188,7 @@ class HadoopFiles:
                 with _os_errors(f"{self._uri}/{path}"):
                     found = remote.toList(self._files.listFiles(self._path(path), True))
                     return str(found.toString())
-            except FileNotFoundError:  # it, or a directory below it that was deleted meanwhile
+            except FileNotFoundError:  # it, or a directory below it, was deleted meanwhile
                 if not self.exists(path):
                     return ""
         raise OSError(f"{self._uri}/{path}: directories vanish while it is listed")
@@ -206,7 +209,7 @@ class HadoopFiles:
             self._files.delete(self._path(path), False)
 
     def remove_empty(self) -> None:
-        """Delete every directory in which no file is."""
+        """Delete every directory without files."""
         self._remove_empty(self._path(""))
 
     def _remove_empty(self, directory: Any) -> None:
@@ -225,8 +228,8 @@ class HadoopFiles:
         return _below_host(str(self._files.makeQualified(self._path("")))).rstrip("/") + "/"
 
     def _text(self, statuses: Any) -> str:
-        """Return what an array of FileStatus says of itself, as one text: a call into the JVM for
-        each file would take too long."""
+        """Return the text of an array of FileStatus in one call: a call into the JVM for each file
+        would take too long."""
         return str(self._jvm.scala.runtime.ScalaRunTime.stringOf(statuses))
 
     def _create_by_rename(self, path: str, data: bytes) -> None:
@@ -265,10 +268,10 @@ class HadoopFiles:
             except Py4JJavaError as error:
                 text = str(error.java_exception)
                 if "409" in text and attempt + 1 < _CONFLICT_RETRIES:
-                    continue  # S3: another one is writing or deleting this key; ask again
+                    continue  # S3: another client writes or deletes this key; ask again
                 if "RemoteFileChanged" not in text and "FileAlreadyExists" not in text:
                     raise
-                # The client repeats a write whose answer is lost, and finds its own file there.
+                # The client repeats a write after a lost answer, and then finds its own file.
                 if self._is_ours(target, token):
                     return
                 raise FileExistsError(f"{self._uri}/{path}") from None
@@ -281,7 +284,9 @@ class HadoopFiles:
         return found is not None and bytes(found).decode() == token
 
     def check(self, path: str) -> int:
-        """Read the file through, which makes the file system compare its own checksums."""
+        """Read the file through: the file system compares its own checksums meanwhile. Raises
+        CorruptRecordError if the file cannot be read; errors of access and connection are raised as
+        they are."""
         try:
             with _os_errors(f"{self._uri}/{path}"):
                 stream = self._files.open(self._path(path))
@@ -299,19 +304,20 @@ class HadoopFiles:
 
 
 def _literal(uri: str) -> str:
-    """Return a URI that stands for itself in a glob."""
+    """Escape a URI to stand for itself in a glob."""
     return re.sub(r"([\\*?\[\]{}])", r"\\\1", uri)
 
 
 def _below_host(path: str) -> str:
-    """Return the path of what Hadoop's `Path.toString` gives, which encodes nothing."""
+    """Return the path in the text of Hadoop's `Path.toString`, which encodes nothing."""
     return re.sub(r"^[^:/]+:(//[^/]*)?", "", path)
 
 
 @functools.cache
 def _unused() -> SimpleQueue[Any]:
-    """Return where file systems are put that are to be closed, by a thread of its own: a finalizer
-    may run in the middle of a py4j call of its thread, and would read the answer of that."""
+    """Return the queue of file systems to close. A thread of its own closes them. A finalizer must
+    not: it may run in the middle of a py4j call of its thread, and would read that call's
+    answer."""
     systems: SimpleQueue[Any] = SimpleQueue()
 
     def close() -> None:
@@ -338,18 +344,18 @@ _ERRORS: dict[str, type[OSError]] = {
 
 @contextmanager
 def _os_errors(path: str) -> Iterator[None]:
-    """Raise Java's exceptions as the OSError that Python has for them."""
+    """Raise Java's exceptions as the matching OSError."""
     try:
         yield
     except Py4JJavaError as error:
         name = error.java_exception.getClass().getSimpleName()
         raise _ERRORS.get(name, OSError)(f"{path}: {_said(error)}") from error
-    except (Py4JError, CapturedException) as error:  # the JVM is gone; an address that cannot be
+    except (Py4JError, CapturedException) as error:  # the JVM is gone, or the address is invalid
         raise OSError(f"{path}: {error}") from error
 
 
 def _said(error: Exception) -> str:
-    """Return the first line of what Java said, with the exception's name."""
+    """Return the first line of Java's message, with the exception's name."""
     if not isinstance(error, Py4JJavaError):
         return str(error).partition("\n")[0]
     java = error.java_exception
@@ -361,9 +367,9 @@ _PREFIXES = ("fs.", "dfs.", "hadoop.security.")
 
 
 def hadoop_settings(spark: SparkSession) -> HadoopSettings:
-    """Return the session's settings of file systems: of ``core-site.xml``, ``hdfs-site.xml``,
-    ``spark.hadoop.*`` and the session's own configuration; not Hadoop's own defaults. By them
-    workers, which have no JVM to ask, reach HDFS and S3 (`file_systems/`)."""
+    """Return the session's file system settings: from ``core-site.xml``, ``hdfs-site.xml``,
+    ``spark.hadoop.*`` and the session's own configuration, but not Hadoop's own defaults. Workers
+    have no JVM to ask; they need these settings to reach HDFS and S3 (`file_systems/`)."""
     jvm = spark._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
     # One call for all of them: each call into the JVM takes a third of a millisecond.

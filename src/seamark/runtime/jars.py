@@ -1,17 +1,18 @@
-"""Jars from Maven, by the Ivy that PySpark bundles: no Maven, no root, no wheel of jars.
+"""Fetches jars from Maven with the Ivy bundled in PySpark: no Maven, no root, no wheel of jars.
 
-Each set of jars has a directory of its own under `${XDG_CACHE_HOME:-~/.cache}/seamark/jars`, and
-is fetched once. Invariants:
+Each set of jars has a directory of its own under `${XDG_CACHE_HOME:-~/.cache}/seamark/jars`, and is
+fetched once. Invariants:
 
 - A directory under its final name is complete: it is filled under another name and then renamed.
-- Its `complete.json` names every jar and its size; a jar that has since gone or shrunk makes the
-  set be fetched again.
-- One process fetches a set at a time (a file lock, which the kernel releases with its holder);
-  the others wait and then use what it has fetched.
+- Its `complete.json` names every jar and its size. If a jar has since gone or changed size, the set
+  is fetched again.
+- One process fetches a set at a time (a file lock, released by the kernel with its holder). The
+  others wait and then use the fetched set.
 
-PySpark is looked at (its folder, its version), never imported: starting a broker needs no Spark.
-`python -m seamark.runtime.jars` fetches every set beforehand. The brokers that run from these
-jars are in `dev/kafka.py`; what checkpoints on S3 and HDFS need is in `storage_jars.py`.
+PySpark's folder and version are looked up without importing it: starting a broker needs no Spark.
+`python -m seamark.runtime.jars` fetches the Kafka broker and Spark's Kafka connector beforehand.
+`dev/kafka.py` runs brokers from these jars; `storage_jars.py` has the jars for checkpoints on S3
+and HDFS.
 """
 
 from __future__ import annotations
@@ -45,11 +46,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Request:
-    """What to ask Maven for.
+    """A request to Maven.
 
-    `artifacts` are `group:artifact:version`; `transitive` brings what they depend on at run time
-    too, but for `excludes` (`group:artifact`, or `group:*`). `remark` says, for the log, what is
-    unusual about this choice.
+    `artifacts` are `group:artifact:version`. `transitive` adds their run-time dependencies, but for
+    `excludes` (`group:artifact`, or `group:*`). `remark` explains an unusual choice in the log.
     """
 
     artifacts: tuple[str, ...]
@@ -59,14 +59,14 @@ class Request:
 
 
 def cache_directory(of: str) -> Path:
-    """Return the directory in which things of this kind are kept for the user, from one program to
-    the next; it may have to be made."""
+    """Return the user's cache directory for things of this kind; it outlives the program. It may
+    not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "seamark" / of
 
 
 def find_java() -> Path:
-    """Return the `java` program that Spark would use: of JAVA_HOME if that is set, else of PATH.
+    """Return the `java` program Spark would use: from JAVA_HOME if it is set, else from PATH.
 
     Raises `MissingDependencyError`, in one line, when there is none or it is older than Java 17.
     """
@@ -91,7 +91,7 @@ def find_java() -> Path:
 
 
 def spark_version() -> str:
-    """Return the version of the PySpark that `import pyspark` would give, without importing it.
+    """Return the version of the PySpark behind `import pyspark`, without importing it.
 
     Raises `MissingDependencyError` when there is no PySpark.
     """
@@ -107,14 +107,14 @@ def spark_version() -> str:
 def kafka_broker_jars() -> list[Path]:
     """Return the class path of a Kafka broker (43 MB, fetched at the first call; then quick).
 
-    Raises `MissingDependencyError` when there is no Java or the jars cannot be had.
+    Raises `MissingDependencyError` when there is no Java or the jars cannot be fetched.
     """
     return resolve(
         f"kafka-broker-{KAFKA_VERSION}",
         Request(
             (
                 f"org.apache.kafka:kafka_2.13:{KAFKA_VERSION}",
-                # Without a logger of its own the broker says nothing about why it does not start.
+                # Without a logger of its own the broker does not tell why it fails to start.
                 "org.slf4j:slf4j-simple:1.7.36",
             )
         ),
@@ -122,13 +122,14 @@ def kafka_broker_jars() -> list[Path]:
 
 
 def spark_kafka_jars(version: str | None = None) -> list[Path]:
-    """Return Spark's Kafka connector, for `spark.jars`; `version` None is the installed PySpark's.
+    """Return Spark's Kafka connector, for `spark.jars`; `version` None means the installed
+    PySpark's.
 
-    The connector of exactly that version is tried first. Some mirrors of Maven lack it, or the
-    token provider it wants: then connector 4.2.0 is taken, if need be with the nearest token
-    provider (used only for delegation tokens), and the log says so.
+    Tries the connector of exactly this version first. Some mirrors of Maven lack it, or its token
+    provider. Then connector 4.2.0 is taken, if need be with the nearest token provider (used only
+    for delegation tokens), and the log says so.
 
-    Raises `MissingDependencyError` when there is no Java or none of these can be had.
+    Raises `MissingDependencyError` when there is no Java or none of these can be fetched.
     """
     version = version or spark_version()
     connector = "org.apache.spark:spark-sql-kafka-0-10_2.13"
@@ -154,10 +155,11 @@ def spark_kafka_jars(version: str | None = None) -> list[Path]:
 
 
 def spark_avro_jars(version: str) -> list[Path]:
-    """Return Spark's Avro module, of exactly `version` where it can be had; most of it is in Spark
-    itself, so that of the line before does too, and the log says so then.
+    """Return Spark's Avro module, of exactly `version` if it can be fetched. Otherwise return the
+    module of the release line before, with a warning in the log: it works too, since most of Avro
+    is in Spark itself.
 
-    Raises `MissingDependencyError` when there is no Java or neither can be had.
+    Raises `MissingDependencyError` when there is no Java or neither can be fetched.
     """
     module = "org.apache.spark:spark-avro_2.13"
     remark = f"spark-avro 4.1.1 stands in for {version}, which is not to be had"
@@ -169,13 +171,14 @@ def spark_avro_jars(version: str) -> list[Path]:
 
 
 def resolve(name: str, *requests: Request) -> list[Path]:
-    """Return the jars of the first of `requests` that can be had, fetched into the cache as `name`.
+    """Return the jars of the first available request of `requests`, fetched into the cache as
+    `name`.
 
-    A set that is already in the cache is returned at once, whichever request gave it: a fallback
-    that has worked is not looked for again (delete its directory to try anew). Safe against other
-    processes that do the same, and against being killed in the middle.
+    A set already in the cache is returned at once, whichever request gave it. So after a fallback
+    has worked, better requests are not tried again; delete the set's directory to try anew. Safe
+    against concurrent calls of other processes, and against being killed in the middle.
 
-    Raises `MissingDependencyError` with Ivy's reason when no request can be had.
+    Raises `MissingDependencyError` with Ivy's reason when no request can be fetched.
     """
     target = cache_directory("jars") / name
     jars = _complete(target)
@@ -220,7 +223,7 @@ def _fetch(target: Path, requests: Sequence[Request]) -> list[Path]:
 
 
 def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
-    """Fetch `request` into `directory`; return "" or, in one line, why it could not be done."""
+    """Fetch `request` into `directory`; return "", or the reason of the failure in one line."""
     dependencies = ""
     for artifact in request.artifacts:
         group, module, version = artifact.split(":")
@@ -259,7 +262,7 @@ def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
         report = log.read().decode(errors="replace")
     if code == 0 and any(directory.glob("*.jar")):
         return ""
-    # Of Ivy's long report the lines that carry the cause: what is missing, or why no server.
+    # Keep the cause from Ivy's long report: missing artifacts, or the server's error.
     causes = re.findall(
         r"^\W*(\S+#\S+;\S+: .+|\[FAILED +\].+|.*(?:Exception|error).*)$", report, re.MULTILINE
     )
@@ -268,7 +271,7 @@ def _run_ivy(java: Path, ivy: Path, request: Request, directory: Path) -> str:
 
 
 def _complete(directory: Path) -> list[Path] | None:
-    """Return the jars of a complete set; None when it must be fetched."""
+    """Return the jars of a complete set; None if it must be fetched."""
     try:
         sizes = json.loads((directory / _MARKER).read_text())["jars"]
         if all((directory / jar).stat().st_size == size for jar, size in sizes.items()):
@@ -288,8 +291,8 @@ def _pyspark_directory() -> Path:
 
 
 def pyspark_jars() -> Path:
-    """Return the folder of PySpark's own jars, which has Ivy in it; raises MissingDependencyError
-    when there is none."""
+    """Return the folder of PySpark's own jars, including Ivy. Raises MissingDependencyError when
+    there is none."""
     candidates = [_pyspark_directory() / "jars"]
     if os.environ.get("SPARK_HOME"):  # a Spark distribution: its Python part carries no jars
         candidates.append(Path(os.environ["SPARK_HOME"], "jars"))

@@ -1,4 +1,4 @@
-"""Ways to ask Java for things in few messages: py4j's plain ones are slow where it matters."""
+"""Asks Java in few messages: py4j's plain ways are slow where it matters."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from py4j.java_gateway import JavaClass
 
 
 def java_class(jvm: Any, name: str) -> Any:
-    """Return the class of this full name. Of ``jvm.java.util.ArrayList`` Java would look for a
-    class of each part's name on its whole path."""
+    """Return the class of this full name. For ``jvm.java.util.ArrayList`` Java would search its
+    whole path for a class of each part's name."""
     return JavaClass(name, jvm._gateway_client)
 
 
@@ -23,13 +23,13 @@ def java_list(jvm: Any, items: Iterable[Any]) -> Any:
 
 
 def items_of(found: Any) -> list[Any]:
-    """Return what a ``java.util.List`` holds. py4j's own iteration ends with an exception, for
-    which PySpark asks Java so much that every loop takes 15 ms."""
+    """Return the items of a ``java.util.List``. py4j's own iteration ends with an exception;
+    PySpark then asks Java so much about it that every loop takes 15 ms."""
     return [found.get(number) for number in range(found.size())]
 
 
 def root_cause(error: BaseException) -> str:
-    """Return what Java says of an error, without the trace."""
+    """Return Java's message about an error, without the trace."""
     java = getattr(error, "java_exception", None)
     if java is None:
         return str(error).strip().split("\n", 1)[0]

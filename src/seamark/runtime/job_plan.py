@@ -1,9 +1,8 @@
-"""Spark's analysed plan of a declared job: its one stream, which part has which uid, and which
-source and operator feeds which operator and sink.
+"""Spark's analysed plan of a declared job: its one stream, the uids of its parts, and the flow from
+sources and operators to operators and sinks.
 
-The query's plan is the union of its branches (`branches.py`), so the plans that they share, from
-left to right, hold the operators in the order in which `operator_uids.py` numbers those of the
-query.
+The query's plan is the union of its branches (`branches.py`). So the branches' shared plans, from
+left to right, hold the operators in the order of the query's numbers (`operator_uids.py`).
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ log = logging.getLogger(__name__)
 
 
 class JobPlan(United):
-    """The plan of a declared job, which has a sink: made once for all runs of the job, and for what
-    is told of it. Asks Spark: some tenths of a second."""
+    """The plan of a declared job with at least one sink. Made once, for all runs of the job and for
+    all reports on it. Asks Spark: some tenths of a second."""
 
     def __init__(self, declared: JobDeclaration) -> None:
         sources = {source.uid: source.dataframe for source in declared.sources.values()}
@@ -43,7 +42,7 @@ class JobPlan(United):
         self.uids = find_uids(shared_plans(self.branches), sources, declared.operators)
 
     def graph(self) -> JobGraph:
-        """Return the job's graph; raises what Spark raises."""
+        """Return the job's graph; raises Spark's errors."""
         sources = distinct_sources(shared_plans(self.branches).values())[0]
         plan = _Plan(self.declared, self.uids, sources)
         ends = [
@@ -62,8 +61,9 @@ class JobPlan(United):
 
 
 def job_graph(declared: JobDeclaration, plan: JobPlan | None = None) -> JobGraph:
-    """Return the graph of a declared job; `plan` is its plan, if that is made already. It is for
-    people alone, so a plan that cannot be walked through gives an empty graph and a warning."""
+    """Return the graph of a declared job; `plan` is the job's plan, if it exists already. The graph
+    is for people alone, so if the plan cannot be walked, return an empty graph and log a
+    warning."""
     try:
         return (plan or JobPlan(declared)).graph()
     except Exception as error:
@@ -87,7 +87,7 @@ def _sharing(branches: Sequence[Branch], uids: OperatorUids) -> Iterator[str]:
 
 
 class _Plan:
-    """The parts that the walks through the branches have met, in the order of the data."""
+    """The parts met while walking the branches, in the order of the data."""
 
     def __init__(
         self, declared: JobDeclaration, uids: OperatorUids, sources: Sequence[Any]
@@ -100,7 +100,8 @@ class _Plan:
         self.operators: list[Vertex] = []
 
     def feeding(self, node: Any) -> tuple[str, ...]:
-        """Return the ids of the nearest parts whose rows come out of a node of the plan."""
+        """Return the ids of the nearest parts upstream of a node of the plan, the node's own
+        included."""
         if not node.isStreaming():
             return ()
         below = list(children(node))

@@ -1,5 +1,5 @@
-"""What `explain` shows of a declared job: the guarantees of its parts, and which columns of a
-sink's rows a replay may give other values, as Spark's own plan says."""
+"""Builds `explain`'s report on a declared job: the guarantees of its parts, and the columns with
+different values after a replay. Spark's own plan tells these columns."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from seamark.runtime.plans import analysed, children, contains, items, name_of
 
 
 def job_report(declared: JobDeclaration, graph: JobGraph) -> GuaranteeReport:
-    """Return what the job guarantees. Spark analyses the sinks' plans for it."""
+    """Return the job's guarantees. Spark analyses the sinks' plans for it."""
     return analyse(
         [SourcePart(s.uid, s.description, s.replayable) for s in declared.sources.values()],
         [
@@ -49,21 +49,21 @@ def _sink_part(sink: DeclaredSink) -> SinkPart:
 
 
 def varying_columns(frame: DataFrame) -> tuple[str, ...]:
-    """Return what Spark does not call deterministic in the rows of `frame`, each as the column that
-    it makes and the function: ``id: uuid()``. Python functions are deterministic unless the program
-    says ``asNondeterministic()``."""
+    """Return the nondeterministic functions in the rows of `frame`, by Spark's judgement, each with
+    its column: ``id: uuid()``. Python functions are deterministic unless the program says
+    ``asNondeterministic()``."""
     return _columns_with(frame, lambda part: not part.deterministic())
 
 
 def epoch_time_columns(frame: DataFrame) -> tuple[str, ...]:
-    """Return the columns with the current time, as `varying_columns` does. Spark keeps that time
-    in an epoch's plan, so a replay gives the same."""
+    """Return the columns with the current time, in the form of `varying_columns`. Spark keeps this
+    time in an epoch's plan, so a replay gives the same values."""
     return _columns_with(frame, lambda part: contains(part, "CURRENT_LIKE"))
 
 
 def _columns_with(frame: DataFrame, has: Callable[[Any], bool]) -> tuple[str, ...]:
-    """Return the columns whose expression `has` something. It is asked of plans and expressions,
-    and holds for one if it holds for a part of it."""
+    """Return the columns whose expression satisfies `has`. `has` takes a plan or an expression, and
+    holds for it if it holds for a part of it."""
     return tuple(dict.fromkeys(_found(analysed(frame), has)))
 
 

@@ -1,6 +1,8 @@
-"""Which topics the Kafka sources in Spark's plan read, `KafkaSource`s and plain streams alike.
+"""Finds the topics read by the Kafka sources in Spark's plan, `KafkaSource`s and plain streams
+alike.
 
-Spark takes an offset of a topic that the source does not read for lost rows and fails the query.
+If a source has an offset of a topic it does not read, Spark takes the topic's rows for lost and
+fails the query.
 """
 
 from __future__ import annotations
@@ -20,9 +22,9 @@ _OPTIONS = ("subscribe", "subscribepattern", "assign")
 
 @dataclass(frozen=True)
 class Subscription:
-    """What a Kafka source reads. `topics`: their names; empty, if `pattern`, a Java regular
-    expression of names, says it. `fails_on_data_loss`: not if Spark was told to go on without rows
-    that it cannot find."""
+    """The topics of a Kafka source. `topics` are their names; if `pattern`, a Java regular
+    expression of names, is set, `topics` is empty. `fails_on_data_loss` is False if Spark was told
+    to go on without missing rows."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -30,7 +32,7 @@ class Subscription:
     fails_on_data_loss: bool = True
 
     def reads(self, topic: str) -> bool:
-        """Whether it reads a topic."""
+        """Tell whether the source reads a topic."""
         if self.pattern:
             return bool(self.jvm.java.util.regex.Pattern.matches(self.pattern, topic))
         return topic in self.topics
@@ -40,7 +42,7 @@ class Subscription:
 
 
 def find_subscriptions(stream: DataFrame, uids: OperatorUids) -> Mapping[str, Subscription]:
-    """Return what each Kafka source of a query reads, by uid."""
+    """Return the subscription of each Kafka source of a query, by uid."""
     found = {}
     for number, leaf in enumerate(distinct_sources([analysed(stream)])[0]):
         if name_of(leaf) != "StreamingRelationV2" or leaf.sourceName() != "kafka":
@@ -59,7 +61,7 @@ def find_subscriptions(stream: DataFrame, uids: OperatorUids) -> Mapping[str, Su
 
 
 def not_read(uid: str, topics: Sequence[str], reading: Subscription) -> str:
-    """Say that a source, which reads other ones, is at offsets of these topics."""
+    """Return a clause for messages: the source has offsets of these topics, but reads others."""
     names = ", ".join(map(repr, topics))
     return (
         f"source {uid!r} is at offsets of topic {names}, which the program does not read (it reads "
@@ -70,9 +72,9 @@ def not_read(uid: str, topics: Sequence[str], reading: Subscription) -> str:
 def topics_left(
     job: str, offsets: Sequence[Any], uids: OperatorUids, reading: Mapping[str, Subscription]
 ) -> list[str]:
-    """Return a sentence for each Kafka source whose topics a job leaves that goes on by Spark's
-    numbers, with what to do instead. `offsets` are the lines of its offset log; one is None of a
-    source that has not begun."""
+    """Return a sentence, with a remedy, for each Kafka source that no longer reads a topic of its
+    offsets. Called for a job that goes on by Spark's numbers. `offsets` are the lines of its offset
+    log; a line is None for a source that has not begun."""
     found = []
     for uid, number in uids.source_numbers().items():
         line = uids.source_lines.index(number)

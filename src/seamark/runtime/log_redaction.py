@@ -1,8 +1,8 @@
 """Keeps secrets out of Seamark's own log lines while a job runs.
 
-A failure is told in the words of whatever failed, a driver's or a user's: with a URL and its
-password in it, say. Records and answers are redacted where they are made (`Redactor`); the lines of
-all loggers below ``seamark`` are redacted here. Spark's log is Spark's own.
+A failure comes in the words of its origin, a database driver or the user's code: for example with a
+URL and its password. Records and answers are redacted where they are made (`Redactor`). The lines
+of all loggers below ``seamark`` are redacted here. Seamark does not touch Spark's own log.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from seamark.model.redaction import Redactor, secrets_in
 _lock = threading.Lock()
 _redactors: list[Redactor] = []
 _make_record: Callable[..., logging.LogRecord] | None = None
-"""What makes the records that are redacted; None until a job has run in this process."""
+"""The factory of the records to redact; None until a job has run in this process."""
 
 
 class RedactedLog:
-    """While it is entered, every line of Seamark's in this process goes through `redactor`."""
+    """While entered, redacts every line of Seamark's log in this process with `redactor`."""
 
     def __init__(self, redactor: Redactor) -> None:
         self._redactor = redactor
@@ -35,8 +35,8 @@ class RedactedLog:
         global _make_record
         with _lock:
             if _make_record is None:
-                # The factory, since a filter would have to be added to each module's logger, those
-                # of modules that are imported later included.
+                # The factory: a filter would have to be added to each module's logger, even for
+                # modules imported later.
                 _make_record = logging.getLogRecordFactory()
                 logging.setLogRecordFactory(_redacted_record)
             _redactors.append(self._redactor)
@@ -57,7 +57,7 @@ def _redacted_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
         return record
     for redactor in tuple(_redactors):
         shown = redactor(shown)
-    if shown != text:  # else it keeps its form, by which collectors group lines
+    if shown != text:  # else it keeps its form: collectors group lines by it
         record.msg, record.args = shown, None
     return record
 
@@ -65,9 +65,9 @@ def _redacted_record(*args: Any, **kwargs: Any) -> logging.LogRecord:
 def job_redactor(
     spark: SparkSession, declared: JobDeclaration, storage: str, more_secrets: Iterable[str] = ()
 ) -> Redactor:
-    """Hides the secrets of the job's sinks, of Spark's settings and of the environment, and
-    `more_secrets`; but for what is a part of the job's names or of the URI `storage`: an access key
-    may be named as its bucket is, and paths must be whole."""
+    """Return a redactor for the secrets of the job's sinks, of Spark's settings and of the
+    environment, and for `more_secrets`. It leaves the parts of the job's names and of the URI
+    `storage` readable: an access key may equal its bucket's name, and paths must be whole."""
     at = Location.parse(storage, "storage")
     host = at.authority.rpartition("@")[2].partition(":")[0]
     names = (declared.name, *declared.sources, *declared.operators, *declared.sinks, host, at.path)

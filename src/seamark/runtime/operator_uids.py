@@ -1,10 +1,10 @@
-"""Which source and which stateful operator of Spark's plan has which uid.
+"""Maps the sources and stateful operators of Spark's plan to their uids.
 
-Spark numbers the sources of a query as they stand in its plan from left to right, each once, and
-its stateful operators from the sink's side (`IncrementalExecution`'s StateOpIdRule):
-``state/<number>``. Its offset log has a line for each time that a source stands in the plan. What a
-user has named is a DataFrame, so its own source or last stateful operator is looked up in the plan
-of the whole query.
+Spark numbers the sources of a query from left to right in its plan, each once. It numbers stateful
+operators from the sink's side (`IncrementalExecution`'s StateOpIdRule): ``state/<number>``. Its
+offset log has a line for each occurrence of a source in the plan. A user gives a uid to a
+DataFrame, so the source or last stateful operator of this DataFrame is looked up in the plan of the
+whole query.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ _STATEFUL = frozenset(
 
 @dataclass(frozen=True)
 class OperatorUids:
-    """The uids by Spark's numbers; what has none is called by its number. `source_lines` are the
-    numbers of the sources whose offsets stand in the offset log, line by line."""
+    """The uids by Spark's numbers; a part without a uid is called by its number. `source_lines`
+    lists, line by line, the numbers of the sources with offsets in the offset log."""
 
     sources: Mapping[int, str] = field(default_factory=dict)
     operators: Mapping[int, str] = field(default_factory=dict)
@@ -63,12 +63,12 @@ class OperatorUids:
 def find_uids(
     plans: Mapping[str, Any], sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
 ) -> OperatorUids:
-    """Return the uids in a query that is the union of `plans`, each by the name of its branch,
-    given the DataFrames that they were given for."""
+    """Return the uids in a query. The query is the union of `plans`, each keyed by the name of its
+    branch; `sources` and `operators` map uids to the user's DataFrames."""
     leaves, lines = distinct_sources(plans.values())
     named_leaves, named_nodes = named_parts(sources, operators)
     nodes = [list(_stateful(plan)) for plan in plans.values()]
-    # Of operators that are alike in one branch only the first has the name, as ever.
+    # Among equal operators of one branch, only the first gets the uid, as ever.
     found = [_matched(of_branch, named_nodes) for of_branch in nodes]
     in_branches = Counter(uid for uids in found for uid in uids.values())
     by_number, first = {}, 0
@@ -80,8 +80,8 @@ def find_uids(
 
 
 def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[str]:
-    """Yield which operators, or sources, of a checkpoint have another uid in the program, by
-    Spark's number; one that had no uid may have got one."""
+    """Yield a sentence for each operator, or source, with another uid in the program than in the
+    checkpoint, by Spark's number. A part without a uid may have got one since."""
     for number, uid in enumerate(before):
         if uid != f"{kind}-{number}" and now.get(number, uid) != uid:
             here = now[number]
@@ -91,7 +91,7 @@ def moved(kind: str, before: Sequence[str], now: Mapping[int, str]) -> Iterator[
 def named_parts(
     sources: Mapping[str, DataFrame], operators: Mapping[str, DataFrame]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the sources, and the stateful operators, by the uids that their DataFrames have."""
+    """Return the sources, and the stateful operators, by their DataFrames' uids."""
     leaves = {uid: next(_streaming_leaves(analysed(frame)), None) for uid, frame in sources.items()}
     nodes = {uid: next(_stateful(analysed(frame)), None) for uid, frame in operators.items()}
     return _there(leaves), _there(nodes)
@@ -102,15 +102,16 @@ def _there(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def own_names(plan: Any, named: Mapping[str, Any]) -> list[str | None]:
-    """Return the uid of each source and stateful operator of a plan that is one of `named`, and not
-    only equal to it; None of the others. Of two equal plans the lists are in the same order."""
+    """Return a uid for each source and stateful operator of a plan: the uid if the part itself is
+    one of `named`, None if it is not or is merely equal. Equal plans give lists of the same
+    order."""
     parts = [*_stateful(plan), *_streaming_leaves(plan)]
     return [next((uid for uid, own in named.items() if part.equals(own)), None) for part in parts]
 
 
 def _matched(nodes: Sequence[Any], named: Mapping[str, Any]) -> dict[int, str]:
-    """Return the uids by the nodes' numbers: of equal nodes a uid goes to the very one that was
-    named, if that is there."""
+    """Return the uids by the nodes' numbers. Among equal nodes the uid goes to the named node
+    itself, if it is there."""
     found: dict[int, str] = {}
     for form in (lambda plan: plan, Compared):  # py4j compares plans by their `equals`
         left = {uid: form(own) for uid, own in named.items() if uid not in found.values()}
@@ -141,7 +142,7 @@ def _streaming_leaves(plan: Any) -> Iterator[Any]:
 
 
 def is_operator(node: Any) -> bool:
-    """Whether a streaming node of an analysed plan keeps state."""
+    """Tell whether a streaming node of an analysed plan keeps state."""
     name = name_of(node)
     return name in _STATEFUL or (
         name == "Join" and node.left().isStreaming() and node.right().isStreaming()

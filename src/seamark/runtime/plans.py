@@ -1,7 +1,7 @@
-"""Spark's logical plans, which py4j hands over as opaque objects: how to walk and compare them.
+"""Walks and compares Spark's logical plans; py4j hands them over as opaque objects.
 
-A plan is compared as Spark compares it, canonically (`QueryPlan.sameResult`): names, expression ids
-and the order in which a program was written do not matter.
+Plans are compared as Spark compares them, canonically (`QueryPlan.sameResult`): names, expression
+ids and the order of the program's calls do not matter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def name_of(node: Any) -> str:
 
 
 def items(sequence: Any) -> Iterator[Any]:
-    """Yield what a Scala collection holds."""
+    """Yield the items of a Scala collection."""
     iterator = sequence.iterator()
     while iterator.hasNext():
         yield iterator.next()
@@ -38,13 +38,13 @@ def children(node: Any) -> Iterator[Any]:
 
 
 def scala_class(node: Any, name: str) -> Any:
-    """Return a class of the JVM that `node` lives in, by its full name. Naming it part by part
+    """Return a class by its full name, from the JVM of `node`. Naming it part by part
     (``jvm.org.apache…``) would ask the JVM for each part."""
     return JavaClass(name, node._gateway_client)
 
 
 def scala_seq(node: Any, values: Iterable[Any]) -> Any:
-    """Return a Scala ``Seq`` of `values` in the JVM that `node` lives in."""
+    """Return a Scala ``Seq`` of `values` in the JVM of `node`."""
     return scala_class(node, "org.apache.spark.api.python.PythonUtils").toSeq(list(values))
 
 
@@ -56,10 +56,10 @@ def contains(node: Any, pattern: str) -> bool:
 
 
 class Compared:
-    """A plan that is compared with many others, each comparison a number where they differ.
+    """A plan for many comparisons. Plans with different hashes are told apart without asking Spark.
 
-    Spark's own comparison tells two calls of ``withWatermark`` apart, since each gets a random
-    node id; here they are equal if column and delay are.
+    Spark's own comparison tells two calls of ``withWatermark`` apart, since each gets a random node
+    id. Here they are equal if column and delay are.
     """
 
     def __init__(self, plan: Any) -> None:

@@ -1,7 +1,7 @@
-"""What a task of an epoch does: write its Arrow batches into one transaction per sink, and flush.
+"""The work of a task in an epoch: write its Arrow batches into one transaction per sink, and flush.
 
-Runs in Spark's Python workers, once per attempt. What it returns, the driver gets from
-the winning attempt alone; what other attempts leave open is lingering.
+Runs in Spark's Python workers, once per attempt. The driver gets the report of the winning attempt
+alone. Transactions left open by other attempts are lingering.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from seamark.runtime.java_calls import items_of
 
 RESULT_SCHEMA = "report binary"
 _EPOCH = "seamark.epoch"
-"""Spark's local property that tells a task its epoch, and the last one that is settled."""
+"""Spark's local property with a task's epoch, the last settled epoch, and whether to write."""
 
 BatchFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 @functools.cache
 def _spare_the_collector() -> None:
-    """Take what this worker has imported out of the garbage collector's sight, once.
+    """Hide this worker's imports from the garbage collector, once.
 
-    Spark's worker daemon collects in full after every task: some 30 ms of CPU for modules that
-    never become garbage, in each worker and epoch.
+    Spark's worker daemon collects in full after every task. In each worker and epoch this took some
+    30 ms of CPU, for modules that never become garbage.
     """
     gc.collect()
     gc.freeze()
@@ -59,13 +59,13 @@ def pre_commit(
     hadoop: HadoopSettings,
     spool_uris: Mapping[str, str],
 ) -> BatchFunction:
-    """Return the function for `mapInArrow`: batches of the united stream in; out comes one row
-    (RESULT_SCHEMA), the pickled epoch and `TaskReport`. `run_tasks` runs it.
+    """Return the function for `mapInArrow`. It takes batches of the united stream and yields one
+    row (RESULT_SCHEMA): the pickled epoch and `TaskReport`. `run_tasks` runs it.
 
-    `dead_letters` names, by the uid of a sink, the one that takes the rows which it refuses.
+    `dead_letters` maps a sink's uid to the uid of the sink for its refused rows.
 
-    One function serves all epochs of a run, as a part of the stream's own plan: to plan it anew in
-    each epoch took 11 ms of every one.
+    One function, in the stream's own plan, serves all epochs of a run: planning it anew took 11 ms
+    in each epoch.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -114,8 +114,8 @@ def pre_commit(
 
 
 def _told(error: Exception, hide: Callable[[str], str]) -> Exception | None:
-    """Return `error`, with its traceback for Spark's log; None if its text, or that of one which it
-    comes from, holds a secret."""
+    """Return `error`, with its traceback for Spark's log; None if its text, or the text of one of
+    its causes, holds a secret."""
     link: BaseException | None = error
     while link is not None:
         if hide(str(link)) != str(link):
@@ -132,8 +132,8 @@ def _result(report: bytes) -> pa.RecordBatch:
 
 
 class _Attempt:
-    """The writers of one task's attempt, made when their first rows come. `busy` is the uid of the
-    sink whose writer is being called: its errors are failures of the checkpoint."""
+    """The writers of one task attempt, each made at its sink's first rows. `busy` is the uid of the
+    sink whose writer is being called: an error in such a call is a failure of the checkpoint."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class _Attempt:
         self.busy = ""
 
     def write(self, uid: str, rows: pa.RecordBatch) -> None:
-        """Write to one sink, and what it refuses to the sink of its dead letters."""
+        """Write to one sink; write refused rows to its dead-letter sink."""
         if rows.num_rows == 0:
             return
         self.busy = uid
@@ -198,7 +198,8 @@ class _Attempt:
                 writer.abort()
 
     def failure(self, error: Exception) -> str:
-        """Return what the epoch fails with: the sink, the reason and, if there is one, a remedy."""
+        """Return the epoch's failure message: the sink, the reason and, if there is one, a
+        remedy."""
         reason = f"sink {self.busy!r}: {type(error).__name__}: {error}"
         if not isinstance(error, WriteRefusedError):
             return reason
@@ -214,9 +215,9 @@ class _Attempt:
 def run_tasks(
     frame: DataFrame, epoch: int, settled_epoch: int, *, write: bool = True
 ) -> list[TaskReport]:
-    """Run an epoch's tasks, and return what those that count reported; none if they are only to
-    read their rows, not to `write` them. `frame` is what a stream with `pre_commit` at its end
-    gives to `foreachBatch`; called in the thread of that."""
+    """Run an epoch's tasks, and return the reports of the winning attempts. Without `write`, tasks
+    only read their rows, and there are no reports. `frame` is the argument of `foreachBatch`, for a
+    stream with `pre_commit` at its end. Called in the thread of `foreachBatch`."""
     context = frame.sparkSession.sparkContext
     context.setLocalProperty(_EPOCH, f"{epoch} {settled_epoch} {write:d}")
     # The frame is a wrapped RDD. To collect the frame itself would plan a second query in each

@@ -1,7 +1,7 @@
-"""One run of a job as one Spark query: from the declared sinks to the query's end.
+"""One run of a job as one Spark query, from the declared sinks to the query's end.
 
-`StreamRun.start` recovers and starts Spark's query, whose `foreachBatch` calls pre-commit each
-epoch; `wait` returns when the query has ended and everything is settled.
+`StreamRun.start` recovers and starts Spark's query. The query's `foreachBatch` calls pre-commit in
+each epoch. `wait` returns when the query has ended and everything is settled.
 """
 
 from __future__ import annotations
@@ -74,9 +74,9 @@ log = logging.getLogger(__name__)
 _NO_DATA_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 QUERY_START_S = 120.0
-"""How long Spark may take to start a query: it looks into its checkpoint location meanwhile."""
+"""How long Spark may take to start a query: meanwhile it reads its checkpoint location."""
 QUERY_END_S = 120.0
-"""How long a stopped query may take to end: Spark waits for the function that runs."""
+"""How long a stopped query may take to end: Spark waits for the running function."""
 TASK_KILL_S = 2.5
 """How long a cancelled task's Python worker may go on (spark.python.task.killTimeout is 2 s)."""
 
@@ -85,10 +85,11 @@ class StreamRun(QueryRun):
     """One Spark query under one coordinator. Used once.
 
     `records_uri` is the directory of Seamark's records, `spark_location` Spark's checkpoint
-    location. `trigger` is what goes into ``DataStreamWriter.trigger``. `spark_settings` hold for
-    this query alone. `flow` adds up what flows.
-    `on_committed` is called with each completed checkpoint, and who the job is; it must not take
-    long. `redactor` knows the job's secrets: they are in no record and no line of Seamark's log.
+    location. `trigger` holds the arguments of ``DataStreamWriter.trigger``. `spark_settings` apply
+    to this query alone. `flow` adds up the rows and bytes through each part of the job.
+    `on_committed` is called at each completed checkpoint with the job's identity and the epoch; it
+    must not take long. `redactor` keeps the job's secrets out of all records and all lines of
+    Seamark's log.
     """
 
     def __init__(
@@ -139,8 +140,8 @@ class StreamRun(QueryRun):
         )
         self.coordinator = Coordinator(self._job, self, flow)
         self.query: StreamingQuery | None = None
-        # Where executors die, a stage may run again, and its tasks' attempts count from 0 again; a
-        # speculative attempt's loser is told to nobody. In local mode there is neither.
+        # Where executors die, a stage may run again, and its tasks' attempts count from 0 again.
+        # Spark reports the loser of a speculative attempt to nobody. Local mode has neither.
         self._hidden_attempts = not is_local(spark.sparkContext.master)
         self._plan_checked = False
         self._settled = threading.Event()
@@ -151,7 +152,8 @@ class StreamRun(QueryRun):
         )
 
     def _make_source_offsets(self) -> SourceOffsets:
-        """Return who tells the sources' systems of completed checkpoints, where they want that."""
+        """Return the notifier of completed checkpoints for sources whose systems want offset
+        commits."""
         uids, sources = self.uids, self._plan.declared.sources
         committing = {
             uids.source_lines.index(number): (
@@ -169,7 +171,8 @@ class StreamRun(QueryRun):
     def start(self) -> StreamingQuery:
         """Settle older drivers' epochs, then start Spark's query and return it.
 
-        Raises DamagedCheckpointError before anything is written, if the job cannot go on."""
+        Raises DamagedCheckpointError before anything is written, if the job cannot go on.
+        """
         self._look_before()
         if "processingTime" in self._trigger:
             self._checkpoint_trigger.prepare(self._spark)
@@ -177,7 +180,7 @@ class StreamRun(QueryRun):
         self._write_manifest(self.coordinator.last_committed)
         self._look_for_drain()
         self._tell_lost_lines()
-        # What this run's first epoch adds to the state's metadata is not there yet.
+        # The state's metadata from this run's first epoch is not there yet.
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
         assert self.coordinator.identity is not None
         task = pre_commit(
@@ -203,7 +206,7 @@ class StreamRun(QueryRun):
         return query
 
     def _look_before(self) -> None:
-        """Find what is damaged, of another state backend, or in another place, before anything is
+        """Look for damage, another state backend or moved parts of the plan, before anything is
         written."""
         try:
             require_sound(self._store, self._job.find_damaged_rows)
@@ -222,9 +225,10 @@ class StreamRun(QueryRun):
             ) from error
 
     def _require_places(self, offsets: Sequence[str] | None) -> None:
-        """Raise ConfigurationError if an operator or source stands where another one stood, or if
-        there are more or fewer: Spark goes by their numbers, and would give it the other's state or
-        offsets, unsaid. `offsets` are the sources' at the last decision, None before the first."""
+        """Raise ConfigurationError if an operator or source has another one's place in the plan, or
+        if there are more or fewer. Spark goes by the numbers of the places, and would silently give
+        it the other's state or offsets. `offsets` are the sources' at the last decision, None
+        before the first."""
         if offsets is not None:
             self._require_counts(len(offsets))
         places = {"operator": self.uids.operators, "source": self.uids.sources}
@@ -254,8 +258,8 @@ class StreamRun(QueryRun):
                 )
 
     def _require_topics(self, offsets: Sequence[str] | None) -> None:
-        """Raise ConfigurationError if a Kafka source does not read a topic that it has offsets of:
-        Spark would fail in the next epoch, and say that rows were lost."""
+        """Raise ConfigurationError if a Kafka source has offsets of a topic it does not read. Spark
+        would fail in the next epoch and report lost rows."""
         if offsets is None:
             return
         reading = find_subscriptions(self._plan.stream, self.uids)
@@ -263,8 +267,8 @@ class StreamRun(QueryRun):
             raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
 
     def _look_for_drain(self) -> None:
-        """Raise DrainedError if the job was drained; forget a drain that was cut off before it was
-        decided: its epoch has closed nothing, and is planned again with the watermark of before."""
+        """Raise DrainedError if the job was drained. Forget a drain cut off before its decision:
+        its epoch has closed no window, and is planned again with the watermark of before."""
         decided, planned = self.coordinator.last_committed, self._store.latest_planned()
         if decided >= 0 and is_drained(self._spark_files.read(f"commits/{decided}")):
             self.coordinator.finish()
@@ -281,7 +285,7 @@ class StreamRun(QueryRun):
             self._store.files.delete(f"epochs/{planned}/started.json")
 
     def _tell_lost_lines(self) -> None:
-        """Say how many lines of sockets an epoch has lost that is to run again."""
+        """Log the number of socket lines lost by an epoch that is to run again."""
         decided, planned = self.coordinator.last_committed, self._store.latest_planned()
         if planned <= decided:
             return
@@ -299,7 +303,8 @@ class StreamRun(QueryRun):
             )  # fmt: skip
 
     def _start_query(self, task: Any) -> StreamingQuery:
-        """Start Spark's query; Spark reads and writes its checkpoint location meanwhile."""
+        """Start Spark's query. Spark reads and writes its checkpoint location meanwhile, so the
+        start has a deadline (QUERY_START_S). Raises QueryHangsError after it."""
         writer = (
             self._plan.stream.mapInArrow(task, RESULT_SCHEMA)
             .writeStream.queryName(self._name)
@@ -332,13 +337,14 @@ class StreamRun(QueryRun):
             calls.close()
 
     def trigger_checkpoint(self, ahead: int | None = None) -> Future[int]:
-        """Begin an epoch now: see `CheckpointTrigger.ask`."""
+        """Begin an epoch now; see `CheckpointTrigger.ask`."""
         if self._stopping:
             raise UserError(f"job {self._name} is ending; it takes no checkpoint now")
         return self._checkpoint_trigger.ask(ahead)
 
     def drain(self) -> Drain:
-        """Return what holds this run's sources and raises its watermark."""
+        """Return the `Drain` for this run's query. Raises UserError if the query cannot be
+        drained."""
         query = self.query
         if query is None or "processingTime" not in self._trigger:
             raise UserError(
@@ -353,38 +359,38 @@ class StreamRun(QueryRun):
 
     @property
     def epochs_ahead(self) -> int:
-        """How many epochs the stream may get ahead of one that is to be read, before Spark deletes
-        what it consists of."""
+        """How many epochs the stream may get ahead of an epoch still to be read, before Spark
+        deletes that epoch's files."""
         spark = int(str(self._spark_settings.get(RETAINED) or self._spark.conf.get(RETAINED)))
         return max(2, min(self._job.checkpoint.num_retained, spark)) - 2
 
     def settle(self) -> None:
-        """Settle older drivers' epochs and end, without a query: instead of `start`."""
+        """Settle older drivers' epochs and end without a query. Called instead of `start`."""
         self.coordinator.start()
         self.coordinator.finish()
 
     def stop(self, patience_s: float = 0.0) -> None:
         """End the query: the epoch under way has `patience_s` to be committed, then it is aborted.
-        Returns when Spark's query has ended, or hangs; `wait` then returns, or raises."""
+        Returns when Spark's query has ended, or hangs. `wait` then returns or raises."""
         if self.query is None:
             return
         self._stopping = True
         self.coordinator.drain(patience_s)
         stopping = threading.Thread(target=self._stop_query, name="seamark-stop", daemon=True)
         stopping.start()
-        stopping.join(0.2)  # Spark must know of the stop before the epoch held back is turned away
+        stopping.join(0.2)  # Spark must know of the stop before the held epoch is turned away
         self.coordinator.epochs.turn_away()
         stopping.join(QUERY_END_S)  # Spark may wait for ever; then `wait` raises QueryHangsError
 
     def give_up_recovery(self) -> None:
-        """Let `start` fail within seconds if it is waiting for a system that does not answer."""
+        """Let `start` fail within seconds if it is waiting for a silent system."""
         if self.query is None:
             self.coordinator.give_up()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until the query has ended and every epoch is settled; False at the timeout.
 
-        Raises what ended the run: a SeamarkError, or Spark's StreamingQueryException.
+        Raises the run's error: a SeamarkError, or Spark's StreamingQueryException.
         """
         if not self._settled.wait(timeout_s):
             return False
@@ -404,7 +410,7 @@ class StreamRun(QueryRun):
                 self._check_plan(frame)
             write = not at_most_once or coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
-        if write or self._stateful:  # what is skipped still changes the state of the next epoch
+        if write or self._stateful:  # skipped rows still change the next epoch's state
             tasks = run_tasks(frame, epoch, settled, write=write)
         self._log_refused(epoch, tasks)
         retried = self._hidden_attempts or any(task.attempt for task in tasks)
@@ -413,7 +419,8 @@ class StreamRun(QueryRun):
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
 
     def _check_plan(self, frame: DataFrame) -> None:
-        """Look at the plan that Spark runs: every later epoch of this run has the same."""
+        """Check Spark's plan of the first epoch: every later epoch of this run has the same
+        plan."""
         if self._stateful:
             # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
             id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
@@ -432,8 +439,8 @@ class StreamRun(QueryRun):
     # --- the end
 
     def _live(self) -> None:
-        """The run's own thread. Not a daemon: the interpreter waits for it, so the last epoch of a
-        bounded query is committed even if the program just ends."""
+        """The run's own thread. It is no daemon thread, so the interpreter waits for it: the last
+        epoch of a bounded query is committed even if the program just ends."""
         with RedactedLog(self._redactor):
             self._settle_at_end()
 
@@ -443,7 +450,7 @@ class StreamRun(QueryRun):
         assert query is not None
         try:
             ending_since = math.inf
-            # Not `query.isActive`: that is False as soon as somebody has called `stop`, while the
+            # Not `query.isActive`: it turns False as soon as somebody has called `stop`, while the
             # thread may still write a decision.
             thread = query._jsq.streamingQuery().queryExecutionThread()
             while thread.isAlive():
@@ -459,7 +466,7 @@ class StreamRun(QueryRun):
                         ) from self.coordinator.failure
                 if not (told or threading.main_thread().is_alive()):
                     self.stop_soon()  # the program ended without waiting, as if it called stop
-            query.awaitTermination(1)  # raises what it has ended with
+            query.awaitTermination(1)  # raises the query's error
         except (Py4JNetworkError, OSError) as error:
             self._failed(SparkDiedError("the Spark JVM has ended; start the job again"), error)
         except QueryHangsError as error:
@@ -492,19 +499,21 @@ class StreamRun(QueryRun):
         return open_files(self._spark, uri, make=False)
 
     def hide(self, text: str) -> str:
-        """Hide what the redactor knows."""
+        """Replace the secrets known to the redactor."""
         return self._redactor(text)
 
     def epoch_committed(self, epoch: int) -> None:
-        """Tell those who wait for complete checkpoints."""
+        """Write the manifest and report the completed checkpoint to the sources and to
+        `on_committed`."""
         self._write_manifest(epoch)
         self._source_offsets.completed(epoch)
         assert self.coordinator.identity is not None
         self._tell_committed(self.coordinator.identity, epoch)
 
     def _write_manifest(self, epoch: int) -> None:
-        """Record what the checkpoint of a committed epoch consists of; the next start and a restore
-        look for damage by it. Without it they look less closely, so a failure ends nothing."""
+        """Record the files of a committed epoch's checkpoint. The next start and a restore look for
+        damage by this manifest. Without it they look less closely, so a failure here ends
+        nothing."""
         try:
             if epoch >= 0:
                 self._manifests.write(epoch)

@@ -1,6 +1,6 @@
 """The jobs of a storage, running or ended: found by their directories, asked at their drivers.
 
-`operations/` and the dashboard start here: a `RegisteredJob` says where its driver answers.
+`operations/` and the dashboard start here: a `RegisteredJob` holds its driver's address.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 ASK_S = 2.0
 """How long a driver may take to answer."""
 MOST_BYTES = 64 * 2**20
-"""So much of an answer is read: whatever answers may be no driver."""
+"""The most bytes of an answer to read: the address may not be a driver's."""
 _ASKED_AT_ONCE = 16
 _SOME_OF_AN_ID = re.compile(r"[0-9a-f]{4,32}")
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -36,8 +36,9 @@ _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 @dataclass(frozen=True)
 class RegisteredJob:
-    """One job and its last execution. `ended_at`, in seconds since 1970 as `started_at`, is None
-    where nobody has recorded an end. `execution` is the record that says all this."""
+    """One job and its last execution. `started_at` and `ended_at` are in seconds since 1970;
+    `ended_at` is None if nobody has recorded an end. The other fields come from the record
+    `execution`."""
 
     name: str
     job_id: str
@@ -51,8 +52,8 @@ class RegisteredJob:
     execution: Execution = field(repr=False)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in the fields of Flink's ``/jobs/overview``; times are milliseconds since 1970,
-        and ``end-time`` is -1 of a job that has not ended."""
+        """Return the job in the fields of Flink's ``/jobs/overview``. Times are milliseconds since
+        1970; ``end-time`` is -1 for a job that has not ended."""
         return {
             "jid": self.job_id,
             "name": self.name,
@@ -67,8 +68,8 @@ class RegisteredJob:
 
 
 def list_jobs(storage: str) -> list[RegisteredJob]:
-    """Return the jobs whose checkpoints lie in `storage`, by name. A job that was never run by
-    `Job.run` (or with an older version) is left out."""
+    """Return the jobs with checkpoints in `storage`, by name. Leaves out a job never run by
+    `Job.run`, or run by an older version only."""
     names = jobs_in(storage)
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
         executions = pool.map(lambda name: newest_execution(storage, name), names)
@@ -77,10 +78,10 @@ def list_jobs(storage: str) -> list[RegisteredJob]:
 
 
 def find_job(storage: str, job: str) -> RegisteredJob:
-    """Return one job of a storage by its name, its id, or the first digits of its id (four or
-    more) if no other job's id begins so.
+    """Return one job of a storage by its name, its id, or the first digits of its id. Four digits
+    or more are needed, and no other job's id may begin with them.
 
-    Raises UserError, which names the jobs there are, if there is none, or more than one.
+    Raises UserError, with the names of the existing jobs, if no job or more than one matches.
     """
     names = jobs_in(storage)
     if job in names:
@@ -112,7 +113,7 @@ def newest_execution(storage: str, name: str) -> Execution | None:
 
 
 def require_signed(execution: Execution, name: str, token: str) -> None:
-    """Raise UserError unless the driver that has this token has written this record, as that of
+    """Raise UserError unless the driver with this token has written this record, as the record of
     the job `name`. Called before the token is sent to the address in the record."""
     where = f"job {name!r}: {execution.record} says that its driver answers at "
     where += f"{execution.start.rest_url or 'no address'}, but "
@@ -130,9 +131,9 @@ def require_signed(execution: Execution, name: str, token: str) -> None:
 
 
 def token_for_reading(execution: Execution, name: str) -> str:
-    """Return the job's token where it is at hand and may be sent along when the job `name` is only
-    looked at, so that its driver answers before it does others; "" where it is not. It stays on
-    this machine, and goes to no address that its driver has not signed."""
+    """Return the job's token for read requests to the driver of the job `name`, or "". With the
+    token the driver answers before it answers others. The token is "" if it is not at hand, if the
+    driver is on another machine, or if the driver has not signed its address."""
     try:
         token = read_token(execution.start.job_id) or ""
         if token and _is_here(execution.start.rest_url):
@@ -164,8 +165,8 @@ def _registered(name: str, execution: Execution) -> RegisteredJob:
 
 
 def ask_driver(start: ExecutionStart, token: str = "") -> JobState:
-    """Return the state that the driver of an execution says it has; UNREACHABLE if it is silent, or
-    another job answers at its address. `token` is sent along, "" for none."""
+    """Return the state reported by the driver of an execution; UNREACHABLE if the driver is silent,
+    or another job answers at its address. `token` is sent along, "" for none."""
     if not start.rest_url:
         return JobState.UNREACHABLE
     try:

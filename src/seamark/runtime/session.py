@@ -1,4 +1,4 @@
-"""The Spark session that a job runs in: the caller's, or one made with what Seamark needs."""
+"""The Spark session of a job: the caller's, or a new one with Seamark's settings."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 _adding = threading.Lock()
 
 DEFAULT_MASTER = "local[*]"
-"""What Spark takes when nobody says anything."""
+"""Spark's master if nothing sets one."""
 
 LOCAL_MASTER = "local[*,4]"
-"""What is taken instead: all cores too, and a task that fails is tried four times, as on a cluster;
-with plain ``local[*]`` its query fails."""
+"""Seamark's master instead: also all cores, but a failing task is tried four times, as on a
+cluster. With plain ``local[*]`` one failing task fails its query."""
 
 _KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO_CLASS = "org.apache.spark.sql.avro.CatalystDataToAvro"
@@ -44,9 +44,9 @@ _SILENT_FILE_MANAGER = ".AbortableStreamBasedCheckpointFileManager"
 
 
 def spark_session(name: str, frame: DataFrame | None = None) -> SparkSession:
-    """Return the session that `frame` is of; without one the active session, or make one: local
-    unless spark-submit says otherwise. Settings that are made on the active one, which may be
-    another one in this thread, would not reach the query of a DataFrame."""
+    """Return the session of `frame`; without a frame the active session, or a new one, local unless
+    spark-submit says otherwise. This thread's active session may not be the frame's, and settings
+    made there would not reach the query of the DataFrame."""
     spark = SparkSession.getActiveSession() if frame is None else frame.sparkSession
     if spark is None:
         spark = _make_session(name)
@@ -62,15 +62,15 @@ def spark_session(name: str, frame: DataFrame | None = None) -> SparkSession:
 
 
 def _make_session(name: str) -> SparkSession:
-    # Spark's stream thread overflows a small stack when a query is stopped. Only a JVM that is
-    # started here can be given a larger one; under spark-submit it runs already.
+    # Spark's stream thread overflows a small stack when a query is stopped. Only a JVM started here
+    # can get a larger one; under spark-submit it runs already.
     gateway = SparkConf(loadDefaults=False).set("spark.driver.extraJavaOptions", "-Xss16m")
     gateway.set("spark.ui.showConsoleProgress", "false")  # spark-submit's default is true
     if SparkContext._jvm is None and "PYSPARK_GATEWAY_PORT" not in os.environ:
         jars.find_java()
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     SparkContext._ensure_initialized(conf=gateway)
-    # Only now does a SparkConf hold what spark-submit and spark-defaults.conf say.
+    # Only now does a SparkConf hold the settings of spark-submit and spark-defaults.conf.
     conf = SparkConf()
     master = conf.get("spark.master", DEFAULT_MASTER)
     defaults = {
@@ -88,7 +88,7 @@ def _make_session(name: str) -> SparkSession:
         defaults["spark.sql.shuffle.partitions"] = str(os.cpu_count() or 1)
         defaults["spark.ui.enabled"] = "false"
         if "PYSPARK_GATEWAY_PORT" not in os.environ and not conf.get("spark.submit.pyFiles", ""):
-            # A package that comes by spark-submit or pyFiles is not there when the daemon starts.
+            # A package from spark-submit or pyFiles is not there yet when the daemon starts.
             defaults["spark.python.daemon.module"] = worker_daemon.__name__
     for key, value in defaults.items():
         conf.setIfMissing(key, value)
@@ -99,15 +99,16 @@ def _make_session(name: str) -> SparkSession:
 
 
 def is_local(master: str) -> bool:
-    """Return whether tasks run in the driver's JVM, where no task is lost without its driver."""
+    """Tell whether tasks run in the driver's JVM, where no task is lost without its driver."""
     return master == "local" or master.startswith("local[")
 
 
 def require_format(spark: SparkSession, format_: str) -> None:
-    """Make sure that the session has what `format_` needs; raises MissingDependencyError if not."""
+    """Add the session's missing jars or data source for `format_`. Raises MissingDependencyError if
+    this fails."""
     if format_ == "kafka":
         connector = f"org.apache.spark:spark-sql-kafka-0-10_2.13:{spark_version}"
-        # With the version: spark-submit's PySpark is a zip file, into which jars.py does not look.
+        # With the version: spark-submit's PySpark is a zip file, and jars.py does not look into it.
         fetch = partial(jars.spark_kafka_jars, spark_version)
         _require_class(spark, _KAFKA_SOURCE_CLASS, connector, fetch)
     elif format_ == "avro":
@@ -124,8 +125,8 @@ def require_format(spark: SparkSession, format_: str) -> None:
 
 
 def require_storage(spark: SparkSession, uri: str) -> None:
-    """Make sure that the session can reach the file system of `uri`; raises
-    MissingDependencyError, or PreflightError for a scheme that Hadoop has under another name."""
+    """Make sure the session can reach the file system of `uri`. Raises MissingDependencyError, or
+    PreflightError for a scheme with another name in Hadoop."""
     scheme = uri.split(":", 1)[0]
     if scheme in ("s3", "s3n"):
         raise PreflightError(
@@ -141,9 +142,9 @@ def _require_class(
     spark: SparkSession, name: str, artifact: str, fetch: Callable[[], Sequence[Path]]
 ) -> None:
     """Add jars to a running Spark if it lacks a class: to the driver's class loader, and by Spark's
-    own distribution to the executors'. `spark.jars` would do the same, but only for a JVM that is
-    still to start, and under spark-submit it runs."""
-    with _adding:  # with half of its jars a class is found, and what it needs is not
+    own distribution to the executors'. `spark.jars` would do the same, but only for a JVM not
+    started yet; under spark-submit the JVM runs already."""
+    with _adding:  # with half of the jars added, the class is found but its dependencies are not
         _add_unless_there(spark, name, artifact, fetch)
 
 
@@ -169,10 +170,11 @@ def _add_unless_there(
 
 
 def prefer_renaming_file_manager(spark: SparkSession, uri: str) -> None:
-    """Let Spark write its own checkpoint files by plain rename where that is atomic.
+    """Let Spark write its own checkpoint files by plain rename where rename is atomic.
 
-    It saves some 50 ms an epoch on local disks and HDFS. Left alone if the user has set it, and on
-    object stores, where a rename is a copy.
+    It saves some 50 ms an epoch on local disks and HDFS. The setting stays as it is on object
+    stores, where a rename is a copy, and if the user has set it. Logs a warning if the user chose a
+    file manager that hides failed writes.
     """
     chosen = spark.conf.get(_FILE_MANAGER, None)
     if uri.split(":", 1)[0] in ("file", "hdfs") and chosen is None:
@@ -187,20 +189,20 @@ def prefer_renaming_file_manager(spark: SparkSession, uri: str) -> None:
 
 
 def accept_leftovers(spark: SparkSession) -> None:
-    """Let a query begin in a checkpoint location that holds what a dead driver has left.
+    """Let a query begin in a checkpoint location with leftovers of a dead driver.
 
-    One that dies while it writes the first entry of Spark's offset log leaves a temporary file,
-    and Spark would refuse the location for ever. Whose it is, job.json tells.
+    If a driver dies while writing the first entry of Spark's offset log, it leaves a temporary
+    file, and Spark would refuse the location for ever. job.json names the owner of the location.
     """
     spark.conf.set(_VERIFY_EMPTY, "false")
 
 
 def query_settings(config: CheckpointConfig, given: Container[str]) -> dict[str, str]:
-    """Return the Spark settings that make a query keep as many checkpoints as `config` says, and
-    end as it says. A setting that is not among those `given` is the session's."""
+    """Return the Spark settings for a query to keep as many checkpoints, and to end, as `config`
+    says. A setting not among those `given` is left to the session."""
     settings = {}
     if "num_retained" in given:
-        # A restart needs the last two: the epoch that is planned, and the one decided before it.
+        # A restart needs the last two: the planned epoch, and the epoch decided before it.
         settings[RETAINED] = str(max(config.num_retained, 2))
     if "checkpoints_after_tasks_finish" in given:
         final = str(config.checkpoints_after_tasks_finish).lower()

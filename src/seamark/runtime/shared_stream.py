@@ -1,19 +1,19 @@
-"""Sinks that have a stream in common: which they are, and the one plan that computes it once.
+"""Groups sinks with a common stream, and builds the one plan to compute this stream once.
 
-From its root down, a sink's plan is *stateless steps* (columns, filters, explodes) over a node of
-another kind: an aggregation, a join, a source. Sinks whose steps stand over the same node share
-that node, and every step that all of them have. The plan of such a group adds each sink's other
-steps as further columns beside one another, so a row of the shared node is one row of the group's
-stream with a struct for each sink:
+Read a sink's plan from its root down: *stateless steps* (columns, filters, explodes) stand over a
+node of another kind, such as an aggregation, a join or a source. Sinks over the same node share the
+node and every step common to all of them. The group's plan adds the remaining steps of each sink as
+further columns, side by side. One row of the shared node becomes one row of the group's stream,
+with a struct for each sink:
 
-- A filter becomes a condition. Columns above it are computed where it holds
-  (``if(condition, column, null)``), and the sink's struct is null where it does not.
-- An explode would multiply the rows of every sink. So the rows are multiplied once, by a tag that
-  says whose copy a row is, and each explode has elements in its own sink's copies alone.
+- A filter becomes a condition. Columns above the filter are computed where the condition holds
+  (``if(condition, column, null)``). Where it does not hold, the sink's struct is null.
+- An explode would multiply the rows of every sink. So the plan multiplies the rows once and tags
+  each copy with its owner. Each explode has elements in its own sink's copies alone.
 
-A Python function runs for every row that reaches it, whatever stands around it. So a sink whose
-Python function stands above its own filter or explode does not fit into the group: it becomes a
-branch of its own, and what lies below is computed once more for it (docs/shared-streams.md).
+A Python function runs for every row that reaches it, whatever stands around it. So a sink with a
+Python function above its own filter or explode does not fit into the group. Such a sink becomes a
+branch of its own, and Spark computes everything below once more for it (docs/shared-streams.md).
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ _PLANS = f"{CATALYST}.plans.logical"
 
 @dataclass(frozen=True)
 class Branch:
-    """Sinks that share a stream: `shared` is the plan that is computed once for all of them.
-    `stream` has a struct column for each sink, in their order, which is null in a row that does
-    not go to the sink."""
+    """Sinks with a shared stream. `shared` is the plan computed once for all of them. `stream` has
+    a struct column for each sink, in the order of `sinks`; the struct is null in rows not meant for
+    the sink."""
 
     sinks: tuple[DeclaredSink, ...]
     shared: Any
@@ -58,7 +58,8 @@ class Branch:
 
     @cached_property
     def stream(self) -> DataFrame:
-        """The stream, made when it is first asked for: a plan of hundreds of calls to Java."""
+        """The stream, made at the first access: building the plan takes hundreds of calls to
+        Java."""
         return self.make_stream()
 
     @property
@@ -75,15 +76,15 @@ class _Path:
     base: Any
     steps: tuple[Any, ...]
     compared: tuple[Compared, ...]
-    """The base and each step, to be compared with those of other paths."""
+    """The base and each step, for comparison with those of other paths."""
 
     @cache  # noqa: B019 - as long as the path
     def columns(self, height: int) -> list[Any]:
-        """Return the columns of the plan up to that many steps."""
+        """Return the columns of the plan with the lowest `height` steps."""
         return list(items(self.node(height).output()))
 
     def node(self, height: int) -> Any:
-        """Return the plan up to that many steps."""
+        """Return the plan with the lowest `height` steps."""
         return self.steps[height - 1] if height else self.base
 
     def fits_above(self, height: int) -> bool:
@@ -105,7 +106,7 @@ class _Path:
 
 
 def shared_plans(branches: Sequence[Branch]) -> dict[str, Any]:
-    """Return what each branch computes once, by its name, in the order of the union."""
+    """Return each branch's shared plan by the branch's name, in the order of the union."""
     return {branch.name: branch.shared for branch in branches}
 
 
@@ -114,8 +115,8 @@ def branches_of(
     sources: Mapping[str, DataFrame] = MappingProxyType({}),
     operators: Mapping[str, DataFrame] = MappingProxyType({}),
 ) -> list[Branch]:
-    """Return the sinks by the stream that they share, ordered by the first sink of each. Parts to
-    which the program gives two uids, in `sources` or `operators`, are two, however equal."""
+    """Group the sinks by shared stream, ordered by the first sink of each group. Two parts with two
+    uids in `sources` or `operators` stay two, even if they are equal."""
     leaves, nodes = named_parts(sources, operators)
     named = {**leaves, **nodes}
     left = [_path(sink) for sink in sinks]
@@ -139,7 +140,7 @@ def _path(sink: DeclaredSink) -> _Path:
 
 
 def _branch(paths: Sequence[_Path], named: Mapping[str, Any]) -> Branch:
-    """Return the branch of the first of `paths`, with all that fit into it."""
+    """Return the branch of the first of `paths`, with every other path that fits into it."""
     first, names = paths[0], list[str | None]()
     group = []
     for path in paths:
@@ -154,7 +155,7 @@ def _branch(paths: Sequence[_Path], named: Mapping[str, Any]) -> Branch:
         fitting = [path for path in group if path.fits_above(height)]
         if first in fitting:
             break
-        # What those that do not fit have in common may be higher.
+        # The paths that do not fit may share more steps.
         group = [path for path in group if path not in fitting] if fitting else [first]
     members = _without_clashes(fitting, height)
     shared = first.node(height)
@@ -175,15 +176,15 @@ def _common_height(paths: Sequence[_Path]) -> int:
 
 
 def _uses_python(step: Any) -> bool:
-    """Tell whether a step itself, not what lies below it, calls a Python function."""
+    """Tell whether a step itself calls a Python function; steps below it do not count."""
     return any(contains(expression, "PYTHON_UDF") for expression in items(step.expressions()))
 
 
 def _without_clashes(paths: Sequence[_Path], height: int) -> list[_Path]:
-    """Return the paths, the first among them, whose steps give each expression id one meaning.
+    """Return the first path, and the paths in which each expression id keeps one meaning.
 
-    Spark makes a new id for each column, so nobody has seen two that clash; a plan that would
-    compute the wrong column must not depend on that.
+    Spark makes a new id for each column, so nobody has seen two ids clash. Still, a plan must not
+    depend on that: a clash would make it compute the wrong column.
     """
     meanings: dict[int, tuple[int, int]] = {}
     done, found = list[Compared](), list[_Path]()
@@ -207,7 +208,7 @@ def _without_clashes(paths: Sequence[_Path], height: int) -> list[_Path]:
 
 
 def _new_columns(step: Any) -> list[Any]:
-    """Return the columns that a step makes; it passes others on."""
+    """Return the columns made by a step, without the columns it passes on."""
     if name_of(step) == "Generate":
         return list(items(step.generatorOutput()))
     if name_of(step) == "Filter":
@@ -221,7 +222,7 @@ def _id(expression: Any) -> int:
 
 class _Columns:
     """A plan that grows by the columns of several sinks. Expression ids stay those of the sinks'
-    own plans, so that no expression needs to be written anew."""
+    own plans, so no expression needs to be rewritten."""
 
     def __init__(self, shared: Any) -> None:
         self._plan = shared
@@ -256,8 +257,8 @@ class _Columns:
         return DataFrame(dataset.ofRows(spark._jsparkSession, plan), spark)
 
     def _take(self, path: _Path, start: int, end: int, condition: Any) -> Any:
-        """Add a sink's steps from `start` to `end`, on the rows where `condition` holds; return
-        where it holds above them. A step that another sink has too is there already."""
+        """Add a sink's steps from `start` to `end`, on the rows where `condition` holds. Return the
+        condition that holds above them. Skip steps already added for another sink."""
         for height in range(start, end):
             step, compared = path.steps[height], path.compared[height + 1]
             if compared in self._done:
@@ -289,7 +290,7 @@ class _Columns:
         else:
             position = self._attribute("_seamark_position")
             columns = [position, *columns]
-        # In the rows of others one row without a position comes out of it.
+        # In rows of other sinks, it makes one row without a position.
         elements = self._new("PosExplode", self._if(condition, generator.child()))
         self._generate(elements, columns, outer=True)
         if step.outer():
@@ -297,8 +298,8 @@ class _Columns:
         return self._filter(self._new("IsNotNull", position), condition)
 
     def _copies(self, explodes: Sequence[Compared]) -> tuple[Any, dict[Compared, int]]:
-        """Multiply the rows: copy 0 for what has no explode, one for each different explode.
-        Return the column with the copy's number, and the numbers."""
+        """Multiply the rows: copy 0 for sinks without an explode, and one copy for each different
+        explode. Return the column with the copy's number, and each explode's number."""
         different = {explode: 1 + place for place, explode in enumerate(dict.fromkeys(explodes))}
         numbers = [self._literal(number) for number in range(len(different) + 1)]
         array = self._new("CreateArray", scala_seq(self._plan, numbers), False)
@@ -316,7 +317,7 @@ class _Columns:
         return self._alias(self._if(condition, struct), name)
 
     def _rename(self, have: Sequence[Any], want: Sequence[Any]) -> None:
-        """Give columns the expression ids that they have in another plan of the same rows."""
+        """Give columns their expression ids in another plan of the same rows."""
         if have is not want:
             self._project(
                 [
@@ -350,7 +351,7 @@ class _Columns:
         self._present.update(map(_id, columns))
 
     def _where(self, condition: Any, alias: Any) -> Any:
-        """Return a column that is computed where `condition` holds, and is null elsewhere."""
+        """Return a column computed where `condition` holds, and null elsewhere."""
         if name_of(alias.child()) == "AttributeReference":
             return alias
         return alias.withNewChildren(scala_seq(alias, [self._if(condition, alias.child())]))

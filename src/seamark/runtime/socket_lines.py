@@ -1,13 +1,13 @@
 """Spark's side of `SocketSource`: the data source ``seamark-socket``.
 
-A process of the driver's is connected to the server and numbers the lines that come. Spark plans an
-epoch as a range of numbers, and its tasks get the lines with their partitions. Spark's own socket
-source numbers from 0 again in each new query, which its checkpoint contradicts: no job of it could
-be started twice.
+A separate Python process of the driver is connected to the server and numbers the incoming lines.
+Spark plans an epoch as a range of numbers, and its tasks get the lines with their partitions.
+Spark's own socket source numbers from 0 again in each new query and so contradicts its checkpoint:
+no job could start twice with it.
 
 An offset is ``{"socket_lines": n}``: n lines have been planned. A range is only ever answered with
-the lines that it was planned for: an epoch that an earlier process planned, and that was not
-decided, runs again without rows. `lost_lines` counts them.
+the lines it was planned for. If an earlier process planned an epoch without deciding it, the epoch
+runs again without rows; `lost_lines` counts the lost lines.
 """
 
 from __future__ import annotations
@@ -28,19 +28,21 @@ from pyspark.sql.types import StructType
 FORMAT = "seamark-socket"
 CONNECT_TIMEOUT_S = 10.0
 MOST_WAITING = 250_000
-"""So many lines may wait for the next epoch; then the server waits."""
+"""The most lines that may wait for the next epoch; beyond it the server waits."""
 PARTITION_CHARACTERS = 1 << 22
 _KEY = "socket_lines"
 
 
 def register(spark: SparkSession) -> None:
-    """Let `spark` read the format; called before each reader is made, and fine to repeat."""
+    """Register the format with `spark`. Called before each reader is made; calling it again is
+    harmless."""
     spark.dataSource.register(SocketDataSource)
 
 
 def lost_lines(before: Sequence[Any], planned: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Yield the place of each socket among the sources of a planned epoch that is to run again, and
-    how many lines it had there. `before`: the offsets of the epoch before, if there is one."""
+    """Yield the place of each socket among the sources of a planned epoch, and its number of lost
+    lines. Called when this epoch is to run again. `before`: the offsets of the epoch before, if
+    there is one."""
     for place, end in enumerate(planned):
         if isinstance(end, dict) and _KEY in end:
             start = _number(before[place]) if place < len(before) else 0
@@ -66,15 +68,15 @@ class SocketDataSource(DataSource):  # type: ignore[misc]
 
 
 class _Lines(InputPartition):  # type: ignore[misc]
-    """The lines themselves: nobody else has them."""
+    """The lines themselves: no other process has them."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
 
 
 class SocketReader(DataSourceStreamReader):  # type: ignore[misc]
-    """Plans epochs in a process of the driver's, which holds the connection from the first plan on,
-    and every line until its epoch is decided."""
+    """Plans epochs in a separate Python process of the driver. The process holds the connection
+    from the first plan on, and every line until its epoch is decided."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self._host, self._port = options["host"], int(options["port"])
@@ -83,15 +85,16 @@ class SocketReader(DataSourceStreamReader):  # type: ignore[misc]
         self._held: list[str] = []
 
     def initialOffset(self) -> dict[str, int]:  # noqa: N802
-        """Return where a job without a checkpoint starts."""
+        """Return the start offset of a job without a checkpoint."""
         return {_KEY: 0}
 
     def latestOffset(self, start: Any, limit: ReadLimit) -> dict[str, int]:  # noqa: N802
-        """Take what has come. Once all of it is planned, raise if no more can come."""
+        """Take the lines received so far. Raise ConnectionError if all of them are planned and no
+        more can come."""
         if self._connection is None:
             self._first = _number(start)
             self._connection = _Connection(self._host, self._port)
-        ended = self._connection.ended  # first: what comes after it is asked is taken next time
+        ended = self._connection.ended  # read first: lines arriving after this are taken next time
         self._held += self._connection.take()
         end = self._first + len(self._held)
         if ended and end == _number(start):
@@ -99,7 +102,8 @@ class SocketReader(DataSourceStreamReader):  # type: ignore[misc]
         return {_KEY: end}
 
     def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
-        """Return the lines of an epoch that this process has planned; nothing of another one."""
+        """Return the lines of an epoch planned by this process; no lines for an epoch of another
+        process."""
         first, last = _number(start) - self._first, _number(end) - self._first
         if self._connection is None or first < 0:
             return []
@@ -111,7 +115,7 @@ class SocketReader(DataSourceStreamReader):  # type: ignore[misc]
         yield pa.RecordBatch.from_pydict({"value": pa.array(partition.lines, pa.string())})
 
     def commit(self, end: Any) -> None:
-        """Let go of what is decided."""
+        """Drop the lines of decided epochs."""
         done = max(_number(end) - self._first, 0)
         self._first += done
         del self._held[:done]
@@ -141,11 +145,11 @@ class _Connection:
         self._thread.start()
 
     def take(self) -> list[str]:
-        """Return the lines that have come."""
+        """Return the lines received so far."""
         return [self._lines.get() for _ in range(self._lines.qsize())]
 
     def close(self) -> None:
-        """End the thread, which may wait for lines or for room: Spark uses the process again."""
+        """End the thread, even if it waits for lines or for room: Spark uses the process again."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         while self._thread.is_alive():
@@ -168,7 +172,7 @@ class _Connection:
 
 
 def _number(offset: Any) -> int:
-    """Return how many lines an offset stands for; Spark's own socket source counted from -1."""
+    """Return the number of lines in an offset; Spark's own socket source counted from -1."""
     return (
         int(offset[_KEY])
         if isinstance(offset, dict)
@@ -177,7 +181,7 @@ def _number(offset: Any) -> int:
 
 
 def _parts(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Cut lines into pieces that are small enough for a task's description."""
+    """Cut lines into pieces small enough for a task's description."""
     part: list[str] = []
     size = 0
     for line in lines:

@@ -1,8 +1,9 @@
-"""Spark's settings for a job's state backend, for its query alone.
+"""Spark's settings for a job's state backend, set for its query alone.
 
-Spark writes the state store's class into the offset log at a query's first start and takes it from
-there ever after, whatever the session says; `check_backend` finds that before the query starts.
-Changelog checkpointing is taken from the session at every start, so it may be switched freely.
+At a query's first start, Spark writes the state store's class into the offset log. At every later
+start it takes the class from there, whatever the session says; `check_backend` finds a difference
+before the query starts. Spark takes changelog checkpointing from the session at every start, so
+users may switch it freely.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ _starting = threading.Lock()
 def backend_settings(
     spark: SparkSession, config: CheckpointConfig, given: Container[str]
 ) -> dict[str, str]:
-    """Return the Spark settings that make the query use this backend.
+    """Return the Spark settings for the query to use this backend.
 
-    A setting that is not among those `given` leaves alone what the session has been told.
+    A setting not among those `given` does not override a value of the session.
     """
     backend = StateBackend(config.state_backend)
     settings = {PROVIDER: ("state_backend", _CLASSES[backend])}
@@ -53,11 +54,10 @@ def backend_settings(
 
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Set `settings` on the session while a query starts, then put back what was there.
+    """Set `settings` on the session while a query starts, then restore the earlier values.
 
-    A query keeps a copy of the session as it is at its start. Queries that Seamark starts from
-    several threads do so one after another; one that the user starts himself meanwhile may get
-    these settings too.
+    A query copies the session at its start. Seamark's own starts from several threads take turns; a
+    query started by the user meanwhile may get these settings too.
     """
     with _starting:
         before = {key: spark.conf.get(key, None) for key in settings}
@@ -79,7 +79,7 @@ def provider_of(backend: StateBackend) -> str:
 
 
 def backend_of(provider: str) -> str:
-    """Return the state backend's name by Spark's class; another class by its own name."""
+    """Return the state backend's name for Spark's class; an unknown class keeps its own name."""
     names = {class_: backend.value for backend, class_ in _CLASSES.items()}
     return names.get(provider, provider)
 
@@ -88,7 +88,7 @@ def check_backend(job: str, spark_files: CheckpointFiles, wanted: str, *, statef
     """Raise ConfigurationError if the checkpoint's state belongs to another backend than `wanted`
     (a provider class).
 
-    A checkpoint without state, of a query that keeps none, may be of any.
+    A checkpoint without state, of a stateless query, fits every backend.
     """
     epochs = [int(name) for name in spark_files.list("offsets") if name.isdigit()]
     if not epochs:

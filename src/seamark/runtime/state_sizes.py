@@ -1,12 +1,12 @@
-"""How many bytes of state an epoch uploaded, and how many a restore of it reads: from the names and
-sizes of the files in Spark's checkpoint location.
+"""Finds how many bytes of state an epoch uploaded, and how many a restore of it reads. Uses the
+names and sizes of the files in Spark's checkpoint location.
 
 With V = epoch + 1, the state store of each partition has
 
 | backend | uploaded by the epoch | read by a restore |
 |---|---|---|
 | hashmap | ``V.delta`` | the latest ``*.snapshot`` up to V, each ``*.delta`` after it |
-| RocksDB | ``V.zip``, and the SST files that it names and the zip before it does not | ``V.zip`` and its SST files |
+| RocksDB | ``V.zip``, and its SST files without those of the zip before it | ``V.zip`` and its SST files |
 | RocksDB, changelog | ``V.changelog`` | the latest ``*.zip`` up to V, its SST files, each ``*.changelog`` after it |
 
 Names may have a unique id after V (``V_<id>.delta``, Spark's state format 2).
@@ -29,12 +29,12 @@ _FILE = re.compile(
 _PATTERNS = ("state/*/*/*", "state/*/*/*/*")  # joins have several stores to a partition
 
 Sizes = dict[int, dict[int, tuple[int, int]]]
-"""By operator and partition: bytes uploaded by the epoch, bytes that a restore of it reads."""
+"""By operator and partition: bytes uploaded by the epoch, bytes read by a restore of it."""
 _Store = tuple[int, int, str]
 
 
 class StateSizes:
-    """Sizes of the state below one Spark checkpoint location; remembers the zips it has read."""
+    """Sizes of the state below one Spark checkpoint location. Remembers the zips it has read."""
 
     def __init__(self, files: CheckpointFiles) -> None:
         self._files = files
@@ -88,7 +88,7 @@ class StateSizes:
         return size + sum(self._names(path).values())
 
     def _names(self, path: str) -> Mapping[str, int]:
-        """Return the files that a zip of RocksDB's names, with their bytes."""
+        """Return the files named by a zip of RocksDB's, with their bytes."""
         if path not in self._named:
             try:
                 self._named[path] = _named_in(self._files.read(path))

@@ -1,12 +1,12 @@
-"""SIGINT and SIGTERM that end a job in order, also where they reach the Spark JVM alone.
+"""Turns SIGINT and SIGTERM into an orderly stop of the job, even if they reach the Spark JVM alone.
 
-A handler runs in the main thread, wherever that happens to be: it may hold the very lock that the
-stop asks for. So the handler only puts into a queue, which may be done anywhere.
+A handler runs in the main thread at an arbitrary point: the thread may hold the very lock needed by
+the stop. So the handler only puts into a queue, which is safe anywhere.
 
-Under spark-submit the JVM is the parent of the Python program: a SIGTERM to spark-submit goes to
-the JVM alone, a Ctrl-C in its terminal to both, and the JVM ends by its shutdown hooks, Spark's own
-among them. The hook here goes first. It hands the stop on to the job and holds up the others until
-the job has settled; until then Spark works as always.
+Under spark-submit the JVM is the parent of the Python program. A SIGTERM to spark-submit reaches
+the JVM alone, but a Ctrl-C in its terminal reaches both. The JVM then runs its shutdown hooks,
+Spark's own among them. The hook here runs first. It passes the stop on to the job, and delays the
+other hooks until the job has settled; until then Spark works as always.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 @contextlib.contextmanager
 def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block: each SIGINT and SIGTERM calls `stop`, from another thread. In another
-    thread than the main one, which has no signals, it does nothing."""
+    """Within the block, each SIGINT and SIGTERM calls `stop` from another thread. Outside the main
+    thread, where Python has no signals, it does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -53,35 +53,35 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 30
-"""How long the JVM waits for the job. A cluster manager kills a driver about as long after it has
-asked it to end."""
+"""How long the JVM waits for the job. A cluster manager kills a driver about as long after asking
+it to end."""
 
 _BEFORE_SPARK = 100
 """Priority among Hadoop's shutdown hooks; Spark's is 40, those of file systems 10."""
 
 
 class _Stop:
-    """A ``java.lang.Runnable`` that the JVM calls when it ends."""
+    """A ``java.lang.Runnable``, called by the JVM when it ends."""
 
     def __init__(self, stop: Callable[[], None], left: threading.Event) -> None:
         self._stop = stop
         self._left = left
 
     def run(self) -> None:
-        """Stop the job and return when it has been left."""
+        """Stop the job, then wait until the block has been left, for PATIENCE_S at most."""
         self._stop()
         self._left.wait(PATIENCE_S)
 
     class Java:
-        """What py4j makes of it."""
+        """The Java interfaces, for py4j."""
 
         implements = ["java.lang.Runnable"]
 
 
 @contextlib.contextmanager
 def stop_before_jvm(spark: SparkSession, stop: Callable[[], None]) -> Iterator[None]:
-    """Within the block: a JVM that is told to end calls `stop`, from another thread, and lives on
-    until the block has been left, for PATIENCE_S at most."""
+    """Within the block, a JVM told to end calls `stop` from another thread. It lives on until the
+    block has been left, for PATIENCE_S at most."""
     left = threading.Event()
     jvm = spark._jvm
     ensure_callback_server_started(spark.sparkContext._gateway)

@@ -1,7 +1,7 @@
-"""Jars for checkpoints on object stores and HDFS, and for the servers that tests run them on.
+"""Finds jars for checkpoints on object stores and HDFS, and for the servers in their tests.
 
-Spark's HDFS client is in PySpark. Its S3 connector (S3A) is not: it is hadoop-aws of the very
-Hadoop version that PySpark has, and the AWS SDK that it was built with. Fetching is `jars.py`.
+PySpark contains Spark's HDFS client, but not the S3 connector (S3A). S3A is hadoop-aws of exactly
+PySpark's Hadoop version, with the AWS SDK it was built with. `jars.py` fetches the jars.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from seamark.model.errors import MissingDependencyError
 from seamark.runtime.jars import Request, pyspark_jars, resolve
 
 AWS_SDK_VERSION = "2.35.4"
-"""What hadoop-aws 3.4.2 and 3.5 are built with."""
+"""The version hadoop-aws 3.4.2 and 3.5 are built with."""
 S3PROXY_VERSION = "4.1.0"
 
 
 def hadoop_version() -> str:
-    """Return the version of the Hadoop client that PySpark has."""
+    """Return the version of PySpark's Hadoop client."""
     for jar in pyspark_jars().glob("hadoop-client-api-*.jar"):
         if version := re.fullmatch(r"hadoop-client-api-(\d[\d.]*)\.jar", jar.name):
             return version[1]
@@ -31,8 +31,8 @@ def hadoop_version() -> str:
 def s3a_jars() -> list[Path]:
     """Return the S3A connector for `spark.jars` (20 MB, fetched at the first call).
 
-    hadoop-aws asks for the SDK's bundle of all of Amazon's services, 690 MB: three of its parts do.
-    Raises `MissingDependencyError` when there is no Java or the jars cannot be had.
+    hadoop-aws asks for the SDK's bundle of all Amazon services, 690 MB; three parts of the SDK are
+    enough. Raises `MissingDependencyError` when there is no Java or the jars cannot be fetched.
     """
     version = hadoop_version()
     sdk = "software.amazon.awssdk"
@@ -56,14 +56,15 @@ def hdfs_server_jars() -> list[Path]:
         f"hdfs-server-{version}",
         Request((f"org.apache.hadoop:hadoop-client-minicluster:{version}",), transitive=False),
     )
-    # Of PySpark's 300 jars those that they need: at start they search all they are given.
+    # Only the jars the servers need of PySpark's 300: at start they search every jar on the class
+    # path.
     needed = ("hadoop-client-*", "log4j-*", "slf4j-api-*", "jcl-over-slf4j-*", "commons-lang-*")
     return [*servers, *(jar for name in needed for jar in pyspark_jars().glob(f"{name}.jar"))]
 
 
 def s3_server_jars() -> list[Path]:
     """Return the class path of S3Proxy, an S3 server on a local directory (fetched at the first
-    call). What it needs to stand before other clouds is left out."""
+    call). Leaves out its dependencies for other clouds."""
     return resolve(
         f"s3proxy-{S3PROXY_VERSION}",
         Request(

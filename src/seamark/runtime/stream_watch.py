@@ -1,8 +1,9 @@
-"""Sees whether Spark's stream thread still moves while no epoch is under way.
+"""Watches for a stuck stream thread of Spark while no epoch is under way.
 
 From `foreachBatch` to its decision an epoch has its own timeout (`checkpoint/coordinator.py`).
-Before that, Spark asks the sources what is new and writes its offset log, and after it Spark
-cleans up; a source or a file system that hangs there would hold up the job for ever, unseen.
+Before `foreachBatch`, Spark asks the sources for new offsets and writes its offset log; after the
+decision it cleans up. Without the watch, a source or file system hanging there would hold up the
+job for ever, unseen.
 """
 
 from __future__ import annotations
@@ -27,8 +28,9 @@ IDLE = object()
 def watch_stream(
     query: StreamingQuery, coordinator: Coordinator, timeout_s: float, ended: threading.Event
 ) -> None:
-    """From now on, in a thread, until `ended`: fail the run with CheckpointExpiredError when Spark
-    neither begins nor ends anything for `timeout_s`, between two epochs or before the first."""
+    """Start a thread that watches the query until `ended`. Fail the run with CheckpointExpiredError
+    when Spark neither begins nor ends anything for `timeout_s`, between two epochs or before the
+    first."""
     if timeout_s < threading.TIMEOUT_MAX:
         threading.Thread(
             target=_watch,
@@ -64,8 +66,9 @@ def _watch(
 
 
 class SparkTrigger(NamedTuple):
-    """Where Spark's stream thread is: when its newest trigger began (ms since 1970, -1: none yet),
-    whether that is under way, and what Spark says that it does."""
+    """The position of Spark's stream thread: the start of its newest trigger (`begun`, ms since
+    1970, -1 for none yet), whether the trigger is under way (`active`), and Spark's own status
+    message."""
 
     begun: int
     active: bool
@@ -73,7 +76,7 @@ class SparkTrigger(NamedTuple):
 
 
 def spark_trigger(query: StreamingQuery) -> SparkTrigger:
-    """Ask Spark. Triggers come one after another; some make no epoch, for want of new rows."""
+    """Ask Spark. Triggers come one after another; a trigger without new rows makes no epoch."""
     stream = query._jsq.streamingQuery()
     context = stream.getLatestExecutionContext()
     begun = int(context.currentTriggerStartTimestamp()) if context is not None else -1

@@ -2,12 +2,12 @@
 
 One loop: start a `StreamRun` (a new generation of the job) -> it ends or fails -> `failures.judge`
 -> a tolerated checkpoint failure goes on at once, any other failure asks the restart strategy ->
-wait -> again. Each restart goes on from the last decided epoch; what the run before left undecided
-is aborted by the protocol's recovery, as after a crash.
+wait -> again. Each restart goes on from the last decided epoch. The protocol's recovery aborts the
+undecided rest of the run before, as after a crash.
 
 Invariants: one `StreamRun` at a time, and a new one only when the query of the last has ended;
 `stop` and `cancel` end the loop at any moment, also in a delay; checkpoints are deleted only after
-a settlement that raised nothing.
+a settlement without errors.
 """
 
 from __future__ import annotations
@@ -49,17 +49,17 @@ from seamark.runtime.query import StreamRun
 log = logging.getLogger(__name__)
 
 DRAIN_PATIENCE_S = 10.0
-"""How long a stopping job waits for the epoch under way; 30 s are promised for all of it."""
+"""How long a stopping job waits for the epoch under way; the whole stop is promised within 30 s."""
 DELETE = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
 DELETE_ATTEMPTS = 5
 
 
 class Supervisor:
-    """Runs one job to its end. Used once; `stop` and `cancel` come from any thread.
+    """Runs one job to its end. Used once; any thread may call `stop` and `cancel`.
 
-    `new_run` makes the next run; `directory` is the job's, as a URI. What `redactor` knows as
-    secret is neither recorded nor logged. `begun` is called with the job's id as soon as the job
-    has begun to run; it returns what is recorded of the execution, and what signs that.
+    `new_run` makes the next run; `directory` is the job's, as a URI. `redactor` keeps secrets out
+    of records and logs. `begun` is called with the job's id as soon as the job has begun to run; it
+    returns the execution's start record and the function to sign it.
     """
 
     def __init__(
@@ -93,15 +93,15 @@ class Supervisor:
         self.end: ExecutionEnd | None = None
         """How the job has ended; set last of all."""
         self.outcome: Future[JobState] = Future()
-        """Done when `run` is about to return, or fails with what it is about to raise."""
+        """Done just before `run` returns; fails with the error `run` is about to raise."""
         self.restarts = 0
         self.execution = ExecutionRecorder()
         self.failed_checkpoints: list[FailedCheckpoint] = []
         """Every failed checkpoint of this program's run of the job, tolerated or not."""
 
     def run(self) -> None:
-        """Return when the job has ended or was told to, with everything settled; raise what ended
-        it otherwise."""
+        """Run the job until it has ended or was told to end, with everything settled. Otherwise
+        raise the error that ended it."""
         with RedactedLog(self._redactor):
             self._run_to_end()
 
@@ -132,7 +132,7 @@ class Supervisor:
 
     @property
     def state(self) -> JobState:
-        """What the job is doing, or how it has ended."""
+        """The job's present state, or its final state after the end."""
         if self.end is not None:
             return self.end.state
         if self.cancelled:
@@ -143,17 +143,17 @@ class Supervisor:
 
     @property
     def restarting_s(self) -> float:
-        """How long ago the failure was that the job has not come back from; 0 while it runs."""
+        """Seconds since the failure from which the job has not recovered yet; 0 while it runs."""
         down_since_s = self._down_since_s
         return time.monotonic() - down_since_s if down_since_s is not None else 0.0
 
     @property
     def coordinator(self) -> Coordinator | None:
-        """The newest run's; None before the first."""
+        """The newest run's coordinator; None before the first run."""
         return self._run.coordinator if self._run is not None else None
 
     def trigger_checkpoint(self) -> Future[int]:
-        """Begin an epoch now: see `Job.trigger_checkpoint`."""
+        """Begin an epoch now; see `Job.trigger_checkpoint`."""
         return self.running().trigger_checkpoint()
 
     def running(self) -> StreamRun:
@@ -190,9 +190,10 @@ class Supervisor:
             self._settle()
 
     def stop(self, *, program_ends: bool = False) -> None:
-        """End the job after the epoch under way; `run` returns then. Everything is kept.
+        """End the job after the epoch under way; `run` returns then. All checkpoints are kept.
 
-        `program_ends`: so what Spark logs of a query that is cut off is no error.
+        `program_ends`: the program ends too, so Spark's log lines about a query cut off are no
+        errors.
         """
         self._program_ends = program_ends
         self._told_to_end.set()
@@ -236,7 +237,7 @@ class Supervisor:
                 run.stop(self._patience_s)
 
     def _settle(self) -> None:
-        """Told to end while no query runs: abort and commit what the failed run has left."""
+        """Told to end while no query runs: commit or abort the epochs left by the failed run."""
         try:
             run = self._next_run()
             run.give_up_recovery()
@@ -262,7 +263,8 @@ class Supervisor:
     # --- after a failure
 
     def _after_failure(self, run: StreamRun, error: Exception) -> float:
-        """Return the seconds until the next run; raise what ends the job if there is none."""
+        """Return the seconds until the next run; raise the error that ends the job if there is
+        none."""
         try:
             delay_s = self._delay_s(run, error)
         except Exception as fatal:
@@ -329,8 +331,9 @@ class Supervisor:
         return found
 
     def _until_next_epoch_s(self, run: StreamRun) -> float:
-        """A failed epoch runs again when the next one would have begun, so that a storage that is
-        away for a while does not use up all that is tolerated within a second."""
+        """Return the seconds until the next epoch would have begun, at least the minimum pause; the
+        failed epoch runs again then. An immediate retry would use up all tolerated failures within
+        a second of a storage outage."""
         interval_s = 0.0 if self._bounded else self._checkpoint.interval_s
         left_s = run.coordinator.begun_s + interval_s - time.monotonic()
         return max(left_s, self._checkpoint.min_pause_s)

@@ -1,12 +1,13 @@
-"""The bearer token of a running job: whoever can read its file may change the job.
+"""The bearer token of a running job: every reader of its file may change the job.
 
     <SEAMARK_HOME, or ~/.seamark>/tokens/<job id>        0600, in directories of 0700
 
-A driver makes a new one when it starts a job (`DriverToken`) and deletes it at its end; the command
-line and the dashboard read it there (`read_token`). It is in no log, record, message or answer.
+A driver makes a new token when it starts a job (`DriverToken`) and deletes it at its end. The
+command line and the dashboard read it from its file (`read_token`). No log, record, message or
+answer contains it.
 
-The driver signs with it the record that says where it answers. Whoever sends the token checks the
-signature first (`registry.require_signed`): a forged record must not get it.
+With the token the driver signs the record of its own address. Every sender of the token checks the
+signature first (`registry.require_signed`): a forged record must not get the token.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from seamark.model.errors import UserError
 
 HOME_VARIABLE = "SEAMARK_HOME"
-"""Environment: the directory that holds what belongs to this user, instead of ``~/.seamark``."""
+"""Environment: the directory of this user's own files, instead of ``~/.seamark``."""
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
 
@@ -34,7 +35,7 @@ def seamark_home() -> Path:
 
 
 def token_path(jid: str) -> Path:
-    """Return where the token of the job with this id lies while it runs.
+    """Return the path of a job's token while the job runs.
 
     Raises UserError if `jid` is no job id (32 hex digits): it may come from a request.
     """
@@ -44,11 +45,12 @@ def token_path(jid: str) -> Path:
 
 
 def read_token(jid: str) -> str | None:
-    """Return the token of a job that a driver of this user runs on this machine; None if it has
-    none here: it has ended, or runs elsewhere, or as another user with a home of his own.
+    """Return the token of a job run by a driver of this user on this machine. None if there is no
+    token here: the job has ended, or runs elsewhere, or under another user with another home.
 
-    A driver that was killed leaves its token behind, which nobody takes any more. Called before
-    each request that changes a job. Raises UserError if the file may not be read.
+    A killed driver leaves its token behind; no driver accepts it any more. Called before each
+    request to a job's driver, to change the job or to read it. Raises UserError if the file may not
+    be read.
     """
     path = token_path(jid)
     try:
@@ -65,20 +67,20 @@ def read_token(jid: str) -> str | None:
 
 
 def sign(token: str, content: bytes) -> str:
-    """Return the signature of `content` that only who has the token can make."""
+    """Return the signature of `content`. Only a holder of the token can make it."""
     return hmac.new(token.encode(), content, hashlib.sha256).hexdigest()
 
 
 def is_signed(token: str, content: bytes, signature: str) -> bool:
-    """Whether this is the token's signature of `content`."""
+    """Tell whether `signature` is the token's signature of `content`."""
     return hmac.compare_digest(sign(token, content).encode(), signature.encode())
 
 
 class DriverToken:
-    """The token that one driver takes, and its file.
+    """The token of one driver, and its file.
 
-    Made once per driver, when the job's id is known; replaces that of an earlier driver. Raises
-    UserError if its directory is open to others, and OSError if it cannot be written.
+    Made once per driver, when the job's id is known; replaces the token of an earlier driver.
+    Raises UserError if its directory is open to others, and OSError if it cannot be written.
     """
 
     def __init__(self, jid: str) -> None:
@@ -97,8 +99,8 @@ class DriverToken:
             raise
 
     def allows(self, authorization: str | None) -> bool:
-        """Whether the value of a request's ``Authorization`` header is this token, as a bearer's.
-        Takes the same time for every wrong token of the right length."""
+        """Tell whether the value of a request's ``Authorization`` header is this token, as a
+        bearer's. Takes the same time for every wrong token of the right length."""
         scheme, _, given = (authorization or "").partition(" ")
         return scheme.lower() == "bearer" and hmac.compare_digest(
             given.strip().encode(), self._token.encode()
@@ -109,14 +111,15 @@ class DriverToken:
         return sign(self._token, content)
 
     def delete(self) -> None:
-        """Delete the file, if no later driver has put its own token there. Never raises."""
+        """Delete the file, unless a later driver has put its own token there. Never raises."""
         with contextlib.suppress(OSError, UserError):
             if self.path.read_text(encoding="ascii").strip() == self._token:
                 self.path.unlink()
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory, and its parent, that only this user can look into; refuse one of others."""
+    """Make a directory and its parent, with access for this user only. Raises UserError if others
+    can reach the directory."""
     for part in (directory.parent, directory):
         part.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.lstat()

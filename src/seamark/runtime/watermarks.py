@@ -1,10 +1,10 @@
-"""No stateful operator runs without the watermark of its stream.
+"""Makes sure no stateful operator runs without the watermark of its stream.
 
-Spark computes equal parts of a plan once (``spark.sql.exchange.reuse``), and works out each
-operator's watermark on a walk through the physical plan, which ends at a part that is reused. What
-stands above it never learns how far event time is: it emits nothing in append mode, and keeps its
+Spark computes equal parts of a plan once (``spark.sql.exchange.reuse``). It finds each operator's
+watermark on a walk through the physical plan, and the walk ends at a reused part. An operator above
+such a part never learns the progress of event time: it emits nothing in append mode, and keeps its
 state for ever (docs/spark-exchange-reuse.md). So the queries of stateful jobs do not reuse
-exchanges, and `require_watermarks` looks at the plan that Spark is about to run.
+exchanges, and `require_watermarks` checks the plan before Spark runs it.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ NO_EXCHANGE_REUSE = {"spark.sql.exchange.reuse": "false"}
 
 
 def require_watermarks(job: str, executed_plan: Any) -> None:
-    """Raise WatermarkLostError if an operator of a physical plan has a watermark below it that it
-    does not get. Called in the first epoch of a run, before its tasks."""
+    """Raise WatermarkLostError if an operator of a physical plan does not get the watermark below
+    it. Called in the first epoch of a run, before its tasks."""
     for node in _nodes(executed_plan):
         if _follows_watermark(node) and any(map(_hides_watermark, _nodes(node))):
             key = next(iter(NO_EXCHANGE_REUSE))

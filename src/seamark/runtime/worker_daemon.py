@@ -1,8 +1,8 @@
-"""The process that Spark forks its Python workers from; `session.py` names it to Spark.
+"""The process from which Spark forks its Python workers; `session.py` names it to Spark.
 
-Spark puts its own `pyspark.zip` first on its workers' path. Python keeps no compiled code for what
-comes out of a zip file, so each process would compile PySpark anew: a second of a job's start, and
-of every restart. Of a PySpark that pip has installed the same modules lie beside that file.
+Spark puts its own `pyspark.zip` first on its workers' path. Python keeps no compiled code for
+modules in a zip file, so each process would compile PySpark anew: a second of a job's start, and of
+every restart. A PySpark installed by pip has the same modules beside this zip file.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 
 def installed_first(path: list[str]) -> list[str]:
-    """Return the module path with the zip files of an installed PySpark at its end. Those of any
-    other Spark stay: its PySpark may be of another version."""
+    """Return the module path with the zip files of an installed PySpark moved to its end. The zip
+    files of any other Spark stay in place: their PySpark may be of another version."""
     zips = [entry for entry in path if Path(entry).parts[-3:-1] == ("python", "lib")]
     others = [entry for entry in path if entry not in zips]
     found = PathFinder.find_spec("pyspark", others)

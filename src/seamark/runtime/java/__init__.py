@@ -1,1 +1,1 @@
-"""The Java of this tree, which runs in Spark's JVMs; `compiled.py` compiles it."""
+"""The Java sources, compiled by `compiled.py`; they run in Spark's JVMs."""

@@ -1,9 +1,9 @@
-"""Compiles the Java files beside this one, with Janino, Spark's compiler of generated code.
+"""Compiles the Java files beside this module with Janino, Spark's compiler of generated code.
 
-Single classes for the driver's JVM are compiled when they are asked for. The jar of those that run
-in tasks, which `savepoints/state/rows.py` sends to Spark, takes a second of CPU time in a new JVM.
-So it is kept below `${XDG_CACHE_HOME:-~/.cache}/seamark/classes`, under a name that tells the
-sources, Spark and Java apart.
+Single classes for the driver's JVM are compiled on demand. The classes for tasks form a jar, sent
+to Spark by `savepoints/state/rows.py`. Compiling the jar takes a second of CPU time in a new JVM.
+So it is kept below `${XDG_CACHE_HOME:-~/.cache}/seamark/classes`, under a name derived from the
+sources and the versions of Spark and Java.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from pyspark.sql import SparkSession
 from seamark.runtime.jars import cache_directory
 
 _OF_TASKS = ("Aside.java", "RowFile.java", "StateRows.java", "StateFiles.java")
-"""Each may use what stands before it."""
+"""Each file may use those before it."""
 
 
 @functools.cache
 def loaded_class(jvm: Any, name: str) -> Any:
     """Return the class ``<name>.java``, compiled and loaded in the driver's JVM. Raises Py4JError
-    where Spark's classes are others than those it was written for."""
+    if Spark's classes differ from those it was written for."""
     return _cooked(jvm, _source(f"{name}.java")).getClassLoader().loadClass(name)
 
 
 def classes_jar(spark: SparkSession) -> Path:
-    """Return the jar: the one that is kept, if it is whole, else a new one. Where none can be kept
-    it lies in a temporary directory until this process ends."""
+    """Return the jar: the kept jar if it is whole, else a new one. If no jar can be kept, the new
+    one lies in a temporary directory until this process ends."""
     jvm: Any = spark._jvm
     sources = {name: _source(name) for name in _OF_TASKS}
     made_of = [spark.version, str(jvm.java.lang.System.getProperty("java.version"))]
