@@ -102,7 +102,7 @@ class CheckpointedJob:
         )
 
     def forget_rows(self, epoch: int) -> None:
-        """Delete the rows kept by sinks for an epoch. It is committed everywhere."""
+        """Delete the rows kept by sinks for an epoch committed everywhere."""
         for uid, sink in self.sinks.items():
             if isinstance(sink, SpooledSink) or sink.spool:
                 self.store.forget_rows(uid, epoch)
@@ -123,7 +123,7 @@ class QueryRun:
         long."""
 
     def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
-        """Return the figures that can be found out for decided epochs; may take its time."""
+        """Return the available figures of decided epochs; may take its time."""
         return {}
 
     def open_files(self, uri: str) -> CheckpointFiles:

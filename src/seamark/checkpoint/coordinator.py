@@ -54,14 +54,14 @@ LONGEST_WAIT_S = 3600.0
 LINGERING_CHECK_S = 300.0
 COMMIT_DEADLINE_S = 600.0
 COMMIT_THREAD_END_S = 60.0
-"""A commit's time beyond its sinks' deadline, for its records in the storage."""
+"""Time allowed to a commit beyond its sinks' deadline, for its records in the storage."""
 LAST_WORDS_S = 5.0
 """Time for a system without an answer, once the run is being ended."""
 
 
 class Coordinator:
-    """The link between one Spark query and the sinks of its job. `run` is the query's: the
-    coordinator queries and notifies it. `flow` adds up the flow over all runs of the job."""
+    """The link between one Spark query and the sinks of its job. `run` is the query's run:
+    the coordinator queries and notifies it. `flow` adds up the flow over all runs of the job."""
 
     def __init__(
         self,

@@ -208,10 +208,10 @@ class EpochQueue:
         """Pin an epoch for a savepoint if the stream waits for it: a sink that is away shall not
         prevent savepoints.
 
-        The stream must wait for a decided epoch, uncommitted by some sink for `since_s` seconds.
-        Pins the epoch, as `pin` does, up to `ahead` epochs after it, and returns it; otherwise
-        returns None. With `ahead` 0 it is the last epoch that can be decided; it may still have to
-        be sealed.
+        Applies while the stream waits for a decided epoch that some sink has not committed for
+        `since_s` seconds. Pins it, as `pin` does, up to `ahead` epochs after it, and returns it;
+        otherwise returns None. With `ahead` 0 it is the last epoch that can be decided; it may
+        still have to be sealed.
         """
         with self.changed:
             if not self.is_full or not self._waits(since_s):

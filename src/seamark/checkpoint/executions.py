@@ -275,7 +275,7 @@ class ExecutionRecorder:
 
     @property
     def recorded(self) -> Execution | None:
-        """This execution, as far as it has come; None before `begin`, or if that has failed."""
+        """This execution, as far as it has come; None before `begin`, or if `begin` has failed."""
         if self._start is None:
             return None
         return Execution(self._number, self._start, self.failures, self._end)

@@ -66,8 +66,8 @@ class FlowFigures:
         self._listeners: list[Callable[[CheckpointStatistics], None]] = []
         self.commits = SinkCounts(CommitCounts)
         self.triggered = 0
-        """Counted by the coordinator, as epochs begin; `completed` and `failed` follow a moment
-        after an end."""
+        """Counted by the coordinator, as epochs begin; `completed` and `failed` are counted a
+        moment after an epoch ends."""
         self.completed = 0
         self.failed = 0
         self.last_completed: CheckpointStatistics | None = None

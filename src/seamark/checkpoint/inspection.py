@@ -325,7 +325,7 @@ def _logs(spark: CheckpointFiles, epoch: int, manifest: Manifest | None, found: 
 
 def _held(spark: CheckpointFiles, path: str, epoch: int) -> str:
     """Return the path, or its substitute for an operator's metadata deleted by Spark. Spark deletes
-    the oldest first: where an older file is left, Spark was not the one."""
+    the oldest first: where an older file is left, another hand deleted this one."""
     version = METADATA_VERSION.fullmatch(path)
     if version is None or spark.exists(path):
         return path

@@ -50,8 +50,8 @@ def read_manifest(files: CheckpointFiles, epoch: int) -> Manifest | None:
 
 
 class ManifestWriter:
-    """Writes the manifests of one run. Looks up once the things fixed within a run: the state's
-    metadata, and files read for the manifest before."""
+    """Writes the manifests of one run. Reads only once within a run: the state's metadata, and
+    files read for the manifest before."""
 
     def __init__(self, files: CheckpointFiles, spark: CheckpointFiles) -> None:
         self._files = files
@@ -60,7 +60,7 @@ class ManifestWriter:
         self._known: dict[str, tuple[int, int]] = {}
 
     def write(self, epoch: int) -> None:
-        """Write the manifest of an epoch, if it has none. The epoch is committed to every sink.
+        """Write the manifest of an epoch committed to every sink, if it has none.
 
         Raises OSError and the file system's own errors; the run can go on without this manifest.
         """

@@ -20,7 +20,7 @@ from seamark.model.stats_summary import UNKNOWN
 @dataclass(frozen=True)
 class SavepointEnd:
     """The end of a savepoint, `took_s` seconds after its request: whole at `path`, with `size`
-    bytes and its part of each operator; or with a `failure`."""
+    bytes and its figures of each operator; or with a `failure`."""
 
     took_s: float
     path: str = ""

@@ -168,7 +168,7 @@ class SinkCommits:
         return outcomes
 
     def _write_again(self, attached: AttachedSink, lost: Spooled, epoch: int) -> None:
-        """Make the rows of a transaction visible by the protocol's steps. It is proved lost."""
+        """Make a transaction's rows visible by the protocol's steps, after it is proved lost."""
         uid = attached.uid
         log.warning(
             "sink %s: transaction %s of the decided epoch %d is lost; its %d rows are written "
@@ -197,7 +197,7 @@ class SinkCommits:
             failpoints.reached(point.value)
 
     def abort(self, uid: str, epoch: int, generation: int) -> None:
-        """Abort one sink's part of an attempt. Its seal says abort."""
+        """Abort one sink's part of an attempt sealed ABORT."""
         attached, stored = self._load(uid, epoch, generation)
         self._abort(attached, [committable for committable, _ in stored], f"epoch {epoch}")
         self._counts[uid].aborted += len(stored)

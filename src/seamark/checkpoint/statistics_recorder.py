@@ -92,7 +92,7 @@ class StatisticsRecorder:
         self._subtasks = 0
         self._thread: threading.Thread | None = None
 
-    # --- what happens to epochs; called on the epoch's path
+    # --- events of epochs; called on the epoch's path
 
     def start(
         self,
@@ -129,8 +129,8 @@ class StatisticsRecorder:
         self._end(epoch, CheckpointStatus.COMPLETED)
 
     def failed(self, epoch: int, reason: str) -> None:
-        """Note that an epoch has failed and will run again, and the reason. Ignores an epoch that
-        has not begun, or has a noted end already."""
+        """Note that an epoch has failed for `reason` and will run again. Ignores an epoch that has
+        not begun, or has ended already."""
         self._end(epoch, CheckpointStatus.FAILED, reason or "unknown")
 
     def _end(self, epoch: int, status: CheckpointStatus, reason: str = "") -> None:
@@ -153,7 +153,7 @@ class StatisticsRecorder:
             log_epoch(name, job_id, self._generation, progress, status, reason)
 
     def unrecorded(self) -> list[EpochProgress]:
-        """Return the epochs without a file, oldest first; ended ones are included."""
+        """Return the epochs not yet in a file, oldest first, ended ones included."""
         with self._lock:
             running = [progress for _, progress in sorted(self._open.items())]
             return [*(ended.progress for ended in self._ended), *running]

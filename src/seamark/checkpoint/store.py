@@ -41,8 +41,8 @@ from seamark.protocol.states import Seal
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
 LEAST_RECORDS = 10
-"""The least number of committed epochs with kept records: a driver that was paused looks for them.
-"""
+"""The smallest number of committed epochs whose records are kept: a driver waking from a pause
+looks for them."""
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ class CheckpointStore:
             raise CorruptRecordError(f"{self.uri}/{path}: {error!r}") from None
 
     def forget_rows(self, sink_uid: str, epoch: int) -> None:
-        """Delete the rows kept by a sink for an epoch. It is committed everywhere."""
+        """Delete the rows kept by a sink for an epoch committed everywhere."""
         self._delete(f"{spool_directory(sink_uid)}/{epoch}")
 
     def forget_settled_rows(self, settled_epoch: int) -> None:
@@ -304,8 +304,8 @@ class CheckpointStore:
                     self._delete(f"{SPOOLS}/{sink}/{name}")
 
     def prune(self, committed_epoch: int, retained: int) -> None:
-        """Keep the records of the last `retained` committed epochs, of LEAST_RECORDS at least, and
-        of all later epochs."""
+        """Delete old epochs' records. Keeps the records of the last `retained` committed epochs, of
+        LEAST_RECORDS at least, and of all later epochs."""
         if self._kept is None:  # listed once: a listing an epoch is dear on an object store
             self._kept = deque(sorted(self.epochs()))
         elif committed_epoch not in self._kept:

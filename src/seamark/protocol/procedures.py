@@ -177,7 +177,7 @@ def check_continuity(epoch: int, last_decided: int) -> None:
 
 
 def abort_attempt(epoch: int, generation: int, sinks: Sinks) -> Steps:
-    """Abort one stored attempt at every sink. Its seal says ABORT."""
+    """Abort one stored attempt, sealed ABORT, at every sink."""
     for uid in sinks.uids:
         sinks.abort(uid, epoch, generation)
         yield Point.SINK_ABORTED

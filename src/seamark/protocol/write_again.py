@@ -52,7 +52,7 @@ class Rewrites(Protocol):
 
 
 def write_again(rewrites: Rewrites) -> Generator[RewritePoint, None, None]:
-    """Make the rows of a transaction visible, once. The transaction is proved lost."""
+    """Make a transaction's rows visible, once, after it is proved lost."""
     number = 1
     while True:
         if not rewrites.is_recorded(number):
