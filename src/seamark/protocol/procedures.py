@@ -166,8 +166,8 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
 
 
 def check_continuity(epoch: int, last_decided: int) -> None:
-    """Raise DecisionVoidError if Spark starts an epoch although this driver did not decide the
-    epoch before: a fenced driver has written its decision after the take-over."""
+    """Raise DecisionVoidError if Spark starts an epoch and the one before is not `last_decided`: a
+    fenced driver has written a decision for it after the take-over."""
     if epoch != last_decided + 1:
         raise DecisionVoidError(
             f"Spark starts epoch {epoch}, but epoch {last_decided + 1} was decided by a driver "
