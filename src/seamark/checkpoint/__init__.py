@@ -1,4 +1,4 @@
-"""The checkpoint coordinator, the records that it stores, and the store.
+"""The checkpoint coordinator, its stored records, and the store.
 
-`coordinator.py` drives the protocol; `store.py` reads and writes what docs/FORMAT.md specifies.
+`coordinator.py` drives the protocol; `store.py` reads and writes the files of docs/FORMAT.md.
 """

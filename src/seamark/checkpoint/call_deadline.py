@@ -1,8 +1,8 @@
 """Calls to an outside system with a deadline: a call that hangs ends the run, not the program.
 
-A hanging call cannot be interrupted. It runs in a thread of its own, which is left behind when the
-deadline passes. `sink_commits.py` keeps a thread for its committers and makes no further call to
-one that hangs; `files_deadline.py` and `runtime/` take one from the pool for each call.
+A hanging call cannot be interrupted. It runs in a thread of its own, left behind when the deadline
+passes. `sink_commits.py` keeps a thread for its committers and makes no further call to one that
+hangs; `files_deadline.py` and `runtime/` take one from the pool for each call.
 """
 
 from __future__ import annotations
@@ -19,16 +19,19 @@ T = TypeVar("T")
 
 
 class CallHangsError(Exception):
-    """A call has not returned by its deadline, and may still return or not."""
+    """A call has not returned by its deadline. It may still return later, or never."""
 
 
 POLL_S = 0.5
-"""How often a waiting caller looks whether the deadline has been brought forward."""
+"""A waiting caller's interval for checking whether the deadline has been brought forward."""
 
 
 def call_within(seconds: float, function: Callable[[], T]) -> T:
-    """Return what `function` returns, or raise what it raises; CallHangsError after `seconds`, and
-    then `function` may still do its work, at any time. May be called by many threads at once."""
+    """Return the result of `function`, or raise its error; raise CallHangsError after `seconds`.
+
+    After CallHangsError `function` may still do its work, at any time. May be called by many
+    threads at once.
+    """
     deadline = time.monotonic() + seconds
     try:
         thread = _idle.pop()
@@ -42,7 +45,7 @@ def call_within(seconds: float, function: Callable[[], T]) -> T:
 
 
 class CallThread:
-    """One thread that makes calls for one caller at a time. A daemon: it never holds up an exit."""
+    """One thread for the calls of one caller at a time. A daemon: it never holds up an exit."""
 
     def __init__(self, name: str) -> None:
         self._calls: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
@@ -51,8 +54,9 @@ class CallThread:
         threading.Thread(target=self._run, name=name, daemon=True).start()
 
     def call(self, function: Callable[[], T], deadline: Callable[[], float]) -> T:
-        """Return what `function` returns, or raise what it raises; CallHangsError when the
-        monotonic clock passes `deadline()`, which may change meanwhile. Not used again then."""
+        """Return the result of `function`, or raise its error; raise CallHangsError when the
+        monotonic clock passes `deadline()`. The deadline may change meanwhile. After CallHangsError
+        this thread is not used again."""
         answer: Future[T] = Future()
         self.idle = False
 
@@ -79,7 +83,7 @@ class CallThread:
     def _run(self) -> None:
         while (call := self._calls.get()) is not None:
             call()
-            del call  # what it refers to must not live until the next one
+            del call  # the objects it refers to must not live until the next call
 
 
 _idle: list[CallThread] = []

@@ -1,4 +1,4 @@
-"""One job as its driver checkpoints it, and what the coordinator asks of the run that it is of."""
+"""One job as its driver checkpoints it, and the coordinator's interface to its run of the query."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from seamark.model.schema import Schema
 
 @dataclass(frozen=True)
 class CheckpointedJob:
-    """`sinks`, and the `schemas` of what goes into them, are by uid. `checkpoint.storage` is not
-    looked at: the records are in `store`."""
+    """`sinks` and the `schemas` of their rows are by uid. `checkpoint.storage` is ignored: the
+    records are in `store`."""
 
     name: str
     sinks: Mapping[str, TwoPhaseCommitSink[Any]]
@@ -42,12 +42,12 @@ class CheckpointedJob:
 
     @property
     def timeout_s(self) -> float:
-        """How long an epoch may be undecided; infinite if there is no limit."""
+        """The longest time an epoch may be undecided; infinite if there is no limit."""
         endless = self.checkpoint.timeout == timedelta.max
         return math.inf if endless else self.checkpoint.timeout_s
 
     def context(self, uid: str, generation: int, identity: JobIdentity) -> SinkContext:
-        """Return what a sink is told of the job and its driver."""
+        """Return a sink's view of the job and its driver."""
         return SinkContext(
             job_id=identity.job_id,
             job_name=self.name,
@@ -61,11 +61,11 @@ class CheckpointedJob:
             restart_delay_s=self.checkpoint.restart_strategy.longest_delay_s,
         )
 
-    # --- the rows that sinks keep in the checkpoint
+    # --- rows kept by sinks in the checkpoint
 
     def find_damaged_rows(self, epoch: int, generation: int) -> list[str]:
-        """Return a line for each damaged or missing file among the rows that sinks keep for a
-        stored attempt; for `require_sound`, before the job starts."""
+        """Return a line for each damaged or missing file among the rows kept by sinks for a stored
+        attempt. Called by `require_sound`, before the job starts."""
         identity = self.store.read_identity()
         problems: list[str] = []
         for uid, part in self.store.read_prepared(epoch, generation).items():
@@ -83,9 +83,11 @@ class CheckpointedJob:
     def unsent_rows(
         self, uid: str, part: SinkEpoch, generation: int, identity: JobIdentity
     ) -> tuple[SinkEpoch, Mapping[str, str]]:
-        """Return what of a sink's part of an epoch is not known to be at its target; and where the
-        rows of it lie, if that sink keeps them in this job's directory: by their path below it, the
-        path that they have at this moment, while a commit may be under way."""
+        """Return the part of a sink's epoch not known to be at its target, and its rows' paths.
+
+        The paths are empty unless the sink keeps its rows in this job's directory. They map each
+        path below the directory to the path at this moment, while a commit may be under way.
+        """
         sink = self.sinks[uid]
         if not isinstance(sink, SpooledSink):
             return part, {}
@@ -100,29 +102,32 @@ class CheckpointedJob:
         )
 
     def forget_rows(self, epoch: int) -> None:
-        """Delete the rows that sinks kept for an epoch, which is committed everywhere."""
+        """Delete the rows kept by sinks for an epoch committed everywhere."""
         for uid, sink in self.sinks.items():
             if isinstance(sink, SpooledSink) or sink.spool:
                 self.store.forget_rows(uid, epoch)
 
 
 class QueryRun:
-    """What the coordinator asks and tells the run of Spark's query that it is of: the one way back
-    from `checkpoint` to `runtime`, whose `StreamRun` is one. As it is here, a run without Spark."""
+    """The run of Spark's query, as the coordinator queries and notifies it.
+
+    The one way back from `checkpoint` to `runtime`: `StreamRun` there implements it. This base
+    class is a run without Spark.
+    """
 
     def stop_soon(self) -> None:
-        """The run has failed: end the query, and do not wait for it. Called from any thread."""
+        """End the query without waiting for it: the run has failed. Called from any thread."""
 
     def epoch_committed(self, epoch: int) -> None:
-        """Every sink has committed the epoch. Called on the commit thread; must not take long."""
+        """Note that every sink has committed the epoch. Called on the commit thread; must not take
+        long."""
 
     def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
-        """Return what can be found out about decided epochs; may take its time."""
+        """Return the available figures of decided epochs; may take its time."""
         return {}
 
     def open_files(self, uri: str) -> CheckpointFiles:
-        """Return another job's checkpoint directory: a spool that a restore has taken over is
-        there."""
+        """Return another job's checkpoint directory: it holds a spool taken over by a restore."""
         raise CheckpointError(f"this coordinator was given no way to open {uri}")
 
     def hide(self, text: str) -> str:

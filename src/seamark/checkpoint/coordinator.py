@@ -1,13 +1,14 @@
 """The checkpoint coordinator of one driver: drives the protocol for one Spark query.
 
-Life: `start` (take over, preflight, recover) -> for each epoch, on Spark's stream thread,
-`begin_epoch` and `store_epoch` -> meanwhile the commit thread waits for the decision of each stored
-epoch and commits it -> `finish`, when Spark's query has ended. `epochs` is what is under way.
+Life: `start` takes the job over, runs the preflight and recovers. For each epoch Spark's stream
+thread calls `begin_epoch` and `store_epoch`; meanwhile the commit thread waits for the decision of
+each stored epoch and commits it. `finish` settles the rest after Spark's query has ended. `epochs`
+holds the epochs under way.
 
 Invariants:
-- the commit thread, between `start` and `finish`, is the only caller of committers, but for
-  `abort_failed_attempts`, which holds the same lock;
-- once `failure` is set nothing more is stored or committed.
+- between `start` and `finish` the commit thread is the only caller of committers, except for
+  `_abort_failed_attempts` and `_commit_early`; both hold the same lock;
+- once `failure` is set, nothing more is stored or committed.
 """
 
 from __future__ import annotations
@@ -49,18 +50,18 @@ T = TypeVar("T")
 FIRST_POLL_S = 0.002
 IDLE_CHECK_S = 5.0
 LONGEST_WAIT_S = 3600.0
-"""A thread's wait is cut here: a condition cannot be waited for longer than some 292 years."""
+"""A thread's longest single wait: a condition accepts at most some 292 years."""
 LINGERING_CHECK_S = 300.0
 COMMIT_DEADLINE_S = 600.0
 COMMIT_THREAD_END_S = 60.0
-"""How much longer than its sinks' deadline a commit may take, which is then its records' share."""
+"""Time allowed to a commit beyond its sinks' deadline, for its records in the storage."""
 LAST_WORDS_S = 5.0
-"""How long a run that is being ended asks a system that does not answer."""
+"""Time for a system without an answer, once the run is being ended."""
 
 
 class Coordinator:
-    """Everything between one Spark query and the sinks of its job. `run` is the query's, which is
-    asked and told; `flow` adds up what flows, over all runs of the job."""
+    """The link between one Spark query and the sinks of its job. `run` is the query's run:
+    the coordinator queries and notifies it. `flow` adds up the flow over all runs of the job."""
 
     def __init__(
         self,
@@ -88,14 +89,15 @@ class Coordinator:
         self.restored_epoch = -1
         self.last_stored = -1
         self.last_sealed = -1
-        """The newest epoch whose decision nothing can take back: its commit has begun, at least."""
+        """The newest epoch with a final decision: its commit has begun, at least."""
         self.last_committed = -1
         self.history: deque[EpochProgress] = deque(maxlen=1000)
         """The last committed epochs of this driver, oldest first."""
         self.begun_s = time.monotonic()
-        """When the newest epoch began; before the first one, when the coordinator was made."""
+        """The start of the newest epoch; before the first one, the making of the coordinator."""
         self.has_completed_epoch = False
-        """Whether an epoch of this driver has been decided: one seen, or begun after another."""
+        """Whether an epoch of this driver has been decided: its decision was seen, or a later epoch
+        began."""
         self.statistics = StatisticsRecorder(
             StatisticsStore(job.store.files),
             {uid: sink.describe() for uid, sink in job.sinks.items()},
@@ -106,12 +108,15 @@ class Coordinator:
     # --- before Spark's query
 
     def start(self) -> None:
-        """Take the job over and settle what older drivers left. Nothing is written before this
-        returns; afterwards Spark's query may start. Raises PreflightError, CheckpointError, …"""
+        """Take the job over and settle everything left by older drivers.
+
+        Nothing is written before this returns; afterwards Spark's query may start. Raises
+        PreflightError, CheckpointError, …
+        """
         job, store = self._job, self._store
         if self.identity is None:
             store.preflight()
-        else:  # a restart in the same program, which must find the same job
+        else:  # a restart in the same program: the job must be the same
             store.check_identity(self.identity)
         self.identity = store.open(job.name)
         for uid, sink in job.sinks.items():
@@ -143,8 +148,8 @@ class Coordinator:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """Fail the run with what is raised in the block, but for StoppedError: a stop is ending the
-        query then."""
+        """Fail the run with any error of the block, except StoppedError: a stop is ending the query
+        then."""
         try:
             yield
         except StoppedError:
@@ -154,7 +159,7 @@ class Coordinator:
             raise
 
     def begin_epoch(self, epoch: int) -> int:
-        """Note that Spark has planned `epoch`; return the last epoch whose outcome is recorded."""
+        """Note that Spark has planned `epoch`; return the last epoch with a recorded outcome."""
         self.has_completed_epoch |= self.last_stored > self.restored_epoch
         with self.epochs.beginning(epoch):
             failpoints.reached(Point.EPOCH_STARTED.value)
@@ -171,9 +176,12 @@ class Coordinator:
             return self.last_committed
 
     def claim_epoch(self, epoch: int) -> bool:
-        """At-most-once: decide, before the epoch is processed, that this run does it and no other;
-        False if an earlier one has claimed it. Then its rows must not be processed again: what that
-        run did not write of them is lost."""
+        """At-most-once: claim the epoch for this run, and for no other, before the epoch is
+        processed.
+
+        Returns False if an earlier run has claimed the epoch. Its rows must not be processed again
+        then: the rows not written by that run are lost.
+        """
         first = procedures.claim_epoch(epoch, self.generation, self._store)
         failpoints.reached("epoch-claimed")
         if not first:
@@ -189,9 +197,10 @@ class Coordinator:
 
         `tasks` are the winning attempts, one for each partition.
 
-        `retried`: a task of this epoch ran, or may have run, more than once, so a dead attempt may
-        have left an open transaction, which would hold up readers: it is aborted here, while no
+        `retried`: a task of this epoch ran, or may have run, more than once. Its dead attempt may
+        have left an open transaction, and readers would wait for it; it is aborted here, while no
         task runs.
+
         Blocks while `max_concurrent` stored epochs are uncommitted.
         """
         progress = self.epochs.current
@@ -215,7 +224,7 @@ class Coordinator:
         self.epochs.add(progress)
 
     def _commit_early(self, epoch: int, sinks: Mapping[str, SinkEpoch]) -> Mapping[str, SinkEpoch]:
-        """At-least-once and at-most-once: make the rows visible now; the stored record has nothing
+        """At-least-once and at-most-once: make the rows visible now. The stored record has nothing
         left to commit."""
         self._commits.remember(epoch, self.generation, sinks)
         with self._committing:
@@ -230,29 +239,31 @@ class Coordinator:
                 keep |= self._commits.handles(waiting.epoch, self.generation)
             self._commits.abort_all_lingering(self.generation + 1, keep)
 
-    # --- what is asked from other threads
+    # --- queries from other threads
 
     @property
     def failure(self) -> BaseException | None:
-        """What this run has failed with."""
+        """The error this run has failed with; None if it has not failed."""
         return self.epochs.failure
 
     @property
     def failing_epoch(self) -> int:
-        """The epoch that a failure of the run hits: the newest one begun, or the next."""
+        """The epoch hit by a failure of the run: the newest epoch begun, or the next."""
         begun = self.epochs.in_progress()
         return begun[-1].epoch if begun else self.last_stored + 1
 
     def pending_committables(self) -> Mapping[str, int]:
-        """Return how many flushed transactions of each sink wait for their commit."""
+        """Return the number of each sink's flushed transactions waiting for their commit."""
         return self._commits.pending()
 
     # --- savepoints, from other threads; `epochs` pins the stream for them
 
     def seal_waiting(self, epoch: int, since_s: float) -> None:
-        """If a decided epoch waits for the commits of those before it, and some sink has not made
-        them for `since_s` seconds, seal it, and those: for a savepoint of it. Raises FencedError if
-        a newer driver has taken the job over."""
+        """Seal a decided epoch, and the uncommitted epochs before it, for a savepoint of it.
+
+        Does so only if `epoch` waits for earlier commits and some sink has not made them for
+        `since_s` seconds. Raises FencedError if a newer driver has taken the job over.
+        """
         if (waiting := self.epochs.overdue(epoch, since_s)) and self._is_decided(epoch):
             for each in waiting:
                 procedures.seal_decided(each, self.generation, self._store)
@@ -261,9 +272,12 @@ class Coordinator:
     def uncommitted_up_to(
         self, epoch: int, patience_s: float
     ) -> Mapping[int, Mapping[str, SinkEpoch]]:
-        """Return the transactions of a sealed epoch of this driver, and of those before it, by
-        epoch and sink, that some sink has not committed within `patience_s` of the first attempt;
-        {} as soon as every one has."""
+        """Return the uncommitted transactions of a sealed epoch and of those before it, by epoch
+        and sink.
+
+        Waits until all are committed, then returns {}; but at most `patience_s` seconds after the
+        first attempt to commit. The epochs are this driver's.
+        """
         waiting = self.epochs.await_commits(epoch, patience_s)
         return {each: self._store.read_prepared(each, self.generation) for each in waiting}
 
@@ -296,10 +310,10 @@ class Coordinator:
             self.fail(error)
 
     def _await_decision(self, progress: EpochProgress) -> bool:
-        """Wait for Spark's commit-log entry; False if the run is over before it is seen.
+        """Wait for Spark's commit-log entry; return False if the run is over before it is seen.
 
-        Spark's starting the next epoch proves the entry too: a fenced driver that takes back a
-        decision late (docs/adr/0003-seal.md) may have deleted it again.
+        Spark's start of the next epoch proves the entry too: the entry may be gone again, deleted
+        by a fenced driver that takes back a decision late (docs/adr/0003-seal.md).
         """
         pause_s = FIRST_POLL_S
         while True:
@@ -345,7 +359,8 @@ class Coordinator:
         self._run.epoch_committed(progress.epoch)
 
     def _check_foreign_decision(self) -> None:
-        """Find a decision that a fenced driver wrote while this one had nothing to do."""
+        """Find a decision that a fenced driver wrote while this one was idle; raise
+        DecisionVoidError for it."""
         latest = self._store.latest_decision()
         if latest > self.last_stored:
             procedures.check_fence(self._store, self.generation)  # or a newer driver decided it
@@ -396,7 +411,8 @@ class Coordinator:
             self.fail(error)
 
     def _is_decided(self, epoch: int) -> bool:
-        """Whether the epoch is known to be decided: a storage that does not say so is late too."""
+        """Return whether the epoch is known to be decided. A storage without an answer counts as
+        late too."""
         try:
             return self._store.is_decided(epoch)
         except RecordNotStoredError as error:
@@ -406,25 +422,30 @@ class Coordinator:
     # --- a stop from outside
 
     def drain(self, patience_s: float) -> None:
-        """Let the epoch under way be committed and hold back the next one; return then, or after
-        `patience_s`. The caller stops Spark's query and calls `epochs.turn_away`."""
+        """Let the epoch under way be committed and hold back the next one.
+
+        Returns once it is committed, or after `patience_s` seconds. Then the caller stops Spark's
+        query and calls `epochs.turn_away`.
+        """
         if not self.epochs.drain(patience_s):
             self.give_up()
 
     def give_up(self) -> None:
-        """Ask a system that does not answer only for some seconds more."""
+        """Limit the time for a system without an answer to some seconds more."""
         self._commits.give_up_at = time.monotonic() + LAST_WORDS_S
 
     # --- after Spark's query
 
     def finish(self, quiesce_s: float = 0.0, reason: str = "the job was stopped") -> None:
-        """Settle this driver's epochs; Spark's query must have ended (it decides no more).
+        """Settle this driver's epochs. Spark's query must have ended: it decides no more.
 
-        Commits what is decided, aborts the rest and every open transaction of this driver, so that
-        no reader waits for one. `quiesce_s`: how long cancelled tasks may still write; an epoch cut
-        off in the middle, or with other attempts than those that won, is swept again after it.
-        `reason`: why an epoch under way has failed, for the statistics, unless this coordinator
-        knows it. Raises the failure of the run, if there was one.
+        Commits the decided epochs; aborts the rest and every open transaction of this driver, so
+        that no reader waits for one. `quiesce_s`: how long cancelled tasks may still write; the
+        sweep is repeated after it for an epoch cut off in the middle, or with other attempts than
+        the winners. `reason`: the failure of an epoch under way, for the statistics, unless this
+        coordinator knows it.
+
+        Raises the failure of the run, if there was one.
         """
         self.epochs.end()
         if self.failure is not None:
@@ -461,20 +482,20 @@ class Coordinator:
             raise self.failure
 
     def _last_status(self, progress: EpochProgress, reason: str) -> tuple[CheckpointStatus, str]:
-        """How an epoch ended that was open when the run did. A decided one is complete: the next
-        start commits it, if this one could not."""
+        """Return the final status of an epoch left open by the run, with the reason of its failure.
+        A decided epoch is complete: the next start commits it, if this one could not."""
         if progress.stored_s and self._store.is_decided(progress.epoch):
             return CheckpointStatus.COMPLETED, ""
         return CheckpointStatus.FAILED, str(self.failure or reason)
 
     def _abort_unstored(self, quiesce_s: float) -> None:
-        """A run that has failed aborts what it has not stored, which nobody can commit: else
-        readers would wait for it until the next driver's next sweep. Best effort."""
+        """Abort the transactions of a failed run that it has not stored; nobody can commit them.
+        Otherwise readers would wait for them until the next driver's next sweep. Best effort."""
         commits = self._commits
         try:
             if self.epochs.current is not None and quiesce_s:
                 time.sleep(quiesce_s)
-            stored = commits.remembered_handles()  # a record may be there and not be seen now
+            stored = commits.remembered_handles()  # a record may exist and be invisible now
             for epoch in sorted(self._store.epochs(), reverse=True):
                 record = self._store.epoch(epoch)
                 if record.committed is not None:
@@ -488,7 +509,7 @@ class Coordinator:
 
 
 def _drive(steps: Generator[Point, None, T]) -> T:
-    """Drive a procedure to its end, dying at an armed failpoint; return what it returns."""
+    """Drive a procedure to its end, dying at an armed failpoint; return its result."""
     while True:
         try:
             point = next(steps)

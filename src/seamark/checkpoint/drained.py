@@ -1,7 +1,7 @@
-"""What Spark's logs say of a job that was drained: its watermark stands near the end of time.
+"""The mark of a drained job in Spark's logs: its watermark stands near the end of time.
 
-`runtime/drain.py` raises it so. A job must not go on from there: all later rows would be late; and
-what is restored from it goes on with the watermark of before, which the raised one holds.
+`runtime/drain.py` raises it so. A job must not go on from there: all later rows would be late. A
+restore from it goes on with the former watermark, contained in the raised one.
 """
 
 from __future__ import annotations
@@ -9,36 +9,37 @@ from __future__ import annotations
 import json
 
 DRAINED_MS = 250_000_000_000_000
-"""In the year 9892: a drained job's watermark is this and what it was before, in milliseconds since
-1970. So it is below the year 9999, which Python's and Spark's timestamps end with."""
+"""A time in the year 9892, in milliseconds since 1970. A drained job's watermark is the sum of this
+and its former watermark, and so stays below the year 9999, the end of Python's and Spark's
+timestamps."""
 _SPAN_MS = 3_300_000_000_000  # times before 2074; 9999-12-31, which stands for "never", is beyond
 _KEYS = ("batchWatermarkMs", "nextBatchWatermarkMs")
 
 
 def raised(watermark_ms: int) -> int:
-    """Return the watermark that drains a job which has `watermark_ms`."""
+    """Return the watermark that drains a job with `watermark_ms`."""
     return DRAINED_MS + min(max(watermark_ms, 0), _SPAN_MS - 1)
 
 
 def is_raised(watermark_ms: int) -> bool:
-    """Whether a watermark is one of a drained job."""
+    """Return whether a watermark is a drained job's."""
     return DRAINED_MS <= watermark_ms < DRAINED_MS + _SPAN_MS
 
 
 def before(watermark_ms: int) -> int:
-    """Return the watermark that the job had before it was drained, if it was."""
+    """Return the job's watermark before the drain, if it was drained."""
     return watermark_ms - DRAINED_MS if is_raised(watermark_ms) else watermark_ms
 
 
 def is_drained(entry: bytes) -> bool:
-    """Whether an entry of Spark's offset or commit log is of a drained job."""
+    """Return whether an entry of Spark's offset or commit log is a drained job's."""
     body = _metadata(entry)
     return any(is_raised(int(body.get(key) or 0)) for key in _KEYS)
 
 
 def undrained(entry: bytes) -> bytes:
-    """Return an entry of Spark's offset or commit log with the watermark of before; as it is, if it
-    is of no drained job."""
+    """Return an entry of Spark's offset or commit log with the watermark before the drain;
+    unchanged if the job is not drained."""
     if not is_drained(entry):
         return entry
     body = _metadata(entry)

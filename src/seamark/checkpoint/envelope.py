@@ -1,4 +1,4 @@
-"""The envelope of every JSON record that Seamark stores: format, version, body, checksum.
+"""The envelope of every JSON record stored by Seamark: format, version, body, checksum.
 
 docs/FORMAT.md specifies it; the records themselves are in `store.py`.
 """
@@ -21,7 +21,7 @@ def seal_envelope(kind: str, body: dict[str, Any]) -> bytes:
 
 
 def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
-    """Return a record's body; raises CorruptRecordError naming `path` and what is wrong."""
+    """Return a record's body. Raises CorruptRecordError naming `path` and the fault."""
     try:
         record = json.loads(data)
     except ValueError:
@@ -42,7 +42,7 @@ def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
 
 
 def canonical(value: dict[str, Any]) -> bytes:
-    """Return the one form in which a JSON object is stored, summed and signed."""
+    """Return the canonical form of a JSON object: stored, summed and signed in this form alone."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 

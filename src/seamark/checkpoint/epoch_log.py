@@ -1,4 +1,4 @@
-"""The log's one line for each epoch that ends, at INFO, on the logger ``seamark.epochs``.
+"""The log's one line for each ended epoch, at INFO, on the logger ``seamark.epochs``.
 
     epoch=7 status=COMPLETED job=clicks job_id=… generation=1 rows=120 data_bytes=4096 …
 
@@ -28,7 +28,7 @@ def log_epoch(
     status: CheckpointStatus,
     reason: str = "",
 ) -> None:
-    """Write the line of an epoch that has just ended; costs nothing if nobody listens."""
+    """Write the line of an epoch that has just ended; costs nothing if the logger is off."""
     if not log.isEnabledFor(logging.INFO):
         return
     parts = [part for task in progress.tasks for part in task.sinks.values()]
@@ -53,7 +53,7 @@ def log_epoch(
 
 
 def _phases(progress: EpochProgress) -> Phases:
-    """Return the phases, as `model/phases.py` makes them of statistics."""
+    """Return the phases, as `model/phases.py` makes them from statistics."""
     if not progress.pre_committed_s:
         return Phases()
     sync = _ms(progress.started_s, progress.pre_committed_s)

@@ -1,8 +1,8 @@
-"""The epochs of one driver that are under way, and what holds the next one back.
+"""The epochs of one driver under way, and the reasons to hold the next one back.
 
 Spark's stream thread brings epochs in (`beginning`, `begin`, `await_room`, `add`), the commit
 thread takes them out (`committed`); savepoints pin the stream (`pin`), a stop drains it (`drain`),
-and a failure ends all waits (`fail`). Whoever waits here waits for `changed`.
+and a failure ends all waits (`fail`). Every wait here is for `changed`.
 
 Invariant: an epoch is added only when fewer than `max_concurrent` stored epochs are uncommitted.
 """
@@ -24,8 +24,8 @@ UNDECIDED = (AttemptState.PENDING, AttemptState.PRE_COMMITTED, AttemptState.PREP
 
 
 class EpochQueue:
-    """`uncommitted` are the stored epochs, oldest first; `current` is the one that tasks work on.
-    `holds_back` is whether Spark has planned an epoch that must not begin yet."""
+    """`uncommitted` are the stored epochs, oldest first; `current` is the epoch tasks work on.
+    `holds_back` is whether an epoch planned by Spark must not begin yet."""
 
     def __init__(self, max_concurrent: int, min_pause_s: float) -> None:
         self._max_concurrent = max_concurrent
@@ -70,8 +70,8 @@ class EpochQueue:
             raise FencedError("the checkpoint coordinator has stopped") from self.failure
 
     def drain(self, patience_s: float) -> bool:
-        """Hold back the next epoch, and wait until the one under way is committed; False if it is
-        not after `patience_s`. `turn_away` then ends what is held back."""
+        """Hold back the next epoch, and wait until the one under way is committed; return False if
+        it is not after `patience_s` seconds. `turn_away` then ends the epoch held back."""
 
         def drained() -> bool:
             current = self.current
@@ -84,7 +84,7 @@ class EpochQueue:
             return self.changed.wait_for(drained, patience_s)
 
     def turn_away(self) -> None:
-        """End the epoch that is held back; Spark's query must be told to stop already."""
+        """End the epoch held back. Spark's query must have been told to stop."""
         with self._changing():
             self._turned_away.set()
 
@@ -92,7 +92,7 @@ class EpochQueue:
 
     @contextlib.contextmanager
     def beginning(self, epoch: int) -> Iterator[None]:
-        """Enter the block when `epoch` may begin: after `min_pause`, and as far as pins let it.
+        """Enter the block when `epoch` may begin: after `min_pause`, and as far as pins allow.
         Raises FencedError if the run has failed, StoppedError if it drains."""
         self.holds_back = True
         try:
@@ -110,8 +110,8 @@ class EpochQueue:
             self.holds_back = False
 
     def _pause(self) -> None:
-        """Wait until every sink has committed the epoch before, and `min_pause` longer; as in Flink
-        a pause rules out that two epochs overlap."""
+        """Wait until every sink has committed the epoch before, and `min_pause` longer. As in
+        Flink, a pause rules out overlapping epochs."""
         while self._min_pause_s and not (self.over or self._draining):
             left_s = self._pause_until - time.monotonic()
             if left_s <= 0 and not self.uncommitted:
@@ -119,7 +119,7 @@ class EpochQueue:
             self.changed.wait(left_s if left_s > 0 else None)
 
     def begin(self, progress: EpochProgress) -> None:
-        """Make it the epoch that tasks work on."""
+        """Make this epoch the current one: tasks work on it."""
         with self._changing():
             self.current = progress
 
@@ -139,21 +139,21 @@ class EpochQueue:
             raise StoppedError(f"the job ends with epoch {epoch - 1}; {epoch} runs at a next start")
 
     def add(self, progress: EpochProgress) -> None:
-        """The current epoch is stored."""
+        """Move the current epoch to the uncommitted ones: it is stored."""
         with self._changing():
             self.uncommitted.append(progress)
             self.current = None
 
     def next(self, timeout_s: float) -> EpochProgress | None:
-        """Return the oldest stored epoch that is not committed; None if there is none after
-        `timeout_s`, or when the run is over."""
+        """Return the oldest stored epoch not committed; None if there is none after `timeout_s`, or
+        when the run is over."""
         with self.changed:
             self.changed.wait_for(lambda: self.uncommitted or self.over, timeout_s)
             return self.uncommitted[0] if self.uncommitted else None
 
     def await_later(self, epoch: int, timeout_s: float) -> bool:
-        """Return whether a later epoch is the current one; wait before `timeout_s` if not, unless
-        the run is over."""
+        """Return whether a later epoch is the current one. If not, wait `timeout_s` seconds before
+        the answer, unless the run is over."""
         with self.changed:
             if self.current is not None and self.current.epoch > epoch:
                 return True
@@ -161,16 +161,16 @@ class EpochQueue:
             return False
 
     def committed(self, progress: EpochProgress) -> None:
-        """Every sink has committed the oldest stored epoch."""
+        """Remove the oldest stored epoch: every sink has committed it."""
         with self._changing():
             self._pause_until = progress.committed_s + self._min_pause_s
             if self.uncommitted and self.uncommitted[0] is progress:
                 self.uncommitted.popleft()
 
-    # --- what is asked from other threads
+    # --- queries from other threads
 
     def in_progress(self) -> list[EpochProgress]:
-        """Return the epochs that have begun and are not committed, oldest first."""
+        """Return the epochs begun and not committed, oldest first."""
         with self.changed:
             return [*self.uncommitted, *([self.current] if self.current else [])]
 
@@ -181,21 +181,21 @@ class EpochQueue:
 
     @property
     def awaits_spark(self) -> bool:
-        """Whether no epoch is under way that has its own timeout, and nothing here keeps Spark from
-        beginning the next one."""
+        """Whether no epoch with a timeout of its own is under way, and nothing here keeps Spark
+        from beginning the next one."""
         with self.changed:
             return not self.holds_back and self.undecided() is None
 
     def undecided(self, after: int = -1) -> EpochProgress | None:
-        """Return the oldest epoch after `after` that is not known to be decided."""
+        """Return the oldest epoch after `after` not known to be decided."""
         waiting = (p for p in self.in_progress() if p.epoch > after and p.state in UNDECIDED)
         return next(waiting, None)
 
     # --- savepoints
 
     def pin(self, epoch: int, last: int) -> None:
-        """Hold the stream at the end of epoch `last` until `unpin`, so that nothing is deleted of
-        what `epoch` consists of. For a savepoint, from any thread."""
+        """Hold the stream at the end of epoch `last` until `unpin`, so that no part of `epoch` is
+        deleted. For a savepoint, from any thread."""
         with self.changed:
             self._pins.append((epoch, last))
 
@@ -205,11 +205,13 @@ class EpochQueue:
             self._pins.remove((epoch, last))
 
     def pin_waiting(self, ahead: int, since_s: float) -> int | None:
-        """If the stream waits for a decided epoch that some sink has not committed for `since_s`
-        seconds, pin that epoch as `pin` does, to `ahead` epochs after it, and return it: a sink
-        that is away shall not keep savepoints from being taken. Else None.
+        """Pin an epoch for a savepoint if the stream waits for it: a sink that is away shall not
+        prevent savepoints.
 
-        With `ahead` 0 it is the last one that can be decided; it may still have to be sealed.
+        Applies while the stream waits for a decided epoch that some sink has not committed for
+        `since_s` seconds. Pins it, as `pin` does, up to `ahead` epochs after it, and returns it;
+        otherwise returns None. With `ahead` 0 it is the last epoch that can be decided; it may
+        still have to be sealed.
         """
         with self.changed:
             if not self.is_full or not self._waits(since_s):
@@ -222,20 +224,21 @@ class EpochQueue:
         return any(epoch > last for _, last in self._pins)
 
     def _waits(self, since_s: float) -> bool:
-        """Whether the oldest uncommitted epoch's commit has begun so long ago."""
+        """Return whether the commit of the oldest uncommitted epoch began at least `since_s`
+        seconds ago."""
         begun_s = self.uncommitted[0].commit_started_s if self.uncommitted else 0.0
         return bool(begun_s) and time.monotonic() - begun_s >= since_s
 
     def overdue(self, epoch: int, since_s: float) -> list[int]:
         """Return `epoch` and the uncommitted ones before it, if some sink has not committed the
-        oldest for `since_s` seconds; else nothing."""
+        oldest for `since_s` seconds; otherwise nothing."""
         with self.changed:
             waiting = [p.epoch for p in self.uncommitted if p.epoch <= epoch]
             return waiting if epoch in waiting and self._waits(since_s) else []
 
     def await_commits(self, epoch: int, patience_s: float) -> list[int]:
-        """Wait until `epoch` is committed, or some sink has tried for `patience_s`; return it and
-        those before it that are not."""
+        """Wait until `epoch` is committed, or some sink has tried for `patience_s` seconds; return
+        the uncommitted epochs up to and with `epoch`."""
         with self.changed:
             while self.uncommitted and self.uncommitted[0].epoch <= epoch:
                 if self.over or self._waits(patience_s):

@@ -1,4 +1,4 @@
-"""The executions of a job: each `Job.run`, where its driver answers, how it ended and what failed.
+"""The executions of a job: each `Job.run`, its driver's address, its end and its failures.
 
     executions/<n>/started.json  failure.<i>.json  ended.json
 
@@ -34,10 +34,10 @@ _READERS = 16
 _FAILURE = re.compile(r"failure\.(\d+)\.json")
 _GRAPH_FIELDS = {"id", "kind", "name", "inputs", "has_uid", "guarantee"}
 _LATEST_S = 2.5e11
-"""A time beyond the year 9890 is none."""
+"""The bound of valid times: about the year 9892."""
 
 Sign = Callable[[bytes], str]
-"""Returns the signature of what the driver has recorded of itself, with the job's token."""
+"""Returns the signature of a driver's record of itself, made with the job's token."""
 
 
 def unsigned(content: bytes) -> str:
@@ -47,10 +47,13 @@ def unsigned(content: bytes) -> str:
 
 @dataclass(frozen=True)
 class ExecutionStart:
-    """A driver that has begun to run the job. `started_at`: seconds since 1970. `rest_url`: where
-    the driver answers; "" if it has no server. For people who look when no driver answers, empty
-    where they are not known: `graph`, `JobGraph.to_record`, and `pages`, what the driver answers on
-    the paths ``config``, ``checkpoints/config`` and ``guarantees``, without secrets."""
+    """A driver that has begun to run the job. `started_at`: seconds since 1970. `rest_url`: the
+    driver's address; "" if it has no server.
+
+    For readers while no driver answers, empty if not known: `graph`, `JobGraph.to_record`, and
+    `pages`, the driver's answers on the paths ``config``, ``checkpoints/config`` and
+    ``guarantees``, without secrets.
+    """
 
     job_id: str
     name: str
@@ -64,8 +67,8 @@ class ExecutionStart:
 
 @dataclass(frozen=True)
 class ExecutionFailure:
-    """A failure after which the job was restarted, or ended. `epoch` is the one that it hit, -1 if
-    it is not known; `timestamp` is in seconds since 1970."""
+    """A failure after which the job was restarted, or ended. `epoch` is the epoch hit by it, -1 if
+    not known; `timestamp` is in seconds since 1970."""
 
     timestamp: float
     epoch: int
@@ -76,7 +79,7 @@ class ExecutionFailure:
 
 @dataclass(frozen=True)
 class ExecutionEnd:
-    """How an execution ended, by its own account. `reason` is "" unless it failed."""
+    """The end of an execution, by its own account. `reason` is "" unless it failed."""
 
     state: JobState
     ended_at: float
@@ -85,10 +88,11 @@ class ExecutionEnd:
 
 @dataclass(frozen=True)
 class Execution:
-    """One `Job.run`, as far as it is recorded: `end` is None of one that runs, or was killed.
+    """One `Job.run`, as far as it is recorded: `end` is None while it runs, or if it was killed.
 
-    Of one that was read from the storage: `record` is where its start is recorded, `content` what
-    the driver has signed of that, and `signature` its signature, "" if it has none."""
+    Set only if it was read from the storage: `record` is the place of its start's record, `content`
+    the signed part of the start, and `signature` the driver's signature of it, "" if there is none.
+    """
 
     number: int
     start: ExecutionStart
@@ -100,12 +104,12 @@ class Execution:
 
     @property
     def restarts(self) -> int:
-        """How often the job was restarted in it."""
+        """The number of restarts of the job in it."""
         return sum(failure.restarted for failure in self.failures)
 
     @property
     def state(self) -> JobState:
-        """How it ended; UNREACHABLE if it has not said so."""
+        """The state at its end; UNREACHABLE if no end is recorded."""
         return JobState.UNREACHABLE if self.end is None else self.end.state
 
 
@@ -130,8 +134,8 @@ class ExecutionStore:
         return number
 
     def record_failure(self, number: int, index: int, failure: ExecutionFailure) -> None:
-        """Record the execution's failure number `index`, counted from 0; the last FAILURES_KEPT
-        are kept."""
+        """Record the execution's failure number `index`, counted from 0; the last FAILURES_KEPT are
+        kept."""
         self._create(number, f"failure.{index}.json", "execution-failure", asdict(failure))
         if index >= FAILURES_KEPT:
             self._files.delete(f"executions/{number}/failure.{index - FAILURES_KEPT}.json")
@@ -142,24 +146,24 @@ class ExecutionStore:
         self._create(number, "ended.json", "execution-end", body)
 
     def numbers(self) -> list[int]:
-        """Return the numbers of the executions that are kept, oldest first."""
+        """Return the numbers of the kept executions, oldest first."""
         return sorted(int(name) for name in self._files.list("executions") if name.isdigit())
 
     def newest(self) -> Execution | None:
-        """Return the last execution that can be read; None of a job that was never run."""
+        """Return the last readable execution; None if there is none."""
         for number in reversed(self.numbers()):
             if execution := self.read(number):
                 return execution
         return None
 
     def all(self) -> list[Execution]:
-        """Return every execution that can be read, the oldest first."""
+        """Return every readable execution, the oldest first."""
         with ThreadPoolExecutor(_READERS) as pool:  # an object store takes its time for each file
             found = pool.map(self.read, self.numbers())
             return [execution for execution in found if execution is not None]
 
     def read(self, number: int) -> Execution | None:
-        """Return one execution, without what cannot be read; None if its start cannot."""
+        """Return one execution, without its unreadable parts; None if its start is unreadable."""
         directory = f"executions/{number}"
         names = self._files.list(directory)
         path = f"{directory}/started.json"
@@ -196,7 +200,7 @@ class ExecutionStore:
     def _open(self, path: str, kind: str, load: Callable[[dict[str, Any]], T]) -> T | None:
         try:
             return load(open_envelope(kind, self._files.read(path), f"{self._files.uri}/{path}"))
-        except FileNotFoundError:  # an execution that is just being begun, or deleted
+        except FileNotFoundError:  # an execution just being begun, or deleted
             return None
         except Exception as error:
             log.warning("%s/%s is left out: %s", self._files.uri, path, error)
@@ -204,7 +208,7 @@ class ExecutionStore:
 
 
 def _content(number: int, body: Mapping[str, Any]) -> bytes:
-    """Return what is signed of a start: all of it, and which execution's it is."""
+    """Return the signed content of a start: all of it, and the number of its execution."""
     return b"seamark/execution\n" + canonical({"execution": number, "body": body})
 
 
@@ -236,7 +240,7 @@ def _end(body: Mapping[str, Any]) -> ExecutionEnd:
 
 
 def _check(record: object, **types: type) -> None:
-    """Refuse values of other types: whoever shows them relies on it."""
+    """Refuse values of other types: the code showing them relies on it."""
     for name, type_ in types.items():
         if not isinstance(value := getattr(record, name), type_):
             raise CorruptRecordError(f"{name} is {value!r}, which is no {type_.__name__}")
@@ -248,7 +252,7 @@ def _check_time(seconds: object) -> None:
 
 
 class ExecutionRecorder:
-    """Records one execution while it runs. What cannot be written is a warning: the job goes on."""
+    """Records one execution while it runs. A failed write is a warning: the job goes on."""
 
     def __init__(self) -> None:
         self._store: ExecutionStore | None = None
@@ -257,11 +261,11 @@ class ExecutionRecorder:
         self._end: ExecutionEnd | None = None
         self._earlier: Sequence[Execution] | None = None
         self.failures: list[ExecutionFailure] = []
-        """What has failed so far, the newest last; at most FAILURES_KEPT."""
+        """The failures so far, the newest last; at most FAILURES_KEPT."""
         self._failed = 0
 
     def begin(self, files: CheckpointFiles, start: ExecutionStart, sign: Sign = unsigned) -> None:
-        """Called once, when the job's directory is known to be this job's."""
+        """Record the start. Called once, when the job's directory is known to be this job's."""
         store = ExecutionStore(files)
         with _warning("the execution"):
             self._number = store.begin(start, sign)
@@ -271,7 +275,7 @@ class ExecutionRecorder:
 
     @property
     def recorded(self) -> Execution | None:
-        """This execution, as far as it has come; None before `begin`, or if that has failed."""
+        """This execution, as far as it has come; None before `begin`, or if `begin` has failed."""
         if self._start is None:
             return None
         return Execution(self._number, self._start, self.failures, self._end)
@@ -286,13 +290,13 @@ class ExecutionRecorder:
         return self._earlier
 
     def add_failure(self, failure: ExecutionFailure) -> None:
-        """Called after each failure, also before `begin`."""
+        """Record a failure. Called after each one, also before `begin`."""
         self.failures = [*self.failures, failure][-FAILURES_KEPT:]
         self._record(self._failed, failure)
         self._failed += 1
 
     def end(self, end: ExecutionEnd) -> None:
-        """Called once, when nothing of the execution goes on any more."""
+        """Record the end. Called once, when nothing of the execution goes on any more."""
         self._end = end
         if self._store is not None:
             with _warning("the end of the execution"):
@@ -314,12 +318,12 @@ def _warning(what: str) -> Iterator[None]:
 
 ANNOUNCE_VARIABLE = "SEAMARK_ANNOUNCE"
 """Environment: the file to make once the job runs: `ExecutionStart` and ``directory`` as JSON.
-`seamark run -d` waits for it: it cannot know which storage and name the program gives its job."""
+`seamark run -d` waits for it: only the program knows its job's storage and name."""
 
 
 def announce(start: ExecutionStart, directory: str) -> None:
-    """Make the file that the environment names, if it names one. Called when the job's first run
-    has started; a second job of the same program is not announced."""
+    """Make the file named by the environment, if any. Called when the job's first run has started;
+    a second job of the same program is not announced."""
     path = os.environ.pop(ANNOUNCE_VARIABLE, None)
     if path is None:
         return

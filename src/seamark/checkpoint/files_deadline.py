@@ -1,8 +1,8 @@
 """`CheckpointFiles` that never hang: each call on the files behind it has a deadline.
 
 A local mount (NFS, a dead disk) can keep a call for ever, and so can a server that accepts a
-connection and says nothing. A call that is given up may still be done later: the protocol allows
-for that (tests/model, "late" replies).
+connection and stays silent. A call given up may still take effect later: the protocol allows for it
+(tests/model, "late" replies).
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from seamark.model.errors import StorageHangsError
 CALL_S = 60.0
 """For a call on one small file or one directory."""
 LONG_CALL_S = 600.0
-"""For a call that grows with the state: to read a file through, to look at or delete a tree."""
+"""For a call whose duration grows with the state: to read a file through, to list or delete a tree.
+"""
 CALL_AGAIN_S = 5.0
-"""For any call, once one has not returned, until one does: a start, or the end of a run, makes
-several one after another."""
+"""For any call after one has not returned, until one returns: a start, or the end of a run, makes
+several in a row."""
 
 
 _LONG = ("sizes", "delete", "tree", "remove_empty", "check")
@@ -31,7 +32,7 @@ _SAID = {
     "exists": "look for", "sizes": "list", "tree": "list", "remove": "delete",
     "remove_empty": "delete",
 }  # fmt: skip
-"""What a method is called in an error, where not by its own name."""
+"""A method's name in an error, if not its own."""
 
 
 class _DeadlineFiles:
@@ -63,12 +64,12 @@ class _DeadlineFiles:
 
 
 def with_deadlines(files: CheckpointFiles) -> CheckpointFiles:
-    """Return `files`, which raise StorageHangsError where a call does not return in time."""
+    """Return `files` with deadlines: a call not back in time raises StorageHangsError."""
     return cast(CheckpointFiles, _DeadlineFiles(files))
 
 
 def open_local(directory: str | Path, *, make: bool = True) -> CheckpointFiles:
-    """Return the files below a local directory, which is made if it is missing, unless `make` is
+    """Return the files below a local directory. A missing directory is made, unless `make` is
     False. Raises PreflightError or StorageHangsError."""
     try:
         return with_deadlines(call_within(CALL_S, lambda: LocalFiles(directory, make=make)))

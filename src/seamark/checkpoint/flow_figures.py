@@ -1,8 +1,8 @@
-"""What has flowed through each part of a job in this driver, added up as checkpoints end.
+"""The flow through each part of a job in this driver, added up as checkpoints end.
 
 `StatisticsRecorder` hands each ended checkpoint over on its own thread; the REST interface and the
-Prometheus metrics read what it comes to, without a look at the storage. It outlives the runs of a
-job that is restarted, and begins anew with the program.
+Prometheus metrics read the sums, without a look at the storage. They outlive the runs of a
+restarted job, and begin anew with the program.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from seamark.model.rates import (
 from seamark.model.stats_summary import UNKNOWN
 
 LATE_ROWS = "numRowsDroppedByWatermark"
-"""Among an operator's metrics, as Spark calls it."""
+"""Spark's name for it among an operator's metrics."""
 
 
 @dataclass(frozen=True)
 class PartFigures:
-    """Of one source, operator or sink, over the completed checkpoints of this driver.
+    """One source, operator or sink, over the completed checkpoints of this driver.
 
     `rows`: read from a source, changed in an operator's state, written to a sink. `data_bytes`: in
-    Arrow, of a sink. `busy_ms`: None if it is not measured. `late_rows`: dropped by an operator,
-    for they came after its watermark. `subtasks`, `state_bytes`, Spark's `metrics` and `lag` (None:
-    its system does not tell) are those of the last checkpoint with figures of it.
+    Arrow, of a sink. `busy_ms`: None if it is not measured. `late_rows`: dropped by an operator as
+    older than its watermark. `subtasks`, `state_bytes`, Spark's `metrics` and `lag` (None: its
+    system does not tell) are those of the last checkpoint with figures of it.
     """
 
     rows: int = 0
@@ -55,7 +55,7 @@ class PartFigures:
 
 
 class FlowFigures:
-    """`slots` returns how many tasks Spark runs at once: asked once for each checkpoint."""
+    """`slots` returns the number of tasks Spark runs at once; called once for each checkpoint."""
 
     def __init__(self, slots: Callable[[], int] = lambda: 1) -> None:
         self._slots_now = slots
@@ -66,14 +66,15 @@ class FlowFigures:
         self._listeners: list[Callable[[CheckpointStatistics], None]] = []
         self.commits = SinkCounts(CommitCounts)
         self.triggered = 0
-        """Counted by the coordinator, as epochs begin; those that end, a moment after it."""
+        """Counted by the coordinator, as epochs begin; `completed` and `failed` are counted a
+        moment after an epoch ends."""
         self.completed = 0
         self.failed = 0
         self.last_completed: CheckpointStatistics | None = None
         self.last_failed: CheckpointStatistics | None = None
 
     def listen(self, listener: Callable[[CheckpointStatistics], None]) -> None:
-        """Have `listener` called with each checkpoint that is taken in from now on."""
+        """Call `listener` with each checkpoint taken in from now on."""
         self._listeners.append(listener)
 
     def add(self, checkpoint: CheckpointStatistics) -> None:
@@ -117,7 +118,7 @@ class FlowFigures:
         )
 
     def of(self, uid: str) -> PartFigures:
-        """Return what is known of one part, with its rates up to now."""
+        """Return the figures of one part, with its rates up to now."""
         with self._lock:
             part, recent, slots = self._parts.get(uid), list(self._recent), self._slots
         if part is None:
@@ -125,21 +126,22 @@ class FlowFigures:
         return replace(part, rates=rates(recent, uid, time.time() * 1e3, slots))
 
     def uids(self) -> Sequence[str]:
-        """Return the parts of which something is known."""
+        """Return the parts with figures."""
         with self._lock:
             return list(self._parts)
 
 
 @dataclass
 class CommitCounts:
-    """Transactions of one sink in this driver, as `checkpoint/sink_commits.py` counts them when
-    they end: one thread at a time; what another reads may be a moment old. Metrics show them under
-    Flink's names.
+    """One sink's transactions in this driver, counted as they end.
 
-    `committed`, `already_committed`: after the decision, by the answer. `retried`: answers that
-    told nothing yet. `lost`: proved gone, or not known to be visible; those whose rows are written
-    again from a spool are in `rewritten` instead. `aborted`: of epochs that were stored and not
-    decided. `lingering_aborted`: of attempts that were never stored.
+    `checkpoint/sink_commits.py` counts, in one thread at a time; another thread may read counts a
+    moment old. Metrics show them under Flink's names.
+
+    `committed`, `already_committed`: after the decision, by the answer. `retried`: answers without
+    an outcome yet. `lost`: proved gone, or not known to be visible; transactions with rows written
+    again from a spool count in `rewritten` instead. `aborted`: of epochs stored and not decided.
+    `lingering_aborted`: of attempts never stored.
     """
 
     committed: int = 0
@@ -152,4 +154,4 @@ class CommitCounts:
 
 
 SinkCounts = defaultdict[str, CommitCounts]
-"""The counts by the sink's uid; they outlive the runs of a job that is restarted."""
+"""The counts by the sink's uid; they outlive the runs of a restarted job."""

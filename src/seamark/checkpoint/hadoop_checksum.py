@@ -1,9 +1,9 @@
 """Hadoop's checksum file of a local file: ``.<name>.crc`` beside ``<name>``.
 
-Hadoop's local file system writes one with every file that Spark stores: ``crc`` and a zero byte,
-the chunk length as four bytes, then the CRC-32 of each chunk, all big-endian. Hadoop itself looks
-at it chunk by chunk while it reads, and so takes a file that is cut at a chunk's end, or emptied,
-for whole; here the number of chunks counts too. `local_files.py` uses it.
+Hadoop's local file system writes one with every file Spark stores: ``crc`` and a zero byte, the
+chunk length as four bytes, then the CRC-32 of each chunk, all big-endian. Hadoop itself checks
+chunk by chunk while it reads, and so accepts a file cut at a chunk's end, or emptied; here the
+number of chunks counts too. `local_files.py` uses it.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Is a checkpoint whole? Looks at every file that a start after one epoch needs, ours and Spark's,
-before anything is written.
+"""Checks that a checkpoint is whole: every file needed by a start after one epoch, Seamark's and
+Spark's, before anything is written.
 
-`require_sound` guards every start of a job; `inspect` serves it, and whoever reads a retained
-checkpoint: `savepoints/restore/checkpoint.py` and `savepoints/take/checkpoint.py`. What is found
-how, and what is not, is in docs/operations/damaged-checkpoint.md.
+`require_sound` guards every start of a job. `inspect` serves it and the readers of retained
+checkpoints: `savepoints/restore/checkpoint.py` and `savepoints/take/checkpoint.py`.
+docs/operations/damaged-checkpoint.md says how each fault is found, and lists the faults not found.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ _TRIES = 5
 _MANY = 100
 _NO_DECISION = "missing, though every sink has committed this epoch"
 RESTORING = "restoring.json"
-"""Marks a directory into which a checkpoint is being restored
-(`savepoints/restore/checkpoint.py`)."""
+"""Marks a directory into which a checkpoint is being restored (`savepoints/restore/checkpoint.py`).
+"""
 
 
 @dataclass
 class Inspection:
-    """What one checkpoint consists of, and what is wrong with it.
+    """The files of one checkpoint, and their faults.
 
     `files`: Spark's files, below its checkpoint location. `problems`: one line for each damaged or
-    missing file, beginning with its path. `uncommitted`: the generation whose attempt is decided,
-    but not recorded as committed to every sink; None if all is committed.
+    missing file, beginning with its path. `uncommitted`: the generation with the decided attempt,
+    while the attempt is not recorded as committed to every sink; None if all is committed.
     """
 
     epoch: int
@@ -66,7 +66,7 @@ class Inspection:
 
 
 def inspect(store: CheckpointStore, epoch: int) -> Inspection:
-    """Look at all that the checkpoint of one epoch needs; reads its state through."""
+    """Check every file needed by the checkpoint of one epoch; reads its state to the end."""
     found = Inspection(epoch)
     manifest = _records(store, epoch, found)
     _logs(store.spark_files, epoch, manifest, found)
@@ -77,7 +77,7 @@ def inspect(store: CheckpointStore, epoch: int) -> Inspection:
 
 
 def inspect_records(store: CheckpointStore, epoch: int) -> Inspection:
-    """Look at Seamark's records of one epoch alone."""
+    """Check Seamark's records of one epoch alone."""
     found = Inspection(epoch)
     _records(store, epoch, found)
     return found
@@ -89,11 +89,11 @@ def require_sound(
 ) -> None:
     """Return if the job can go on from its last decided epoch, or is new.
 
-    `find_damaged_rows(epoch, generation)` looks at rows that sinks have spooled for a
-    decided attempt which is not recorded as committed.
+    `find_damaged_rows(epoch, generation)` checks the rows spooled by sinks for a decided attempt
+    not recorded as committed.
 
-    Raises DamagedCheckpointError, which names each damaged file and the newest complete checkpoint.
-    An older driver may still be at work meanwhile: what it has moved on from is looked at again.
+    Raises DamagedCheckpointError naming each damaged file and the newest complete checkpoint. An
+    older driver may still be at work: epochs it has moved on from meanwhile are checked again.
     """
     if store.files.exists(RESTORING) and not store.files.exists("job.json"):
         path = open_envelope(
@@ -114,7 +114,7 @@ def require_sound(
                 problems += found.problems
                 if not problems and found.uncommitted is not None:
                     problems += find_damaged_rows(latest, found.uncommitted)
-                if found.void:  # the job goes on from the one before
+                if found.void:  # the job goes on from the epoch before
                     problems += inspect(store, latest - 1).problems if latest - 1 in epochs else []
             problems += _unsettled(store, latest, epochs)
             problems += _later(store, latest)
@@ -126,8 +126,8 @@ def require_sound(
 
 
 def _require_one_place(store: CheckpointStore) -> None:
-    """Raise CheckpointError for a job whose records an older version has put into another
-    directory than Spark's files: it took a ``%41`` in a local path for an ``A``."""
+    """Raise CheckpointError for a job with its records and Spark's files in two directories. An
+    older version of Seamark took a ``%41`` in a local path for an ``A``."""
     local = local_of(store.uri) or ""
     other = Path(unquote(local))
     if (
@@ -145,7 +145,7 @@ def _require_one_place(store: CheckpointStore) -> None:
 
 
 def damaged(store: CheckpointStore, epoch: int, problems: list[str]) -> DamagedCheckpointError:
-    """Return the error that names the files and offers the newest complete checkpoint."""
+    """Return the error naming the files and offering the newest complete checkpoint."""
     shown = problems[:5] + ([f"… and {len(problems) - 5} more files"] if problems[5:] else [])
     other = newest_complete(store, epoch)
     if other is None:
@@ -196,14 +196,14 @@ def _epochs(store: CheckpointStore) -> list[int]:
 
 
 def _job_records(store: CheckpointStore) -> list[str]:
-    """Look at job.json and the leases, against what the epochs' records say."""
+    """Check job.json and the leases against the epochs' records."""
     problems: list[str] = []
     newest = 0
-    for epoch in _epochs(store)[-3:]:  # one that could be undecided, the last decided, one before
+    for epoch in _epochs(store)[-3:]:  # a possibly undecided one, the last decided, the one before
         for name in store.files.list(f"epochs/{epoch}"):
             if (match := _RECORD.fullmatch(name)) and match[2]:
                 newest = max(newest, int(match[2]))
-    leases = store.generations()  # after them: a driver that claims the job now has made none yet
+    leases = store.generations()  # after them: a driver claiming the job now has no records yet
     if not store.files.exists("job.json"):
         if store.epochs() or leases:
             problems.append(f"{store.uri}/job.json: missing, though the job has other records")
@@ -219,7 +219,7 @@ def _job_records(store: CheckpointStore) -> list[str]:
 
 
 def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest | None:
-    """Look at the epoch's own records; return its manifest."""
+    """Check the epoch's own records; return its manifest."""
     files, problems, at = store.files, found.problems, f"epochs/{epoch}"
     names = set(files.list(at))
     bodies = {
@@ -262,7 +262,8 @@ def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest 
 
 
 def _unsettled(store: CheckpointStore, latest: int, epochs: Collection[int]) -> list[str]:
-    """Look at the decided epochs that are not known to be committed: their transactions are."""
+    """Check the records of the decided epochs not known to be committed: their transactions are
+    needed."""
     try:
         first = store.read_identity().first_epoch
     except CorruptRecordError:  # noted already
@@ -281,7 +282,7 @@ def _unsettled(store: CheckpointStore, latest: int, epochs: Collection[int]) -> 
 
 
 def _later(store: CheckpointStore, latest: int) -> list[str]:
-    """Look at what was begun after the last decided epoch: it is run again, or taken back."""
+    """Check everything begun after the last decided epoch: it is run again, or taken back."""
     problems: list[str] = []
     for epoch in (e for e in _epochs(store) if e > latest):
         names = store.files.list(f"epochs/{epoch}")
@@ -323,8 +324,8 @@ def _logs(spark: CheckpointFiles, epoch: int, manifest: Manifest | None, found: 
 
 
 def _held(spark: CheckpointFiles, path: str, epoch: int) -> str:
-    """Return the path; of an operator's metadata that Spark has deleted, what holds instead. Spark
-    deletes the oldest: where an older file is left, it was not Spark."""
+    """Return the path, or its substitute for an operator's metadata deleted by Spark. Spark deletes
+    the oldest first: where an older file is left, another hand deleted this one."""
     version = METADATA_VERSION.fullmatch(path)
     if version is None or spark.exists(path):
         return path
@@ -393,7 +394,7 @@ def _state_file(spark: CheckpointFiles, path: str, expected: int | None) -> None
 
 
 def _earlier_stores(store: CheckpointStore, epoch: int) -> tuple[tuple[str, str, int], ...]:
-    """Return the state stores of the last manifest before `epoch`, which may have none yet."""
+    """Return the state stores of the last manifest before `epoch`; none if it has none yet."""
     for earlier in reversed([e for e in _epochs(store) if e < epoch][-5:]):
         try:
             if (manifest := read_manifest(store.files, earlier)) is not None:
@@ -407,7 +408,7 @@ def _earlier_stores(store: CheckpointStore, epoch: int) -> tuple[tuple[str, str,
 
 
 def _open(files: CheckpointFiles, kind: str, path: str, problems: list[str]) -> dict[str, object]:
-    """Return a record's body, {} if it is damaged, which is noted."""
+    """Return a record's body. If it is damaged or missing, note the problem and return {}."""
     try:
         return open_envelope(kind, files.read(path), f"{files.uri}/{path}")
     except CorruptRecordError as error:
@@ -424,7 +425,7 @@ def _guard(
     path: str,
     *more: object,
 ) -> None:
-    """Look at one file; note what is wrong with it."""
+    """Check one file; note its fault."""
     try:
         look(files, path, *more)
     except CorruptRecordError as error:

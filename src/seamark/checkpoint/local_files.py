@@ -1,7 +1,8 @@
 """`CheckpointFiles` on a local directory: exclusive create by hard link, durable by fsync.
 
-Hadoop's local file system renames over an existing file after a look, so two drivers could both
-believe that they have made a record; a hard link cannot (docs/adr/0004-exclusive-create.md).
+Hadoop's local file system checks for an existing file, then renames over it, so two drivers could
+both believe they made a record; a hard link fails for the second
+(docs/adr/0004-exclusive-create.md).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from seamark.model.errors import PreflightError
 
 
 class LocalFiles:
-    """Records below one local directory, which is made if it is missing, unless `make` is False."""
+    """Records below one local directory. It is made if it is missing, unless `make` is False."""
 
     def __init__(self, directory: str | Path, *, make: bool = True) -> None:
         self._root = Path(directory)
@@ -41,7 +42,8 @@ class LocalFiles:
         return "file://" + str(self._root)
 
     def create(self, path: str, data: bytes) -> None:
-        """Write a temporary file, sync it and link it to its name, unless that is taken."""
+        """Write a temporary file, sync it and link it to its name. Raises FileExistsError if the
+        name is taken."""
         target = self._root / path
         if not target.parent.is_dir():
             self._make_directory(target.parent)
@@ -62,7 +64,7 @@ class LocalFiles:
         return (self._root / path).read_bytes()
 
     def exists(self, path: str) -> bool:
-        """Whether the file exists now."""
+        """Return whether the file exists now."""
         return (self._root / path).exists()
 
     def list(self, path: str) -> list[str]:
@@ -74,7 +76,7 @@ class LocalFiles:
         return [name for name in names if not name.startswith(".")]
 
     def sizes(self, *patterns: str) -> dict[str, int]:
-        """Return the files that match one of the patterns, with their bytes."""
+        """Return the files matching one of the patterns, with their sizes in bytes."""
         found = {}
         for path in itertools.chain.from_iterable(self._root.glob(p) for p in patterns):
             with contextlib.suppress(FileNotFoundError):  # deleted meanwhile
@@ -84,7 +86,7 @@ class LocalFiles:
         return found
 
     def delete(self, path: str) -> None:
-        """Delete a file or a whole directory; a missing one is fine."""
+        """Delete a file or a whole directory, if it exists."""
         target = self._root / path
         if target.is_dir():
             shutil.rmtree(target)
@@ -102,11 +104,11 @@ class LocalFiles:
         return found
 
     def remove(self, path: str) -> None:
-        """Delete one file."""
+        """Delete one file, if it exists."""
         (self._root / path).unlink(missing_ok=True)
 
     def remove_empty(self) -> None:
-        """Delete every directory in which no file is."""
+        """Delete every directory without a file in it."""
         for at, _, _ in os.walk(self._root, topdown=False):
             try:
                 Path(at).rmdir()

@@ -1,10 +1,10 @@
 """The manifest of a complete checkpoint: ``epochs/<n>/manifest.json`` (docs/FORMAT.md).
 
-It says what Spark's small files of that epoch hold (size and CRC-32), and which state stores there
-are, so that a missing or altered one is found. The state itself is not read back for it: on local
-disks Hadoop has a checksum file beside each of its files, HDFS and object stores have their own.
-The commit thread writes it after the epoch's committed record, which makes it cost the next epoch
-nothing; a crash in between leaves an epoch without one, and the next start writes it.
+Records size and CRC-32 of Spark's small files of that epoch, and its state stores, so that a
+missing or altered one is found. The state itself is not read back for it: on local disks Hadoop has
+a checksum file beside each of its files, HDFS and object stores have their own. The commit thread
+writes it after the epoch's committed record, so it costs the next epoch nothing. A crash in between
+leaves an epoch without one, and the next start writes it.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def read_manifest(files: CheckpointFiles, epoch: int) -> Manifest | None:
 
 
 class ManifestWriter:
-    """Writes the manifests of one run. What cannot change within a run is looked up once: the
-    state's metadata, and files that were read for the manifest before."""
+    """Writes the manifests of one run. Reads only once within a run: the state's metadata, and
+    files read for the manifest before."""
 
     def __init__(self, files: CheckpointFiles, spark: CheckpointFiles) -> None:
         self._files = files
@@ -60,9 +60,9 @@ class ManifestWriter:
         self._known: dict[str, tuple[int, int]] = {}
 
     def write(self, epoch: int) -> None:
-        """Write the manifest of an epoch that is committed to every sink, if it has none.
+        """Write the manifest of an epoch committed to every sink, if it has none.
 
-        Raises OSError and what the file system raises; the run can go on without this manifest.
+        Raises OSError and the file system's own errors; the run can go on without this manifest.
         """
         if self._files.exists(manifest_path(epoch)):
             return

@@ -1,7 +1,7 @@
 """The statistics of one savepoint, as the checkpoint history shows it beside its epoch's.
 
-Pure. `savepoints/take/running.py` tells `StatisticsRecorder` of it; docs/FORMAT.md says what each
-figure is.
+Pure. `savepoints/take/running.py` reports it to `StatisticsRecorder`; docs/FORMAT.md explains each
+figure.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from seamark.model.stats_summary import UNKNOWN
 
 @dataclass(frozen=True)
 class SavepointEnd:
-    """How a savepoint has ended, `took_s` after it was asked for: whole at `path`, with `size`
-    bytes and what it has of each operator; or with a `failure`."""
+    """The end of a savepoint, `took_s` seconds after its request: whole at `path`, with `size`
+    bytes and its figures of each operator; or with a `failure`."""
 
     took_s: float
     path: str = ""
@@ -29,8 +29,8 @@ class SavepointEnd:
     failure: str = ""
 
     def of(self, begun: CheckpointStatistics) -> CheckpointStatistics:
-        """Return the statistics of a savepoint that has ended so; `begun` is what
-        `describe_savepoint` gave."""
+        """Return the statistics of a savepoint with this end; `begun` is the result of
+        `describe_savepoint`."""
         took_ms = round(self.took_s * 1e3)
         ended_at = begun.trigger_timestamp + took_ms
         subtasks = sum(task.num_subtasks for task in self.operators)
@@ -53,7 +53,7 @@ class SavepointEnd:
 
 
 def describe_savepoint(epoch: int, format_: str, asked_at: float) -> CheckpointStatistics:
-    """Return the statistics of a savepoint of `epoch` that is being written. `format_`: Flink's,
+    """Return the statistics of a savepoint of `epoch` while it is written. `format_`: Flink's,
     CANONICAL or NATIVE; `asked_at`: seconds since 1970."""
     return CheckpointStatistics(
         id=epoch,

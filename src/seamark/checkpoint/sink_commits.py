@@ -1,8 +1,8 @@
 """The protocol's `Sinks` on real committers: repeats a call until its outcome is proved, and writes
 lost rows again from their spool.
 
-The deadline is Seamark's, not the committer's: a committer answers RETRY, and here it is asked
-again with growing pauses. Nothing here decides anything; `protocol/procedures.py` does.
+The deadline is Seamark's: a committer answers RETRY and is asked again here, with growing pauses.
+Nothing here decides anything; `protocol/procedures.py` does.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ R = TypeVar("R")
 FIRST_PAUSE_S = 0.01
 LONGEST_PAUSE_S = 1.0
 LAST_CALL_S = 10.0
-"""How long a call may still take when the run has been given up."""
+"""Time left to a call once the run has been given up."""
 
 
 @dataclass(frozen=True)
 class AttachedSink:
-    """One sink of the running job with its committer, which was made for `context`."""
+    """One sink of the running job, and its committer made for `context`."""
 
     uid: str
     sink: TwoPhaseCommitSink[Any]
@@ -62,15 +62,15 @@ class AttachedSink:
 
 
 Stored = tuple[Any, SpoolFile | None]
-"""A committable, and its spool file, if it has one."""
+"""A committable and its spool file, if it has one."""
 
 
 class SinkCommits:
     """Commits and aborts stored attempts. Used by one thread at a time.
 
-    No call to a committer takes longer than `deadline_s`; one that hangs ends the run, and that
+    No call to a committer takes longer than `deadline_s`; a call that hangs ends the run, and its
     committer is not called again. `open_files` opens another job's checkpoint directory: a spool
-    that a restore has taken over lies there. `counts` is told what becomes of transactions.
+    taken over by a restore lies there. `counts` receives the outcomes of transactions.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SinkCommits:
         self._calls: CallThread | None = None
         self._hanging: set[str] = set()
         self.give_up_at = math.inf
-        """From this monotonic time on a RETRY is not asked again: the run is being ended."""
+        """From this monotonic time on, a RETRY is not repeated: the run is being ended."""
 
     @property
     def uids(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class SinkCommits:
         return tuple(self._attached)
 
     def attach(self, generation: int, identity: JobIdentity) -> None:
-        """Make the committers of all sinks. Called once."""
+        """Make the committers of all sinks. Called once. Raises PreflightError if one hangs."""
         attached = {}
         for uid, sink in self._job.sinks.items():
             context = self._job.context(uid, generation, identity)
@@ -113,17 +113,20 @@ class SinkCommits:
         self._attached = attached
 
     def preflight(self) -> None:
-        """Ask every real system whether the job can run on it."""
+        """Check that the job can run on each real system. Raises PreflightError."""
         for uid, attached in self._attached.items():
             self._call(uid, "preflight", attached.committer.preflight, PreflightError)
 
     def remember(self, epoch: int, generation: int, sinks: Mapping[str, SinkEpoch]) -> None:
-        """Spare the next commit of this attempt the reading of its record."""
+        """Keep an attempt's committables in memory: its next commit need not read the record."""
         self._staged[epoch, generation] = sinks
 
     def commit(self, uid: str, epoch: int, generation: int) -> None:
-        """Commit one sink's part of a sealed attempt; returns when every outcome is proved. Rows of
-        a lost transaction are written again from their spool, if there is one."""
+        """Commit one sink's part of a sealed attempt; return when every outcome is proved.
+
+        Writes the rows of a lost transaction again from their spool, if there is one. Raises
+        LostTransactionError, or CommitFailedError at the deadline.
+        """
         attached, stored = self._load(uid, epoch, generation)
         outcomes = self._commit(attached, [committable for committable, _ in stored], epoch)
         gone = []
@@ -165,7 +168,7 @@ class SinkCommits:
         return outcomes
 
     def _write_again(self, attached: AttachedSink, lost: Spooled, epoch: int) -> None:
-        """Make the rows of a transaction that is proved lost visible, by the protocol's steps."""
+        """Make a transaction's rows visible by the protocol's steps, after it is proved lost."""
         uid = attached.uid
         log.warning(
             "sink %s: transaction %s of the decided epoch %d is lost; its %d rows are written "
@@ -194,7 +197,7 @@ class SinkCommits:
             failpoints.reached(point.value)
 
     def abort(self, uid: str, epoch: int, generation: int) -> None:
-        """Abort one sink's part of an attempt whose seal says abort."""
+        """Abort one sink's part of an attempt sealed ABORT."""
         attached, stored = self._load(uid, epoch, generation)
         self._abort(attached, [committable for committable, _ in stored], f"epoch {epoch}")
         self._counts[uid].aborted += len(stored)
@@ -202,7 +205,7 @@ class SinkCommits:
     def abort_lingering(
         self, uid: str, below_generation: int, keep: Collection[str] = frozenset()
     ) -> None:
-        """Abort what older generations left open, but for the handles in `keep`."""
+        """Abort the transactions left open by older generations, except the handles in `keep`."""
         attached = self._attached[uid]
         left = [
             found.committable
@@ -222,7 +225,7 @@ class SinkCommits:
     def abort_all_lingering(
         self, below_generation: int, keep: Collection[str] = frozenset()
     ) -> None:
-        """`abort_lingering` at every sink."""
+        """Do `abort_lingering` at every sink."""
         for uid in self.uids:
             self.abort_lingering(uid, below_generation, keep)
 
@@ -235,15 +238,14 @@ class SinkCommits:
         }
 
     def remembered_handles(self) -> set[str]:
-        """Return the transaction handles of every attempt that `remember` was given and `forget`
-        was not."""
+        """Return the transaction handles of every attempt remembered and not yet forgotten."""
         return {
             h for epoch, generation in list(self._staged) for h in self.handles(epoch, generation)
         }
 
     def pending(self) -> dict[str, int]:
-        """Return how many flushed transactions of each sink wait for their commit, among the
-        attempts that `remember` was given and `forget` was not."""
+        """Return the number of each sink's flushed transactions waiting for their commit, among the
+        attempts remembered and not yet forgotten."""
         waiting = list(self._staged.values())
         return {
             uid: sum(len(parts[uid].committables) for parts in waiting if uid in parts)
@@ -251,7 +253,7 @@ class SinkCommits:
         }
 
     def forget(self, epoch: int, generation: int) -> None:
-        """Drop what `remember` kept."""
+        """Drop an attempt kept by `remember`."""
         self._staged.pop((epoch, generation), None)
 
     def close(self) -> None:
@@ -266,7 +268,7 @@ class SinkCommits:
             self._calls = None
 
     def _call(self, uid: str, what: str, call: Callable[[], R], error: type[SeamarkError]) -> R:
-        """Make one call to a committer, or raise `error` at the deadline."""
+        """Make one call to a committer; raise `error` at the deadline."""
         begun = time.monotonic()
         if uid not in self._hanging:
             self._calls = self._calls or CallThread("seamark-sink-calls")

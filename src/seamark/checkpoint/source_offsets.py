@@ -1,7 +1,7 @@
 """Commits the offsets of completed checkpoints to the sources' own systems, on a thread of its own.
 
-For lag tools alone (`contracts/source.py: CommitsOffsets`). `runtime/query.py` tells it of each
-epoch that every sink has committed; what comes of it neither holds up nor fails the job.
+For lag tools alone (`contracts/source.py: CommitsOffsets`). `runtime/query.py` reports each epoch
+that every sink has committed; no outcome holds up or fails the job.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ MakeCommitter = Callable[[], OffsetCommitter | None]
 PAUSE_S = 1.0
 """Between two commits: lag tools do not look more often."""
 REST = 9
-"""A commit of very many partitions costs CPU, of which the epochs must not be robbed: after it,
-this many times as long without one."""
+"""The pause after a commit, as a multiple of its CPU time. A commit of very many partitions costs
+CPU, and the epochs must not be robbed of it."""
 PAUSE_AFTER_FAILURE_S = 30.0
 LAST_COMMIT_S = 5.0
-"""How long the end of a run waits for its last offsets to be committed."""
+"""The longest wait, at the end of a run, for its last offsets to be committed."""
 
 
 class SourceOffsets:
-    """Used by one run. `read` returns the lines of the offset log's entry of an epoch that hold end
-    offsets; `sources` are those to be told: by the line, the uid and what makes the committer."""
+    """The offset commits of one run. `read` returns the lines with end offsets of an epoch's entry
+    in the offset log; `sources` has, by line, the uid and the maker of the committer."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class SourceOffsets:
         self._thread: threading.Thread | None = None
 
     def completed(self, epoch: int) -> None:
-        """Note that a checkpoint has completed; returns at once. -1 is none."""
+        """Note that a checkpoint has completed; return at once. -1 is none."""
         if not self._sources or epoch < 0:
             return
         with self._changed:

@@ -1,5 +1,5 @@
-"""Spark's side of a checkpoint: which files of its checkpoint location a restart after one epoch
-needs, and whether they are there and whole.
+"""Spark's side of a checkpoint: the files of its checkpoint location needed by a restart after one
+epoch, and the check that they are there and whole.
 
 With V = N + 1, epoch N needs ``metadata``, ``offsets/N`` (and ``N-1`` where there is one),
 ``commits/N``, the source logs up to their offset in ``offsets/N``, the state's metadata, and for
@@ -8,11 +8,11 @@ each state store:
 | backend | files |
 |---|---|
 | hashmap | the latest ``*.snapshot`` up to V, then each ``*.delta`` up to V |
-| RocksDB | ``V.zip`` and the SST files that it names |
+| RocksDB | ``V.zip`` and the SST files named in it |
 | RocksDB, changelog | the latest ``*.zip`` up to V and its SST files, then each ``*.changelog`` |
 
-With Spark's checkpoint format 2 the names are ``V_<unique id>.*``, and ``commits/N`` says which
-unique id. `inspection.py` asks here; `manifest.py` records what the small files must hold.
+In Spark's checkpoint format 2 the names are ``V_<unique id>.*``, with the unique id in
+``commits/N``. `inspection.py` calls this; `manifest.py` records the small files' contents.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class _Version:
 
 @dataclass
 class StateTree:
-    """What lies below ``state/``: each store's versioned files, and the metadata beside them;
+    """The files below ``state/``: each store's versioned files, and the metadata beside them;
     `sizes` are the bytes of every file."""
 
     stores: dict[str, dict[int, list[_Version]]] = field(default_factory=dict)
@@ -93,9 +93,9 @@ class StateTree:
     def chain(
         self, store: str, version: int, ids: Sequence[str] = ()
     ) -> tuple[list[str], list[str]]:
-        """Return the files that a load of `version` reads, and those of them that are missing.
+        """Return the files read by a load of `version`, and the missing ones among them.
 
-        `ids`: the unique ids of this store in format 2, one of which the last version must have.
+        `ids`: the unique ids of this store in format 2; the last version must have one of them.
         """
         versions = self.stores.get(store, {})
         whole = [v for v, found in versions.items() if v <= version and _of_kind(found, True)]
@@ -131,10 +131,13 @@ def store_directories(groups: Iterable[StoreGroup]) -> list[str]:
 
 
 def metadata_at(paths: Iterable[str], epoch: int) -> list[str]:
-    """Return those of the paths that hold at `epoch`. Spark writes an operator's metadata (format
-    2) anew at each start of the query, and deletes what is older than its oldest commit, even if
-    nothing newer was there at that commit: so of each operator's that is the newest file up to
-    then, or, if that is gone, the oldest of the later ones."""
+    """Return the paths in force at `epoch`.
+
+    Spark writes an operator's metadata (format 2) anew at each start of the query, and deletes
+    files older than its oldest commit, even if nothing newer was there at that commit. So an
+    operator's file in force is the newest up to `epoch`, or, if that is gone, the oldest of the
+    later ones.
+    """
     found: list[str] = []
     versions: dict[str, list[int]] = {}
     for path in paths:
@@ -149,7 +152,7 @@ def metadata_at(paths: Iterable[str], epoch: int) -> list[str]:
 
 
 def log_paths(files: CheckpointFiles, epoch: int) -> list[str]:
-    """Return the metadata file, the logs' entries and the source logs that `epoch` needs.
+    """Return the metadata file, the logs' entries and the source logs needed by `epoch`.
 
     Raises CorruptRecordError or FileNotFoundError if ``offsets/<epoch>`` can't be read.
     """
@@ -185,13 +188,13 @@ def read_log(files: CheckpointFiles, path: str) -> list[Any]:
 
 
 def log_version(files: CheckpointFiles, path: str) -> int:
-    """Return the version of an entry of Spark's offset or commit log; of the latter it is Spark's
-    checkpoint format, 1 or 2."""
+    """Return the version of an entry of Spark's offset or commit log. A commit log's version is
+    Spark's checkpoint format, 1 or 2."""
     return int(files.read(path).decode().split("\n", 1)[0].removeprefix("v"))
 
 
 def unique_ids(commit: Sequence[Any], store: str) -> list[str]:
-    """Return the unique ids that a commit log entry gives for one store (format 2); else []."""
+    """Return one store's unique ids in a commit log entry (format 2); otherwise []."""
     operator, partition = store.split("/")[:2]
     body = commit[0] if commit and isinstance(commit[0], dict) else {}
     found = ((body.get("stateUniqueIds") or {}).get(operator) or [])[int(partition) :][:1]
@@ -199,7 +202,7 @@ def unique_ids(commit: Sequence[Any], store: str) -> list[str]:
 
 
 def zip_references(files: CheckpointFiles, path: str) -> list[tuple[str, int | None]]:
-    """Return the files that a RocksDB checkpoint's zip names, with their sizes in bytes.
+    """Return the files named in a RocksDB checkpoint's zip, with their sizes in bytes.
 
     Raises CorruptRecordError if the zip is damaged.
     """

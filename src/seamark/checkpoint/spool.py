@@ -1,8 +1,8 @@
-"""Rows that a sink's writers spool besides writing them, so that they can be written again if their
-decided transaction is lost. For a sink with ``spool = True``.
+"""Spools a sink's rows beside the sink's own writer, so that the rows of a lost decided transaction
+can be written again. For a sink with ``spool = True``.
 
-`keeping` and `dump` are used by the tasks (`runtime/pre_commit.py`); `load` and
-`LostTransaction` by the driver (`sink_commits.py`), which runs `protocol/write_again.py` over it.
+The tasks use `keeping` and `dump` (`runtime/pre_commit.py`). The driver uses `load` and
+`LostTransaction` (`sink_commits.py`), and runs `protocol/write_again.py` over it.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 REWRITTEN = "rewritten"
 REWRITE_ATTEMPT = 10**11
-"""Stands where a task's attempt does: no task of Spark's ever has so many before it."""
+"""Takes the place of a task's attempt: no task of Spark's ever reaches so many."""
 _MAGIC = b"seamark-spool "
 
 
@@ -56,7 +56,7 @@ class Spooled:
 
 @dataclass(frozen=True)
 class _Stored(SpoolFile):
-    """How the two are stored; the sink's own bytes in base64."""
+    """The stored form of the two, with the sink's own bytes in base64."""
 
     committable: str
 
@@ -70,8 +70,7 @@ def dump(sink: TwoPhaseCommitSink[Any], committable: Any) -> bytes:
 
 
 def load(sink: TwoPhaseCommitSink[Any], data: bytes) -> tuple[Any, SpoolFile | None]:
-    """Read what `dump` wrote, whether or not the sink has a spool now; raises
-    CorruptRecordError."""
+    """Read the bytes of `dump`, even if the sink has no spool now; raises CorruptRecordError."""
     if not data.startswith(_MAGIC):
         return sink.load(data), None
     stored = load_committable(_Stored, data[len(_MAGIC) :])
@@ -85,7 +84,7 @@ def load(sink: TwoPhaseCommitSink[Any], data: bytes) -> tuple[Any, SpoolFile | N
 def keeping(
     sink: TwoPhaseCommitSink[Any], writer: CommittingWriter[Any], context: WriterContext
 ) -> CommittingWriter[Any]:
-    """Return the sink's writer, or one that spools its rows too, if it is to."""
+    """Return the sink's writer; for a sink with a spool, a writer that spools its rows too."""
     return SpoolingWriter(writer, context) if sink.spool else writer
 
 
@@ -103,7 +102,7 @@ class SpoolingWriter:
         self._spool.write(batch)
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
-        """See `SelectiveWriter`: what is refused is not spooled either."""
+        """See `SelectiveWriter`. Refused rows are not spooled either."""
         writer: Any = self._writer
         refused: Sequence[RefusedRow] = writer.write_accepted(batch)
         if refused:
@@ -113,8 +112,8 @@ class SpoolingWriter:
         return refused
 
     def prepare_commit(self) -> Sequence[Any]:
-        """See `CommittingWriter`. The spool file is durable first: it must be there whenever the
-        transaction is."""
+        """See `CommittingWriter`. Makes the spool file durable first: it must exist whenever the
+        transaction does."""
         file = self._spool.finish()
         failpoints.reached("spool-written")
         committables = self._writer.prepare_commit()
@@ -138,8 +137,8 @@ class SpoolingWriter:
 class LostTransaction:
     """One lost transaction's chain of rewrites: `protocol.write_again.Rewrites` on real files.
 
-    `open_files` gives the records of the job that wrote the spool, which may be another than this
-    one. `commit_now` commits a committable to the end, False if it is lost, proved;
+    `open_files` gives the records of the job that wrote the spool; it may be another job.
+    `commit_now` commits a committable to the end and returns False if it is proved lost;
     `within_deadline` makes a call that may hang.
     """
 
@@ -238,7 +237,7 @@ class LostTransaction:
 
 
 def _place(file: SpoolFile, own_uri: str, hadoop: HadoopSettings) -> str:
-    """Return the spool that has the file: where it was written, unless the whole
+    """Return the directory of the spool with the file: the place of its writing, unless the whole
     checkpoint has been moved since."""
     if own_uri and file.directory != own_uri:
         written, own = open_directory(file.directory, hadoop), open_directory(own_uri, hadoop)

@@ -1,7 +1,7 @@
-"""The statistics of one epoch, put together from its progress, its tasks and what Spark measured.
+"""The statistics of one epoch, made from its progress, its tasks and Spark's measurements.
 
-Pure; `checkpoint/statistics_recorder.py` calls it off the epoch's path. docs/FORMAT.md says what
-each figure measures.
+Pure; `checkpoint/statistics_recorder.py` calls it off the epoch's path. docs/FORMAT.md explains
+each figure.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from seamark.model.stats_summary import UNKNOWN
 
 @dataclass(frozen=True)
 class OperatorFigures:
-    """What Spark and the storage tell of one source or stateful operator (`kind`) in one epoch.
+    """Spark's and the storage's figures of one source or stateful operator (`kind`) in one epoch.
 
-    `sizes` is, by partition, the bytes of state that this epoch uploaded and the bytes that a
-    restore of it would read.
+    `sizes` has, by partition, two byte counts: the state uploaded by this epoch, and the state read
+    by a restore of it.
     """
 
     uid: str
@@ -37,7 +37,7 @@ class OperatorFigures:
 
 @dataclass(frozen=True)
 class EpochFigures:
-    """What is measured of one epoch outside the coordinator; `record_bytes` is the size of its
+    """The figures of one epoch measured outside the coordinator; `record_bytes` is the size of its
     records and of its entries in Spark's logs."""
 
     record_bytes: int = 0
@@ -58,9 +58,11 @@ def describe(
     failed_s: float = 0.0,
     expected_subtasks: int = 0,
 ) -> CheckpointStatistics:
-    """Return the statistics of one epoch. `sinks` are the descriptions of the job's sinks by uid;
-    `failed_s` is the monotonic time of its failure; `expected_subtasks` stands in while it is not
-    known how many there are."""
+    """Return the statistics of one epoch.
+
+    `sinks` are the descriptions of the job's sinks by uid; `failed_s` is the monotonic time of its
+    failure; `expected_subtasks` stands in for the number of subtasks while it is unknown.
+    """
     clock = _Clock(progress)
     tasks = [_operator(o, clock, status) for o in figures.operators]
     if progress.pre_committed_s:
@@ -98,8 +100,8 @@ def describe(
 class _Clock:
     """The epoch's moments in milliseconds, counted from its trigger by the monotonic clock.
 
-    What a task says of itself is by the clock of its machine: it is held within the time that the
-    driver saw pass, so that a clock that jumps or is wrong can not show more than that.
+    A task's times are by the clock of its machine. They are clipped to the time that passed in the
+    driver, so that a wrong or jumping clock cannot show more.
     """
 
     def __init__(self, progress: EpochProgress) -> None:
@@ -113,14 +115,15 @@ class _Clock:
         return round((end_s - start_s) * 1e3) if start_s and end_s else UNKNOWN
 
     def since_trigger_ms(self, at: float) -> int:
-        """Return how long after the trigger a task's moment was."""
+        """Return the time from the trigger to a task's moment."""
         return min(max(round((at - self._progress.triggered_at) * 1e3), 0), max(self.sync_ms, 0))
 
 
 def _operator(
     figures: OperatorFigures, clock: _Clock, status: CheckpointStatus
 ) -> TaskCheckpointStatistics:
-    """A source has one subtask, its entry in Spark's offset log; an operator one per partition."""
+    """Return the statistics of a source or stateful operator. A source has one subtask, its entry
+    in Spark's offset log; an operator has one per partition."""
     number = max(len(figures.sizes), 1)
     return TaskCheckpointStatistics(
         uid=figures.uid,
@@ -145,7 +148,8 @@ def _operator(
 def _sink(
     uid: str, name: str, progress: EpochProgress, clock: _Clock, status: CheckpointStatus
 ) -> TaskCheckpointStatistics:
-    """Every task of the pre-commit is a subtask of every sink, with zeros where it had no rows."""
+    """Return the statistics of a sink. Every task of the pre-commit is a subtask of every sink,
+    with zeros where it had no rows."""
     last_end_ms = max((clock.since_trigger_ms(t.ended_at) for t in progress.tasks), default=0)
     commit_ms = round(progress.sink_commit_s[uid] * 1e3) if uid in progress.sink_commit_s else -1
     subtasks = []

@@ -1,12 +1,12 @@
 """Keeps the statistics of one driver's epochs, on a thread of its own.
 
-The coordinator and the query tell it what happens (`begun`, `committed`, `failed`), which costs
-them no more than an entry in a queue. The thread then measures what is left to measure, writes one
-file per epoch (`checkpoint/statistics_store.py`) and deletes the oldest. Who takes a savepoint
-tells of it on a thread of his own (`savepoint_begun`, `savepoint_ended`).
+The coordinator and the query report events (`begun`, `committed`, `failed`) at the cost of one
+entry in a queue. The thread then takes the remaining measurements, writes one file per epoch
+(`checkpoint/statistics_store.py`) and deletes the oldest. A savepoint is reported by the thread
+taking it (`savepoint_begun`, `savepoint_ended`).
 
 Invariants: nothing here can hold up, fail or stop the job; measuring takes at most a tenth of the
-time, however slow the storage is: epochs that end meanwhile are measured together.
+time, however slow the storage is: epochs ended meanwhile are measured together.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ log = logging.getLogger(__name__)
 SETTLE_S = 0.1
 """Spark's progress report of an epoch comes a little after its decision."""
 REST = 9
-"""After a round of measuring, this many times as long without one."""
+"""The pause after a round of measuring, as a multiple of the round's duration."""
 LAST_ROUND_S = 10.0
-"""How long the end of a run waits for its last statistics to be written."""
+"""The longest wait, at the end of a run, for its last statistics to be written."""
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,11 @@ class _Ended:
 
 
 class StatisticsRecorder:
-    """The checkpoint history of one running job, as `job.checkpoints()` shows it. Every text in it,
-    the reasons of failures above all, has been through `run.hide`. `on_ended` is told of each
-    checkpoint that has ended, in order, when its figures are known."""
+    """The checkpoint history of one running job, as `job.checkpoints()` shows it.
+
+    Every text in it, above all the reason of a failure, has been through `run.hide`. `on_ended` is
+    called with each ended checkpoint, in order, once its figures are known.
+    """
 
     def __init__(
         self,
@@ -90,7 +92,7 @@ class StatisticsRecorder:
         self._subtasks = 0
         self._thread: threading.Thread | None = None
 
-    # --- what happens to epochs; called on the epoch's path
+    # --- events of epochs; called on the epoch's path
 
     def start(
         self,
@@ -99,8 +101,8 @@ class StatisticsRecorder:
         restored_epoch: int,
         origin: Mapping[str, Any] | None = None,
     ) -> None:
-        """Note that the driver of `generation` goes on after `restored_epoch` (-1: starts anew),
-        of this job, or of the checkpoint or savepoint `origin`, as `JobIdentity` names it."""
+        """Note that the driver of `generation` goes on after `restored_epoch` (-1: starts anew): an
+        epoch of this job, or of the checkpoint or savepoint `origin`, as in `JobIdentity`."""
         self._identity = identity
         self._generation = generation
         if restored_epoch >= 0:
@@ -127,8 +129,8 @@ class StatisticsRecorder:
         self._end(epoch, CheckpointStatus.COMPLETED)
 
     def failed(self, epoch: int, reason: str) -> None:
-        """Note that an epoch has failed and will run again, and why. An epoch whose end is noted
-        already, or that has not begun, is left alone."""
+        """Note that an epoch has failed for `reason` and will run again. Ignores an epoch that has
+        not begun, or has ended already."""
         self._end(epoch, CheckpointStatus.FAILED, reason or "unknown")
 
     def _end(self, epoch: int, status: CheckpointStatus, reason: str = "") -> None:
@@ -151,17 +153,16 @@ class StatisticsRecorder:
             log_epoch(name, job_id, self._generation, progress, status, reason)
 
     def unrecorded(self) -> list[EpochProgress]:
-        """Return the epochs that no file tells of yet, those that have ended included, oldest
-        first."""
+        """Return the epochs not yet in a file, oldest first, ended ones included."""
         with self._lock:
             running = [progress for _, progress in sorted(self._open.items())]
             return [*(ended.progress for ended in self._ended), *running]
 
-    # --- savepoints; called by the thread that takes one
+    # --- savepoints; called by the thread taking one
 
     def savepoint_begun(self, epoch: int, format_: str, asked_at: float) -> Key:
-        """Note that a savepoint of a decided epoch is being written; return what `savepoint_ended`
-        is told. `asked_at`: when it was asked for, in seconds since 1970."""
+        """Note that a savepoint of a decided epoch is being written; return the key for
+        `savepoint_ended`. `asked_at`: the time of its request, in seconds since 1970."""
         with self._lock:
             number = sum(key.epoch == epoch for key in self._savepoints_of_generation)
             key = Key(self._generation, epoch, number, is_savepoint=True)
@@ -171,12 +172,12 @@ class StatisticsRecorder:
             return key
 
     def savepoints_in_progress(self) -> list[CheckpointStatistics]:
-        """Return those that are being written."""
+        """Return the savepoints being written."""
         with self._lock:
             return list(self._savepoints.values())
 
     def savepoint_ended(self, key: Key, end: SavepointEnd) -> None:
-        """Note that a savepoint is whole, or why it failed, and write that down. Never raises."""
+        """Note and store that a savepoint is whole, or why it failed. Never raises."""
         end = replace(end, failure=self._query_run.hide(end.failure))
         with self._files:
             with self._lock:
@@ -188,22 +189,22 @@ class StatisticsRecorder:
 
     @property
     def restored(self) -> RestoredCheckpointStatistics | None:
-        """The checkpoint that this job last went on from, as far as it is known."""
+        """The checkpoint from which this job last went on; None if it is not known."""
         return self._restored
 
-    # --- what is known
+    # --- the history so far
 
     @property
     def version(self) -> str:
-        """Something that changes whenever `read` would return something else, but for files that
-        are deleted: that is seen at the next change."""
+        """A value that changes with every new result of `read`. Deleted files are the exception:
+        they show at the next change."""
         with self._lock:
             steps = ".".join(progress.state.value for progress in self._open.values())
             return f"{self._generation}.{self._changes}.{steps}"
 
     def read(self) -> CheckpointingStatistics:
         """Return everything up to now, with the epochs in progress."""
-        with self._files:  # so that one that is being written is not seen twice, or missed
+        with self._files:  # no record being written is seen twice, or missed
             records = self._store.records()
             counts, restored = self._history(last_written(records))
             with self._lock:
@@ -222,7 +223,8 @@ class StatisticsRecorder:
     def _history(
         self, newest: StatisticsRecord | None
     ) -> tuple[CheckpointCounts, RestoredCheckpointStatistics | None]:
-        """Return the counts of what is written, with this driver's own restore, and that."""
+        """Return the counts of the written records, with this driver's own restore, and the
+        restore."""
         if self._counts is None:  # nothing is written by this driver yet
             counts = newest.counts if newest else CheckpointCounts()
             if self._restored is not None:
@@ -246,8 +248,8 @@ class StatisticsRecorder:
     # --- the thread
 
     def close(self, outcome: Callable[[EpochProgress], tuple[CheckpointStatus, str]]) -> None:
-        """End every open epoch as `outcome` says (with the reason of a failure), and return when
-        all is written, or after LAST_ROUND_S."""
+        """End every open epoch with its `outcome` (and the reason of a failure); return when all is
+        written, or after LAST_ROUND_S."""
         if self._thread is None:
             return
         for epoch, progress in sorted(self._open.items()):
@@ -275,7 +277,7 @@ class StatisticsRecorder:
                 self._lock.wait_for(lambda: self._closing, took_s * REST)
 
     def _round(self) -> int:
-        """Measure and write all that have ended by now; return how many."""
+        """Measure and write all epochs ended by now; return their number."""
         with self._lock:
             ended = list(self._ended)
         figures = self._measured(ended)
@@ -305,7 +307,7 @@ class StatisticsRecorder:
         self._store_record(ended.key, checkpoint)
 
     def _store_record(self, key: Key, checkpoint: CheckpointStatistics) -> None:
-        """Called with `_files`. Never raises."""
+        """Store one record. Called with `_files` held. Never raises."""
         try:
             counts, restored = self._history(None if self._counts else self._store.newest())
             self._counts = _counted(counts, checkpoint)

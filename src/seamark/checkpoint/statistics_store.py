@@ -3,9 +3,9 @@
     statistics/<generation>.<epoch>.<attempt>.json
     statistics/<generation>.<epoch>.savepoint-<number>.json
 
-One file each, and no file that is changed: nothing to repair after a crash, and no more requests
-to an object store than the epoch's other records make. Nothing else reads these files, so none of
-them, lost or damaged, can stop a job. docs/FORMAT.md has their contents.
+One file for each, never changed: nothing to repair after a crash, and no more requests to an object
+store than for the epoch's other records. Nothing else reads these files, so none of them, lost or
+damaged, can stop a job. docs/FORMAT.md has their contents.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _READERS = 16
 
 
 class Key(NamedTuple):
-    """Names one file. `number` counts the attempts at the epoch in that generation, or its
-    savepoints, from 0. Keys of checkpoints ascend with time."""
+    """The name of one file. `number` counts the attempts at the epoch in its generation, or the
+    epoch's savepoints, from 0. Keys of checkpoints ascend with time."""
 
     generation: int
     epoch: int
@@ -54,8 +54,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True)
 class StatisticsRecord:
-    """One finished checkpoint or savepoint, the counts with it included, and the job's last
-    restore."""
+    """One finished checkpoint or savepoint, the counts including it, and the job's last restore."""
 
     checkpoint: CheckpointStatistics
     counts: CheckpointCounts
@@ -63,8 +62,10 @@ class StatisticsRecord:
 
 
 class StatisticsStore:
-    """The history below one job's directory. What was once read is kept in memory: the files never
-    change, and a history that is looked at every second would be read a thousand files at a time.
+    """The history below one job's directory.
+
+    Records once read are kept in memory: the files never change, and a history viewed every second
+    would otherwise read a thousand files each time.
     """
 
     def __init__(self, files: CheckpointFiles) -> None:
@@ -77,7 +78,7 @@ class StatisticsStore:
         return self._files.uri
 
     def write(self, key: Key, record: StatisticsRecord) -> None:
-        """Store one; a file of that name stays as it is."""
+        """Store one record; an existing file of that name stays as it is."""
         body = {
             "checkpoint": record.checkpoint.to_record(),
             "counts": {
@@ -93,7 +94,7 @@ class StatisticsStore:
             log.warning("%s/%s exists already and is left alone", self.uri, key.path)
 
     def keys(self, *, savepoints: bool = False) -> list[Key]:
-        """Return the checkpoints that are stored, or the savepoints, oldest first."""
+        """Return the stored checkpoints, or the savepoints, oldest first."""
         found = (_NAME.fullmatch(name) for name in self._files.list("statistics"))
         keys = (Key(int(m[1]), int(m[2]), int(m[4]), bool(m[3])) for m in found if m)
         return sorted(key for key in keys if key.is_savepoint is savepoints)
@@ -105,7 +106,7 @@ class StatisticsStore:
             self._files.delete(key.path)
 
     def newest(self) -> StatisticsRecord | None:
-        """Return the record that was written last, of those that can be read."""
+        """Return the newest readable record."""
         found = (
             next((record for key in reversed(keys) if (record := self._read(key))), None)
             for keys in (self.keys(), self.keys(savepoints=True))
@@ -114,8 +115,11 @@ class StatisticsStore:
 
     def uids(self, epoch: int | None = None) -> dict[str, list[str]]:
         """Return the uids of a job's parts by kind, sources and operators in the order of Spark's
-        numbers, as its newest completed checkpoint has them, or the newest up to `epoch`; {} if
-        none that can be read names its sources."""
+        numbers.
+
+        Reads them from the newest completed checkpoint, or the newest up to `epoch`; returns {} if
+        no readable one names its sources.
+        """
         for key in reversed(self.keys()):
             if epoch is not None and key.epoch > epoch:
                 continue
@@ -125,13 +129,12 @@ class StatisticsStore:
             found: dict[str, list[str]] = {}
             for task in record.checkpoint.tasks:
                 found.setdefault(task.kind, []).append(task.uid)
-            if "source" in found:  # else Spark's figures of it were not to be had
+            if "source" in found:  # otherwise Spark's figures of it were not available
                 return found
         return {}
 
     def records(self) -> list[StatisticsRecord]:
-        """Return every record that can be read: the checkpoints, oldest first, then the
-        savepoints."""
+        """Return every readable record: the checkpoints, oldest first, then the savepoints."""
         keys, known = self.keys()[-CHECKPOINTS_KEPT:], self._known
         keys += self.keys(savepoints=True)[-SAVEPOINTS_KEPT:]
         unknown = [key for key in keys if key not in known]
@@ -161,7 +164,7 @@ class StatisticsStore:
             return None
 
     def read(self) -> CheckpointingStatistics:
-        """Return what is stored, summed up: of a job that need not be running."""
+        """Return a summary of the stored records. The job need not be running."""
         records = self.records()
         last = last_written(records)
         return self.summed_up(
@@ -176,9 +179,11 @@ class StatisticsStore:
         restored: RestoredCheckpointStatistics | None,
         ended: Sequence[CheckpointStatistics],
     ) -> CheckpointingStatistics:
-        """Sum up the checkpoints `ended`, oldest first, with savepoints anywhere between them; mark
-        those checkpoints that are deleted by now: their records, or Spark's entries (where the
-        Spark checkpoint location is the job's own)."""
+        """Summarise the checkpoints `ended`, oldest first, with savepoints anywhere between them.
+
+        Marks deleted checkpoints: their records are gone, or Spark's entries (where the Spark
+        checkpoint location is the job's own).
+        """
         kept = {int(name) for name in self._files.list("epochs") if name.isdigit()}
         decided = {int(name) for name in self._files.list("spark/commits") if name.isdigit()}
         kept = kept & decided if decided else kept
@@ -195,6 +200,6 @@ class StatisticsStore:
 
 
 def last_written(records: Sequence[StatisticsRecord]) -> StatisticsRecord | None:
-    """Return the one that has counted all others. Not the last by key: a savepoint ends when later
-    epochs have ended."""
+    """Return the record that has counted all others. It is not the last by key: a savepoint ends
+    after later epochs have ended."""
     return max(reversed(records), key=lambda record: record.counts.total, default=None)

@@ -1,8 +1,9 @@
-"""Whether a store can hold checkpoints, found out by trying it before the job writes anything.
+"""Tries out whether a store can hold checkpoints, before the job writes anything.
 
-Leases, seals and prepared records stand on exactly one of several creators winning. No store says
-reliably whether it gives that: some S3 servers ignore the condition of a write, some look first and
-write afterwards. `checkpoint/coordinator.py` calls `check_storage` at each start.
+Leases, seals and prepared records rely on exactly one of several creators winning. No store states
+reliably whether it guarantees this: some S3 servers ignore the condition of a write, some look
+first and write afterwards. `CheckpointStore.preflight` calls `check_storage` at each start of a
+program.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ from seamark.model.errors import PreflightError, SeamarkError
 
 DEADLINE_S = 30.0
 RACERS = 8
-"""How many create the same file at once; two on a local disk, whose hard links are known."""
+"""The number of threads creating the same file at once; two on a local disk, where hard links are
+known to work."""
 
 
 def check_storage(files: CheckpointFiles, deadline_s: float = DEADLINE_S) -> None:
     """Create, read, list and delete a file below `files`, as a checkpoint will; leave nothing.
 
-    Raises PreflightError naming the store, what it did and the remedy: also when it does not answer
-    within `deadline_s`. Takes a few milliseconds on a local disk, some ten calls elsewhere.
+    Raises PreflightError naming the store, its behaviour and the remedy, also when it does not
+    answer within `deadline_s`. Takes a few milliseconds on a local disk, some ten calls elsewhere.
     """
     failure: list[BaseException] = []
 
@@ -33,7 +35,7 @@ def check_storage(files: CheckpointFiles, deadline_s: float = DEADLINE_S) -> Non
         except BaseException as error:
             failure.append(error)
 
-    # A store's client may wait for ever; then this thread does, and the program can still end.
+    # A store's client may wait for ever. Then only this thread does, and the program can still end.
     thread = threading.Thread(target=check, name="seamark-storage-check", daemon=True)
     thread.start()
     thread.join(deadline_s)
@@ -80,14 +82,14 @@ def _try_out(files: CheckpointFiles) -> None:
     except (ConnectionError, TimeoutError):
         raise  # a deletion would not be answered either
     except BaseException:
-        with suppress(OSError):  # what went wrong before is what matters
+        with suppress(OSError):  # the earlier error matters
             files.delete(directory)
         raise
     files.delete(directory)
 
 
 def _race(files: CheckpointFiles, path: str) -> bytes:
-    """Let several create one file at once; return what the only winner wrote."""
+    """Let several threads create one file at once; return the content of the only winner."""
     racers = 2 if files.uri.startswith("file:") else RACERS
     start = threading.Barrier(racers)
     outcomes: dict[int, BaseException | None] = {}

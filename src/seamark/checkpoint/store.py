@@ -7,7 +7,7 @@
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
 (`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
-`void_offsets` delete entries that a fenced driver left.
+`void_offsets` delete entries left by a fenced driver.
 """
 
 from __future__ import annotations
@@ -41,12 +41,13 @@ from seamark.protocol.states import Seal
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
 LEAST_RECORDS = 10
-"""Committed epochs whose records are kept at least: a driver that was paused looks for them."""
+"""The smallest number of committed epochs whose records are kept: a driver waking from a pause
+looks for them."""
 
 
 @dataclass(frozen=True)
 class JobIdentity:
-    """Who this job is, for ever: written once, when its directory is first used.
+    """The identity of a job, for ever: written once, at the first use of its directory.
 
     `first_epoch` is 0, or the first epoch to commit after a restored checkpoint, or after the last
     batch of an adopted Spark checkpoint location. `restored_from`: the `path`, `job_id` and `epoch`
@@ -63,7 +64,7 @@ class JobIdentity:
 
 @dataclass(frozen=True)
 class SinkEpoch:
-    """One sink's part of one prepared epoch: the rows it was given and its dumped committables."""
+    """One sink's part of one prepared epoch: its row count and its dumped committables."""
 
     rows: int
     committables: tuple[bytes, ...]
@@ -85,7 +86,7 @@ class CheckpointStore:
 
     @property
     def files(self) -> CheckpointFiles:
-        """The job's directory, for what is kept beside the protocol's records."""
+        """The job's directory, for files beside the protocol's records."""
         return self._files
 
     @property
@@ -94,18 +95,17 @@ class CheckpointStore:
         return self._spark
 
     def external_path(self, epoch: int) -> str:
-        """Return what names this epoch's checkpoint in ``job.run(restore=…)``."""
+        """Return the name of this epoch's checkpoint for ``job.run(restore=…)``."""
         return f"{self.uri}/epochs/{epoch}"
 
     def spool_uri(self, sink_uid: str) -> str:
-        """Return the directory of this sink's spool, as
-        `open_directory` takes it."""
+        """Return the directory of this sink's spool, in the form for `open_directory`."""
         return encoded(f"{self.uri}/{spool_directory(sink_uid)}")
 
     # --- the job
 
     def preflight(self) -> None:
-        """Try out whether the storage can hold records; raises PreflightError."""
+        """Check that the storage can hold records; raises PreflightError."""
         check_storage(self._files)
 
     def open(self, name: str) -> JobIdentity:
@@ -129,8 +129,8 @@ class CheckpointStore:
         return self._identity
 
     def check_identity(self, identity: JobIdentity) -> None:
-        """Raise RecordNotStoredError unless the directory is still this job's: a mount that is away
-        looks like an empty directory, and what is decided would look undecided."""
+        """Raise RecordNotStoredError unless the directory is still this job's. A mount that is away
+        looks like an empty directory, and a decided epoch would look undecided."""
         try:
             found = self.read_identity().job_id
         except FileNotFoundError:
@@ -142,7 +142,7 @@ class CheckpointStore:
             )
 
     def create_identity(self, identity: JobIdentity) -> JobIdentity:
-        """Make this directory that job's; return the one that stands, if another was first."""
+        """Give this directory to the job; return the stored identity (the first writer's)."""
         made = self._create("job", "job.json", asdict(identity))
         return identity if made else self.read_identity()
 
@@ -157,12 +157,12 @@ class CheckpointStore:
     # --- protocol.ports.Records
 
     def generations(self) -> list[int]:
-        """Return the generations whose lease stands, ascending."""
+        """Return the generations with a lease, ascending."""
         names = self._list("lease")
         return sorted(int(n[:-5]) for n in names if n.endswith(".json") and n[:-5].isdigit())
 
     def claim_generation(self, generation: int) -> bool:
-        """Create the lease; False if another driver has it."""
+        """Create the lease; return False if another driver has it."""
         holder = {
             "generation": generation,
             "host": socket.gethostname(),
@@ -181,7 +181,7 @@ class CheckpointStore:
         return self._latest_batch("commits")
 
     def is_decided(self, epoch: int) -> bool:
-        """Whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
+        """Return whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
         with self._blamed(f"spark/commits/{epoch}", "looked for"):
             return self._spark.exists(f"commits/{epoch}")
 
@@ -207,11 +207,12 @@ class CheckpointStore:
             self._spark.delete(f"{log}/{epoch}")
 
     def epochs(self) -> list[int]:
-        """Return every epoch that has a record."""
+        """Return every epoch with a record."""
         return [int(n) for n in self._list("epochs") if n.isdigit()]
 
     def epoch(self, epoch: int) -> EpochRecord:
-        """Return one epoch's records, with the checksums of those that matter proved."""
+        """Return one epoch's records. Proves the checksums of the seals and of the committed
+        record."""
         names: Sequence[str] = self._list(f"epochs/{epoch}")
         found = {"prepared": set[int](), "sealed": set[int]()}
         for name in names:
@@ -230,18 +231,19 @@ class CheckpointStore:
         )
 
     def first_epoch(self) -> int:
-        """Return the first epoch that the job's checkpoints cover."""
+        """Return the first epoch of the job's checkpoints."""
         if self._identity is None:
             raise CheckpointError(f"{self.uri}: the store was used before `open`")
         return self._identity.first_epoch
 
     def claim_epoch(self, epoch: int, generation: int) -> bool:
-        """Record that `generation` processes the epoch, and no other; False if one does already."""
+        """Claim the epoch for `generation` alone; return False if it is claimed already."""
         body = {"epoch": epoch, "generation": generation, "started_at": time.time()}
         return self._create("started", f"epochs/{epoch}/started.json", body)
 
     def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, SinkEpoch]) -> None:
-        """Store the committables of all sinks, by uid, exclusively."""
+        """Store the committables of all sinks, by uid, exclusively. Raises FencedError if the
+        record exists."""
         body = {
             "epoch": epoch,
             "generation": generation,
@@ -260,7 +262,7 @@ class CheckpointStore:
             )
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
-        """Create the attempt's seal if there is none; return the one that stands."""
+        """Create the attempt's seal unless it has one; return the standing seal."""
         path = f"epochs/{epoch}/sealed.{generation}.json"
         body = {"epoch": epoch, "generation": generation, "seal": seal.value}
         if self._create("sealed", path, body):
@@ -272,7 +274,7 @@ class CheckpointStore:
         body = {"epoch": epoch, "generation": generation, "committed_at": time.time()}
         self._create("committed", f"epochs/{epoch}/committed.json", body)
 
-    # --- what the coordinator needs beside the protocol
+    # --- for the coordinator, beside the protocol
 
     def read_prepared(self, epoch: int, generation: int) -> dict[str, SinkEpoch]:
         """Return a stored attempt's committables by sink uid."""
@@ -290,20 +292,20 @@ class CheckpointStore:
             raise CorruptRecordError(f"{self.uri}/{path}: {error!r}") from None
 
     def forget_rows(self, sink_uid: str, epoch: int) -> None:
-        """Delete the rows that a sink kept for an epoch, which is committed everywhere."""
+        """Delete the rows kept by a sink for an epoch committed everywhere."""
         self._delete(f"{spool_directory(sink_uid)}/{epoch}")
 
     def forget_settled_rows(self, settled_epoch: int) -> None:
-        """Delete the rows that any sink kept for epochs up to `settled_epoch`: what a driver that
-        died had not deleted yet, also of sinks that the program does not declare any more."""
+        """Delete the rows kept by any sink for epochs up to `settled_epoch`: rows left by a driver
+        that died, also of sinks no longer declared by the program."""
         for sink in self._files.list(SPOOLS):
             for name in self._files.list(f"{SPOOLS}/{sink}"):
                 if name.isdigit() and int(name) <= settled_epoch:
                     self._delete(f"{SPOOLS}/{sink}/{name}")
 
     def prune(self, committed_epoch: int, retained: int) -> None:
-        """Keep the records of the last `retained` committed epochs, but at least LEAST_RECORDS, and
-        of all after them."""
+        """Delete old epochs' records. Keeps the records of the last `retained` committed epochs, of
+        LEAST_RECORDS at least, and of all later epochs."""
         if self._kept is None:  # listed once: a listing an epoch is dear on an object store
             self._kept = deque(sorted(self.epochs()))
         elif committed_epoch not in self._kept:
@@ -325,12 +327,12 @@ class CheckpointStore:
 
     @contextlib.contextmanager
     def _blamed(self, path: str, done: str) -> Iterator[None]:
-        """Tell a storage that refuses something from everything else that can go wrong."""
+        """Tell a storage's refusal from every other fault."""
         try:
             yield
         except (FileExistsError, SeamarkError):
             raise
-        except Exception as error:  # OSError, or whatever the file system behind Spark raises
+        except Exception as error:  # OSError, or any error of the file system behind Spark
             if isinstance(error, FileNotFoundError) and done == "read":
                 raise
             raise RecordNotStoredError(

@@ -1,4 +1,4 @@
-"""What the tasks of an epoch returned, and what it adds up to for each sink.
+"""The reports of an epoch's tasks, and their sums for each sink.
 
 `runtime/pre_commit.py` makes the reports; `checkpoint/statistics.py` shows them.
 """
@@ -15,7 +15,7 @@ from seamark.protocol.states import AttemptEvent, AttemptState, advance
 
 @dataclass
 class SinkReport:
-    """What one task wrote to one sink: rows, their bytes in Arrow, seconds in `write` and in
+    """One task's writes to one sink: rows, their bytes in Arrow, seconds in `write` and in
     `prepare_commit`, and the dumped committables."""
 
     rows: int = 0
@@ -28,7 +28,7 @@ class SinkReport:
 @dataclass(frozen=True)
 class TaskReport:
     """One task: the winning attempt of one partition. Times are seconds since 1970 by the clock of
-    the machine it ran on, for people only; `sinks` has those that got rows."""
+    the task's machine, for people only; `sinks` holds the sinks with rows."""
 
     partition: int
     attempt: int
@@ -52,9 +52,8 @@ def sink_epochs(tasks: Sequence[TaskReport]) -> dict[str, SinkEpoch]:
 class EpochProgress:
     """One epoch in this driver: its state, and monotonic times in seconds.
 
-    `triggered_at` is the one wall-clock time (seconds since 1970), for people; whatever is shown of
-    the epoch's later moments is counted from it. `sink_commit_s` is how long each sink's commit
-    took.
+    `triggered_at` is the one wall-clock time (seconds since 1970), for people; the epoch's later
+    moments are shown relative to it. `sink_commit_s` holds the duration of each sink's commit.
     """
 
     epoch: int

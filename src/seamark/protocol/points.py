@@ -1,4 +1,4 @@
-"""The numbered points of the protocol: between any two of them a driver may die.
+"""The numbered points of the protocol: a driver may die between any two of them.
 
 `SEAMARK_FAILPOINT` takes these names; the model checker crashes and pauses drivers at each.
 """
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Point(Enum):
-    """In the order in which an epoch, and then a recovery, passes them."""
+    """In the order of an epoch, and then of a recovery."""
 
     # An epoch, in the driver (1 is before anything; tasks have points of their own).
     EPOCH_STARTED = "epoch-started"

@@ -1,7 +1,7 @@
-"""What the protocol's procedures run against: stored records, and the sinks of one job.
+"""The interfaces of the protocol's procedures: stored records, and the sinks of one job.
 
-The coordinator implements them on real files and committers, the model checker in memory. Each
-call is one atomic step; a driver may die, or sleep for a year, between any two of them.
+The coordinator implements them on real files and committers, the model checker in memory. Each call
+is one atomic step; a driver may die, or sleep for a year, between any two calls.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from seamark.protocol.states import Seal
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """All that is stored about one epoch: who prepared it, which seals stand, who committed it."""
+    """The stored facts of one epoch: the generations with a prepared record, each attempt's seal,
+    and the generation that committed the epoch (None: not committed)."""
 
     prepared: frozenset[int] = frozenset()
     seals: Mapping[int, Seal] = field(default_factory=dict)
@@ -23,14 +24,14 @@ class EpochRecord:
 
 
 class Records(Protocol):
-    """The job's checkpoint directory. `Spark's commit log` is `latest_decision`."""
+    """The job's checkpoint directory. `latest_decision` reads Spark's commit log."""
 
     def generations(self) -> list[int]:
-        """Return the generations whose lease stands, ascending; the newest is never forgotten."""
+        """Return the generations with a lease, ascending; the newest lease is never deleted."""
         ...
 
     def claim_generation(self, generation: int) -> bool:
-        """Create the lease exclusively; False if another driver has it."""
+        """Create the lease exclusively; return False if another driver has it."""
         ...
 
     def forget_generations(self, generations: list[int]) -> None:
@@ -42,7 +43,7 @@ class Records(Protocol):
         ...
 
     def void_decision(self, epoch: int) -> None:
-        """Delete the epoch's entry from Spark's commit log, so that Spark runs it again."""
+        """Delete the epoch's entry from Spark's commit log, so that Spark runs the epoch again."""
         ...
 
     def latest_planned(self) -> int:
@@ -50,37 +51,37 @@ class Records(Protocol):
         ...
 
     def void_offsets(self, epoch: int) -> None:
-        """Delete the epoch's entry from Spark's offset log, so that Spark plans it again."""
+        """Delete the epoch's entry from Spark's offset log, so that Spark plans the epoch again."""
         ...
 
     def epochs(self) -> list[int]:
-        """Return every epoch that has a record, in no order: one listing, nothing is read."""
+        """Return every epoch with a record, in no order: one listing, no reads."""
         ...
 
     def epoch(self, epoch: int) -> EpochRecord:
-        """Read all that is stored about one epoch; an empty record if nothing is."""
+        """Read the stored facts of one epoch; return an empty record if none are stored."""
         ...
 
     def first_epoch(self) -> int:
-        """Return the first epoch that this job's checkpoint covers (0, or where it was adopted)."""
+        """Return the first epoch of this job's checkpoint (0, or the epoch of its adoption)."""
         ...
 
     def claim_epoch(self, epoch: int, generation: int) -> bool:
-        """Record exclusively that this generation processes the epoch; False if one does already.
-        At-most-once only."""
+        """Record exclusively that this generation processes the epoch; return False if the epoch is
+        claimed already. At-most-once only."""
         ...
 
     def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, Any]) -> None:
-        """Store the committables of all sinks, by uid, exclusively; raises FencedError if it
-        exists."""
+        """Store the committables of all sinks, by uid, exclusively. Raises FencedError if the
+        record exists."""
         ...
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
-        """Create the attempt's seal if there is none; return the one that stands."""
+        """Create the attempt's seal unless it has one; return the standing seal."""
         ...
 
     def write_committed(self, epoch: int, generation: int) -> None:
-        """Record that every sink has committed; fine if it is recorded already."""
+        """Record that every sink has committed. A repetition changes nothing."""
         ...
 
 
@@ -93,15 +94,15 @@ class Sinks(Protocol):
         ...
 
     def commit(self, uid: str, epoch: int, generation: int) -> None:
-        """Commit the stored committables of one sink, to the end; raises LostTransactionError or
-        CommitFailedError. Idempotent."""
+        """Commit all stored committables of one sink. Idempotent. Raises LostTransactionError or
+        CommitFailedError."""
         ...
 
     def abort(self, uid: str, epoch: int, generation: int) -> None:
-        """Abort the stored committables of one sink, provably; raises AbortFailedError."""
+        """Abort the stored committables of one sink, with proof. Raises AbortFailedError."""
         ...
 
     def abort_lingering(self, uid: str, below_generation: int) -> None:
-        """Abort every open transaction of one sink whose generation is below the given one.
-        Called only when all decided epochs of those generations are committed."""
+        """Abort every open transaction of one sink from a generation below `below_generation`.
+        Called only after all decided epochs of those generations are committed."""
         ...

@@ -1,15 +1,15 @@
-"""The steps of the protocol, as generators that yield the `Point` they have reached.
+"""The steps of the protocol, as generators that yield each `Point` as they reach it.
 
 The coordinator drives them to the end on real files and sinks; the model checker drives several at
 once, in any order, and drops them at any point. Both run this very code.
 
 Invariants (checked by tests/model):
-- every decided epoch's rows become visible exactly once, and no undecided epoch's ever;
-- before a sink is told to commit an attempt, its seal says COMMIT; before a sink is told to abort a
-  stored attempt, its seal says ABORT. A seal is created exclusively, so the two exclude each other,
-  over all sinks and partitions of the epoch at once;
-- a generation g can seal COMMIT only for the epoch it was in when its successor claimed g+1: it
-  reads the newest generation after the decision of the epoch before, and before it stores.
+- every decided epoch's rows become visible exactly once, an undecided epoch's rows never;
+- a sink is told to commit an attempt only after its seal says COMMIT, and to abort a stored attempt
+  only after its seal says ABORT. A seal is created exclusively, so the two exclude each other, over
+  all sinks and partitions of the epoch at once;
+- a generation g can seal COMMIT only for the epoch it was in when its successor claimed g+1: g
+  reads the newest generation after the previous epoch's decision and before it stores its own.
 """
 
 from __future__ import annotations
@@ -52,15 +52,18 @@ def check_fence(records: Records, generation: int) -> None:
 
 
 def claim_epoch(epoch: int, generation: int, records: Records) -> bool:
-    """At-most-once, before the epoch is processed: decide that this driver does it, and no other
-    ever. False if an earlier run has claimed it: then its rows must not be processed again."""
+    """At-most-once: claim the epoch for this driver, for ever, before the epoch is processed.
+
+    Returns False if an earlier run has claimed the epoch. Its rows must not be processed again
+    then.
+    """
     check_fence(records, generation)
     return records.claim_epoch(epoch, generation)
 
 
 def store_attempt(epoch: int, generation: int, parts: Mapping[str, Any], records: Records) -> Steps:
-    """From flushed transactions, `parts` by sink uid, to the prepared record: step 4 of an epoch in
-    ARCHITECTURE.md."""
+    """Go from flushed transactions, `parts` by sink uid, to the prepared record: step 4 of an epoch
+    in ARCHITECTURE.md."""
     yield Point.PRE_COMMITTED
     check_fence(records, generation)
     yield Point.FENCE_CHECKED
@@ -69,7 +72,7 @@ def store_attempt(epoch: int, generation: int, parts: Mapping[str, Any], records
 
 
 def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) -> Steps:
-    """From the decision to the committed record. The caller has seen the decision."""
+    """Go from the decision to the committed record. The caller has seen the decision."""
     yield Point.DECIDED
     seal_decided(epoch, generation, records)
     yield Point.SEALED
@@ -90,9 +93,11 @@ def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) 
 
 
 def seal_decided(epoch: int, generation: int, records: Records) -> None:
-    """Seal an attempt whose decision the caller has seen, so that nothing takes it back. For a
-    savepoint that is done before the epochs before it are committed, oldest first; the commit then
-    finds the seal."""
+    """Seal an attempt whose decision the caller has seen, so that no other driver takes it back.
+
+    A savepoint seals its epoch, and the uncommitted epochs before it, oldest first; their commits
+    then find the seals. Raises FencedError if a newer driver has aborted the attempt.
+    """
     if records.seal(epoch, generation, Seal.COMMIT) is Seal.ABORT:
         raise FencedError(
             f"epoch {epoch} of generation {generation} was aborted by a newer driver before it was "
@@ -101,14 +106,19 @@ def seal_decided(epoch: int, generation: int, records: Records) -> None:
 
 
 def _is_confirmed(epoch: int, records: Records) -> bool:
-    """Whether another driver has ended this very commit. A sink cannot prove what became of a
-    transaction whose id is in use again; but ids are used again only when this record exists."""
+    """Return whether another driver has completed this very commit.
+
+    A sink cannot prove the outcome of a transaction whose id is in use again. But ids are used
+    again only after the committed record exists.
+    """
     return records.epoch(epoch).committed is not None
 
 
 def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point, None, int]:
-    """Settle all that older generations left, before anything is written; return the last decided
-    epoch. Fence, commit what is decided, abort the rest: in this order."""
+    """Settle everything left by older generations, before any write; return the last decided epoch.
+
+    Fences the older generations, commits the decided epochs, aborts the rest: in this order.
+    """
     older = [g for g in records.generations() if g < generation]
     latest = yield from _fence(older, generation, records)
 
@@ -143,12 +153,12 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
         sinks.abort_lingering(uid, generation)
         yield Point.SINK_ABORTED
     while (planned := records.latest_planned()) > latest + 1:
-        # A fenced driver's Spark took its void decision for good and planned on. Spark starts at
+        # A fenced driver's Spark took its void decision as final and planned on. Spark starts at
         # its newest plan, so it would step over epoch `latest + 1`, at every start.
         check_fence(records, generation)
         records.void_offsets(planned)
         yield Point.PLAN_VOIDED
-    # A lease forgotten is a generation never sealed again: only now is each of them settled.
+    # A generation without a lease is never sealed again. Only now is each older one settled.
     check_fence(records, generation)
     records.forget_generations(older)
     yield Point.RECOVERED
@@ -156,8 +166,8 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
 
 
 def check_continuity(epoch: int, last_decided: int) -> None:
-    """Raise DecisionVoidError if Spark starts an epoch while the one before is not ours: a fenced
-    driver has written a decision for it after the take-over."""
+    """Raise DecisionVoidError if Spark starts an epoch and the one before is not `last_decided`: a
+    fenced driver has written a decision for it after the take-over."""
     if epoch != last_decided + 1:
         raise DecisionVoidError(
             f"Spark starts epoch {epoch}, but epoch {last_decided + 1} was decided by a driver "
@@ -167,25 +177,28 @@ def check_continuity(epoch: int, last_decided: int) -> None:
 
 
 def abort_attempt(epoch: int, generation: int, sinks: Sinks) -> Steps:
-    """Abort one stored attempt whose seal says ABORT, at every sink."""
+    """Abort one stored attempt, sealed ABORT, at every sink."""
     for uid in sinks.uids:
         sinks.abort(uid, epoch, generation)
         yield Point.SINK_ABORTED
 
 
 def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
-    """At the end of a run, when this driver's Spark query writes no more decisions: commit its
-    stored epochs that are decided, seal and abort what is not, also an attempt whose record was
-    written without this driver's knowing it, or is still on its way. Afterwards all that is open at
-    the sinks from this generation and older ones is lingering."""
+    """Settle this generation's epochs at the end of a run, when its Spark query writes no more
+    decisions.
+
+    Commits the stored epochs that are decided; seals and aborts the others. Covers an attempt whose
+    record was written without this driver's knowledge, or is still on its way. Afterwards every
+    open transaction of this generation and of older ones is lingering.
+    """
     latest = records.latest_decision()
     settled, unsettled = _unsettled(latest, records)
     stored = {e for e, record in unsettled.items() if generation in record.prepared}
     for epoch in range(settled + 1, max([latest + 1, *stored]) + 1):
         mine = epoch in stored
         if (mine and epoch <= latest) or records.seal(epoch, generation, Seal.ABORT) is Seal.COMMIT:
-            # Undecided, and sealed COMMIT: a fenced driver's decision has decided this attempt
-            # since, and a successor is committing it.
+            # Undecided when read, and sealed COMMIT: a fenced driver's decision has since decided
+            # this attempt, and a successor is committing it.
             yield from commit_attempt(epoch, generation, records, sinks)
         elif mine:
             yield from abort_attempt(epoch, generation, sinks)
@@ -194,8 +207,8 @@ def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
 def _fence(older: list[int], generation: int, records: Records) -> Generator[Point, None, int]:
     """Seal the one epoch that older generations could still decide; return the last decided epoch.
 
-    An older driver may write the decision at any moment until its attempt is sealed, and also
-    after: such a decision is void and is taken back.
+    An older driver may write the decision at any moment, before its attempt is sealed and after. A
+    decision after the seal is void and is taken back.
     """
     while True:
         latest = records.latest_decision()
@@ -203,8 +216,8 @@ def _fence(older: list[int], generation: int, records: Records) -> Generator[Poi
             record = records.epoch(latest)
             stored = bool(record.prepared or record.seals)
             if stored and record.committed is None and _winner(record) is None:
-                # Decided, with every stored attempt aborted. An attempt that is still to be stored
-                # must not win it now.
+                # Decided, and every stored attempt aborted. An attempt still to be stored must not
+                # win it now.
                 seals = []
                 for old in older:
                     seals.append(records.seal(latest, old, Seal.ABORT))
@@ -226,12 +239,12 @@ def _fence(older: list[int], generation: int, records: Records) -> Generator[Poi
 
 
 def _unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord]]:
-    """Return the newest epoch that is known to be settled, with all before it, and the records
-    above it, ascending.
+    """Return the newest epoch known to be settled with all before it, and the records above it,
+    ascending.
 
-    Epochs are committed in order, and where an epoch has a committed record the driver that ran it
-    had settled all before it. So only the newest few are read: on an object store each read takes
-    tens of milliseconds.
+    Epochs are committed in order. A committed record proves all earlier epochs settled: the driver
+    of its epoch had settled them first. So only the newest few records are read; on an object store
+    each read takes tens of milliseconds.
     """
     found: dict[int, EpochRecord] = {}
     for epoch in sorted(records.epochs(), reverse=True):
@@ -243,8 +256,9 @@ def _unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecor
 
 
 def _winner(record: EpochRecord) -> int | None:
-    """Return the generation whose attempt a decision of this epoch decides: the newest stored one
-    that is not aborted (its predecessors' were sealed ABORT before it could be stored)."""
+    """Return the generation whose attempt is decided by this epoch's decision: the newest stored
+    attempt not aborted; None if there is none. Its predecessors' attempts were sealed ABORT before
+    it could be stored."""
     for attempt in sorted(record.prepared, reverse=True):
         state = from_evidence(
             stored=True, decided=True, seal=record.seals.get(attempt), confirmed=False

@@ -31,7 +31,7 @@ class AttemptState(Enum):
 
 
 class AttemptEvent(Enum):
-    """What can happen to an attempt."""
+    """The events of an attempt."""
 
     PRE_COMMIT = "every task has flushed and returned its committables"
     STORE = "the prepared record is durable"
@@ -42,7 +42,7 @@ class AttemptEvent(Enum):
 
 
 class Seal(Enum):
-    """Which way an attempt goes; the first one written stands for ever."""
+    """The fate of an attempt; the first seal written stands for ever."""
 
     COMMIT = "commit"
     ABORT = "abort"
@@ -55,7 +55,7 @@ TRANSITIONS: dict[tuple[AttemptState, AttemptEvent], AttemptState] = {
     (AttemptState.PRE_COMMITTED, AttemptEvent.ABORT): AttemptState.ABORTED,
     (AttemptState.PREPARED, AttemptEvent.DECIDE): AttemptState.DECIDED,
     (AttemptState.PREPARED, AttemptEvent.ABORT): AttemptState.ABORTED,
-    # A decision found after a successor's seal is void: the attempt was aborted before it.
+    # A decision after a successor's seal is void: the attempt was aborted first.
     (AttemptState.DECIDED, AttemptEvent.ABORT): AttemptState.ABORTED,
     (AttemptState.DECIDED, AttemptEvent.SEAL): AttemptState.SEALED,
     (AttemptState.SEALED, AttemptEvent.CONFIRM): AttemptState.COMMITTED,
@@ -67,7 +67,7 @@ TRANSITIONS: dict[tuple[AttemptState, AttemptEvent], AttemptState] = {
 
 
 class IllegalTransitionError(SeamarkError):
-    """A move that the table does not have: a bug, never a condition of the outside world."""
+    """A move outside the table: a bug, never a condition of the outside world."""
 
 
 def advance(name: str, state: AttemptState, event: AttemptEvent) -> AttemptState:
@@ -83,10 +83,10 @@ def advance(name: str, state: AttemptState, event: AttemptEvent) -> AttemptState
 def from_evidence(
     *, stored: bool, decided: bool, seal: Seal | None, confirmed: bool
 ) -> AttemptState:
-    """Return the state that the stored records of one attempt prove, for a recovery.
+    """Return the state proved by the stored records of one attempt, for a recovery.
 
-    `stored`: its prepared record exists; `decided`: Spark's commit log holds its epoch;
-    `seal`: the seal that stands, if any; `confirmed`: the epoch's committed record names it.
+    `stored`: its prepared record exists; `decided`: Spark's commit log holds its epoch; `seal`: its
+    seal, if any; `confirmed`: the epoch's committed record names it.
     """
     if seal is Seal.ABORT:
         return AttemptState.ABORTED

@@ -1,16 +1,16 @@
 """Writing a lost transaction's rows again, from the spool: the steps, as a generator.
 
 A decided epoch's transaction is *lost* when its system proves that it was aborted: timed out, or
-rolled back by hand. If its rows were kept, they go into a new transaction, which can be lost too.
-So a transaction has a chain of rewrites, numbered from 1, each named by a record.
+rolled back by hand. If its rows were spooled, they go into a new transaction, and the new one can
+be lost too. So a transaction has a chain of rewrites, numbered from 1, each named by a record.
 
 Invariants (checked by tests/model):
-- a rewrite is committed only by its record, which is created exclusively: every driver that comes
-  to the same lost transaction commits the same rewrite;
+- a rewrite is committed only through its record, and the record is created exclusively: every
+  driver with the same lost transaction commits the same rewrite;
 - number k + 1 is recorded only after number k is proved lost, so at most one of a chain is visible;
-- a record is never deleted: a driver that slept through the whole of it must find the chain.
+- a record is never deleted: a driver that slept through all of it must find the chain.
 
-A rewrite that has no record is lingering, and is aborted as any other.
+A rewrite without a record is lingering, and is aborted like any other.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Protocol
 
 
 class RewritePoint(Enum):
-    """Where a driver may die, besides the points of `points.py`."""
+    """The points at which a driver may die, besides the points of `points.py`."""
 
     REWRITE_PREPARED = "rewrite-prepared"
     REWRITE_RECORDED = "rewrite-recorded"
@@ -32,27 +32,27 @@ class Rewrites(Protocol):
     """One lost transaction's chain. Each call is one atomic step for the protocol."""
 
     def is_recorded(self, number: int) -> bool:
-        """Whether the record of this number exists."""
+        """Return whether the record of this number exists."""
         ...
 
     def prepare(self) -> None:
-        """Write the spooled rows into a new transaction of this driver's, and flush it: durable and
-        invisible, as a writer's `prepare_commit` leaves it."""
+        """Write the spooled rows into a new transaction of this driver, and flush it: durable and
+        invisible, as after a writer's `prepare_commit`."""
         ...
 
     def record(self, number: int) -> bool:
-        """Create the record exclusively, naming the transaction that `prepare` made; False, and the
-        transaction is given up, if another driver's record stands."""
+        """Create the record exclusively, naming the transaction made by `prepare`. If another
+        driver's record stands, give the transaction up and return False."""
         ...
 
     def commit(self, number: int) -> bool:
-        """Commit the transaction that the record names, whoever made it; False if it is lost too,
-        proved. Raises CommitFailedError when neither can be proved in time."""
+        """Commit the transaction named by the record, whichever driver made it; return False if it
+        is proved lost too. Raises CommitFailedError when neither can be proved in time."""
         ...
 
 
 def write_again(rewrites: Rewrites) -> Generator[RewritePoint, None, None]:
-    """Make the rows of a transaction that is proved lost visible, once."""
+    """Make a transaction's rows visible, once, after it is proved lost."""
     number = 1
     while True:
         if not rewrites.is_recorded(number):
