@@ -21,7 +21,7 @@ _REFUSED = re.compile(
 
 
 def check_columns(schema: Schema, sink: str) -> None:
-    """Raise ConfigurationError for a schema unfit for any file or table.
+    """Raise ConfigurationError for a schema that no file or table can hold.
 
     `sink` is the sink's description, for the message.
     """

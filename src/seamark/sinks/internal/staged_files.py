@@ -52,7 +52,7 @@ def create_staged(root: Path, handle: str) -> BinaryIO:
 
 def require_shared(directory: Path) -> None:
     """Raise WriteRefusedError if a directory made by the driver at its start is missing here: files
-    staged on a machine unseen by the driver could never be committed."""
+    staged on a machine that the driver cannot see could never be committed."""
     if not directory.is_dir():
         raise WriteRefusedError(
             f"{directory} was made by the driver and does not exist on {socket.gethostname()}; "

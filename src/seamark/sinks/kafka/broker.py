@@ -51,8 +51,9 @@ class BrokerConnection:
     def end(self, committables: Sequence[KafkaCommittable], *, commit: bool) -> list[Ended]:
         """Send EndTxn for all committables at once; return the answers, in order.
 
-        On the same connection, just before it, ask for the transactions' states: the broker answers
-        a repeated EndTxn like the first, so the answer alone does not tell them apart.
+        A request for the transactions' states goes first on the same connection, so the broker
+        answers it before EndTxn. It answers a repeated EndTxn like the first one; only the state
+        before it tells them apart.
         """
         from kafka.protocol.producer.transaction import EndTxnRequest
 

@@ -102,8 +102,8 @@ class Producer(ABC):
 
     @abstractmethod
     def serve(self, flush_s: float) -> None:
-        """Take in librdkafka's reports; with `flush_s` > 0, first send for that long, regardless of
-        linger.ms. Raises WriteRefusedError if a delivery has failed."""
+        """Take in librdkafka's reports. With `flush_s` > 0, first send for up to that long,
+        regardless of linger.ms. Raises WriteRefusedError if a delivery has failed."""
         ...
 
     @abstractmethod

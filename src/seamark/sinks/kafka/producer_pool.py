@@ -8,7 +8,7 @@ Invariants of a pool with transactions:
   late end of one transaction can then never hit a later transaction.
 - An id is used again only once the outcome of its last epoch is recorded, whether that attempt was
   flushed, aborted or failed. An id never given back is never used again.
-- An id is never used again once its producer epoch has passed `LAST_EPOCH_TO_USE`.
+- An id is never used again once its producer epoch has reached `LAST_EPOCH_TO_USE`.
 """
 
 from __future__ import annotations

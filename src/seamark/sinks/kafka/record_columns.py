@@ -53,7 +53,7 @@ class RecordColumns:
     def select_expressions(self, schema: Schema) -> list[str]:
         """Return the SQL of key and value, and of topic, partition and headers where present.
 
-        Raises ConfigurationError for a DataFrame with columns unfit for this sink.
+        Raises ConfigurationError for a DataFrame that this sink cannot take.
         """
         parts = self._parts(schema)
         expressions = [self._key(parts.key), self._value(parts.value)]

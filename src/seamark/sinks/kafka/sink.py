@@ -57,8 +57,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     the start, as ``<topic>-value``.
     `value_schema`: for ``"avro"``: the schema as JSON text; by default made from the columns.
 
-    `transactional_id_prefix`: needed for exactly-once; belongs to one job on a cluster. Recovery
-    finds lingering transactions by it and ends them.
+    `transactional_id_prefix`: needed for exactly-once; begins every transactional id, and belongs
+    to one job on a cluster. The ids let recovery find and end lingering transactions.
     `transaction_timeout`: the broker aborts a transaction left open for this long. An epoch decided
     but not committed by then loses its rows. So give more than checkpoint interval + timeout + the
     restart strategy's longest delay (checked at the start), more than the job's longest possible
@@ -272,8 +272,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         return self.producer_settings(f"sink `{context.sink_uid}`"), pool, schema_id
 
     def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
-        """See `DeadLetterFormat`: the key is the uid of the refusing sink, the value the letter as
-        a JSON object."""
+        """See `DeadLetterFormat`: the key is the uid of the sink that refused the row, the value is
+        the letter as a JSON object."""
         import pyarrow as pa
 
         if self.topic is None:

@@ -22,8 +22,7 @@ _INSERT_BYTES = 1 << 20
 class Loader:
     """Loads batches over one connection into one table.
 
-    `text_columns`: columns that need a declaration of their bytes as UTF-8
-    (`TableColumn.takes_bytes`).
+    `text_columns`: columns whose bytes must be declared as UTF-8 (see `TableColumn.takes_bytes`).
     """
 
     def __init__(

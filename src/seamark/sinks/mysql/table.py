@@ -1,7 +1,7 @@
 """The target table: the columns of a new table, and whether an existing one can hold a DataFrame.
 
 A type fits if every value either arrives unchanged or is refused with a warning (`loading.py` makes
-it an error). `misfit` names the silent alterations by MySQL.
+it an error). `misfit` names the alterations that MySQL makes silently.
 """
 
 from __future__ import annotations

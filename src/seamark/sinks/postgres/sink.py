@@ -113,10 +113,10 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
         return f"PostgreSQL table {self.table} in {self.server.place} ({self.mode})"
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """Return one expression per column: scalars and arrays of scalars unchanged, other types as
+        """Return one expression per column: scalars and arrays of scalars unchanged, the rest as
         JSON.
 
-        Raises ConfigurationError for types unfit for any column, and for missing keys.
+        Raises ConfigurationError for types that no column can hold, and for missing keys.
         """
         check_columns(schema, self.describe())
         names = [column.name for column in schema]

@@ -68,7 +68,7 @@ class Table:
         return quoted(self.schema, self.name)
 
     def find(self, name: str) -> Column | None:
-        """Return the column of this name; failing that, the only column differing in case alone,
+        """Return the column of this name; failing that, the only column that differs in case alone,
         because PostgreSQL folds an unquoted name."""
         exact = [c for c in self.columns if c.name == name]
         folded = [c for c in self.columns if c.name.lower() == name.lower()]
@@ -89,13 +89,14 @@ def describe(connection: Any, sql_name: str) -> Table | None:
 
 
 def checks(connection: Any, table: Table, columns: Sequence[Column]) -> list[str]:
-    """Return the CHECK constraints that concern no other columns, as SQL."""
+    """Return the table's CHECK constraints on no other columns, as SQL."""
     numbers = [column.number for column in columns]
     return [row[0] for row in connection.execute(_CHECKS, [table.sql, numbers]).fetchall()]
 
 
 def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) -> None:
-    """Make the table, if it is missing, with the DataFrame's columns; `keys` become its key."""
+    """Create the table, if it is missing, with the DataFrame's columns; `keys` become its primary
+    key."""
     parts = [f"{quoted(column.name)} {new_column(column.type)}" for column in schema]
     if keys:
         parts.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")

@@ -1,9 +1,9 @@
 """Maps Spark types to PostgreSQL column types: those allowed in a table, and the type for a new
 one.
 
-Allows only conversions that cannot fail or lose anything: a misfit is found at the start, not by
-the first row too large. (The server still rounds to a column's declared scale, and checks its
-length and its constraints, as for an INSERT.)
+Allows only conversions that cannot fail or lose anything. A column that does not fit is found at
+the start, not by the first row too large. (The server still rounds to a column's declared scale,
+and checks its length and its constraints, as for an INSERT.)
 """
 
 from __future__ import annotations
