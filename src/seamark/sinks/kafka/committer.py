@@ -116,7 +116,7 @@ class KafkaCommitter:
         )
 
     def list_lingering(self) -> Iterable[Lingering[KafkaCommittable]]:
-        """See `Committer`. Finds them under every prefix ever used by this job and sink.
+        """See `Committer`. Finds transactions under every prefix ever used by this job and sink.
 
         Omits a transaction whose end has begun: its outcome stands. Raises AbortFailedError if the
         brokers do not answer for `LISTING_DEADLINE_S`.

@@ -2,7 +2,7 @@
 
 A transaction is named by (transactional id, producer id, epoch); any process with these three can
 end it. There is one transaction per epoch (`producer_pool.py`), so an answer is never about another
-transaction. Seen on Kafka 4.3 (transaction version 2, EndTxn v5; `test_sink_answers.py` sees them
+transaction. Seen on Kafka 4.3 (transaction version 2, EndTxn v5; `test_sink_answers.py` checks them
 again), where e is the writer's epoch:
 
     transaction                EndTxn(commit)   EndTxn(abort)   DescribeTransactions

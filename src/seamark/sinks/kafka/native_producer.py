@@ -161,7 +161,8 @@ class NativeProducer(Producer):
         return np.where(valid, given, chosen)
 
     def _check_refused(self, messages: Any, accepted: int) -> None:
-        """Return if all messages from `accepted` on were refused for a full queue."""
+        """Raise WriteRefusedError, unless all messages from `accepted` on were refused for a full
+        queue."""
         errors = messages["err"]
         other = np.flatnonzero((errors != 0) & (errors != c.QUEUE_FULL))
         if len(other):
