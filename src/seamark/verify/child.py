@@ -1,8 +1,8 @@
-"""A process that the conformance suite kills: ``python -m seamark.verify.child write|commit``.
+"""A process killed by the conformance suite: ``python -m seamark.verify.child write|commit``.
 
-It is not in the suite's own package, which imports pytest: half of what such a process would cost.
-Reads one pickled tuple from standard input (the suite's own: sink, whether to die, context, …) and
-writes the pickled result to standard output; then it ends with SIGKILL if it is told to.
+It is outside the suite's own package, because importing pytest would double such a process's cost.
+Reads one pickled tuple from standard input (made by the suite: sink, whether to die, context, …)
+and writes the pickled result to standard output. It then ends with SIGKILL if told to die.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 
 
 def main() -> None:
-    """Do what the first argument says."""
+    """Run the action named by the first argument."""
     sink, die, context, data = pickle.load(sys.stdin.buffer)
     if sys.argv[1] == "write":
         writer = sink.create_writer(context)

@@ -1,5 +1,6 @@
-"""What sinks share, none of it public.
+"""The common code of the sinks, none of it public.
 
-`outcomes.py` (what a system says of a transaction, and the answer for it), `committables.py`,
-`servers.py` (drivers, URLs, systems that are away), `staged_files.py`, `columns.py`, `sifting.py`.
+`outcomes.py` (a transaction's fate in its system, and the committer's answer), `committables.py`,
+`servers.py` (drivers, URLs, unreachable systems), `staged_files.py`, `columns.py`, `sifting.py`,
+`partitions.py`.
 """

@@ -1,4 +1,4 @@
-"""Columns: the checks when a job is built, and the one conversion that text targets need."""
+"""Columns: the checks when a job is built, and the conversions for text targets."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 
-# A type that Arrow cannot carry from Spark, or no target can hold, wherever it is nested. A field
+# Types that Arrow cannot carry from Spark, or no target can hold, nested at any depth. A field
 # name inside struct<…> is followed by a colon, so it never matches.
 _REFUSED = re.compile(
     r"(?:^|[<,:])"
@@ -29,7 +29,7 @@ def check_columns(schema: Schema, sink: str) -> None:
         raise ConfigurationError(f"{sink}: the DataFrame has no columns; select at least one")
     seen: dict[str, str] = {}
     for column in schema:
-        # Readers (Spark, SQLite) take names that differ in case alone for one.
+        # Readers (Spark, SQLite) treat names differing in case alone as one.
         if column.name.lower() in seen:
             raise ConfigurationError(
                 f"{sink}: columns {seen[column.name.lower()]!r} and {column.name!r} have the same "
@@ -42,7 +42,7 @@ def check_columns(schema: Schema, sink: str) -> None:
 
 
 def column_names(value: object, setting: str) -> tuple[str, ...]:
-    """Return the names that a setting lists; raises ConfigurationError."""
+    """Return the names listed by a setting; raises ConfigurationError."""
     if (
         not isinstance(value, Collection)
         or isinstance(value, str | bytes)
@@ -53,7 +53,7 @@ def column_names(value: object, setting: str) -> tuple[str, ...]:
 
 
 def require_column(name: str | None, schema: Schema, what: str, setting: str, sink: str) -> None:
-    """Raise ConfigurationError if a setting names a column that the DataFrame does not have."""
+    """Raise ConfigurationError if a setting names a column missing from the DataFrame."""
     names = [column.name for column in schema]
     if name is not None and name not in names:
         raise ConfigurationError(
@@ -73,10 +73,10 @@ def refused(sink: str, column: Column, found: str) -> ConfigurationError:
 
 
 def to_json(expression: str) -> str:
-    """Return Spark SQL that makes JSON text of a struct, an array or a map.
+    """Return Spark SQL to make JSON text of a struct, an array or a map.
 
-    By default Spark cuts microseconds off and writes the session's time zone; here they stay, and
-    it is UTC.
+    By default Spark cuts microseconds off and writes the session's time zone. This keeps the
+    microseconds, and writes UTC.
     """
     return (
         f"to_json({expression}, map('timeZone', 'UTC', "
@@ -87,7 +87,7 @@ def to_json(expression: str) -> str:
 
 def text_expression(column: Column, as_string: tuple[str, ...]) -> str:
     """Return Spark SQL for a column whose target knows scalars alone: nested values as JSON, types
-    that begin with one of `as_string` as Spark's own text, the rest as it is."""
+    beginning with one of `as_string` as Spark's own text, the rest unchanged."""
     name = quoted(column.name)
     if column.type.startswith(("array<", "map<", "struct<")):
         return f"{to_json(name)} AS {name}"
@@ -99,8 +99,8 @@ def text_expression(column: Column, as_string: tuple[str, ...]) -> str:
 def pieces(
     values: pa.LargeBinaryArray, limit_bytes: int, most_rows: int = 2**62
 ) -> Iterator[tuple[memoryview, int, int]]:
-    """Yield the values' own bytes in pieces of at most `limit_bytes`, but one row at the least;
-    each with its first row and the row after its last."""
+    """Yield the values' own bytes in pieces of at most `limit_bytes`, but at least one row; each
+    with its first row and the row after its last."""
     offsets = np.frombuffer(values.buffers()[1], np.int64)[values.offset :][: len(values) + 1]
     data, start = memoryview(values.buffers()[2]), 0
     while start < len(values):
@@ -111,8 +111,8 @@ def pieces(
 
 
 def datetimes_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Turn dates and timestamps into text of a fixed width, whose order is that of time; whole
-    columns at once. In UTC, so that it does not depend on Spark's session time zone."""
+    """Turn dates and timestamps into text of a fixed width, sorted like time; whole columns at
+    once. Uses UTC, independent of Spark's session time zone."""
     columns = []
     for column in batch.columns:
         if pa.types.is_timestamp(column.type):

@@ -1,4 +1,4 @@
-"""What the committables of most sinks begin with."""
+"""The common base of most sinks' committables."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ C = TypeVar("C", bound="AttemptCommittable")
 
 @dataclass(frozen=True)
 class AttemptCommittable:
-    """One attempt's transaction. What only its writer knows, `rows` among it, is `UNKNOWN` or empty
-    for one that was found by listing."""
+    """One attempt's transaction. In a committable found by listing, the fields known only to its
+    writer, such as `rows`, are `UNKNOWN` or empty."""
 
     handle: str
     job_id: str
@@ -26,11 +26,11 @@ class AttemptCommittable:
 
     @classmethod
     def of(cls: type[C], at: WriterContext, handle: object, rows: int, **others: Any) -> C:
-        """Return the committable of an attempt that is flushed."""
+        """Return the committable of a flushed attempt."""
         fields = (at.job_id, at.sink_uid, at.generation, at.epoch)
         return cls(str(handle), *fields, rows, **others)
 
     @classmethod
     def found(cls: type[C], at: SinkContext, handle: str, name: AttemptName, **others: Any) -> C:
-        """Return the committable of an attempt of this job and sink that was found by its name."""
+        """Return the committable of an attempt of this job and sink, found by its name."""
         return cls(handle, at.job_id, at.sink_uid, name.generation, name.epoch, **others)

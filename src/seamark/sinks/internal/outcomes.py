@@ -1,8 +1,8 @@
-"""What a system says of one transaction, and what a committer answers for it: one table.
+"""Maps a transaction's fate in its system to the committer's outcome: one table.
 
-A ledger has a row for each ended transaction, written together with its end. For epochs that it
-still keeps, silence proves that a transaction was never committed; for older ones it proves
-nothing. docs/sinks/outcomes.md has the outcomes of all sinks.
+A ledger has a row for each ended transaction, written together with its end. For the epochs still
+kept, a missing row proves that a transaction was never committed; for older ones it proves nothing.
+docs/sinks/outcomes.md has the outcomes of all sinks.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from enum import Enum
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 
 LEDGER_EPOCHS = 1000
-"""How many epochs of a job's sink are kept behind the newest: far more than the coordinator ever
+"""The number of epochs of a job's sink kept behind the newest: far more than the coordinator ever
 leaves unsettled. A savepoint can be older."""
 
 
 class Fate(Enum):
-    """What is proved of a transaction that was to be ended. A ledger has two of the values."""
+    """The proved fate of a transaction to be ended. A ledger stores two of the values."""
 
     ENDED_NOW = "this call ended it, as it was asked to"
     COMMITTED = "committed"
@@ -29,12 +29,12 @@ class Fate(Enum):
 
     @property
     def of_commit(self) -> CommitOutcome:
-        """What a commit answers."""
+        """The outcome of a commit."""
         return _OUTCOMES[self][0]
 
     @property
     def of_abort(self) -> AbortOutcome:
-        """What an abort answers."""
+        """The outcome of an abort."""
         return _OUTCOMES[self][1]
 
 
@@ -50,6 +50,7 @@ _OUTCOMES = {
 
 
 def may_have_forgotten(epoch: int, newest: int | None) -> bool:
-    """Return whether a ledger that is silent about a transaction of `epoch` may have had its row.
-    `newest`: the highest epoch of that job's sink in the ledger, which always stays; None: none."""
+    """Return whether a ledger without a row for a transaction of `epoch` may once have had it.
+    `newest`: the highest epoch of that job's sink in the ledger (its row is always kept), or None.
+    """
     return newest is not None and epoch < newest - LEDGER_EPOCHS

@@ -1,4 +1,4 @@
-"""A batch's rows by the values of partition columns: no Python object is made per row."""
+"""Splits a batch's rows by the values of partition columns: no Python object is made per row."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
-"""What stands for null in a directory's name, and for the empty text, which reads back as null."""
+"""Stands for null in a directory's name, and for the empty text, because it reads back as null."""
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
-"""What Spark's ExternalCatalogUtils escapes on Linux, and NUL, which no name can hold."""
+"""The characters escaped by Spark's ExternalCatalogUtils on Linux, and NUL, forbidden in any
+name."""
 Values = tuple[str | None, ...]
-"""What the partition columns hold, as texts; None for null and for the empty text."""
+"""The partition columns' values, as texts; None for null and for the empty text."""
 
 
 def escaped(text: str) -> str:
@@ -35,7 +36,7 @@ def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Value
     codes, kinds = np.zeros(batch.num_rows, np.int64), 1
     for text in texts:
         coded = text.dictionary_encode(null_encoding="encode")
-        if kinds * len(coded.dictionary) >= 2**63:  # no more than there are rows
+        if kinds * len(coded.dictionary) >= 2**63:  # then renumber: at most one code per row
             codes, kinds = np.unique(codes, return_inverse=True)[1], batch.num_rows
         codes = codes * len(coded.dictionary) + coded.indices.to_numpy(zero_copy_only=False)
         kinds *= len(coded.dictionary)

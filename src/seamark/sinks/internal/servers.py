@@ -1,4 +1,4 @@
-"""What sinks with a server share: drivers, URLs, secrets, and asking one that is away."""
+"""The common code of sinks with a server: drivers, URLs, secrets, and retries while it is away."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def load_driver(module: str, needs: str, extra: str) -> Any:
 
 
 def shown(sink: Any, **instead: object) -> str:
-    """Return a sink's `repr` with these values in the place of those that hold secrets."""
+    """Return a sink's `repr`, with `instead` in place of the values with secrets."""
     values = {field.name: getattr(sink, field.name) for field in fields(sink) if field.init}
     listed = ", ".join(f"{name}={value!r}" for name, value in (values | instead).items())
     return f"{type(sink).__name__}({listed})"
@@ -35,8 +35,8 @@ def shown(sink: Any, **instead: object) -> str:
 def split_url(
     url: object, sink: str, schemes: Sequence[str], allowed: str, form: str
 ) -> SplitResult:
-    """Return the parts of a server's URL. Raises ConfigurationError, which never shows the URL: it
-    may hold a password. `allowed` are the schemes in words, `form` says how a URL looks."""
+    """Return the parts of a server's URL. Raises ConfigurationError, and never shows the URL in it:
+    it may hold a password. `allowed` lists the schemes in words, `form` describes a valid URL."""
     if not isinstance(url, str) or not url:
         raise ConfigurationError(f"{sink}: url is of type {type(url).__name__} or empty; {form}")
     try:
@@ -57,7 +57,7 @@ def split_url(
 def url_options(
     query: str, sink: str, allowed: Mapping[str, type]
 ) -> tuple[tuple[str, str | bool], ...]:
-    """Return what stands after ``?`` in a URL; raises ConfigurationError for other options."""
+    """Return the options after ``?`` in a URL; raises ConfigurationError for other options."""
     options: list[tuple[str, str | bool]] = []
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name not in allowed:
@@ -70,7 +70,7 @@ def url_options(
 
 
 class Reasons:
-    """Why a committer asks again: each reason is logged once, until there is another one."""
+    """A committer's reasons to ask again: logs each once, until the reason changes."""
 
     def __init__(self, log: logging.Logger, name: str) -> None:
         self._log = log
@@ -78,18 +78,18 @@ class Reasons:
         self.last = ""
 
     def say(self, what: str) -> None:
-        """Log the reason, if it is not the last one again."""
+        """Log the reason, unless it equals the last one."""
         if what != self.last:
             self.last = what
             self._log.warning("%s: %s; trying again", self._name, what)
 
     def forget(self) -> None:
-        """Everything went well."""
+        """Clear the last reason, after a success."""
         self.last = ""
 
 
 def ask_until_listed(ask: Callable[[], T | None], failure: Callable[[], str]) -> T:
-    """Return the first answer that is not None; raises AbortFailedError with the text of `failure`
+    """Return the first answer other than None; raises AbortFailedError with the text of `failure`
     after LISTING_DEADLINE_S."""
     deadline = time.monotonic() + LISTING_DEADLINE_S
     while (found := ask()) is None:

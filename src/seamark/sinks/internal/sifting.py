@@ -1,4 +1,4 @@
-"""Finding the rows that a system refuses, where it refuses a whole statement for one of them."""
+"""Finds the rows refused by a system that refuses a whole statement for one bad row."""
 
 from __future__ import annotations
 
@@ -18,20 +18,21 @@ def sift(
     most: int | None = None,
     names_row: re.Pattern[str] | None = None,
 ) -> list[RefusedRow]:
-    """Have the system take all rows that it takes, in their order; return the others.
+    """Make the system take all good rows, in their order; return the refused ones.
 
-    ``take(start, end)`` has it take the rows of that range, all or none, and returns "" or why it
-    refuses them. `most` is the largest range to try. `names_row` finds in such a reason which row
-    of the range, from 1, it is about: a hint, which need not be there or true, as a row is refused
-    only when it was tried alone.
+    ``take(start, end)`` tries the rows of that range, all or none, and returns "" or the reason for
+    the refusal. `most` is the largest range to try. `names_row` finds a row of the range, from 1,
+    in such a reason. This is a hint, perhaps absent or wrong: a row is refused only after it was
+    tried alone.
 
-    Without a bad row there is one call; with true hints a bad row costs about three more, else
-    about log2(rows) or, where they are dense, the distance between two; bad rows alone one each.
+    Without a bad row there is one call. A bad row costs about three more with true hints, else
+    about log2(rows) or, where bad rows are dense, the distance between two. If all rows are bad,
+    each costs one call.
     """
     most = min(most or rows, rows)
     refused: list[RefusedRow] = []
     start, length = 0, most
-    suspect = 0  # a bad row is in front of it, if `start` is
+    suspect = 0  # while `start` < `suspect`, a bad row lies between them
     after_bad = 0
     while start < rows:
         end = min(start + length, rows)
@@ -41,7 +42,7 @@ def sift(
             length = (suspect - start) // 2 or 1 if start < suspect else min(2 * length, most)
         elif end - start == 1:
             refused.append(RefusedRow(start, why))
-            # The next one may be as far away as this one was from the last.
+            # The next bad row may be as far away as this one was from the last.
             length = min(end - after_bad, most)
             start = suspect = after_bad = end
         elif named := _row_named(why, names_row, end - start):
@@ -52,13 +53,13 @@ def sift(
 
 
 def _row_named(why: str, names_row: re.Pattern[str] | None, rows: int) -> int:
-    """Return the row that a reason names, if it can be one of the range, else 0."""
+    """Return the row named by a reason, if it can be one of the range, else 0."""
     found = names_row.findall(why) if names_row else []
     return int(found[-1]) if found and 1 <= int(found[-1]) <= rows else 0
 
 
 def without(batch: pa.RecordBatch, refused: Sequence[RefusedRow]) -> pa.RecordBatch:
-    """Return the batch without the rows that are refused."""
+    """Return the batch without the refused rows."""
     if not refused:
         return batch
     keep = np.ones(batch.num_rows, bool)

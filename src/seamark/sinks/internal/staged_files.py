@@ -1,7 +1,7 @@
-"""One task attempt's rows as one file in a staging area: its name, its value, its listing.
+"""One task attempt's rows as one file in a staging area: its name, its committable, its listing.
 
-The staging area of a sink is ``<root>/<job>/<sink>/``, and a file in it has its attempt's name. The
-path below `root` is the transaction handle. A file counts only once a committable names it, and a
+The staging area of a sink is ``<root>/<job>/<sink>/``; a file in it has its attempt's name. The
+path below `root` is the transaction's handle. A file counts only once a committable names it, and a
 committable exists only after the file's fsync: a torn file is lingering, never committed.
 """
 
@@ -23,7 +23,7 @@ from seamark.sinks.internal.committables import UNKNOWN, AttemptCommittable
 
 @dataclass(frozen=True)
 class StagedFile(AttemptCommittable):
-    """A committable: one durable file of rows that no reader sees yet."""
+    """A committable: one durable file of rows, not yet visible to any reader."""
 
     size_bytes: int = UNKNOWN
 
@@ -33,12 +33,12 @@ class StagedFile(AttemptCommittable):
 
 
 def staging_directory(root: Path, at: SinkContext | WriterContext) -> Path:
-    """Return where the files of one sink of one job are staged, below `root`."""
+    """Return the staging area of one sink of one job, below `root`."""
     return root / owner_path(at)
 
 
 def new_handle(context: WriterContext, extension: str) -> str:
-    """Return a handle for this attempt that no other attempt has, nor this one a second time."""
+    """Return a handle for this attempt, never used by another attempt, nor by this one before."""
     return f"{AttemptName.of(context, owner_path(context))}.{extension}"
 
 
@@ -51,8 +51,8 @@ def create_staged(root: Path, handle: str) -> BinaryIO:
 
 
 def require_shared(directory: Path) -> None:
-    """Raise WriteRefusedError where a directory is missing that the driver makes before it starts:
-    what is staged on a machine that the driver does not see could never be committed."""
+    """Raise WriteRefusedError if a directory made by the driver at its start is missing here: files
+    staged on a machine that the driver cannot see could never be committed."""
     if not directory.is_dir():
         raise WriteRefusedError(
             f"{directory} was made by the driver and does not exist on {socket.gethostname()}; "
@@ -61,7 +61,7 @@ def require_shared(directory: Path) -> None:
 
 
 def list_staged(root: Path, context: SinkContext) -> Iterator[StagedFile]:
-    """Yield every file that any attempt of this job and sink has staged, whole or torn."""
+    """Yield every file staged by any attempt of this job and sink, whole or torn."""
     directory = staging_directory(root, context)
     if not directory.is_dir():
         return

@@ -1,8 +1,8 @@
 """The Avro schema of a record's value: given by the user, or made from the columns' Spark types.
 
-Spark's `to_avro` writes by it in the JVM; `schema_registry.py` registers it. A schema that is made
-here has every field nullable with the default null, so that a column which comes or goes later is
-compatible in both directions.
+Spark's `to_avro` writes by it in the JVM; `schema_registry.py` registers it. In a schema made here
+every field is nullable with the default null. Adding or dropping a column later is then compatible
+in both directions.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class AvroSchema:
     def of(
         cls, columns: Sequence[Column], given: str | None, topic: str | None, sink: str
     ) -> AvroSchema:
-        """Return the schema `given`, if the columns fit it, or one made from them.
+        """Return the schema `given`, if the columns fit it, or a schema made from them.
 
         Raises ConfigurationError; `sink` names the sink in it.
         """
@@ -59,7 +59,7 @@ class AvroSchema:
 
 def check_text(text: object, sink: str) -> None:
     """Raise ConfigurationError unless `text` is the JSON of an Avro record, as far as can be seen
-    without an Avro library; the registry judges the rest."""
+    without an Avro library; the registry checks the rest."""
     try:
         schema = json.loads(text) if isinstance(text, str) else None
     except ValueError:
@@ -132,7 +132,7 @@ def _type(type_: str, record: str, column: Column, sink: str) -> Any:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that are inside no brackets."""
+    """Split at the commas outside all brackets."""
     parts, depth, start = [], 0, 0
     for at, character in enumerate(text):
         depth += (character in "<(") - (character in ">)")

@@ -1,8 +1,7 @@
-"""The driver's connection to the brokers: requests that are bounded in time, sent at once.
+"""The driver's connection to the brokers: sends requests at once, each bounded in time.
 
-Stands on kafka-python's admin client, whose wire classes know EndTxn; librdkafka has no call
-for it.
-A connection error closes the client; the next call opens another one.
+Uses kafka-python's admin client, because its wire classes know EndTxn; librdkafka has no such call.
+A connection error closes the client; the next call opens a new one.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Described = Description | UnreachableError | None
 
 @dataclass(frozen=True)
 class Ended:
-    """What came of one EndTxn: the state just before it, and its error code."""
+    """The result of one EndTxn: the state just before it, and its error code."""
 
     before: Described
     code: int | UnreachableError
@@ -50,10 +49,11 @@ class BrokerConnection:
         self._end_version = 4
 
     def end(self, committables: Sequence[KafkaCommittable], *, commit: bool) -> list[Ended]:
-        """Send EndTxn for all of them at once; return what was answered, in order.
+        """Send EndTxn for all committables at once; return the answers, in order.
 
-        On the same connection, and so before it, the broker is asked for the transactions' states:
-        an EndTxn that repeats one that was answered already is answered like the first.
+        A request for the transactions' states goes first on the same connection, so the broker
+        answers it before EndTxn. It answers a repeated EndTxn like the first one; only the state
+        before it tells them apart.
         """
         from kafka.protocol.producer.transaction import EndTxnRequest
 
@@ -87,7 +87,7 @@ class BrokerConnection:
         return results
 
     def describe(self, ids: Sequence[str]) -> dict[str, Described]:
-        """Ask for the state of transactional ids; None for one that the broker does not know."""
+        """Ask for the state of transactional ids; None for an id unknown to the broker."""
         if not ids:
             return {}
         try:
@@ -101,7 +101,8 @@ class BrokerConnection:
         return found
 
     def open_transactions(self) -> list[str]:
-        """Return the ids of all transactions on the cluster that nobody has begun to end.
+        """Return the ids of the cluster's transactions in the state Ongoing: nobody has begun to
+        end them.
 
         Raises UnreachableError unless every broker has answered.
         """
@@ -124,8 +125,8 @@ class BrokerConnection:
         return ids
 
     def admin(self) -> Any:
-        """Return the open admin client; raises UnreachableError if no broker can be reached. Its
-        other errors are the caller's matter."""
+        """Return the open admin client; raises UnreachableError if no broker can be reached. The
+        caller handles the client's other errors."""
         if self._admin is None:
             self._admin = self._open()
         return self._admin
@@ -160,7 +161,7 @@ class BrokerConnection:
         return admin
 
     def close(self) -> None:
-        """Close the connection; a later call would open another one."""
+        """Close the connection; a later call would open a new one."""
         admin, self._admin = self._admin, None
         self._coordinators.clear()
         if admin is not None:
@@ -168,7 +169,7 @@ class BrokerConnection:
                 admin.close()
 
     def _find_coordinators(self, ids: Sequence[str]) -> dict[str, int]:
-        """Return the coordinator's node for every id that has one now."""
+        """Return the coordinator's node for every id with a known coordinator."""
         from kafka.protocol.metadata import CoordinatorType
 
         missing = [i for i in dict.fromkeys(ids) if i not in self._coordinators]
@@ -180,7 +181,7 @@ class BrokerConnection:
                     await admin._find_coordinator_ids(missing, key_type=CoordinatorType.TRANSACTION)
                 )
 
-            # kafka-python has a cache of its own, which never forgets.
+            # kafka-python has a cache of its own; it never forgets.
             for transactional_id in missing:
                 admin._manager.cluster._coordinators.pop(
                     (CoordinatorType.TRANSACTION, transactional_id), None
@@ -229,7 +230,7 @@ class BrokerConnection:
         manager = self.admin()._manager
 
         async def bounded() -> T:
-            # Also bounds a connection that is being made and never answers.
+            # Also bounds a connection attempt without an answer.
             future = manager.call_soon(coroutine)
             found: T = await manager.wait_for(future, (REQUEST_TIMEOUT_S + 0.5) * 1000)
             return found

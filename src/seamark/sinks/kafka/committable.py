@@ -1,7 +1,7 @@
 """The committable of the Kafka sink: one flushed transaction, and its stored form (JSON).
 
-The producer id and epoch are those of the process that wrote the rows. They must come from there
-and never from the broker: a zombie may have moved the broker's.
+The producer id and epoch belong to the process that wrote the rows. They must come from it and
+never from the broker: a zombie may have raised the broker's epoch.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from seamark.model.errors import CorruptRecordError
 
 FORMAT_VERSION = 1
 LAST_EPOCH_TO_USE = 30_000
-"""Retire an id well below epoch 32,767: where the producer id rolls over, the broker no longer
-recognises the repeat of a commit."""
+"""Retire an id well below epoch 32,767: after the producer id rolls over there, the broker no
+longer recognises a repeated commit."""
 
 
 @dataclass(frozen=True)
 class KafkaCommittable:
     """One transaction. `rows` counts the acknowledged rows by topic and partition.
 
-    `transaction_version` is how the rows were written: 1 = partitions added by the client and an
-    epoch that does not move until the transaction ends (all of librdkafka so far).
+    `transaction_version` is the protocol used to write the rows. 1: the client adds partitions, and
+    the epoch stays the same until the transaction ends (all of librdkafka so far).
     """
 
     transactional_id: str
@@ -41,7 +41,7 @@ class KafkaCommittable:
 
     @property
     def handle(self) -> str:
-        """The transactional id: it is used for one transaction at a time."""
+        """The transactional id: used for one transaction at a time."""
         return self.transactional_id
 
 
@@ -62,7 +62,7 @@ def dump(committable: KafkaCommittable) -> bytes:
 
 
 def load(data: bytes) -> KafkaCommittable:
-    """Read what `dump` wrote; raises CorruptRecordError for anything else."""
+    """Read the bytes written by `dump`; raises CorruptRecordError for any others."""
     try:
         found = json.loads(data)
         if found.pop("crc32") != zlib.crc32(_text(found)):
@@ -77,7 +77,7 @@ def load(data: bytes) -> KafkaCommittable:
             for topic, partitions in found["rows"].items()
         }
         committable = KafkaCommittable(**found)
-        # Not the bytes that `dump` makes: something else wrote them, or they were altered.
+        # Not the bytes made by `dump`: they were altered, or written by something else.
         if not isinstance(committable.transactional_id, str) or dump(committable) != data:
             raise ValueError("it is not as it was written")
     except (KeyError, TypeError, ValueError, AttributeError) as error:

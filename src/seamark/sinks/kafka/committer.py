@@ -1,8 +1,8 @@
-"""The driver's side of the Kafka sink: end transactions by their handles, and prove the outcome.
+"""The driver's side of the Kafka sink: ends transactions by their handles, and proves the outcome.
 
 `end_transaction.py` has the table of answers, `broker.py` the wire, `preflight.py` the checks at
-start, `prefix_owner.py` what keeps another job off the prefix. The failpoint here is
-`end-transaction-sent`: the broker has answered, and nobody has been told.
+the start, `prefix_owner.py` the guard of the prefix against other jobs. The failpoint here is
+`end-transaction-sent`: the broker has answered, and nobody knows yet.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class KafkaCommitter:
             if said is Answer.DONE:
                 fates[i] = before if before is Fate.COMMITTED else Fate.ENDED_NOW
             elif before in (Fate.COMMITTED, Fate.ABORTED):
-                fates[i] = before  # it stood before we asked, and stands for ever
+                fates[i] = before  # settled before we asked, and for ever
             elif said is Answer.UNPROVED:
                 unproved.append(i)
             elif said is Answer.REFUSED:
@@ -102,7 +102,7 @@ class KafkaCommitter:
         return fates
 
     def _log(self, committable: KafkaCommittable, what: str) -> None:
-        """Say why a transaction is asked for again; once, until something else is the reason."""
+        """Log the reason for asking about a transaction again; once per reason."""
         if self._said.get(committable.transactional_id) == what:
             return
         self._said[committable.transactional_id] = what
@@ -116,10 +116,10 @@ class KafkaCommitter:
         )
 
     def list_lingering(self) -> Iterable[Lingering[KafkaCommittable]]:
-        """See `Committer`. Finds them under any prefix that this job and sink has ever used.
+        """See `Committer`. Finds transactions under every prefix ever used by this job and sink.
 
-        A transaction whose end has begun is not listed: its outcome stands. Raises AbortFailedError
-        when the brokers do not answer for `LISTING_DEADLINE_S`.
+        Omits a transaction whose end has begun: its outcome stands. Raises AbortFailedError if the
+        brokers do not answer for `LISTING_DEADLINE_S`.
         """
         why: list[UnreachableError] = []
 

@@ -1,9 +1,9 @@
-"""EndTxn from outside: what the broker's answers mean, as tables, and what proves an outcome.
+"""EndTxn sent by another process: tables of the broker's answers, and the proof of an outcome.
 
-A transaction is named by (transactional id, producer id, epoch); whoever knows the three can end
-it. There is one transaction per epoch (`producer_pool.py`), so an answer is never about another.
-Seen on Kafka 4.3 (transaction version 2, EndTxn v5; `test_sink_answers.py` sees them again), where
-e is the writer's epoch:
+A transaction is named by (transactional id, producer id, epoch); any process with these three can
+end it. There is one transaction per epoch (`producer_pool.py`), so an answer is never about another
+transaction. Seen on Kafka 4.3 (transaction version 2, EndTxn v5; `test_sink_answers.py` checks them
+again), where e is the writer's epoch:
 
     transaction                EndTxn(commit)   EndTxn(abort)   DescribeTransactions
     flushed                    0                0               Ongoing, e
@@ -17,9 +17,9 @@ While markers are being written (PrepareCommit, PrepareAbort) any of them may an
 used where the cluster has transaction version 1, leaves the epoch at e, and answers 90 after a
 time-out.
 
-Answer 0 to a commit is proof. After any other one that is not plainly "ask again", the broker is
-asked what became of the transaction, and only its state, with the same producer id and an epoch
-that is ours, proves an outcome.
+Answer 0 to a commit is proof. After any other answer, unless it plainly means "ask again", the
+committer asks the broker for the transaction's state. Only this state proves an outcome, with the
+same producer id and an epoch of ours.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from seamark.sinks.kafka.committable import KafkaCommittable
 
 
 class Answer(Enum):
-    """What an error code of EndTxn says."""
+    """The meaning of an error code of EndTxn."""
 
     DONE = "done"
     ASK_AGAIN = "ask again"
@@ -56,17 +56,17 @@ ANSWERS: dict[int, Answer] = {
     49: Answer.UNPROVED,  # INVALID_PRODUCER_ID_MAPPING: the broker knows no such id
     90: Answer.UNPROVED,  # PRODUCER_FENCED
 }
-"""Codes that are not listed are `UNPROVED` too."""
+"""Codes not listed are `UNPROVED` too."""
 
 
 def answer(code: int) -> Answer:
-    """Return what an EndTxn's error code says."""
+    """Return the meaning of an EndTxn's error code."""
     return ANSWERS.get(code, Answer.UNPROVED)
 
 
 @dataclass(frozen=True)
 class Description:
-    """What DescribeTransactions says of an id."""
+    """The answer of DescribeTransactions for one id."""
 
     state: str
     producer_id: int
@@ -75,7 +75,7 @@ class Description:
 
 _GONE = Fate.GONE
 """An open transaction never expires; an ended id is forgotten after transactional.id.expiration,
-whichever way it ended."""
+however it ended."""
 _FATES: dict[str, Fate] = {
     "Ongoing": Fate.OPEN,
     "PrepareCommit": Fate.COMMITTED,
@@ -91,8 +91,8 @@ _ENDED_MOVES_EPOCH = {"PrepareCommit", "CompleteCommit", "PrepareAbort", "Comple
 
 
 def fate(committable: KafkaCommittable, found: Description | None) -> Fate:
-    """Return what the broker's description of its id (None: there is no such id) proves about the
-    transaction."""
+    """Return the transaction's fate as proved by the broker's description of its id (None: there is
+    no such id)."""
     if found is None:
         return _GONE
     epochs = {committable.producer_epoch}

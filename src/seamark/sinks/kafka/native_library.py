@@ -1,7 +1,8 @@
 """librdkafka's C functions through ctypes, from the shared library in the confluent-kafka wheel.
 
-`load()` gives the library after a self-test of the one struct whose layout this code relies on;
-None where that fails, and then `row_producer.py` does all the work through the Python client.
+`load()` returns the library after a self-test of the one struct whose layout this code relies on.
+It returns None if the test fails; `row_producer.py` then does all the work through the Python
+client.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ _FUNCTIONS: dict[str, tuple[Any, Sequence[Any]]] = {
 
 @functools.lru_cache(maxsize=1)
 def load() -> Any | None:
-    """Return an object with librdkafka's functions as attributes (without their ``rd_kafka_``), or
-    None, with a warning that says why, where they cannot be used."""
+    """Return an object with librdkafka's functions as attributes (without their ``rd_kafka_``).
+    Return None and log a warning with the reason if they cannot be used."""
     try:
         library = _open()
         _self_test(library)
@@ -106,7 +107,7 @@ def _open() -> Any:
     found = sorted(folder.glob("librdkafka-*.so*"))
     if not found:
         raise OSError(f"no librdkafka in {folder}")
-    # The wheel's own copy is in the process already; dlopen of its path returns that one.
+    # The process has loaded the wheel's own copy already; dlopen of its path returns it.
     functions: Any = _Functions(ctypes.CDLL(str(found[0])))
     version = functions.version()
     if not _SUPPORTED[0] <= version < _SUPPORTED[1]:
@@ -115,8 +116,8 @@ def _open() -> Any:
 
 
 def _self_test(library: Any) -> None:
-    """Enqueue three messages in a client without servers, purge them, and compare what comes back:
-    proves the struct's layout in both directions in a few milliseconds."""
+    """Enqueue three messages in a client without servers, purge them, and compare the messages
+    returned. Proves the struct's layout in both directions in a few milliseconds."""
     rows = [(b"key-0", b"value-zero"), (None, b""), (b"", None)]
     conf = library.conf_new()
     error = ctypes.create_string_buffer(512)
@@ -189,8 +190,8 @@ class _Metadata(ctypes.Structure):
 
 
 def leaders(metadata: int | None) -> dict[int, int]:
-    """Return the leader (-1: none) of each partition of the one topic in an
-    ``rd_kafka_metadata``; {} if the topic is not known."""
+    """Return the leader (-1: none) of each partition of the one topic in an ``rd_kafka_metadata``;
+    {} if the topic is not known."""
     found = _Metadata.from_address(metadata) if metadata else None
     if found is None or found.topic_count != 1 or found.topics[0].err:
         return {}
@@ -199,7 +200,7 @@ def leaders(metadata: int | None) -> dict[int, int]:
 
 
 def message_at(pointer: int) -> Any:
-    """Return the ``rd_kafka_message_t`` at an address, as a record that is valid with its event."""
+    """Return the ``rd_kafka_message_t`` at an address, as a record valid as long as its event."""
     memory: Any = (ctypes.c_char * MESSAGE.itemsize).from_address(pointer)
     return np.frombuffer(memory, MESSAGE)[0]
 

@@ -1,9 +1,10 @@
-"""The fast producer: whole Arrow columns go to librdkafka in one C call, no Python object per row.
+"""The fast producer: hands whole Arrow columns to librdkafka in one C call, without a Python object
+per row.
 
-Delivery reports come as events, one per answer of the broker and with a count, so that every row's
-acknowledgement is counted at no cost per row. Rows are grouped by partition first
-(`partitioner.py`). Queue-full keeps the order: ``produce_batch`` refuses
-all messages after the first for which the queue had no room, so the rest is sent again from there.
+Delivery reports come as events, one per answer of the broker and with a count. Every row's
+acknowledgement is thus counted at no cost per row. Rows are grouped by partition first
+(`partitioner.py`). A full queue keeps the order: ``produce_batch`` refuses all messages after the
+first one without room, so the rest is sent again from there.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 _EMPTY = ctypes.create_string_buffer(1)
 _EMPTY_ADDRESS = ctypes.addressof(_EMPTY)
-"""Where an empty value points to: a null pointer would be a tombstone."""
+"""The address for an empty value: a null pointer would be a tombstone."""
 
 _TOO_LARGE = 10
 
@@ -73,10 +74,10 @@ class NativeProducer(Producer):
         self._check(self._library.init_transactions(self._client, int(timeout_s * 1000)))
 
     def connect(self, timeout_s: float) -> None:
-        """See `producer.Producer`. init_transactions would sleep 500 ms without a connection.
+        """See `producer.Producer`. Without a connection init_transactions would sleep 500 ms.
 
-        The first question is answered over the bootstrap connection, which is then let go; the
-        second one needs a connection that stays.
+        Asks twice: the first answer comes over the bootstrap connection, soon dropped; the second
+        needs a lasting connection.
         """
         for _ in range(2):
             metadata = ctypes.c_void_p()
@@ -119,7 +120,7 @@ class NativeProducer(Producer):
         messages = self._messages[: batch.num_rows]
         _point_into(key, messages, "key", order)
         _point_into(value, messages, "value", order)
-        # `key` and `value` own the bytes that the messages point to, until librdkafka has a copy.
+        # `key` and `value` own the bytes of the messages until librdkafka has a copy.
         for partition, start, end in groups:
             self._enqueue(partition, messages[start:end])
         self.serve(0)
@@ -160,7 +161,8 @@ class NativeProducer(Producer):
         return np.where(valid, given, chosen)
 
     def _check_refused(self, messages: Any, accepted: int) -> None:
-        """Return if all from `accepted` on were refused because the queue is full."""
+        """Raise WriteRefusedError, unless all messages from `accepted` on were refused for a full
+        queue."""
         errors = messages["err"]
         other = np.flatnonzero((errors != 0) & (errors != c.QUEUE_FULL))
         if len(other):
@@ -195,8 +197,7 @@ class NativeProducer(Producer):
             wait_ms = 0
 
     def _count(self, event: int) -> None:
-        """Count one report: its messages share one partition, if they were delivered, and one
-        error, if they were not."""
+        """Count one report. Its messages share one partition if delivered, and one error if not."""
         library = self._library
         count = library.event_message_count(event)
         error = library.event_error(event)
@@ -224,7 +225,8 @@ class NativeProducer(Producer):
             )
 
     def _transaction_error(self) -> tuple[int, str] | None:
-        """Return why the transaction has failed: librdkafka says it when one is begun on top."""
+        """Return why the transaction has failed: librdkafka tells it to an attempt to begin another
+        one."""
         error = self._library.begin_transaction(self._client)
         if not error:
             return None
@@ -238,7 +240,7 @@ class NativeProducer(Producer):
         self._library.purge(self._client, c.PURGE_QUEUE | c.PURGE_IN_FLIGHT)
         if not self._transactional:
             return
-        # abort_transaction waits for reports that it does not serve itself: take them in first.
+        # abort_transaction waits for reports but does not serve them: take them in first.
         while self._library.outq_len(self._client) and time.monotonic() < deadline:
             self._poll(0.005)
         left_ms = max(1, int((deadline - time.monotonic()) * 1000))
@@ -274,7 +276,7 @@ def _binary(column: pa.Array) -> pa.Array:
 
 
 def _grouped(partitions: Any) -> tuple[Any | None, list[tuple[int, int, int]]]:
-    """Return the order that brings each partition's rows together and keeps them in turn (None: as
+    """Return the order grouping rows by partition, with each partition's rows in turn (None: as
     they are), and (partition, start, end) of each group in that order."""
     count = len(partitions)
     if (partitions == partitions[0]).all():
@@ -289,7 +291,7 @@ def _grouped(partitions: Any) -> tuple[Any | None, list[tuple[int, int, int]]]:
 
 
 def _point_into(column: pa.Array, messages: Any, field: str, order: Any | None) -> None:
-    """Set each message's `field` and its length to where the row's bytes lie in the Arrow buffers.
+    """Point each message's `field` at the row's bytes in the Arrow buffers, and set its length.
 
     A null gets a null pointer, an empty value another one.
     """

@@ -1,7 +1,7 @@
-"""`producer_options`: librdkafka's settings, which of them Seamark owns, and which are secret.
+"""`producer_options`: librdkafka's settings; some belong to Seamark, some are secret.
 
-The driver's side speaks to the broker through kafka-python, so the settings that concern the
-connection are translated for it too (`admin_options`).
+The driver speaks to the broker through kafka-python, so `admin_options` translates the settings of
+the connection for it too.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ _FIXED = {
 }
 _SECRET = re.compile(r"password|secret|\.pem$|\.jaas\.|token|credential|oauthbearer\.config")
 
-# Throughput over latency: a flush does not wait for linger.ms. The queue is kept small on purpose:
-# it is memory of each Python worker, and a larger one was no faster.
+# Throughput over latency: a flush does not wait for linger.ms. The queue is small on purpose: it
+# takes memory of each Python worker, and a larger one was no faster.
 DEFAULTS: Mapping[str, str] = {
     "linger.ms": "5",
     "batch.size": "500000",
     "queue.buffering.max.messages": "200000",
     "queue.buffering.max.kbytes": "262144",
-    # As Java's: a row of a key lands in the partition where Spark's own sink would put it.
+    # As in Java: a key's rows land in the same partition as with Spark's own sink.
     "partitioner": "murmur2_random",
     "message.timeout.ms": "120000",
     "allow.auto.create.topics": "false",
-    # Half of it is how long a client that has just learned of a broker waits before it connects.
+    # A client waits half of this before it connects to a broker it has just learned of.
     "reconnect.backoff.ms": "22",
     # Without this, closing a producer waits for a last push of client metrics.
     "enable.metrics.push": "false",
-    # Errors reach the caller as exceptions; a connection that is tried again is no news.
+    # Errors reach the caller as exceptions; a retried connection is not worth a log line.
     "log_level": "2",
 }
 _ALIASES = {
@@ -71,8 +71,8 @@ _NOT_FOR_ADMIN = re.compile(
 
 
 def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
-    """Return the options as text; raises ConfigurationError for one that the sink owns, or whose
-    value is no text, number or bool. `sink` names the sink in the error."""
+    """Return the options as text; raises ConfigurationError for an option owned by the sink, or a
+    value other than text, number or bool. `sink` names the sink in the error."""
     if not isinstance(options, Mapping):
         raise ConfigurationError(
             f"{sink}: producer_options is a {type(options).__name__}; give a dict"
@@ -106,12 +106,12 @@ def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
 
 
 def shown(name: str, value: str) -> str:
-    """Return the value as it may be shown to people: stars for a secret."""
+    """Return the value as shown to people: stars for a secret."""
     return "***" if _SECRET.search(name) else value
 
 
 def redacted(text: str, options: Mapping[str, str]) -> str:
-    """Return `text`, an error of a library's, without any secret of the options in it."""
+    """Return `text`, a library's error, with the options' secrets removed."""
     for name, value in options.items():
         if value and _SECRET.search(name):
             text = text.replace(value, "***")
@@ -119,7 +119,7 @@ def redacted(text: str, options: Mapping[str, str]) -> str:
 
 
 def producer_settings(servers: str, options: Mapping[str, str]) -> dict[str, str]:
-    """Return librdkafka's settings for an idempotent producer, without the transaction's."""
+    """Return librdkafka's settings for an idempotent producer, without those of the transaction."""
     settings = dict(DEFAULTS)
     for name, alias in _ALIASES.items():
         if alias in options:

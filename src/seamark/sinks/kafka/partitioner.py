@@ -1,9 +1,9 @@
-"""Which partition each row goes to, for a whole Arrow batch at once: Kafka's murmur2, in numpy.
+"""Chooses a partition for each row of a whole Arrow batch: Kafka's murmur2, in numpy.
 
-librdkafka could do it row by row; but a batch that is grouped by partition beforehand goes in with
-one lock and one transaction check per group instead of per row, which halves the sink's CPU.
-The result is that of Java's default partitioner, so a key's rows lie where Spark's own sink puts
-them; rows without a key are spread in runs, as Java's sticky partitioner does.
+librdkafka could choose row by row. Grouping a batch by partition beforehand costs one lock and one
+transaction check per group instead of per row, and halves the sink's CPU. The result equals that of
+Java's default partitioner, so a key's rows land in the same partition as with Spark's own sink.
+Rows without a key are spread in runs, as by Java's sticky partitioner.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LONGEST_KEY = 256
-"""Bytes; above this a loop in C over one key beats a loop in numpy over all keys."""
+"""Bytes. Above this, a loop in C over one key beats a loop in numpy over all keys."""
 
 _SEED, _M = np.uint32(0x9747B28C), np.uint32(0x5BD1E995)
 _TAIL_MASKS = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
@@ -28,9 +28,9 @@ _SHORTEST_RUN = 1000
 def murmur2(data: Any, starts: Any, lengths: Any) -> Any:
     """Return Kafka's 32-bit murmur2 of each ``data[start : start + length]``.
 
-    `data` is an array of bytes with at least 4 more after the last one hashed.
+    `data` is an array of bytes with at least 4 more bytes after the last one hashed.
     """
-    # The 32-bit word that starts at each byte.
+    # The 32-bit word starting at each byte.
     words = np.ndarray((len(data) - 3,), "<u4", buffer=data, strides=(1,))
     hashes = _SEED ^ lengths.astype(np.uint32)
     blocks = lengths >> 2
@@ -51,7 +51,7 @@ def murmur2(data: Any, starts: Any, lengths: Any) -> Any:
 
 
 class Partitioner:
-    """Chooses partitions for one producer. `available` are the partitions that have a leader."""
+    """Chooses partitions for one producer. `available` holds the partitions with a leader."""
 
     def __init__(self, count: int, available: Sequence[int]) -> None:
         self.count = count
@@ -59,7 +59,7 @@ class Partitioner:
         self._turn = random.randrange(len(self._available))
 
     def of(self, keys: pa.Array) -> Any | None:
-        """Return each row's partition (int32); None if the keys are too long for this way."""
+        """Return each row's partition (int32); None if a key is longer than `LONGEST_KEY`."""
         if keys.null_count == len(keys):
             return self._runs(len(keys))
         starts, lengths, data = layout(keys)
@@ -76,7 +76,7 @@ class Partitioner:
         return partitions
 
     def _runs(self, count: int) -> Any:
-        """Spread `count` rows over the partitions in turn, in runs that make full batches."""
+        """Spread `count` rows over the partitions in turn, in runs long enough to fill batches."""
         run = max(-(-count // len(self._available)), _SHORTEST_RUN)
         turns = self._turn + np.arange(count) // run
         self._turn = (int(turns[-1]) + 1) % len(self._available) if count else self._turn
@@ -84,8 +84,8 @@ class Partitioner:
 
 
 def layout(column: pa.Array) -> tuple[Any, Any, Any]:
-    """Return where each value of a (large) binary array starts and how long it is, as int64, and
-    the bytes that this refers to. A null has any start, and the length that the buffers say."""
+    """Return the start and length of each value of a (large) binary array, as int64, and the bytes
+    they refer to. A null has any start, and the length found in the buffers."""
     wide = str(column.type).startswith("large")
     _, offsets_buffer, data_buffer = column.buffers()
     count = len(column)

@@ -1,10 +1,11 @@
-"""Who uses a transactional id prefix: the live members of the group ``seamark.<prefix>``.
+"""Guards a transactional id prefix: its owner is the live member of the group ``seamark.<prefix>``.
 
-The driver joins that group, with a protocol of its own that reads no topic, and stays in it by
-heartbeats. Its client id names the job, so another job that wants the prefix can say who has it.
-A killed driver leaves the group by itself after `SESSION_TIMEOUT_S`; a new driver of the same job
-need not wait for that. The guard is against mistakes: ids hold a hash of job and sink, so two jobs
-on one prefix could not end each other's transactions, but nobody could tell whose they are.
+The driver joins that group, with a protocol of its own and without reading a topic, and stays in it
+by heartbeats. Its client id names the job, so another job asking for the prefix can name the
+holder. A killed driver drops out of the group after `SESSION_TIMEOUT_S`; a new driver of the same
+job need not wait. The guard is against mistakes. Ids hold a hash of job and sink, so two jobs on
+one prefix could not end each other's transactions; but nobody could tell the owner of a
+transaction.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ class PrefixOwner:
         self._member_id = ""
 
     def take(self, sink: str) -> None:
-        """Join the group and return once every other job would see it.
+        """Join the group, and return once every other job would see this one.
 
-        Raises PreflightError if another job holds the prefix, naming it, or the group is not ours
-        to join. `sink` names the sink in errors.
+        Raises PreflightError, with the other job's name, if another job holds the prefix; and if
+        the broker does not let us join the group. `sink` names the sink in errors.
         """
         from kafka.errors import KafkaError
 
@@ -81,7 +82,7 @@ class PrefixOwner:
                         "READ and DESCRIBE on that group where they have access control"
                     )
                 time.sleep(0.02)
-            # Of two that start at the same moment, each sees the other at the latest now.
+            # Two jobs started at the same moment see each other here at the latest.
             self._refuse_others(sink)
         except KafkaError as error:
             self.release()
@@ -95,7 +96,7 @@ class PrefixOwner:
             raise
 
     def release(self) -> None:
-        """Leave the group, so that another job may take the prefix at once. Raises nothing."""
+        """Leave the group, so another job may take the prefix at once. Raises nothing."""
         self._stop.set()
         if self._member_id:
             with contextlib.suppress(Exception):
@@ -128,8 +129,8 @@ class PrefixOwner:
             )
 
     def _clients(self) -> list[str]:
-        # A connection of its own: on one connection a broker answers nothing else while a join
-        # waits for the other members.
+        # A separate connection: while a join waits for the other members, a broker answers nothing
+        # else on its connection.
         from kafka.errors import GroupIdNotFoundError, RetriableError
 
         deadline = time.monotonic() + _VISIBLE_TIMEOUT_S
@@ -221,7 +222,7 @@ class PrefixOwner:
         request = LeaveGroupRequest(
             group_id=self._group, member_id=self._member_id, members=[member]
         )
-        # Again a connection of its own: the thread's may be waiting in a join.
+        # A separate connection again: the thread's may be waiting in a join.
         with contextlib.closing(self._open(timeout_s=2)) as admin:
             self._send(request, 2, admin)
 

@@ -1,4 +1,4 @@
-"""What is asked of the real brokers before anything is written; each failure has its own error."""
+"""Checks the real brokers before any row is written; each failure has its own error."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _log = logging.getLogger(__name__)
 _WHY_TIMEOUT_S = 3.0
 _LIMIT = "transaction.max.timeout.ms"
 TOPIC_APPEARS_S = 5.0
-"""How long a broker may not know a topic that another one has just created; longest when busy."""
+"""How long a broker may not know a topic just created at another broker; longest when busy."""
 
 
 def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> None:
-    """Raise PreflightError for the first thing that does not hold; creates and changes nothing."""
+    """Raise PreflightError for the first failed check; creates and changes nothing."""
     name = f"sink `{context.sink_uid}`"
     texts = sink.option_texts
     _check_options(sink, name, texts)
@@ -47,7 +47,7 @@ def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> No
 
 
 def _check_options(sink: KafkaSink, name: str, texts: dict[str, str]) -> None:
-    """Have librdkafka judge the settings: it names an unknown one."""
+    """Let librdkafka check the settings: it names an unknown one."""
     try:
         import confluent_kafka
     except ImportError as error:
@@ -68,7 +68,7 @@ def _check_options(sink: KafkaSink, name: str, texts: dict[str, str]) -> None:
 
 
 def _why_unreachable(sink: KafkaSink, name: str) -> str:
-    """Ask librdkafka, which tells a refused password or certificate from a broker that is away."""
+    """Ask librdkafka: it tells a refused password or certificate from an unreachable broker."""
     import confluent_kafka
 
     errors: list[Any] = []
@@ -125,7 +125,7 @@ def _check_timeout(sink: KafkaSink, name: str, broker: BrokerConnection) -> None
         nodes = [node[_LIMIT] for node in found["broker"].values()]
     except (KafkaError, UnreachableError, KeyError) as error:
         # Many clusters do not let a job read their settings, and answer without them. The first
-        # task meets the limit then.
+        # task then meets the limit.
         why = "no permission to DESCRIBE_CONFIGS" if isinstance(error, KeyError) else error
         _log.warning("%s: %s could not be read (%s)", name, _LIMIT, why)
         return
@@ -140,8 +140,8 @@ def _check_timeout(sink: KafkaSink, name: str, broker: BrokerConnection) -> None
 
 
 def _check_ids(sink: KafkaSink, name: str, broker: BrokerConnection) -> None:
-    """Have the broker refuse the end of a transaction that there is not: it says first whether this
-    user may end any. One that may not is shown none either, and would leave its own open."""
+    """Ask the broker to end a transaction that does not exist: it checks the permission first. A
+    user without it is not shown any transaction either, and would leave its own open."""
     from kafka.errors import TransactionalIdAuthorizationFailedError
 
     probe = KafkaCommittable(f"{capped(sink.transactional_id_prefix or '')}-preflight", 0, 0, {})

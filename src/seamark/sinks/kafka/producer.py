@@ -1,10 +1,10 @@
-"""What both producers do (`native_producer.py`, `row_producer.py`), and where a flush is proved.
+"""The base of both producers (`native_producer.py`, `row_producer.py`), and the proof of a flush.
 
 Invariants of a producer, between `begin` and `close`:
-- `sent` rows were handed to librdkafka, in the order in which they came;
-- `rows` counts those among them that the broker has acknowledged, by topic and partition: one
-  delivery report each, none of them sampled or assumed;
-- the first report of a failure makes every later call raise.
+- `sent` rows were handed to librdkafka, in their order of arrival;
+- `rows` counts the rows acknowledged by the broker, by topic and partition: from one delivery
+  report each, none sampled or assumed;
+- after the first report of a failure every later call raises.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NO_TOPIC = "create the topic, or mend the column `topic`; a sink creates none"
 
 @dataclass(frozen=True)
 class ProducerConfig:
-    """All that a producer is made from. `sink` names the sink in errors; `topic` is None where
+    """The complete configuration of a producer. `sink` names the sink in errors; `topic` is None if
     each row names its own."""
 
     sink: str
@@ -40,7 +40,8 @@ class ProducerConfig:
 
 @dataclass(frozen=True)
 class ProducerIdentity:
-    """Who the broker thinks wrote: valid from `init_transactions` to the transaction's end."""
+    """The writer as known to the broker: valid from `init_transactions` to the end of the
+    transaction."""
 
     producer_id: int
     epoch: int
@@ -64,12 +65,12 @@ class Producer(ABC):
 
     @abstractmethod
     def init_transactions(self, timeout_s: float) -> None:
-        """Fence what had this transactional id, and have the broker give an identity."""
+        """Fence the previous holder of this transactional id, and get an identity."""
         ...
 
     def identity(self, timeout_s: float) -> ProducerIdentity:
-        """Return what `init_transactions` was given. librdkafka tells it in its statistics alone,
-        a moment later, so it is asked for when it is needed. Raises WriteRefusedError."""
+        """Return the identity given by `init_transactions`. librdkafka reports it a moment later,
+        in its statistics only, so this waits for it on demand. Raises WriteRefusedError."""
         deadline = time.monotonic() + timeout_s
         while self._identity is None:
             self._poll(0.01)
@@ -78,14 +79,14 @@ class Producer(ABC):
         return self._identity
 
     def _learn_identity(self, statistics: str | bytes) -> None:
-        """Take who the producer is from librdkafka's statistics, if they know it by now."""
+        """Read the identity from librdkafka's statistics, if they have it by now."""
         found = json.loads(statistics).get("eos", {}) if self._identity is None else {}
         if found.get("producer_id", -1) >= 0:
             self._identity = ProducerIdentity(found["producer_id"], found["producer_epoch"])
 
     @abstractmethod
     def _poll(self, wait_s: float) -> None:
-        """Take in what librdkafka reports; wait so long for the first report."""
+        """Take in librdkafka's reports; wait up to `wait_s` for the first one."""
         ...
 
     @abstractmethod
@@ -96,18 +97,18 @@ class Producer(ABC):
     @abstractmethod
     def produce(self, batch: pa.RecordBatch) -> None:
         """Hand over every row, in order; waits while the queue is full. Raises WriteRefusedError
-        for a row that is refused, or after `stall_timeout_s` without progress."""
+        for a refused row, or after `stall_timeout_s` without progress."""
         ...
 
     @abstractmethod
     def serve(self, flush_s: float) -> None:
-        """Take in what librdkafka reports; with `flush_s` > 0, press on with sending for so long,
+        """Take in librdkafka's reports. With `flush_s` > 0, first send for up to that long,
         regardless of linger.ms. Raises WriteRefusedError if a delivery has failed."""
         ...
 
     @abstractmethod
     def abort(self, timeout_s: float) -> None:
-        """Drop what is queued and try to abort the transaction; raises nothing."""
+        """Drop the queued rows and try to abort the transaction; raises nothing."""
         ...
 
     @abstractmethod
@@ -126,7 +127,7 @@ class Progress:
         self._deadline = 0.0
 
     def check(self) -> None:
-        """Call again and again while waiting."""
+        """Call this repeatedly while waiting."""
         now = time.monotonic()
         if self._producer.acknowledged != self._acknowledged:
             self._acknowledged = self._producer.acknowledged
@@ -141,7 +142,7 @@ class Progress:
 
 
 def flush(producer: Producer, config: ProducerConfig, acknowledged: Callable[[], None]) -> None:
-    """Return when every row that was sent is acknowledged; calls `acknowledged` now and then.
+    """Return once every sent row is acknowledged; calls `acknowledged` now and then.
 
     Raises WriteRefusedError if a delivery has failed, or nothing moves.
     """
@@ -158,7 +159,7 @@ def flush(producer: Producer, config: ProducerConfig, acknowledged: Callable[[],
 
 
 def refused(config: ProducerConfig, topic: str | None, count: int, why: str) -> WriteRefusedError:
-    """Return the error for rows that were not taken."""
+    """Return the error for refused rows."""
     rows = "1 row was" if count == 1 else f"{count} rows were"
     return WriteRefusedError(
         f"{config.sink}: {rows} refused by topic {topic or config.topic!r}: {why}"
@@ -174,15 +175,15 @@ _REMEDIES = {
     53: "grant WRITE on the transactional ids that begin with transactional_id_prefix",
     -190: "the topic has fewer partitions than the column `partition` says",
 }
-"""What to do about an error, by its code (negative: librdkafka's own; else the broker's)."""
+"""The remedy for an error, by its code (negative: librdkafka's own; else the broker's)."""
 
 
 PURGED = (-152, -151)
-"""What becomes of the rows of a transaction that has failed: the reason must be asked for."""
+"""Codes for the rows of a failed transaction; the reason must be asked for separately."""
 STATE = -172
-"""librdkafka's answer to a call that the transaction's state forbids, if nothing has failed."""
+"""librdkafka's answer to a call forbidden by the transaction's state, if nothing has failed."""
 
 
 def explained(code: int, text: str) -> str:
-    """Return what librdkafka says of an error, and the remedy if one is known."""
+    """Return librdkafka's text for an error, and the remedy if one is known."""
     return f"{text}; {_REMEDIES[code]}" if code in _REMEDIES else text

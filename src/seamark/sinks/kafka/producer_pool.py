@@ -1,14 +1,14 @@
-"""Warm producers: the module-level pools of one Python worker process, which Spark reuses.
+"""Warm producers: the module-level pools of one Python worker process, reused by Spark.
 
-A producer that is connected and has its ``init_transactions`` behind it costs 20 to 500 ms. A pool
-has the next one made in a thread while the epoch is decided, so a task finds one ready.
+Connecting a producer and calling ``init_transactions`` costs 20 to 500 ms. A pool prepares the next
+producer in a thread while the epoch is being decided, so a task finds one ready.
 
 Invariants of a pool with transactions:
-- a transactional id is used by one producer at a time, for one transaction per
-  ``init_transactions``: a late end of one transaction can then never hit a later one;
-- an id is used again only when the epoch of its last use has its outcome recorded, whether that
-  attempt was flushed, aborted or failed; an id that was never given back is never used again;
-- an id whose producer epoch has passed `LAST_EPOCH_TO_USE` is never used again.
+- One producer at a time uses a transactional id, for one transaction per ``init_transactions``. A
+  late end of one transaction can then never hit a later transaction.
+- An id is used again only once the outcome of its last epoch is recorded, whether that attempt was
+  flushed, aborted or failed. An id never given back is never used again.
+- An id is never used again once its producer epoch has reached `LAST_EPOCH_TO_USE`.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ _log = logging.getLogger(__name__)
 
 INIT_TIMEOUT_S = 60.0
 _OLDEST_S = 300.0
-"""Then a producer that waits is replaced: the topic may have got more partitions meanwhile."""
+"""The age at which a waiting producer is replaced: the topic may have more partitions by then."""
 _IDENTITY_TIMEOUT_S = 0.2
-"""Of one that was given up when it had just been made; a flushed one's is known already."""
+"""For a producer given up right after it was made; a flushed producer's identity is known already.
+"""
 _IDLE_SERVE_S = 2.0
-"""How often a waiting producer's statistics are taken in; they would pile up."""
+"""How often the pool takes in a waiting producer's statistics, before they pile up."""
 
 
 @dataclass(frozen=True)
 class PoolKey:
-    """What makes two tasks share a pool: the sink as configured, and who runs it."""
+    """Two tasks with equal keys share a pool: the configured sink, and the driver running it."""
 
     config: ProducerConfig
     prefix: str | None  # None: no transactions
@@ -63,8 +64,7 @@ class _Slot:
 
 @dataclass
 class Lease:
-    """A producer in the hands of one task attempt; `transactional_id` is empty without
-    transactions."""
+    """A producer leased to one task attempt; `transactional_id` is empty without transactions."""
 
     producer: Producer
     transactional_id: str = ""
@@ -88,7 +88,7 @@ class ProducerPool:
         self._thread: threading.Thread | None = None
 
     def take(self, epoch: int, settled_epoch: int) -> Lease:
-        """Return a producer that is ready to `begin`, for one attempt in `epoch`."""
+        """Return a producer ready to `begin`, for one attempt in `epoch`."""
         with self._changed:
             while True:
                 while self._ready:
@@ -102,8 +102,8 @@ class ProducerPool:
         return _used_in(self._make(settled_epoch), epoch)
 
     def discard(self, lease: Lease, settled_epoch: int) -> None:
-        """Take back a producer whose transaction was flushed or given up: it is closed, without
-        ending the transaction, and the next one is made ready; both in the background."""
+        """Take back a producer after its transaction was flushed or given up. In the background,
+        close it without ending the transaction, and prepare the next one."""
         identity: ProducerIdentity | None = None
         slot = lease._slot
         if slot:
@@ -118,7 +118,7 @@ class ProducerPool:
             self._do(lease.producer.close)
 
     def give_back(self, lease: Lease) -> None:
-        """Take back a producer without transactions, after a good flush, for the next task."""
+        """Take back a producer without transactions after a good flush, for the next task."""
         with self._changed:
             if self._closed:
                 self._do(lease.producer.close)
@@ -126,7 +126,7 @@ class ProducerPool:
                 self._ready.append(lease)
 
     def close(self) -> None:
-        """Close the producers that wait here; those on lease are closed when they come back."""
+        """Close the waiting producers; leased ones are closed on their return."""
         with self._changed:
             self._closed = True
             while self._ready:
@@ -137,7 +137,7 @@ class ProducerPool:
         try:
             lease = self._make(settled_epoch)
         except Exception as error:
-            # The next task tries again itself, and raises what it meets.
+            # The next task tries again itself, and raises its own error.
             _log.info("no producer could be made ready: %s", error)
         with self._changed:
             self._warming -= 1
@@ -184,7 +184,7 @@ class ProducerPool:
     def _do(self, chore: Callable[[], None]) -> None:
         self._chores.put(chore)
         if self._thread is None:
-            # A daemon: a worker that ends must not wait for a broker that is away.
+            # A daemon: an ending worker must not wait for an unreachable broker.
             self._thread = threading.Thread(
                 target=self._run_chores, name="seamark-kafka-producers", daemon=True
             )
@@ -200,8 +200,8 @@ class ProducerPool:
                 _log.warning("a Kafka producer could not be closed", exc_info=True)
 
     def _serve_waiting(self) -> None:
-        """Keep the producers that wait alive, but not those that no task would be given any more:
-        the worker may live long after the query that they were made for."""
+        """Keep waiting producers alive; close those too old to be leased. The worker may live long
+        after their query."""
         with self._changed:
             for lease in list(self._ready):
                 try:
@@ -235,7 +235,7 @@ _pools_pid = os.getpid()
 
 
 def pool_for(key: PoolKey) -> ProducerPool:
-    """Return this process's pool; closes those of older generations of the same sink."""
+    """Return this process's pool for `key`; closes older generations' pools of the same sink."""
     global _pools_pid
     with _pools_lock:
         if _pools_pid != os.getpid():

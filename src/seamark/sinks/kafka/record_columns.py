@@ -1,8 +1,8 @@
-"""Which columns of a DataFrame become which part of a Kafka record: Spark SQL, so that the JVM
-makes keys and values and no row becomes a Python object.
+"""Maps the columns of a DataFrame to the parts of a Kafka record, in Spark SQL: the JVM makes keys
+and values, and no row becomes a Python object.
 
 Without `value_format` a sink takes the columns of Spark's own Kafka sink. With it the value is made
-of columns (`avro_schema.py` has the schema of those). `sink.py` says what a user gives.
+of columns (their schema: `avro_schema.py`). `sink.py` describes the user's settings.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _KEY_AS_TEXT = ("boolean", "tinyint", "smallint", "int", "bigint", "decimal", "d
 
 
 def checked_names(given: object, setting: str) -> tuple[str, ...]:
-    """Return the columns that `key=` or `value=` names; raises ConfigurationError."""
+    """Return the columns named by `key=` or `value=`; raises ConfigurationError."""
     names = (given,) if isinstance(given, str) else given
     if (
         not isinstance(names, Sequence)
@@ -40,8 +40,8 @@ def checked_names(given: object, setting: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class RecordColumns:
-    """What a KafkaSink was told about records; `name` names the sink in errors. The columns of one
-    DataFrame are told apart by `select_expressions`."""
+    """A KafkaSink's settings for records; `name` names the sink in errors. `select_expressions`
+    sorts the columns of one DataFrame by them."""
 
     name: str
     topic: str | None
@@ -51,7 +51,7 @@ class RecordColumns:
     value_schema: str | None
 
     def select_expressions(self, schema: Schema) -> list[str]:
-        """Return the SQL of key, value, and what there is of topic, partition and headers.
+        """Return the SQL of key and value, and of topic, partition and headers where present.
 
         Raises ConfigurationError for a DataFrame that this sink cannot take.
         """
@@ -65,7 +65,7 @@ class RecordColumns:
         return expressions
 
     def avro_schema(self, schema: Schema) -> AvroSchema | None:
-        """Return the Avro schema of the value made of a DataFrame of this shape; None unless
+        """Return the Avro schema of the value for a DataFrame of this shape; None unless
         `value_format` is ``"avro"``."""
         if self.value_format != "avro":
             return None
@@ -173,7 +173,7 @@ class RecordColumns:
 
 @dataclass(frozen=True)
 class _Parts:
-    """The columns of one DataFrame by what they are for."""
+    """The columns of one DataFrame by their role."""
 
     key: list[Column]
     value: list[Column]

@@ -1,6 +1,6 @@
 """The general producer: row by row through the Python client, for rows with headers or with a topic
-of their own, and where librdkafka cannot be called directly. About twice the CPU of the fast one.
-"""
+of their own, and where librdkafka cannot be called directly. It takes about twice the CPU of the
+fast producer."""
 
 from __future__ import annotations
 
@@ -131,7 +131,8 @@ class RowProducer(Producer):
             )
 
     def _transaction_error(self) -> Any | None:
-        """Return why the transaction has failed: librdkafka says it when one is begun on top."""
+        """Return why the transaction has failed: librdkafka tells it to an attempt to begin another
+        one."""
         import confluent_kafka
 
         if not self._transactional:
@@ -155,7 +156,7 @@ class RowProducer(Producer):
             if self._transactional:
                 self._client.abort_transaction(timeout_s)
         except confluent_kafka.KafkaException:
-            pass  # best effort: the driver aborts what is left
+            pass  # best effort: the driver aborts the rest
 
     def close(self) -> None:
         """See `producer.Producer`."""

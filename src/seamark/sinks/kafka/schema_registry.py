@@ -1,8 +1,8 @@
-"""The schema registry: registers a value's Avro schema once, in the driver, before anything is
+"""The schema registry: registers a value's Avro schema once, in the driver, before any row is
 written.
 
-Stands on Confluent's own client. What a consumer needs of it is in each value: a zero byte, then
-the schema's id in four bytes (Confluent's wire format), in front of the Avro bytes (`framed`).
+Uses Confluent's own client. Each value carries the schema's id for its consumers, in Confluent's
+wire format: a zero byte, then the id in four bytes, then the Avro bytes (`framed`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _DEFAULTS = {"timeout": 10, "max.retries": 1}
 _FRAME = ">bI"
 FRAME_BYTES = struct.calcsize(_FRAME)
-"""What `framed` puts in front of each value."""
+"""The bytes put by `framed` in front of each value."""
 _SECRET = re.compile(r"user\.info|password|secret|token|\.key\.pem")
 
 
@@ -45,12 +45,13 @@ def checked(settings: object, sink: str) -> dict[str, Any]:
 
 
 def shown(settings: Mapping[str, Any]) -> dict[str, str]:
-    """Return the settings as they may be shown to people."""
+    """Return the settings with their secrets masked."""
     return {n: "***" if _SECRET.search(n) else str(value) for n, value in settings.items()}
 
 
 def register(schema: AvroSchema, subject: str, settings: Mapping[str, Any], sink: str) -> int:
-    """Return the id of `schema` under `subject`, registering it if it is not there yet.
+    """Return the id of `schema` under `subject`, registering it if the registry does not have it
+    yet.
 
     Raises PreflightError; `sink` names the sink in it.
     """
@@ -82,7 +83,7 @@ def register(schema: AvroSchema, subject: str, settings: Mapping[str, Any], sink
         raise PreflightError(
             f"{sink}: schema_registry is refused by its client: {_redacted(error, settings)}"
         ) from None
-    except Exception as error:  # its HTTP library's errors, which differ between its versions
+    except Exception as error:  # errors of its HTTP library; they differ between versions
         raise PreflightError(
             f"{sink}: {where} does not answer ({type(error).__name__}: "
             f"{_redacted(error, settings)}); see that the url is right and reachable from here"
@@ -90,7 +91,7 @@ def register(schema: AvroSchema, subject: str, settings: Mapping[str, Any], sink
 
 
 def framed(values: pa.Array, schema_id: int) -> pa.Array:
-    """Return the Avro bytes of a whole batch with the schema's id in front of each."""
+    """Return a batch's Avro values, each with the schema's id in front."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -102,6 +103,6 @@ def framed(values: pa.Array, schema_id: int) -> pa.Array:
 
 def _redacted(text: object, settings: Mapping[str, Any]) -> str:
     secrets = {f"secret {n}": str(v) for n, v in settings.items() if _SECRET.search(n)}
-    for value in list(secrets.values()):  # of "user:password" the password alone is one too
+    for value in list(secrets.values()):  # in "user:password" the password alone is secret too
         secrets[f"secret {len(secrets)}"] = value.partition(":")[2]
     return options.redacted(str(text), secrets)

@@ -1,7 +1,7 @@
-"""Rows that the broker would refuse, found before they are sent.
+"""Finds rows that the broker would refuse, before they are sent.
 
-A refusal of the broker's ends the whole transaction, so every row is measured first, by arithmetic
-over whole columns, against what librdkafka and the topic take.
+One refusal by the broker ends the whole transaction. So the writer first measures every row, by
+arithmetic over whole columns, against the limits of librdkafka and of the topic.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 _ASK_TIMEOUT_S = 20.0
 _KNOWN_FOR_S = 60.0
 _NEW_TOPIC_S = 10.0
-"""How long the sink's own topic, which was there when the job started, may be unknown."""
+"""How long the broker may not know the sink's own topic; it existed when the job started."""
 _BATCH_OVERHEAD_BYTES = 100
-"""What a record of one's own batch has besides key, value and headers, at most."""
+"""The most bytes of a record alone in its batch, besides key, value and headers."""
 _HEADER_OVERHEAD_BYTES = 10
 _LEAST_LIMIT_BYTES = 1000  # of librdkafka's message.max.bytes
 _LIBRDKAFKA_LIMIT_BYTES = 1_000_000
-_UNUSABLE_TOPIC = (3, 17, 29)  # there is none, there can be none of that name, it is not for us
+_UNUSABLE_TOPIC = (3, 17, 29)  # it does not exist, its name is invalid, we are not authorised
 
 
 @dataclass(frozen=True)
 class TopicLimits:
-    """What one topic takes: a batch of so many bytes, so many partitions (None: not known); or why
-    it takes nothing, of which a row that names it is to blame."""
+    """One topic's limits: its largest batch in bytes and its number of partitions (None: not
+    known). Or the reason why it takes nothing; the row naming it is then to blame."""
 
     largest_bytes: int | None
     partitions: int | None
@@ -54,7 +54,7 @@ class SelectiveKafkaWriter(KafkaWriter):
         if batch.num_rows == 0:
             return ()
         if self._config.topic is not None:
-            # No batch that librdkafka makes may be larger than the topic takes.
+            # No batch made by librdkafka may be larger than the topic's limit.
             self._config = _capped(self._config, limits_of(self._config, self._config.topic))
         refused = self._refused(batch)
         self.write(without(batch, refused))
@@ -104,7 +104,7 @@ class SelectiveKafkaWriter(KafkaWriter):
         return [RefusedRow(index, reasons[index]) for index in sorted(reasons)]
 
     def _topics(self, batch: pa.RecordBatch) -> list[tuple[str | None, Any]]:
-        """Return each topic that rows go to, with a mask of these rows."""
+        """Return each topic of the rows, with a mask of its rows."""
         import pyarrow.compute as pc
 
         if self._config.topic is not None:
@@ -140,7 +140,7 @@ def _sizes(batch: pa.RecordBatch) -> Any:
 
 
 def _with_keyless_headers(batch: pa.RecordBatch) -> Any:
-    """Return a mask of the rows that have a header which is null, or whose key is."""
+    """Return a mask of the rows with a null header, or with a header whose key is null."""
     import pyarrow.compute as pc
 
     headers = batch.column("headers")
@@ -173,9 +173,9 @@ _known: dict[tuple[object, ...], tuple[float, TopicLimits]] = {}
 
 
 def limits_of(config: ProducerConfig, topic: str) -> TopicLimits:
-    """Return what the topic takes, as the brokers say, or said within the last minute in this
-    process. Where they do not let this user read a topic's settings, its size limit is not known;
-    a row above it then fails the epoch."""
+    """Return the topic's limits as given by the brokers, now or within the last minute in this
+    process. Brokers may forbid this user to read a topic's settings; its size limit is then
+    unknown, and a row above it fails the epoch."""
     key = (dict(config.settings).get("bootstrap.servers"), config.sink, topic)
     at, found = _known.get(key, (-_KNOWN_FOR_S, None))
     if found is None or time.monotonic() - at > _KNOWN_FOR_S:

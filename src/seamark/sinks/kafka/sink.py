@@ -1,4 +1,4 @@
-"""`KafkaSink`: the configuration that a user writes, checked when it is built."""
+"""`KafkaSink`: the user's configuration, checked when it is built."""
 
 from __future__ import annotations
 
@@ -41,29 +41,31 @@ _LONGEST_TIMEOUT_S = 2**31 / 1000 - 1
 class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     """Writes rows to Kafka, exactly-once by two-phase commit, or at-least-once.
 
-    Takes the columns that Spark's own Kafka sink takes: `value` (string or binary), and optionally
-    `key` (the same), `topic` (string; exactly one of it and `topic=`), `partition` (int; null: by
-    the key) and `headers` (``array<struct<key:string,value:binary>>``). Or it makes key and value:
+    Takes the columns of Spark's own Kafka sink: `value` (string or binary), and optionally `key`
+    (the same types), `topic` (string; exactly one of the column and `topic=`), `partition` (int;
+    null: by the key) and `headers` (``array<struct<key:string,value:binary>>``). Or it makes key
+    and value:
 
-    `key`: the column that is the key: string, binary, or a whole number, decimal, boolean or date
-    as text; of several columns a JSON object.
-    `value_format`: ``"json"`` or ``"avro"``: the value is an object of columns, those that `value`
-    names, else all but `key` (unless `key=` is given), `topic`, `partition` and `headers`, which
-    keep their meaning. Without it `value` may name one string or binary column.
-    `schema_registry`: for ``"avro"``: settings of Confluent's registry client, e.g. ``{"url":
-    "http://host:8081"}`` (credentials are never shown). The schema is registered at the start, as
-    ``<topic>-value``.
-    `value_schema`: for ``"avro"``: the schema as JSON text; otherwise it is made from the columns.
+    `key`: the key's column: string, binary, or a whole number, decimal, boolean or date as text.
+    Several columns make a JSON object.
+    `value_format`: ``"json"`` or ``"avro"``: the value is an object of the columns named by
+    `value`. Without `value` it holds all columns but `key` (unless `key=` is given), `topic`,
+    `partition` and `headers`, and these keep their meaning. Without a format `value` may name one
+    string or binary column.
+    `schema_registry`: for ``"avro"``: settings of Confluent's registry client, e.g.
+    ``{"url": "http://host:8081"}`` (credentials are never shown). The sink registers the schema at
+    the start, as ``<topic>-value``.
+    `value_schema`: for ``"avro"``: the schema as JSON text; by default made from the columns.
 
-    `transactional_id_prefix`: needed for exactly-once; one job's own, on a cluster. Transactions
-    that nobody has ended yet are found and ended by it.
-    `transaction_timeout`: the broker aborts a transaction that is open for so long, and the rows of
-    an epoch that is decided but not committed by then are lost: longer than checkpoint interval +
-    timeout + the restart strategy's longest delay, which the start checks, and than the longest
-    time that the job may be down; the broker's `transaction.max.timeout.ms` is its limit.
-    `spool`: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
-    transaction that the broker has timed out is written again, and not lost.
-    `producer_options`: settings of librdkafka's, e.g. ``{"compression.type": "zstd"}``, and the
+    `transactional_id_prefix`: needed for exactly-once; begins every transactional id, and belongs
+    to one job on a cluster. The ids let recovery find and end lingering transactions.
+    `transaction_timeout`: the broker aborts a transaction left open for this long. An epoch decided
+    but not committed by then loses its rows. So give more than checkpoint interval + timeout + the
+    restart strategy's longest delay (checked at the start), more than the job's longest possible
+    downtime, and at most the broker's `transaction.max.timeout.ms`.
+    `spool`: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
+    timed out by the broker is then written again instead of being lost.
+    `producer_options`: librdkafka's settings, e.g. ``{"compression.type": "zstd"}``, and the
     credentials (never shown).
     """
 
@@ -80,8 +82,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     schema_registry: Mapping[str, Any] | None = None
     spool: bool = False
     transaction_timeout_s: float = field(default=0.0, init=False, compare=False)
-    # Of a job's sink the id that its schema has at the registry: the driver finds it out before the
-    # first epoch, and each task gets it with the sink.
+    # The schema's id at the registry, by (job id, sink uid). The driver learns it before the first
+    # epoch; each task gets it with the sink.
     _schema_ids: dict[tuple[str, str], int] = field(default_factory=dict, init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -127,7 +129,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
                 f"{self.delivery_guarantee!r}; spool=True is for 'exactly-once' alone, where a "
                 "transaction can be lost"
             )
-        # A copy: what the caller does to its dictionary later changes nothing here.
+        # A copy: later changes to the caller's dictionary have no effect here.
         texts = options.checked(self.producer_options, name)
         object.__setattr__(self, "producer_options", texts)
         for setting in ("key", "value"):
@@ -201,7 +203,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         return ("avro",) if self.value_format == "avro" else ()
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """See `TwoPhaseCommitSink`. Key and value come first, then what is there of the rest."""
+        """See `TwoPhaseCommitSink`. Returns key and value first, then the other columns present."""
         return self._columns.select_expressions(schema)
 
     @property
@@ -216,8 +218,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         )
 
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """See `TwoPhaseCommitSink`: a transaction must outlive the longest way to its commit; with
-        a spool, a checkpoint interval."""
+        """See `TwoPhaseCommitSink`. A transaction must outlive the longest possible wait for its
+        commit; with a spool, one checkpoint interval."""
         if not self.exactly_once:
             return
         needed = {"checkpoint interval": context.checkpoint_interval_s}
@@ -246,7 +248,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         return KafkaWriter(context, *self._producing(context))
 
     def create_selective_writer(self, context: WriterContext) -> SelectiveKafkaWriter:
-        """See `SelectiveSink`. The first row has the broker asked what the topic takes."""
+        """See `SelectiveSink`. The first row makes the writer ask the broker for the topic's
+        limits."""
         return SelectiveKafkaWriter(context, *self._producing(context))
 
     def _producing(
@@ -269,7 +272,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         return self.producer_settings(f"sink `{context.sink_uid}`"), pool, schema_id
 
     def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
-        """See `DeadLetterFormat`: the key is the uid of the sink that refused the row, the value
+        """See `DeadLetterFormat`: the key is the uid of the sink that refused the row, the value is
         the letter as a JSON object."""
         import pyarrow as pa
 
@@ -299,16 +302,17 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         )
 
     def producer_settings(self, name: str) -> ProducerConfig:
-        """Return what every producer of this sink is made from; `name` names it in errors."""
+        """Return the configuration shared by all producers of this sink; `name` names the sink in
+        errors."""
         settings = options.producer_settings(self.bootstrap_servers, self.option_texts)
         settings.setdefault("client.id", "seamark")
         timeout = settings.get("message.timeout.ms") or settings["delivery.timeout.ms"]
-        # librdkafka gives a row up by itself before that.
+        # librdkafka gives up a row earlier, by itself.
         stall_timeout_s = int(timeout) / 1000 + 10 if timeout.isdigit() else 130.0
         if self.exactly_once:
             limit_ms = int(self.transaction_timeout_s * 1000)
             settings["transaction.timeout.ms"] = str(limit_ms)
-            # The statistics are the only place where librdkafka tells the producer id.
+            # librdkafka reports the producer id in its statistics only.
             settings["statistics.interval.ms"] = "50"
             if timeout.isdigit() and "message.timeout.ms" in settings:
                 settings["message.timeout.ms"] = str(min(int(timeout), limit_ms))

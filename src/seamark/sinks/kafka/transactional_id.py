@@ -1,10 +1,10 @@
-"""Transactional ids: which job, sink, driver generation and worker a transaction belongs to.
+"""Transactional ids: they name a transaction's job, sink, driver generation and worker.
 
     <prefix>-<job>-<owner>-g<generation>-<worker>-<slot>
 
-`job` is the start of the job id, for people; `owner` is a hash of the whole job id and sink uid,
-so that neither two jobs with one prefix nor two sinks of one job can share an id. The driver reads
-the generation back out of ids that it finds at the broker (`committer.py`: `list_lingering`).
+`job` is the start of the job id, for people. `owner` is a hash of the whole job id and the sink
+uid, so two jobs with one prefix never share an id, nor do two sinks of one job. The driver reads
+the generation back from the ids found at the broker (`committer.py`: `list_lingering`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import secrets
 from dataclasses import dataclass
 
 LONGEST_PREFIX = 80
-"""Characters of a prefix that are used as they are. Kafka's limit for an id is 32,767 bytes, and an
-id is stored in every transaction's records."""
+"""Characters of a prefix used unchanged. Kafka limits an id to 32,767 bytes, and stores it in every
+transaction's records."""
 
 # The prefix may hold anything.
 _ID = re.compile(r"(.*)-([^-]{1,8}-[0-9a-f]{12})-g(\d+)-([0-9a-f]{12})-(\d+)", re.DOTALL)
@@ -24,25 +24,25 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9_.]")
 
 
 def capped(prefix: str) -> str:
-    """Return `prefix`, or for a very long one its start and a hash of all of it."""
+    """Return `prefix`, or for a very long prefix its start and a hash of all of it."""
     if len(prefix) <= LONGEST_PREFIX:
         return prefix
     return f"{prefix[:40]}~{_hash(prefix)}"
 
 
 def owner(job_id: str, sink_uid: str) -> str:
-    """Return the part of an id that names one sink of one job, e.g. ``3f2a91c0-0c9e41d2aa07``."""
+    """Return the part of an id for one sink of one job, e.g. ``3f2a91c0-0c9e41d2aa07``."""
     return f"{_UNSAFE.sub('_', job_id[:8]) or '_'}-{_hash(f'{len(job_id)}:{job_id}{sink_uid}')}"
 
 
 def new_worker() -> str:
-    """Return a token for a Python worker process: ids of two workers never meet."""
+    """Return a token for a Python worker process; the ids of two workers never meet."""
     return secrets.token_hex(6)
 
 
 @dataclass(frozen=True)
 class TransactionalId:
-    """One id, taken apart."""
+    """The parts of one transactional id."""
 
     prefix: str
     owner: str
@@ -55,7 +55,7 @@ class TransactionalId:
 
 
 def parse(text: str) -> TransactionalId | None:
-    """Take an id apart; None for one that Seamark has not made."""
+    """Split an id into its parts; None for an id not made by Seamark."""
     found = _ID.fullmatch(text)
     if found is None:
         return None

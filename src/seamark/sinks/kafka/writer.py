@@ -1,7 +1,7 @@
-"""One attempt of one task: Arrow batches into one transaction, flushed and left open.
+"""One task attempt: writes Arrow batches into one transaction, flushes it and leaves it open.
 
 The failpoints here: `transaction-begun` (the broker holds some rows of an open transaction) and
-`transaction-flushed` (it holds them all, and nobody has been told).
+`transaction-flushed` (it holds them all, and nobody knows yet).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _IDENTITY_TIMEOUT_S = 10.0
 
 
 class KafkaWriter:
-    """See `CommittingWriter`. Without rows it takes no producer and begins no transaction: the end
-    of an empty transaction is an error at the broker."""
+    """See `CommittingWriter`. Without rows it takes no producer and begins no transaction: ending
+    an empty transaction is an error at the broker."""
 
     def __init__(
         self,

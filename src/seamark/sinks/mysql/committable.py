@@ -1,8 +1,8 @@
-"""One attempt's transaction: its name, which an xid and a table's comment can hold, and its
-committable: one prepared XA transaction or one filled stage table.
+"""One attempt's transaction: its name, and its committable: one prepared XA transaction or one
+filled stage table.
 
-The name is the xid (`gtrid`, `bqual`: at most 64 bytes each) in XA mode and a stage table's comment
-otherwise. The stage table's own name says which sink it belongs to, so that it is found quickly.
+In XA mode the name is the xid (`gtrid`, `bqual`: at most 64 bytes each); otherwise it is the stage
+table's comment. The stage table's own name holds a digest of its sink, to be found quickly.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ class TransactionName(AttemptName):
 
 
 def owner_of(job_id: str, sink_uid: str) -> str:
-    """Return what every transaction of this job's sink begins with."""
+    """Return the common start of the names of this job's sink's transactions."""
     job = job_id if _JOB.fullmatch(job_id) else digest(job_id, 32)
     return f"seamark/{job}/{digest(sink_uid, 16)}"
 
 
 def new_name(context: WriterContext) -> TransactionName:
-    """Return a name that no other attempt has, nor this one a second time."""
+    """Return a name never used by another attempt, nor by this one before."""
     owner = owner_of(context.job_id, context.sink_uid)
     return TransactionName.of(context, owner, random_token(16))
 
 
 def parse(text: str) -> TransactionName | None:
-    """Return the name that `text` is, None if it is something else."""
+    """Return the name written as `text`, None for any other text."""
     try:
         return TransactionName.parse(text)
     except ValueError:
@@ -69,7 +69,7 @@ def parse(text: str) -> TransactionName | None:
 
 
 def from_xid(format_id: int, gtrid_length: int, data: bytes) -> TransactionName | None:
-    """Return the name in a row of XA RECOVER; None for another program's, whose ids may be any
+    """Return the name in a row of XA RECOVER; None for another program's xid, which may hold any
     bytes."""
     if format_id != FORMAT_ID or not data.isascii():
         return None
@@ -78,16 +78,17 @@ def from_xid(format_id: int, gtrid_length: int, data: bytes) -> TransactionName 
 
 
 def stage_prefix(owner: str) -> str:
-    """Return what the names of the owner's stage tables begin with."""
+    """Return the common start of the names of the owner's stage tables."""
     return f"{STAGE_PREFIX}{digest(owner, 16)}_"
 
 
 @dataclass(frozen=True)
 class MySQLCommittable:
-    """`way` is ``xa`` or ``stage``; both kinds can be ended whatever the sink's mode is now.
+    """`way` is ``xa`` or ``stage``; both kinds can be ended whatever the sink's current mode.
 
-    A stage's rows go into `columns` of `table`, as they are or, if there are `keys`, over the row
-    with the same ones. `rows` is `UNKNOWN_ROWS`, and the rest empty, for one found by listing.
+    A stage's rows go into `columns` of `table`. With `keys`, a row replaces the row with the same
+    keys. A committable found by listing has `UNKNOWN_ROWS` as `rows`, and its other fields are
+    empty.
     """
 
     handle: str
@@ -104,7 +105,7 @@ class MySQLCommittable:
 
     @property
     def name(self) -> TransactionName:
-        """The transaction's name, which the handle is."""
+        """The transaction's name, parsed from the handle."""
         name = parse(self.handle)
         assert name is not None, self.handle
         return name

@@ -1,8 +1,8 @@
 """The driver's side: ends XA transactions and moves stages, and proves each outcome by the ledger.
 
 Invariants:
-- a transaction's rows are in the table if and only if its ledger row says ``committed``;
-- a stage table is dropped only after its ledger row is durable.
+- A transaction's rows are in the table if and only if its ledger row says ``committed``.
+- A stage table is dropped only after its ledger row is durable.
 
 Failpoints: `xa-committed` after each XA COMMIT's answer; `ledger-committed` after the transaction
 that moved the stages.
@@ -37,7 +37,7 @@ _PRUNE_EVERY_EPOCHS = 100
 
 
 class MySQLCommitter:
-    """See `Committer`. Keeps one connection between calls; a new one after any failure."""
+    """See `Committer`. Keeps one connection between calls; opens a new one after any failure."""
 
     def __init__(self, sink: MySQLSink, context: SinkContext) -> None:
         self._sink = sink
@@ -51,7 +51,7 @@ class MySQLCommitter:
         self._pruned = 0
 
     def preflight(self) -> None:
-        """See `Committer`. Makes the ledger, and the table if it is missing and wanted."""
+        """See `Committer`. Creates the ledger, and a missing table if the sink is asked to."""
         preflight.check(self._sink, self._context, self._name)
 
     def commit(self, committables: Sequence[MySQLCommittable]) -> Sequence[CommitOutcome]:
@@ -82,8 +82,8 @@ class MySQLCommitter:
         ]
 
     def list_lingering(self) -> Iterable[Lingering[MySQLCommittable]]:
-        """See `Committer`: prepared XA transactions, and stage tables without a ledger row, in
-        whichever mode they were made. Drops stages that were ended but not dropped.
+        """See `Committer`. Lists prepared XA transactions, and stage tables without a ledger row,
+        of every mode. Drops stages already ended but not dropped yet.
 
         Raises AbortFailedError when the server does not answer for `LISTING_DEADLINE_S`.
         """
@@ -118,9 +118,9 @@ class MySQLCommitter:
         return fate.of_abort
 
     def _end_xa(self, how: str, committable: MySQLCommittable) -> bool:
-        """Ask the server to end a prepared transaction; False if it says that it did not. Either
-        answer proves nothing: a refusal has several reasons, and of a commit and a rollback that
-        arrive together MySQL 8.0 tells both that they have succeeded. The ledger knows."""
+        """Ask the server to end a prepared transaction; False if it refuses. Neither answer proves
+        anything: a refusal has several reasons, and MySQL 8.0 reports success to both a commit and
+        a rollback arriving together. The ledger has the proof."""
         connection = self._connected(ANSWER_TIMEOUT_S)
         try:
             server.execute(connection, f"XA {how} {committable.name.xid}")
@@ -146,7 +146,7 @@ class MySQLCommitter:
         return fate
 
     def _move(self, committables: Sequence[MySQLCommittable]) -> list[CommitOutcome] | None:
-        """Move the stages into their table and write the ledger, all of it or nothing."""
+        """Move the stages into their table and write the ledger, all or nothing."""
         rows = sum(max(c.rows, 0) for c in committables)
         connection = self._connected(ANSWER_TIMEOUT_S + rows / _SLOWEST_MOVE_ROWS_PER_S)
         errors = server.driver().MySQLError
@@ -172,7 +172,8 @@ class MySQLCommitter:
         return outcomes
 
     def _drop(self, committables: Iterable[MySQLCommittable]) -> None:
-        """Best effort: a stage that stays has a ledger row, and `list_lingering` drops it."""
+        """Drop the stages, best effort: a remaining stage has a ledger row, and `list_lingering`
+        drops it."""
         errors = server.driver().MySQLError
         for committable in committables:
             try:
@@ -207,7 +208,7 @@ class MySQLCommitter:
         except server.driver().MySQLError as error:
             if self._sink.mode == "xa" or server.is_away(error):
                 raise
-            # MySQL 8 without XA_RECOVER_ADMIN; this mode makes no XA transactions.
+            # MySQL 8 without XA_RECOVER_ADMIN; this mode creates no XA transactions.
             _log.info("%s: XA transactions of an earlier mode cannot be looked for: %s",
                       self._name, error)  # fmt: skip
             return []
@@ -228,7 +229,7 @@ class MySQLCommitter:
             self.close()
 
     def _asked(self, ask: Callable[[], T | None]) -> T | None:
-        """Return what `ask` returns; None when the server is away, or does not let us ask now."""
+        """Return the result of `ask`; None when the server is away, or refuses to answer now."""
         try:
             return ask()
         except (server.driver().MySQLError, OSError) as error:

@@ -1,8 +1,8 @@
-"""Connections: the URL, the session's settings, and what the server's error numbers mean.
+"""Connections: the URL, the session's settings, and the meaning of the server's error numbers.
 
-The one module that knows PyMySQL. Every connection is in strict mode, in UTC, READ COMMITTED, and
-has a deadline on everything it waits for. PyMySQL's messages never hold the password; `Address`
-keeps it out of its `repr`.
+The only module that knows PyMySQL. Every connection is in strict mode, in UTC, READ COMMITTED, and
+has a deadline on every wait. PyMySQL's messages never hold the password; `Address` keeps it out of
+its `repr`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _OPTIONS = {
     "ssl_verify_cert": bool, "ssl_verify_identity": bool,
 }  # fmt: skip
 
-# Set by us, so that a row is refused rather than altered, whatever the server's default is; and
-# with backslash escapes, which `row_text` writes.
+# Set here, so the server refuses a row instead of altering it, whatever its default; and with
+# backslash escapes, as written by `row_text`.
 _SQL_MODE = "STRICT_ALL_TABLES,NO_ZERO_DATE,NO_ZERO_IN_DATE,ERROR_FOR_DIVISION_BY_ZERO"
 
 _DUPLICATE_KEY = 1062
@@ -40,7 +40,7 @@ _REFUSED_ROW = frozenset({1048, 1062, 1153, 1263, 1264, 1265, 1292, 1364, 1366, 
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server is, and as whom to connect."""
+    """The server's address, and the user to connect as."""
 
     host: str
     port: int
@@ -56,7 +56,7 @@ class Address:
 def parse_url(url: object, sink: str) -> Address:
     """Return the parts of ``mysql://user:password@host:port/database?ssl_ca=…``.
 
-    Raises ConfigurationError, which never shows the URL: it may hold a password.
+    Raises ConfigurationError, and never shows the URL in it: it may hold a password.
     """
     form = "give 'mysql://user:password@host:3306/database'"
     parts = split_url(url, sink, _SCHEMES, ", ".join(_SCHEMES), form)
@@ -87,8 +87,8 @@ def connect(
 ) -> Any:
     """Return a connection in autocommit mode.
 
-    `timeout_s` is the longest that one statement may take; `lock_timeout_s` that it may wait for a
-    lock. Raises PyMySQL's errors.
+    `timeout_s` limits the time of one statement; `lock_timeout_s` its wait for a lock. Raises
+    PyMySQL's errors.
     """
     module = driver()
     return module.connect(
@@ -118,7 +118,7 @@ def read_committed(connection: Any) -> None:
 
 
 def execute(connection: Any, sql: str | bytes, values: Sequence[object] | None = None) -> int:
-    """Run one statement; return how many rows it has changed."""
+    """Run one statement; return the number of rows changed."""
     with connection.cursor() as cursor:
         cursor.execute(sql, values)
         return int(cursor.rowcount)
@@ -134,26 +134,27 @@ def rows(
 
 
 def prepared_xids(connection: Any) -> list[tuple[int, int, bytes]]:
-    """Return each prepared XA transaction of the server's, anybody's: format id, length of the
+    """Return the server's prepared XA transactions, whoever made them: format id, length of the
     gtrid, and the bytes of gtrid and bqual."""
     if "mariadb" in connection.get_server_info().lower():
         found = rows(connection, "XA RECOVER")
         as_bytes = [d if isinstance(d, bytes) else d.encode("latin-1") for *_, d in found]
-    else:  # as text; but bytes that other programs have chosen need not be any
+    else:  # as hexadecimal: the bytes of other programs' xids need not be text
         found = rows(connection, "XA RECOVER CONVERT XID")
         as_bytes = [bytes.fromhex(text.removeprefix("0x")) for *_, text in found]
     return [(f, length, data) for (f, length, *_), data in zip(found, as_bytes, strict=True)]
 
 
 def close(connection: Any) -> None:
-    """Close, whatever state it is in; the server rolls back what is not prepared."""
+    """Close the connection in any state; the server rolls back everything not prepared."""
     if connection is not None:
         with contextlib.suppress(Exception):
             connection.close()
 
 
 def quoted(*names: str) -> str:
-    """Return a name as SQL: ``quoted("db", "t")`` is ``db.t``, whatever characters they hold."""
+    """Return a name as SQL: ``quoted("db", "t")`` is ``db.t``, whatever characters the names
+    hold."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)
 
 
@@ -168,12 +169,12 @@ def is_away(error: BaseException) -> bool:
 
 
 def is_locked(error: BaseException) -> bool:
-    """Whether another transaction holds what the statement needs."""
+    """Whether another transaction holds a lock needed by the statement."""
     return number(error) in _LOCKED
 
 
 def is_duplicate(error: BaseException) -> bool:
-    """Whether a row with the same key is there."""
+    """Whether a row with the same key exists."""
     return number(error) == _DUPLICATE_KEY
 
 
@@ -183,5 +184,5 @@ def is_missing_table(error: BaseException) -> bool:
 
 
 def is_refused_row(error: BaseException) -> bool:
-    """Whether the table does not take a row, because of what is in it."""
+    """Whether the table refuses a row because of its values."""
     return number(error) in _REFUSED_ROW

@@ -1,15 +1,15 @@
 """The ledger, `_seamark_ledger`: one row per ended transaction, and the proof of every outcome.
 
-MySQL keeps no record of ended XA transactions: 1397 (XAER_NOTA) may mean committed, rolled back,
-being committed at this moment, or still owned by the connection that prepared it. So every
-transaction inserts its ledger row ``committed`` itself, together with its rows. Whoever asks later
-looks at that row under a lock:
+MySQL keeps no record of ended XA transactions. Error 1397 (XAER_NOTA) may mean committed, rolled
+back, being committed at this moment, or still owned by the connection that prepared it. So every
+transaction inserts its own ledger row ``committed`` together with its rows. To learn the outcome
+later, look at that row under a lock:
 
-- it is there: the transaction is committed;
-- it is locked: the transaction is open, prepared, or being committed; also after a server's crash,
-  as InnoDB recovers the row with its lock;
-- it is not there: ``aborted`` is inserted in its place, and the primary key stops a late commit;
-  unless the ledger no longer keeps rows of that epoch, when nothing is proved (`has_forgotten`).
+- The row exists: the transaction is committed.
+- The row is locked: the transaction is open, prepared, or being committed. This also holds after a
+  server crash, because InnoDB recovers the row with its lock.
+- The row is missing: insert ``aborted`` in its place, and the primary key stops a late commit. If
+  the ledger no longer keeps rows of that epoch, nothing is proved (`has_forgotten`).
 """
 
 from __future__ import annotations
@@ -39,19 +39,21 @@ _KEY = "owner = %s AND epoch = %s AND branch = %s"
 
 
 def _table(database: str) -> str:
-    """For statements with values, in which PyMySQL reads every ``%``."""
+    """Return the ledger's name for statements with values: PyMySQL interprets every ``%`` in
+    these."""
     return server.quoted(database, TABLE).replace("%", "%%")
 
 
 def prepare(connection: Any, database: str) -> None:
-    """Make the ledger, if it is missing."""
+    """Create the ledger, if it is missing."""
     server.execute(connection, _DDL.format(server.quoted(database, TABLE)))
 
 
 def record(
     connection: Any, database: str, name: TransactionName, row_count: int, outcome: str
 ) -> None:
-    """Insert the transaction's row; raises PyMySQL's duplicate-key error if it has one."""
+    """Insert the transaction's row; raises PyMySQL's duplicate-key error if there is one
+    already."""
     server.execute(
         connection,
         f"INSERT INTO {_table(database)} (owner, epoch, branch, row_count, outcome) "
@@ -61,8 +63,8 @@ def record(
 
 
 def outcome(connection: Any, database: str, name: TransactionName) -> str | None:
-    """Return ``committed`` or ``aborted``; None if there is no row. Raises PyMySQL's error, for
-    which `is_locked` holds, at once, if the transaction is open or being ended."""
+    """Return ``committed`` or ``aborted``; None if there is no row. While the transaction is open
+    or being ended, raises PyMySQL's error at once (`is_locked` is true for it)."""
     found = server.rows(
         connection,
         f"SELECT outcome FROM {_table(database)} WHERE {_KEY} FOR UPDATE NOWAIT",
@@ -74,7 +76,7 @@ def outcome(connection: Any, database: str, name: TransactionName) -> str | None
 def prove(connection: Any, database: str, name: TransactionName) -> Fate:
     """Return COMMITTED or ABORTED, for ever; OPEN while the transaction is open.
 
-    Outside of any transaction. A transaction that has left no trace is ``aborted`` from now on.
+    Called outside of any transaction. A transaction without a trace is ``aborted`` from now on.
     """
     errors = server.driver().MySQLError
     for _ in range(3):
@@ -87,14 +89,14 @@ def prove(connection: Any, database: str, name: TransactionName) -> Fate:
         except errors as error:
             if server.is_locked(error):
                 return Fate.OPEN
-            if not server.is_duplicate(error):  # made between the two statements: look again
+            if not server.is_duplicate(error):  # inserted between the two statements: look again
                 raise
     return Fate.OPEN
 
 
 def has_forgotten(connection: Any, database: str, name: TransactionName) -> bool:
-    """Return whether the ledger has no row of the transaction, but may have had one. Raises
-    PyMySQL's error as `outcome` does."""
+    """Return whether the ledger has no row of the transaction, but may have had one. Raises the
+    same error as `outcome`."""
     ((newest,),) = server.rows(
         connection, f"SELECT MAX(epoch) FROM {_table(database)} WHERE owner = %s", (name.owner,)
     )
@@ -102,7 +104,8 @@ def has_forgotten(connection: Any, database: str, name: TransactionName) -> bool
 
 
 def withdraw(connection: Any, database: str, name: TransactionName) -> None:
-    """Inside the transaction that has recorded it as committed: it is ``aborted`` after all."""
+    """Change the transaction's row to ``aborted``, inside the transaction that recorded it as
+    committed."""
     server.execute(
         connection,
         f"UPDATE {_table(database)} SET outcome = 'aborted' WHERE {_KEY}",
@@ -111,7 +114,7 @@ def withdraw(connection: Any, database: str, name: TransactionName) -> None:
 
 
 def ended(connection: Any, database: str, owner: str) -> set[str]:
-    """Return the branches of the owner's ended transactions; locks nothing and waits for none."""
+    """Return the branches of the owner's ended transactions; takes no locks and waits for none."""
     return {
         branch
         for (branch,) in server.rows(
@@ -123,7 +126,7 @@ def ended(connection: Any, database: str, owner: str) -> set[str]:
 
 
 def prune(connection: Any, database: str, owner: str, epoch: int) -> None:
-    """Forget rows that no driver can ask for any more."""
+    """Delete the rows too old for any driver to ask for."""
     server.execute(
         connection,
         f"DELETE FROM {_table(database)} WHERE owner = %s AND epoch < %s",

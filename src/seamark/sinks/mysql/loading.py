@@ -1,7 +1,7 @@
-"""Loading one Arrow batch into a table, and making sure that every row arrived as it was.
+"""Loads one Arrow batch into a table, and checks that every row arrived unchanged.
 
-LOAD DATA LOCAL turns errors into warnings, in strict mode too: a row with a used key is skipped, a
-long text is cut, a null becomes 0. So a warning is an error here, and so is a row too few.
+LOAD DATA LOCAL turns errors into warnings, even in strict mode: it skips a row with a used key,
+cuts a long text, turns a null into 0. So a warning is an error here, and so is a missing row.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _INSERT_BYTES = 1 << 20
 class Loader:
     """Loads batches over one connection into one table.
 
-    `text_columns`: those that must be told that their bytes are UTF-8 (`TableColumn.takes_bytes`).
+    `text_columns`: columns whose bytes must be declared as UTF-8 (see `TableColumn.takes_bytes`).
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Loader:
         )
 
     def load(self, batch: pa.RecordBatch) -> None:
-        """Load every row as it is, or raise WriteRefusedError."""
+        """Load every row unchanged, or raise WriteRefusedError."""
         if why := self.refusal(batch):
             raise WriteRefusedError(
                 f"MySQL table {self._table} does not take the rows as they are: {why}. Widen the "
@@ -60,13 +60,13 @@ class Loader:
             )
 
     def refusal(self, batch: pa.RecordBatch) -> str:
-        """Load every row as it is and return "", or return why the server refuses one; then some of
-        the rows may have been loaded, altered or not."""
+        """Load every row unchanged and return "", or return the server's reason to refuse one. Some
+        rows may then have been loaded, altered or not."""
         if self._local_infile:
             return self._run(self._load_data(batch), batch.num_rows)
         for text, rows in values_text(batch, self._insert_bytes):
             statement = self._insert + bytes(text)
-            # The server would end the connection, and with it the transaction.
+            # The server would close the connection, and with it the transaction.
             if len(statement) >= self._packet_bytes:
                 return (
                     f"a row needs a statement of {len(statement)} bytes, and max_allowed_packet is "
@@ -78,7 +78,7 @@ class Loader:
 
     def _load_data(self, batch: pa.RecordBatch) -> Any:
         def run(cursor: Any) -> None:
-            # A file in memory: the driver takes nothing but a file's name.
+            # A file in memory: the driver takes only the name of a file.
             with os.fdopen(os.memfd_create("seamark"), "wb") as file:
                 file.write(load_data_text(batch))
                 file.flush()

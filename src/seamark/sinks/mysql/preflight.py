@@ -1,4 +1,4 @@
-"""What is asked of the real server before anything is written; each failure has its own error."""
+"""Checks the real server before any row is written; each failure has its own error."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 30.0
 _OLDEST = {"MariaDB": (10, 5, 2), "MySQL": (8, 0, 0)}
-"""Older ones roll a prepared XA transaction back when its connection closes, or know no NOWAIT."""
+"""Older servers roll back a prepared XA transaction when its connection closes, or lack NOWAIT."""
 _ACCESS_DENIED = (1044, 1045, 1142, 1143, 1227, 1370, 1410)
 
 
 def check(sink: MySQLSink, context: SinkContext, name: str) -> None:
-    """Raise PreflightError for the first thing that does not hold. Makes the ledger, and the table
-    if it is missing and the sink may."""
+    """Raise PreflightError for the first failed check. Creates the ledger, and a missing table if
+    the sink may."""
     errors = server.driver().MySQLError
     address = sink.address
     try:
@@ -147,7 +147,7 @@ class _Check:
                     f"{self._name}: column {target.name!r} of {self._table} is NOT NULL, has no "
                     "default and is not in the DataFrame; select it, or give it a default"
                 )
-        # Nothing is inserted: the server checks the right to.
+        # Inserts nothing: the server only checks the privilege.
         names = ", ".join(server.quoted(column.name) for column in schema)
         nulls = ", ".join("NULL" for _ in schema)
         server.execute(
@@ -191,7 +191,7 @@ class _Check:
             ) from error
 
     def _check_stage(self) -> None:
-        """Make and drop a stage: one with no comment is nobody's transaction."""
+        """Create and drop a stage. Without a comment it belongs to no transaction."""
         owner = owner_of(self._context.job_id, self._context.sink_uid)
         stage = server.quoted(self._database, f"{stage_prefix(owner)}preflight")
         server.execute(self._connection, f"DROP TABLE IF EXISTS {stage}")

@@ -1,8 +1,8 @@
-"""Arrow columns to SQL text, whole columns at once: no Python object is made for a row.
+"""Turns Arrow columns into SQL text, whole columns at once: no Python object is made for a row.
 
-The text of a value is the same for LOAD DATA and for INSERT: numbers bare, NULL bare, everything
-else in single quotes with quotes and backslashes escaped; newlines and NUL stay as they are, in
-quotes. Only what stands around a row differs.
+A value has the same text in LOAD DATA and in INSERT: numbers bare, NULL bare, everything else in
+single quotes with quotes and backslashes escaped. Newlines and NUL stay unchanged inside quotes.
+Only the text around a row differs.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from seamark.sinks.internal.columns import pieces
 
 
 def load_data_text(batch: pa.RecordBatch) -> memoryview:
-    """Return the rows as LOAD DATA reads them: fields parted by commas, each row ended by a
+    """Return the rows in the format of LOAD DATA: fields separated by commas, each row ended by a
     newline, enclosed by single quotes where needed, escaped by backslashes."""
     text = _rows_of(batch, b"", b"\n", binary_prefix=b"")
     return next(pieces(text, 2**62))[0]
 
 
 def values_text(batch: pa.RecordBatch, limit_bytes: int) -> Iterator[tuple[memoryview, int]]:
-    """Yield the rows as they stand after VALUES, in pieces of at most `limit_bytes` (but one row at
-    the least), each with its number of rows."""
+    """Yield the rows as written after VALUES, in pieces of at most `limit_bytes` (but at least one
+    row), each with its number of rows."""
     text = _rows_of(batch, b"(", b"),", binary_prefix=b"_binary")
     for piece, start, end in pieces(text, limit_bytes):
         yield piece[:-1], end - start
@@ -45,7 +45,7 @@ def _rows_of(
 
 
 def _field(name: str, column: pa.Array, binary_prefix: bytes) -> pa.LargeBinaryArray:
-    """Return the column's values as SQL, without a null among them."""
+    """Return the column's values as SQL text; the result holds no null."""
     kind = column.type
     if pa.types.is_null(kind):
         return pa.array([b"NULL"] * len(column), pa.large_binary())
@@ -80,7 +80,7 @@ def _field(name: str, column: pa.Array, binary_prefix: bytes) -> pa.LargeBinaryA
 def _escaped(column: pa.Array) -> pa.LargeBinaryArray:
     column = column.cast(pa.large_binary())
     for character in (b"\\", b"'"):  # in this order: the second adds backslashes
-        # Looking is much cheaper than replacing.
+        # Searching is much cheaper than replacing.
         if pc.any(pc.match_substring(column, character)).as_py():
             column = pc.replace_substring(column, character, b"\\" + character)
     return column

@@ -1,4 +1,4 @@
-"""`MySQLSink`: the configuration that a user writes, checked when it is built."""
+"""`MySQLSink`: the user's configuration, checked when it is built."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
         ``ssl_key``, ``ssl_verify_cert``, ``unix_socket``. The password is never shown or stored.
     table: an InnoDB table of that database.
     mode:
-        ``"xa"``: tasks write into the table inside XA transactions, which are prepared at the
-        checkpoint and committed after it. The table's constraints are checked before the decision.
-        Prepared rows keep their locks until the job goes on.
-        ``"staged"``: tasks write into stage tables; after the decision one transaction moves the
-        rows of the whole epoch, which become visible at once. A unique or foreign key of the
-        table that refuses a row then stops the job.
-        ``"upsert"``: as ``"staged"``, and a row replaces the one with the same `keys`. Of two rows
-        with the same keys in one epoch either may win: give the sink one row a key and epoch.
+        ``"xa"``: tasks write into the table inside XA transactions, prepared at the checkpoint and
+        committed after it. The table's constraints are checked before the decision. Prepared rows
+        keep their locks until the job goes on.
+        ``"staged"``: tasks write into stage tables. After the decision one transaction moves the
+        rows of the whole epoch, and they become visible at once. If a unique or foreign key of the
+        table then refuses a row, the job stops.
+        ``"upsert"``: as ``"staged"``, and a row replaces the row with the same `keys`. Of two rows
+        with the same keys in one epoch either may win: give the sink one row per key and epoch.
     keys: upsert alone: the columns of the table's primary key or unique index.
-    create_table: whether a missing table is made, with the DataFrame's columns.
-    spool: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
-        transaction that somebody has rolled back is written again instead of being lost.
+    create_table: creates a missing table, with the DataFrame's columns.
+    spool: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
+        rolled back by somebody else is then written again instead of being lost.
 
     Spark types become: boolean TINYINT(1); integers of their size; float and double DOUBLE (NaN
     becomes NULL, as MySQL has none, and an infinite number is refused); decimal DECIMAL; string
@@ -59,7 +59,7 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
     VARBINARY(255). An existing table may have other types: a value that does not fit is refused
     and never altered.
 
-    The database gets a table `_seamark_ledger`, which proves how each transaction ended. The user
+    The database gets a table `_seamark_ledger`, the proof of how each transaction ended. The user
     needs CREATE, DROP, SELECT, INSERT, UPDATE and DELETE in the database, and on MySQL in xa mode
     XA_RECOVER_ADMIN.
 
@@ -98,7 +98,7 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
 
     @property
     def address(self) -> Address:
-        """Where the server is, and as whom to connect."""
+        """The server's address, and the user to connect as."""
         return parse_url(self.url, f"MySQLSink {self.table!r}")
 
     def __repr__(self) -> str:
@@ -112,7 +112,7 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
         return f"MySQL table {at.database}.{self.table} at {at} ({how[self.mode]})"
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """See `TwoPhaseCommitSink`: scalars as they are, arrays, maps and structs as JSON."""
+        """See `TwoPhaseCommitSink`: scalars unchanged; arrays, maps and structs as JSON."""
         check_columns(schema, self.describe())
         for key in self.keys:
             require_column(key, schema, "key", "keys", self.describe())

@@ -1,8 +1,8 @@
-"""Stage tables: an attempt's rows in a table of their own, until one transaction moves them.
+"""Stage tables: they hold an attempt's rows until one transaction moves them.
 
-A stage has the target's own column types and, on MariaDB, CHECK constraints: what it takes, the
-move cannot alter, and only a key or a trigger of the target's can refuse. It has no indexes, so
-that it is loaded quickly. Its comment is the transaction's name.
+A stage has the target's own column types and, on MariaDB, CHECK constraints. So the move cannot
+alter a staged row; only a key or a trigger of the target can refuse it. A stage has no indexes, for
+quick loading. Its comment is the transaction's name.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def sql_name(database: str, name: TransactionName) -> str:
 def create(
     connection: Any, database: str, name: TransactionName, table: str, columns: Sequence[str]
 ) -> None:
-    """Make an empty stage for these columns of `table`."""
+    """Create an empty stage for these columns of `table`."""
     wanted = ", ".join(map(server.quoted, columns))
     server.execute(
         connection,
@@ -47,12 +47,12 @@ def create(
 
 
 def drop(connection: Any, database: str, name: TransactionName) -> None:
-    """Drop the stage, if it is there. Raises PyMySQL's error while someone uses it."""
+    """Drop the stage, if it exists. Raises PyMySQL's error while another connection uses it."""
     server.execute(connection, f"DROP TABLE IF EXISTS {sql_name(database, name)}")
 
 
 def names(connection: Any, database: str, owner: str) -> list[TransactionName]:
-    """Return the transactions of the owner that have a stage table, full or not."""
+    """Return the owner's transactions with a stage table, full or not."""
     prefix = stage_prefix(owner)
     found = server.rows(
         connection,
@@ -66,7 +66,7 @@ def names(connection: Any, database: str, owner: str) -> list[TransactionName]:
 
 def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
     """Insert the stage's rows into their table and write the ledger row, inside the caller's
-    transaction. LOST, and recorded as aborted, when the stage is gone or not as it was; UNKNOWN
+    transaction. Returns LOST, and records ``aborted``, when the stage is gone or changed; UNKNOWN
     when the ledger no longer keeps its epoch."""
     database, name = committable.database, committable.name
     if ledger.has_forgotten(connection, database, name):
@@ -74,7 +74,7 @@ def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
         return CommitOutcome.UNKNOWN
     errors = server.driver().MySQLError
     try:
-        # First: from here on nobody else can move or abort this stage.
+        # First: from here on no other driver can move or abort this stage.
         ledger.record(connection, database, name, committable.rows, "committed")
     except errors as error:
         if not server.is_duplicate(error):
@@ -101,7 +101,7 @@ def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
 
 
 def _move_statement(committable: MySQLCommittable, stage: str) -> str:
-    """Return the INSERT that moves a stage's rows, in the order in which they were staged."""
+    """Return the INSERT for a stage's rows, in their order of staging."""
     into = server.quoted(committable.database, committable.table)
     columns = [server.quoted(name) for name in committable.columns]
     statement = (
@@ -112,7 +112,7 @@ def _move_statement(committable: MySQLCommittable, stage: str) -> str:
         return statement
     keys = {key.lower() for key in committable.keys}
     changed = [server.quoted(name) for name in committable.columns if name.lower() not in keys]
-    # A row of keys alone has nothing to change.
+    # A row of keys alone has no other column to update.
     changed = changed or [server.quoted(committable.keys[0])]
     return f"{statement} ON DUPLICATE KEY UPDATE " + ", ".join(
         f"{into}.{name} = s.{name}" for name in changed

@@ -1,6 +1,6 @@
-"""The task's side: Arrow batches into a prepared XA transaction, or into a stage table.
+"""The task's side: writes Arrow batches into a prepared XA transaction, or into a stage table.
 
-Failpoints: `xa-prepared` and `stage-written`: durable, the connection closed, nobody told yet.
+Failpoints: `xa-prepared` and `stage-written`: durable, the connection closed, and nobody knows yet.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ STATEMENT_TIMEOUT_S = 120.0
 LOCK_TIMEOUT_S = 20
 _ABORT_TIMEOUT_S = 2.0
 _PREPARED_IDLE_S = 30
-"""A machine that dies between PREPARE and close keeps the transaction from everybody else until the
-server ends its connection."""
+"""If a machine dies between PREPARE and close, no other connection can end the transaction before
+the server closes the dead one. This bounds the wait."""
 
 
 class MySQLWriter:
-    """One attempt. It connects at the first row; without rows there is no transaction, as the
-    server rolls an empty one back when it is committed."""
+    """One attempt. Connects at the first row. Without rows it begins no transaction: the server
+    rolls an empty one back at its commit."""
 
     def __init__(
         self, address: Address, table: str, staged: bool, keys: tuple[str, ...],
@@ -54,7 +54,7 @@ class MySQLWriter:
         self._failed = False
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """See `CommittingWriter`. Raises WriteRefusedError also for what strict mode would let
+        """See `CommittingWriter`. Raises WriteRefusedError also for rows that strict mode would let
         through with a warning."""
         if batch.num_rows == 0:
             return
@@ -63,8 +63,8 @@ class MySQLWriter:
         self._rows += batch.num_rows
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
-        """See `SelectiveWriter`. A part of the batch that is refused is loaded again by halves,
-        from a savepoint."""
+        """See `SelectiveWriter`. Loads a refused part of the batch again by halves, from a
+        savepoint."""
         if batch.num_rows == 0:
             return ()
         with self._whole():
@@ -81,7 +81,7 @@ class MySQLWriter:
         self._execute("SAVEPOINT seamark")
         try:
             why = loader.refusal(batch)
-        except WriteRefusedError as error:  # a value that has no text
+        except WriteRefusedError as error:  # a value without a text form
             why = str(error)
         if why:
             self._execute("ROLLBACK TO SAVEPOINT seamark")
@@ -103,12 +103,12 @@ class MySQLWriter:
         return self._loader
 
     def prepare_commit(self) -> Sequence[MySQLCommittable]:
-        """See `CommittingWriter`. On return the connection is closed: until then no other one could
-        end the transaction."""
+        """See `CommittingWriter`. Returns with the connection closed: until then no other
+        connection could end the transaction."""
         if self._failed:
             raise PreCommitError(f"MySQL transaction {self._name}: a statement of it has failed")
         if self._rows == 0:
-            self.abort()  # what there is of it, the stage of rows that were all refused
+            self.abort()  # drops the stage, if all rows were refused
             return []
         database = self._address.database
         if self._staged:
@@ -129,8 +129,8 @@ class MySQLWriter:
         ]
 
     def abort(self) -> None:
-        """See `CommittingWriter`. An XA transaction that is not prepared ends with its connection;
-        for the rest it asks the server, briefly: a retry of the task may need the row locks."""
+        """See `CommittingWriter`. An XA transaction not yet prepared ends with its connection. For
+        the rest it asks the server, briefly: a retry of the task may need the row locks."""
         prepared = self._loader is not None and self._connection is None
         connection, self._connection = self._connection, None
         server.close(connection)

@@ -1,7 +1,8 @@
 """The committable of the PostgreSQL sink: one prepared transaction or one stage table.
 
-It says all that ending it needs, so that a job whose `mode`, `table` or `keys` were changed between
-two runs still ends what was left as it was begun. It never holds how to connect.
+It holds everything needed to end the transaction. So a job still ends old transactions as they were
+begun after its `mode`, `table` or `keys` were changed between two runs. It never holds connection
+settings.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ class PostgresCommittable(AttemptCommittable):
     """One transaction.
 
     Prepared: `handle` is its gid and `xid` its 64-bit transaction id, never used twice by a
-    cluster; the rest is empty. Staged: `handle` is the ledger's; the stage table, the table
-    `target` and the ledger are in the schema `place`; `keys` are the target's columns by which rows
-    are merged, none if they are appended.
+    cluster; the other fields are empty. Staged: `handle` is its key in the ledger; the stage table,
+    the table `target` and the ledger are in the schema `place`. `keys` are the target's columns for
+    merging rows; without them rows are appended.
     """
 
     xid: int = 0
@@ -43,18 +44,18 @@ class PostgresCommittable(AttemptCommittable):
 
 
 def gid_prefix(context: SinkContext | WriterContext) -> str:
-    """Return what every gid of one job's sink begins with, and no other's."""
+    """Return the common start of one job's sink's gids; no other sink has it."""
     return f"seamark:{plain(context.job_id, 40, 32)}:{plain(context.sink_uid, 40, 32)}:"
 
 
 def gid(context: WriterContext, token: str) -> str:
-    """Return the gid of this attempt's transaction: unique, as the token is, which for a prepared
-    one is ``x`` and its 64-bit id, and for a stage ``s`` and random digits."""
+    """Return the gid of this attempt's transaction. It is unique because its token is: ``x`` and
+    the 64-bit transaction id if prepared, ``s`` and random digits for a stage."""
     return gid_prefix(context) + AttemptName.of(context, token=token).encoded(":")
 
 
 def from_gid(text: str, context: SinkContext) -> PostgresCommittable | None:
-    """Return the committable that a gid of this job's sink names; None for any other text."""
+    """Return the committable for a gid of this job's sink; None for any other text."""
     name = AttemptName.parse(text)
     if name is None or name.token[0] != "x" or not text.startswith(gid_prefix(context)):
         return None

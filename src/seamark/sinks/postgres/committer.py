@@ -1,7 +1,8 @@
-"""The driver's side: checks the server, ends transactions and stages, lists what lingers.
+"""The driver's side: checks the server, ends transactions and stages, lists lingering ones.
 
-Ends what either way has left, whatever the sink's `mode` is now. Failpoints: ``prepared-committed``
-after each COMMIT PREPARED, ``ledger-committed`` after the transaction that moved stages.
+Ends the transactions of both ways, whatever the sink's current `mode`. Failpoints:
+``prepared-committed`` after each COMMIT PREPARED, ``ledger-committed`` after the transaction that
+moved stages.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 SLOWEST_MOVE_ROWS_PER_S = 5_000
-"""A move of stages is given the time that it takes at this rate, and CALL_TIMEOUT_S."""
+"""A move of stages gets the time needed at this rate, plus CALL_TIMEOUT_S."""
 
 
 class PostgresCommitter:
-    """Keeps one connection between calls, and makes another when it is broken."""
+    """Keeps one connection between calls, and replaces a broken one."""
 
     def __init__(self, sink: PostgresSink, context: SinkContext) -> None:
         self._sink = sink
@@ -40,13 +41,15 @@ class PostgresCommitter:
         self._connection: Any = None
 
     def preflight(self) -> None:
-        """Check the server, the table and what this user may do; make the table and the ledger."""
+        """Check the server, the table and this user's privileges; create the table and the
+        ledger."""
         preflight.check(self._sink, self._context, self._name)
 
     def commit(self, committables: Sequence[PostgresCommittable]) -> Sequence[CommitOutcome]:
-        """COMMIT PREPARED each; move the stages, all or none of this call's.
+        """COMMIT PREPARED each; move the stages of this call, all or none.
 
-        Raises CommitFailedError for what will not pass by itself: rows that the target refuses.
+        Raises CommitFailedError for failures that will not pass by themselves: the target refuses
+        rows.
         """
         outcomes = [CommitOutcome.RETRY] * len(committables)
         with self._errors(
@@ -63,7 +66,7 @@ class PostgresCommitter:
         return outcomes
 
     def abort(self, committables: Sequence[PostgresCommittable]) -> Sequence[AbortOutcome]:
-        """ROLLBACK PREPARED each; drop the stages and note it in the ledger."""
+        """ROLLBACK PREPARED each; drop the stages and record this in the ledger."""
         outcomes = [AbortOutcome.RETRY] * len(committables)
         with self._errors(AbortFailedError, "its transactions cannot be rolled back: {}"):
             for i, fate in self._end_prepared(committables, commit=False):
@@ -109,7 +112,7 @@ class PostgresCommitter:
                     raise
                 _log.info("%s: %s", committable.handle, self._server.said(error))
                 if self._connection is None:
-                    return  # the rest would wait for the same
+                    return  # the others would fail in the same way
                 continue
             yield i, fate
 
@@ -135,7 +138,7 @@ class PostgresCommitter:
 
     @contextlib.contextmanager
     def _connected(self, timeout_s: float) -> Iterator[Any]:
-        """Yield the connection; it is dropped when it breaks or the time is over."""
+        """Yield the connection; drop it when it breaks or the time is over."""
         if self._connection is None or self._connection.closed:
             self._connection = self._server.connect()
         try:
@@ -148,7 +151,8 @@ class PostgresCommitter:
 
     @contextlib.contextmanager
     def _errors(self, failure: type[Exception], text: str) -> Iterator[None]:
-        """Let pass, as RETRY, what may be otherwise the next time; raise the rest."""
+        """Swallow errors that may pass by the next try (the outcome stays RETRY); raise the
+        others."""
         try:
             yield
         except driver().Error as error:

@@ -1,8 +1,8 @@
 """Connections: the driver, deadlines on every call, secrets kept out of texts, errors sorted.
 
-No call can hang: connecting has a time-out, waiting for a lock has one at the server, and around
-everything else a timer cuts the socket (`within`), since a server that is stopped or unreachable
-enforces no time-out of its own.
+No call can hang. Connecting has a time-out, waiting for a lock has one at the server, and for
+everything else a timer cuts the socket (`within`): a stopped or unreachable server enforces no
+time-out of its own.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ BEGIN = (
     "SET LOCAL idle_in_transaction_session_timeout = 0; "
     "SELECT set_config('transaction_timeout', '0', true) "
     "WHERE current_setting('server_version_num')::int >= 170000; "
-    # A role or server may have turned it off, and then a commit is not durable when it returns.
+    # A role or server may have turned it off; a commit would then return before it is durable.
     "SELECT set_config('synchronous_commit', 'on', true) "
     "WHERE current_setting('synchronous_commit') = 'off'"
 )
-"""Begin a transaction that no setting of the role's or the server's ends early."""
+"""Begin a transaction; no setting of the role or the server may end it early."""
 
 
 driver = partial(load_driver, "psycopg", "PostgresSink needs the PostgreSQL driver", "postgres")
 
 
 class Server:
-    """Where to connect, picklable. Shows no secret."""
+    """The server's address and the credentials; picklable. Shows no secret."""
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -63,7 +63,7 @@ class Server:
         except ValueError:
             good = False
         if not good:
-            # The text is not shown: whatever it is, it may hold a password.
+            # Never show the text: it may hold a password.
             raise ConfigurationError(
                 "PostgresSink: url is not a PostgreSQL URL; give "
                 "'postgresql://user:password@host:5432/database'"
@@ -85,7 +85,7 @@ class Server:
         return driver().connect(self.url, autocommit=True, prepare_threshold=None, **_SETTINGS)
 
     def said(self, error: BaseException) -> str:
-        """Return an error's text as one line without any secret in it."""
+        """Return an error's text as one line, without secrets."""
         text = " ".join(str(error).split()) or type(error).__name__
         for secret in self._secrets:
             text = text.replace(secret, "***")
@@ -109,13 +109,13 @@ def within(connection: Any, seconds: float) -> Iterator[None]:
 
 
 def _cut(watch: socket.socket) -> None:
-    with contextlib.suppress(OSError):  # it has ended in this very moment
+    with contextlib.suppress(OSError):  # the connection has just ended
         watch.shutdown(socket.SHUT_RDWR)
 
 
 def may_pass(error: BaseException) -> bool:
-    """Whether an error of the driver's can be another one the next time: the server is away,
-    restarting, out of something, or somebody else holds a lock."""
+    """Whether an error of the driver may be gone at the next try: the server is away, restarting or
+    out of some resource, or another transaction holds a lock."""
     state = getattr(error, "sqlstate", None)
     if state is None:
         return isinstance(error, driver().OperationalError)
@@ -123,11 +123,11 @@ def may_pass(error: BaseException) -> bool:
 
 
 def blames_a_row(error: BaseException) -> bool:
-    """Whether an error of the driver's says that a row cannot be stored: a value that its type or
-    column has no room for, a constraint, a trigger that raises, a key too long for its index."""
+    """Whether an error of the driver refuses a row: its value does not fit the type or column, it
+    breaks a constraint, a trigger raises, or a key is too long for its index."""
     return str(getattr(error, "sqlstate", None))[:2] in ("22", "23", "44", "54", "P0")
 
 
 def quoted(*names: str) -> str:
-    """Return an identifier, or a qualified one, as SQL."""
+    """Return an identifier, plain or qualified, as SQL."""
     return ".".join('"' + name.replace('"', '""') + '"' for name in names)

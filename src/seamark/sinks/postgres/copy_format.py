@@ -1,7 +1,7 @@
 """Arrow batches as rows of binary COPY, column by column: no Python object is made per row.
 
 A field is its length (four bytes, -1 for NULL) and its value in network order. Each column becomes
-an Arrow array of such fields; joining the columns' fields row by row makes one array whose data
+an Arrow array of such fields. Joining the columns' fields row by row makes one array, and its data
 buffer is the stream itself. Formats: PostgreSQL's documentation of COPY, and the `*_recv` functions
 of its types; `tests/integration/postgres/test_sink_types.py` reads each type back.
 """
@@ -21,9 +21,9 @@ from seamark.sinks.postgres.types import TEXTS, ColumnType
 HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 TRAILER = b"\xff\xff"
 LARGEST_BYTES = 256 * 2**20
-"""A batch above this is encoded in parts: offsets of Arrow's binary arrays have 32 bits."""
+"""A larger batch is encoded in parts: offsets of Arrow's binary arrays have 32 bits."""
 
-_EPOCH_DAYS = 10_957  # 2000-01-01, from where PostgreSQL counts
+_EPOCH_DAYS = 10_957  # 2000-01-01, PostgreSQL's day 0
 _EPOCH_US = _EPOCH_DAYS * 86_400_000_000
 _NOTHING = pa.scalar(b"")
 
@@ -31,8 +31,8 @@ _NOTHING = pa.scalar(b"")
 def rows(batch: pa.RecordBatch, columns: Sequence[ColumnType]) -> memoryview:
     """Return the batch as the middle of a COPY stream (`HEADER` before, `TRAILER` after it all).
 
-    `columns` are the target's, in the order of the batch's; `types.fits` has allowed each. Raises
-    ValueError for a value that its type has no form of (a uuid of other than 32 hex digits).
+    `columns` are the target's, in the batch's order; `types.fits` has allowed each. Raises
+    ValueError for a value without a form in its type (a uuid without exactly 32 hex digits).
     """
     count = pa.scalar(len(columns).to_bytes(2, "big"))
     fields = [_fields(c, t) for c, t in zip(batch.columns, columns, strict=True)]
@@ -60,7 +60,7 @@ def _fields(values: pa.Array, column: ColumnType) -> pa.BinaryArray:
 
 
 def _fixed(matrix: Any, values: pa.Array) -> pa.BinaryArray:
-    """Return fields of one width: a row of bytes for each element; where `values` is null, NULL."""
+    """Return fields of one width from a row of bytes per element; NULL where `values` is null."""
     count, width = matrix.shape
     whole = np.empty((count, 4 + width), np.uint8)
     whole[:, :4] = np.frombuffer(width.to_bytes(4, "big"), np.uint8)
@@ -82,8 +82,8 @@ def _variable(values: pa.Array) -> pa.BinaryArray:
 
 
 def _arrays(values: pa.Array, element: ColumnType) -> pa.Array:
-    """Return one-dimensional arrays: dimensions, whether there are nulls, the element's type; the
-    length and lower bound unless it is empty; the elements."""
+    """Return one-dimensional arrays: number of dimensions, whether there are nulls, and the
+    element's type; unless empty, length and lower bound; the elements."""
     count = len(values)
     lengths = pc.fill_null(values.value_lengths(), 0).to_numpy(zero_copy_only=False)
     elements = values.flatten()
@@ -107,7 +107,8 @@ def _arrays(values: pa.Array, element: ColumnType) -> pa.Array:
 
 
 def _numerics(values: pa.Array) -> Any:
-    """Return digits in base 10,000, as many for every row: the server drops leading zeros."""
+    """Return digits in base 10,000, the same number for every row: the server drops leading
+    zeros."""
     if not pa.types.is_decimal(values.type):
         values = values.cast(pa.decimal128(19, 0))
     precision, scale = values.type.precision, values.type.scale
@@ -165,7 +166,7 @@ _NUMBERS: dict[str, tuple[str, Callable[[pa.Array], pa.Array]]] = {
 
 
 def _binary(values: pa.Array) -> pa.Array:
-    """Return text or bytes as Arrow's binary, whichever of its layouts they have."""
+    """Return text or bytes, in any of Arrow's layouts, as Arrow's binary."""
     if pa.types.is_large_string(values.type):
         values = values.cast(pa.large_binary())
     return values.cast(pa.binary())

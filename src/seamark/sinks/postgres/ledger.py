@@ -1,9 +1,11 @@
 """The ledger: a table beside the target, with a row for each stage, and every statement on it.
 
-``_seamark_ledger`` says what became of a stage: ``staged`` (its rows lie in the stage table; both
-were committed in one transaction), ``committed`` (written in the transaction that moved the rows,
-and so the proof that they are visible) or ``aborted`` (a late commit finds it and fails). Whoever
-ends a stage holds its row locked.
+``_seamark_ledger`` holds each stage's outcome:
+- ``staged``: its rows lie in the stage table; one transaction committed them and this row;
+- ``committed``: written in the transaction that moved the rows, so it proves them visible;
+- ``aborted``: a late commit finds it and fails.
+
+A transaction ending a stage holds the stage's row locked.
 """
 
 from __future__ import annotations
@@ -31,8 +33,8 @@ CREATE INDEX IF NOT EXISTS {index} ON {ledger} (job_id, sink_uid, epoch)
 
 
 def create(connection: Any, schema: str) -> None:
-    """Make the ledger of a schema, if it is missing. Inside a transaction."""
-    # Two of IF NOT EXISTS at once can fail; one at a time cannot.
+    """Create the ledger of a schema, if it is missing. Called inside a transaction."""
+    # Two concurrent IF NOT EXISTS can fail; one at a time cannot.
     connection.execute("SELECT pg_advisory_xact_lock(hashtext('seamark ledger'))")
     found = connection.execute("SELECT to_regclass(%s)", [_ledger(schema)]).fetchone()[0]
     if found is None:
@@ -40,7 +42,7 @@ def create(connection: Any, schema: str) -> None:
 
 
 def outcomes(connection: Any, schema: str, handles: Sequence[str]) -> dict[str, str]:
-    """Lock the rows of these handles, in one order for all, and return their outcomes."""
+    """Lock the rows of these handles, in one order for all callers, and return their outcomes."""
     rows = connection.execute(
         f"SELECT handle, outcome FROM {_ledger(schema)} WHERE handle = ANY (%s) "
         "ORDER BY handle FOR UPDATE",
@@ -50,7 +52,7 @@ def outcomes(connection: Any, schema: str, handles: Sequence[str]) -> dict[str, 
 
 
 def record(connection: Any, committable: PostgresCommittable, outcome: str) -> None:
-    """Write or change the row of one stage."""
+    """Insert or change the row of one stage."""
     c = committable
     connection.execute(
         f"INSERT INTO {_ledger(c.place)} ({_COLUMNS}) "
@@ -62,7 +64,7 @@ def record(connection: Any, committable: PostgresCommittable, outcome: str) -> N
 
 
 def forget(connection: Any, committables: Sequence[PostgresCommittable]) -> None:
-    """Delete the rows that no driver can ask for any more."""
+    """Delete the rows too old for any driver to ask for."""
     newest = {(c.place, c.job_id, c.sink_uid): c.epoch for c in committables}
     for (place, job_id, sink_uid), epoch in newest.items():
         connection.execute(
@@ -73,7 +75,7 @@ def forget(connection: Any, committables: Sequence[PostgresCommittable]) -> None
 
 
 def staged(connection: Any, context: SinkContext) -> Iterator[PostgresCommittable]:
-    """Yield the stages of one job's sink that have not been ended, in every schema."""
+    """Yield the stages of one job's sink not ended yet, in every schema."""
     schemas = connection.execute(
         "SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace "
         "WHERE c.relname = %s AND c.relkind = 'r' AND has_table_privilege(c.oid, 'SELECT')",

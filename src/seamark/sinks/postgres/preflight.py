@@ -1,4 +1,4 @@
-"""What the server is asked when a job starts, before anything is written."""
+"""Checks the server when a job starts, before any row is written."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from seamark.sinks.postgres.sink import PostgresSink
 
 OLDEST_VERSION = 13
-"""The first with 64-bit transaction ids to ask for."""
+"""The first version with 64-bit transaction ids in SQL."""
 
 
 def check(sink: PostgresSink, context: SinkContext, name: str) -> None:
-    """Raise PreflightError for the first thing that is wrong; make the table, if the sink is to,
-    and the ledger, if the mode needs one."""
+    """Raise PreflightError for the first failed check. Creates the table, if the sink is asked to,
+    and the ledger, if the mode needs it."""
     server = sink.server
     try:
         with contextlib.closing(server.connect()) as connection, within(connection, CALL_TIMEOUT_S):

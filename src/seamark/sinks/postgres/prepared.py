@@ -1,7 +1,7 @@
-"""``mode="prepared"``: rows go straight into the target, in a transaction that PREPARE TRANSACTION
-makes durable, and that any connection of the same role and database may end.
+"""``mode="prepared"``: rows go straight into the target, in one transaction. PREPARE TRANSACTION
+makes it durable; any connection of the same role and database may end it.
 
-What ended a transaction is proved by `pg_xact_status` of its 64-bit id, which a cluster uses once.
+`pg_xact_status` of its 64-bit id, used once by a cluster, proves how a transaction ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PreparedWriter(CopyWriter):
     _gid = ""
 
     def _lock(self, connection: Any) -> None:
-        # Nobody changes the columns between their description and the COPY.
+        # Keep the columns unchanged between their description and the COPY.
         connection.execute(f"LOCK TABLE {self._table} IN ROW EXCLUSIVE MODE")
 
     def _begin(self, connection: Any, table: Table) -> str:
@@ -43,7 +43,7 @@ class PreparedWriter(CopyWriter):
         handle = gid(at, f"x{xid}")
         said = self._connection.execute(f"PREPARE TRANSACTION {_literal(handle)}").statusmessage
         if said != "PREPARE TRANSACTION":
-            # A failed transaction is rolled back by PREPARE without an error.
+            # PREPARE rolls a failed transaction back without an error.
             raise PreCommitError(f"{self._name}: PREPARE TRANSACTION answers {said!r}, rolled back")
         self._gid = handle
         failpoints.reached("transaction-prepared")
@@ -60,11 +60,11 @@ class PreparedWriter(CopyWriter):
 
 
 def end(connection: Any, committable: PostgresCommittable, *, commit: bool) -> Fate:
-    """Commit or roll back; raises the driver's Error when the outcome is not known."""
+    """Commit or roll back; raises the driver's Error while the outcome is not known."""
     verb = "COMMIT" if commit else "ROLLBACK"
     try:
         connection.execute(f"{verb} PREPARED {_literal(committable.handle)}")
-    except driver().errors.UndefinedObject:  # never was, or has been ended already
+    except driver().errors.UndefinedObject:  # never existed, or has been ended already
         return _fate(connection, committable)
     return Fate.ENDED_NOW
 

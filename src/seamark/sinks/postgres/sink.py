@@ -1,4 +1,4 @@
-"""`PostgresSink`: the configuration that a user writes, checked when it is built."""
+"""`PostgresSink`: the user's configuration, checked when it is built."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
     """Write rows into a PostgreSQL table, exactly once, by two-phase commit.
 
     url: ``postgresql://user:password@host:5432/database``, with any of libpq's options, e.g.
-        ``?sslmode=verify-full``. Driver and executors connect; secrets in it are never shown.
-    table: ``name`` or ``schema.name``, each taken as it is written.
+        ``?sslmode=verify-full``. Driver and executors connect; its secrets are never shown.
+    table: ``name`` or ``schema.name``, each taken as written.
     mode:
-        ``"prepared"``: rows go straight into the table, in a transaction that is prepared
-            (PREPARE TRANSACTION); the commit takes a millisecond. The server's
-            ``max_prepared_transactions`` must be above twice the number of tasks. Rows that wait
-            for their commit hold their locks: another transaction with the same unique key waits.
-        ``"staged"``: rows go into a table of their own, and one transaction moves them: the commit
-            takes as long as an insert of them. Needs CREATE on the table's schema.
+        ``"prepared"``: rows go straight into the table, in a prepared transaction (PREPARE
+            TRANSACTION); the commit takes a millisecond. The server's
+            ``max_prepared_transactions`` must be above twice the number of tasks. Rows keep their
+            locks until their commit: another transaction with the same unique key waits.
+        ``"staged"``: rows go into a stage table, and one transaction moves them: the commit takes
+            as long as inserting them. Needs CREATE on the table's schema.
         ``"upsert"``: as ``"staged"``, but a row replaces the row of the same key. Of several rows
-            of one key in an epoch the last one of its task counts: let one task have a key (as
-            after a ``groupBy`` of it).
-    keys: the columns that make a row's key; for ``mode="upsert"`` alone, and a unique index must
-        be on exactly them.
-    create_table: whether a missing table is made, with the DataFrame's columns.
-    spool: whether rows are also kept in the checkpoint until their commit is confirmed, so that a
-        transaction that somebody has rolled back is written again instead of being lost.
+            of one key in an epoch the last one of its task counts, so give each key to one task (as
+            a ``groupBy`` of it does).
+    keys: the columns of a row's key; for ``mode="upsert"`` alone. A unique index must be on exactly
+        these columns.
+    create_table: creates a missing table, with the DataFrame's columns.
+    spool: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
+        rolled back by somebody else is then written again instead of being lost.
 
-    Keep unique constraints that rows of different tasks or epochs could break off the table, unless
-    they are the keys: staged rows meet them after their epoch is decided, and stop the job.
+    Put no unique constraint on the table, except on the keys, that rows of different tasks or
+    epochs could break: staged rows meet it after the decision, and stop the job.
 
     Types: as their names say; decimal numeric; timestamp ``timestamptz``, timestamp_ntz
     ``timestamp``; string also json, jsonb, uuid or an enum; array of scalars an array; struct, map
@@ -100,7 +100,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
 
     @property
     def server(self) -> Server:
-        """Where to connect."""
+        """The server to connect to."""
         return Server(self.url)
 
     @property
@@ -113,9 +113,10 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
         return f"PostgreSQL table {self.table} in {self.server.place} ({self.mode})"
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """Return one column per column: scalars and arrays of them as they are, the rest as JSON.
+        """Return one expression per column: scalars and arrays of scalars unchanged, the rest as
+        JSON.
 
-        Raises ConfigurationError for types that no column holds, and for keys that are missing.
+        Raises ConfigurationError for types that no column can hold, and for missing keys.
         """
         check_columns(schema, self.describe())
         names = [column.name for column in schema]
@@ -135,7 +136,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
         """Nothing to check: neither a prepared transaction nor a stage has a time-out."""
 
     def create_writer(self, context: WriterContext) -> CopyWriter:
-        """Return a writer; it connects when its first row comes."""
+        """Return a writer; it connects at its first row."""
         if self.mode == "prepared":
             return PreparedWriter(self.server, self.sql_name, context)
         return StageWriter(self.server, self.sql_name, context, self.keys)
@@ -143,7 +144,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
     create_selective_writer = create_writer
 
     def create_committer(self, context: SinkContext) -> PostgresCommitter:
-        """Return the committer; it connects when it is first needed."""
+        """Return the committer; it connects when first needed."""
         return PostgresCommitter(self, context)
 
     dump = staticmethod(dump_committable)

@@ -1,7 +1,7 @@
-"""``mode="staged"`` and ``mode="upsert"``: rows go into a stage table of the attempt's own, which
-is moved into the target, or merged into it by key, in one transaction with the ledger's row.
+"""``mode="staged"`` and ``mode="upsert"``: rows go into a stage table of the attempt. One
+transaction moves it into the target, or merges it by key, and writes the ledger's row.
 
-A stage table is an ordinary, logged one: an unlogged one is emptied when the server recovers from
+A stage table is an ordinary, logged table. An unlogged one is emptied when the server recovers from
 a crash, and a flushed transaction must survive that (`docs/adr/0007-postgresql.md`).
 """
 
@@ -43,7 +43,7 @@ class StageWriter(CopyWriter):
         self._target = table
         found = [table.find(key) for key in self._wanted_keys]
         keys = self._keys = tuple(column.name for column in found if column is not None)
-        # What the target would refuse after the decision is refused here, before it.
+        # Refuse rows here, before the decision, that the target would refuse after it.
         parts = [
             f"{quoted(c.name)} {c.type.shown}{' NOT NULL' if c.not_null or c.name in keys else ''}"
             for c in self._columns
@@ -69,7 +69,7 @@ class StageWriter(CopyWriter):
 
 
 def commit(connection: Any, committables: Sequence[PostgresCommittable]) -> list[CommitOutcome]:
-    """Move the rows of each; inside a transaction, which makes all of it visible or nothing."""
+    """Move the rows of each stage. Called inside a transaction: all become visible, or none."""
     known = _lock(connection, committables)
     fates = []
     for committable in committables:
@@ -90,7 +90,7 @@ def commit(connection: Any, committables: Sequence[PostgresCommittable]) -> list
 
 
 def abort(connection: Any, committables: Sequence[PostgresCommittable]) -> list[AbortOutcome]:
-    """Drop the stages that are not committed, and note it; inside a transaction."""
+    """Drop the stages not committed, and record this in the ledger. Called inside a transaction."""
     known = _lock(connection, committables)
     outcomes = []
     for committable in committables:
@@ -112,7 +112,7 @@ def _lock(connection: Any, committables: Sequence[PostgresCommittable]) -> dict[
 
 
 def _is_whole(connection: Any, committable: PostgresCommittable) -> bool:
-    """Whether the stage has all of its rows: somebody may have dropped or emptied it."""
+    """Whether the stage still has all its rows: somebody may have dropped or emptied it."""
     stage = _stage(committable)
     found = None
     if connection.execute("SELECT to_regclass(%s)", [stage]).fetchone()[0] is not None:
@@ -141,7 +141,7 @@ def _move(connection: Any, committable: PostgresCommittable) -> None:
         keys = ", ".join(map(quoted, committable.keys))
         others = [quoted(name) for name in names if name not in committable.keys]
         change = ", ".join(f"{name} = excluded.{name}" for name in others)
-        # Of several rows of one key the last one that the task wrote: rows lie in that order.
+        # Of several rows of one key take the last one written: ctid follows the task's order.
         move = (
             f"INSERT INTO {target} ({listed}) "
             f"SELECT DISTINCT ON ({keys}) {listed} FROM {stage} ORDER BY {keys}, ctid DESC "

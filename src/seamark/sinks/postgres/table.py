@@ -1,4 +1,5 @@
-"""The target table: its columns from the catalog, whether the DataFrame's fit, making a new one."""
+"""The target table: reads its columns from the catalog, checks the DataFrame's, creates a new
+table."""
 
 from __future__ import annotations
 
@@ -41,8 +42,8 @@ GROUP BY i.indexrelid
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the target. `filled` is whether a row without it gets a value by itself,
-    `computed` whether it must not be given one."""
+    """A column of the target. `filled`: a row without it gets a value by itself. `computed`: a row
+    must not give it a value."""
 
     name: str
     number: int
@@ -54,7 +55,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """A table as the catalog has it. `kind` is pg_class.relkind."""
+    """A table as described by the catalog. `kind` is pg_class.relkind."""
 
     schema: str
     name: str
@@ -67,15 +68,15 @@ class Table:
         return quoted(self.schema, self.name)
 
     def find(self, name: str) -> Column | None:
-        """Return the column of a name; failing that, the only one that differs in case alone, as
-        PostgreSQL folds a name that was not quoted."""
+        """Return the column of this name; failing that, the only column that differs in case alone,
+        because PostgreSQL folds an unquoted name."""
         exact = [c for c in self.columns if c.name == name]
         folded = [c for c in self.columns if c.name.lower() == name.lower()]
         return exact[0] if exact else folded[0] if len(folded) == 1 else None
 
 
 def describe(connection: Any, sql_name: str) -> Table | None:
-    """Return the table of a quoted name; None if there is none, or it has no columns."""
+    """Return the table with this quoted name; None if it does not exist or has no columns."""
     rows = connection.execute(_DESCRIBE, [sql_name]).fetchall()
     if not rows:
         return None
@@ -88,13 +89,14 @@ def describe(connection: Any, sql_name: str) -> Table | None:
 
 
 def checks(connection: Any, table: Table, columns: Sequence[Column]) -> list[str]:
-    """Return the CHECK constraints that concern no other columns, as SQL."""
+    """Return the table's CHECK constraints on no other columns, as SQL."""
     numbers = [column.number for column in columns]
     return [row[0] for row in connection.execute(_CHECKS, [table.sql, numbers]).fetchall()]
 
 
 def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) -> None:
-    """Make the table, if it is missing, with the DataFrame's columns; `keys` become its key."""
+    """Create the table, if it is missing, with the DataFrame's columns; `keys` become its primary
+    key."""
     parts = [f"{quoted(column.name)} {new_column(column.type)}" for column in schema]
     if keys:
         parts.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")
@@ -102,7 +104,7 @@ def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) 
 
 
 def targets(table: Table, names: Sequence[str]) -> list[Column]:
-    """Return the columns that a batch's go into; raises WriteRefusedError if one is missing."""
+    """Return the target's columns for the batch's; raises WriteRefusedError if one is missing."""
     found = []
     for name in names:
         column = table.find(name)

@@ -1,8 +1,9 @@
-"""Which Spark type goes into which PostgreSQL column type, and which one a new table gets.
+"""Maps Spark types to PostgreSQL column types: those allowed in a table, and the type for a new
+one.
 
-Only conversions that cannot fail or lose anything: what does not fit is found at start, not by the
-first row that is too large. (The server still rounds to a column's declared scale, checks its
-length and its constraints, as it does for an INSERT.)
+Allows only conversions that cannot fail or lose anything. A column that does not fit is found at
+the start, not by the first row too large. (The server still rounds to a column's declared scale,
+and checks its length and its constraints, as for an INSERT.)
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 TEXTS = ("text", "varchar", "bpchar", "citext", "name", "xml", "json", "enum")
-"""Types whose binary form is their text."""
+"""Types with their text as binary form."""
 
 _ALLOWED: dict[str, tuple[str, ...]] = {
     "boolean": ("bool",),
@@ -39,8 +40,8 @@ _NAMES = {
 
 @dataclass(frozen=True)
 class ColumnType:
-    """The type of a column as its catalog has it: ``enum`` for any enum, a domain's base type for a
-    domain. `shown` is how the server writes it; `element` that of an array."""
+    """A column's type from the catalog: ``enum`` for any enum, the base type for a domain. `shown`
+    is the server's spelling; `element` the element type of an array."""
 
     name: str
     oid: int
@@ -50,7 +51,7 @@ class ColumnType:
 
 def kind(spark_type: str) -> str:
     """Return the key of `_ALLOWED` for a Spark type; "array" for an array of scalars; "json" for
-    every other nested type, which is sent as JSON text."""
+    every other nested type, sent as JSON text."""
     if spark_type.startswith("array<"):
         return "array" if kind(spark_type[6:-1]) not in ("array", "json") else "json"
     if spark_type.startswith(("struct<", "map<")):
@@ -60,14 +61,14 @@ def kind(spark_type: str) -> str:
 
 
 def fits(spark_type: str, column: ColumnType) -> bool:
-    """Whether values of a Spark type can be stored in a column, every one of them."""
+    """Whether a column can store every value of a Spark type."""
     if kind(spark_type) == "array":
         return column.element is not None and fits(spark_type[6:-1], column.element)
     return column.element is None and column.name in _ALLOWED[kind(spark_type)]
 
 
 def allowed(spark_type: str) -> str:
-    """Return the column types that a Spark type may go into, for people."""
+    """Return the column types allowed for a Spark type, for people."""
     if kind(spark_type) == "array":
         return " or ".join(f"{name}[]" for name in _shown(spark_type[6:-1]))
     return " or ".join(_shown(spark_type))
@@ -78,7 +79,7 @@ def _shown(spark_type: str) -> list[str]:
 
 
 def new_column(spark_type: str) -> str:
-    """Return the SQL type that a column of a new table gets for a Spark type."""
+    """Return the SQL type of a new table's column for a Spark type."""
     found = kind(spark_type)
     if found == "array":
         return new_column(spark_type[6:-1]) + "[]"

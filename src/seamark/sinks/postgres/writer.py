@@ -1,7 +1,7 @@
-"""What the writers of all modes share: one connection, one transaction, COPY into a table.
+"""The common part of all modes' writers: one connection, one transaction, COPY into a table.
 
-`write` sends everything through one COPY. `write_accepted` makes one of each batch, behind a
-savepoint, and finds the rows that the server refuses by copying smaller and smaller parts.
+`write` sends all batches through one COPY. `write_accepted` runs one COPY per batch, behind a
+savepoint; it finds the rows refused by the server by copying smaller and smaller parts.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from seamark.sinks.postgres.table import Column, Table, describe, targets
 
 _COPY_LINE = re.compile(r"\bCOPY .*?, line (\d+)")
 WRITE_TIMEOUT_S = 120.0
-"""How long the server may take for a batch, or for its last part: triggers and indexes run then."""
+"""The server's limit for a batch, or for its last part: triggers and indexes run then."""
 
 
 class CopyWriter:
-    """One attempt. Connects when the first row comes. The subclass says where the rows go
-    (`_begin`) and how they are made durable (`_flush`)."""
+    """One attempt. Connects at the first row. A subclass chooses the table (`_begin`) and makes the
+    rows durable (`_flush`)."""
 
     def __init__(self, server: Server, table: str, context: WriterContext) -> None:
         self._server = server
@@ -54,8 +54,8 @@ class CopyWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Send one batch.
 
-        Raises WriteRefusedError for a value that has no form in its column's type; what the server
-        refuses it may say only when all has been sent, in `prepare_commit`.
+        Raises WriteRefusedError for a value without a form in its column's type. The server may
+        report its own refusals only after all rows are sent, in `prepare_commit`.
         """
         if batch.num_rows == 0:
             return
@@ -86,7 +86,7 @@ class CopyWriter:
         with self._errors():
             if self._connection is None:
                 connection = self._start(batch.schema.names)
-                # A deferred constraint would refuse rows when nobody can tell which.
+                # A deferred constraint would refuse rows too late to tell them apart.
                 connection.execute("SET CONSTRAINTS ALL IMMEDIATE; SAVEPOINT seamark")
             parts = -(-batch.nbytes // copy_format.LARGEST_BYTES) or 1
             refused = sift(
@@ -100,7 +100,7 @@ class CopyWriter:
         return refused
 
     def _take(self, batch: pa.RecordBatch) -> str:
-        """Copy these rows, all or none; return "" or why the server refuses them."""
+        """Copy these rows, all or none; return "" or the server's reason to refuse them."""
         try:
             sent = copy_format.rows(batch, [column.type for column in self._columns])
         except (ValueError, pa.ArrowInvalid) as error:
@@ -137,19 +137,19 @@ class CopyWriter:
         return [committable]
 
     def abort(self) -> None:
-        """Cut the connection: the server rolls back what was not flushed."""
+        """Cut the connection: the server rolls back everything not flushed."""
         with contextlib.suppress(Exception):
             self._close()
 
     def _lock(self, connection: Any) -> None:
-        """Take the locks that must be held before the table is described."""
+        """Take the locks needed before the table is described."""
 
     def _begin(self, connection: Any, table: Table) -> str:
-        """Return the quoted table that this attempt copies into; the transaction has begun."""
+        """Return the quoted table for this attempt's COPY; the transaction has begun."""
         raise NotImplementedError
 
     def _flush(self) -> PostgresCommittable:
-        """Make the transaction durable, and return what names it."""
+        """Make the transaction durable, and return its committable."""
         raise NotImplementedError
 
     @property

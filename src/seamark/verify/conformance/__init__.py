@@ -1,13 +1,15 @@
-"""The conformance suites for sinks: what a job relies on, tried on the real system.
+"""The conformance suites for sinks: they test on the real system the properties a job relies on.
 
-Subclass `SinkConformance` in a test file, with those of the other classes that fit the system, and
-give it one fixture, `under`, that returns a `SinkUnderTest`; run it with pytest (``pip install
-'seamark[verify]'``). Every test must pass before a job may trust the sink. For a sink that writes
-by key, before the decision, it is `IdempotentConformance` with the fixture `keyed`, which returns a
-`KeyedSinkUnderTest`; for a `sm.WriteAheadSink`, `WriteAheadConformance`. `suite.py`,
-`further_suites.py`, `idempotent.py` and `write_ahead.py` hold the tests, `steps.py`
-and `proxy.py` what they are made of; docs/write-a-sink.md walks through a whole sink. Nothing here
-needs Spark.
+Subclass `SinkConformance` in a test file, together with the other classes that fit the system. Give
+it one fixture, `under`, returning a `SinkUnderTest`, and run it with pytest
+(``pip install 'seamark[verify]'``). A job may trust the sink once every test passes.
+
+For an idempotent sink, writing by key before the decision, use `IdempotentConformance` with the
+fixture `keyed`, returning a `KeyedSinkUnderTest`. For a `sm.WriteAheadSink` use
+`WriteAheadConformance`.
+
+`suite.py`, `further_suites.py`, `idempotent.py` and `write_ahead.py` hold the tests, `steps.py` and
+`proxy.py` their parts; docs/write-a-sink.md walks through a whole sink. Nothing here needs Spark.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What some sinks can be asked besides `suite.py`; each class says which."""
+"""Further tests, for some sinks only; each class names its systems."""
 
 from __future__ import annotations
 
@@ -28,22 +28,22 @@ from seamark.verify.conformance.steps import (
 HEIR = "beef0000beef0000"
 LATE_EPOCH = 5000
 AWAY_ANSWER_S = 60.0
-"""A call at a server that is away must come back within this: nothing may hang an epoch."""
+"""The deadline for a call while the server is away: nothing may hang an epoch."""
 
 
 @contextlib.contextmanager
 def soon() -> Iterator[None]:
-    """Assert that calls at a server that is away come back in time."""
+    """Assert that calls return in time while the server is away."""
     begun = time.monotonic()
     yield
     assert time.monotonic() - begun < AWAY_ANSWER_S
 
 
 class ExpiryConformance:
-    """For a system that drops a prepared transaction by itself, after a time. Needs `drop`."""
+    """For a system that drops prepared transactions by itself, after a time. Needs `drop`."""
 
     def test_a_dropped_transaction_is_lost_and_said_to_be(self, under: SinkUnderTest) -> None:
-        """The system timed it out: never a success, never a RETRY for ever."""
+        """The system timed it out: never a success, never RETRY for ever."""
         assert under.drop is not None, "give SinkUnderTest.drop"
         driver_side = committer(under, driver())
         _, committables = write(under, attempt(), range(10))
@@ -54,12 +54,14 @@ class ExpiryConformance:
 
 
 class ForgettingConformance:
-    """For every system that says how a transaction ended: it does not for ever. Takes `forget`."""
+    """For every system that tells how a transaction ended: it does not tell for ever. Takes
+    `forget`."""
 
     def test_a_job_that_was_restored_finds_what_the_first_one_committed(
         self, under: SinkUnderTest
     ) -> None:
-        """From a savepoint, which names the first job's transactions: not committed again."""
+        """A savepoint names the first job's transactions: the restored job does not commit them
+        again."""
         first, heir = committer(under, driver()), under.sink.create_committer(driver(job=HEIR))
         _, committables = write(under, attempt(), range(10))
         assert until_proved(first.commit, committables) == [CommitOutcome.COMMITTED]
@@ -69,8 +71,9 @@ class ForgettingConformance:
     def test_what_the_system_has_forgotten_is_unknown_and_not_committed_again(
         self, under: SinkUnderTest
     ) -> None:
-        """A savepoint is restored whose job has gone on for long, and is deleted: nothing tells
-        that its transaction was committed. LOST would be a lie, and have it written again."""
+        """A savepoint is restored long after its job went on and was deleted. No record tells that
+        its transaction was committed. LOST would be wrong, and would make the job write the rows
+        again."""
         first, heir = committer(under, driver()), under.sink.create_committer(driver(job=HEIR))
         _, committables = write(under, attempt(), range(10))
         assert until_proved(first.commit, committables) == [CommitOutcome.COMMITTED]
@@ -91,7 +94,7 @@ class RefusalConformance:
     def test_a_refused_row_fails_the_attempt_before_the_decision(
         self, under: SinkUnderTest
     ) -> None:
-        """WriteRefusedError out of `write` or `prepare_commit`, and nothing of it visible."""
+        """`write` or `prepare_commit` raises WriteRefusedError, and none of its rows is visible."""
         assert under.refused is not None, "give SinkUnderTest.refused"
         driver_side = _with_ten_rows(under)
         writer = under.sink.create_writer(attempt(epoch=1))
@@ -105,7 +108,7 @@ class RefusalConformance:
 
 
 class DeadLetterConformance:
-    """For a sink that tells refused rows from the others (`SelectiveSink`). Needs `refused`, with
+    """For a sink that tells refused rows from good ones (`SelectiveSink`). Needs `refused`, with
     the columns of `batch`."""
 
     def test_the_good_rows_are_taken_and_exactly_the_refused_are_named(
@@ -136,7 +139,7 @@ class DeadLetterConformance:
     def test_an_attempt_of_refused_rows_alone_prepares_no_transaction(
         self, under: SinkUnderTest
     ) -> None:
-        """And leaves nothing behind that a driver would have to abort."""
+        """And leaves nothing behind for a driver to abort."""
         driver_side, bad = _with_ten_rows(under), _refused(under)
         writer = _selective(under)(attempt(epoch=1))
         assert [row.index for row in writer.write_accepted(bad)] == list(range(bad.num_rows))
@@ -167,7 +170,7 @@ class ServerConformance:
     """For a sink with a server of its own in each test. Needs `server`."""
 
     def test_prepared_rows_survive_kill_9_of_the_server(self, under: SinkUnderTest) -> None:
-        """And while it is away, a commit and an abort answer RETRY, soon."""
+        """And while it is away, a commit and an abort soon answer RETRY."""
         assert under.server is not None, "give SinkUnderTest.server"
         driver_side = committer(under, driver())
         _, kept = write(under, attempt(), range(10))
@@ -182,7 +185,7 @@ class ServerConformance:
         assert sorted(under.visible()) == list(range(10))
 
     def test_a_server_that_is_away_is_said_to_be(self, under: SinkUnderTest) -> None:
-        """A job's start and a listing cannot go on without it: their errors, soon."""
+        """A job's start and a listing cannot go on without it: each soon raises its error."""
         assert under.server is not None, "give SinkUnderTest.server"
         driver_side = committer(under, driver())
         _, committables = write(under, attempt(), range(10))
@@ -197,8 +200,8 @@ class ServerConformance:
         assert under.visible() == []
 
     def test_a_server_that_is_away_fails_the_attempt(self, under: SinkUnderTest) -> None:
-        """Before the first row, among the rows, and at the flush: an exception within the sink's
-        deadline; the next attempt writes the rows."""
+        """Before the first row, among the rows, and at the flush: an exception comes within the
+        sink's deadline; the next attempt writes the rows."""
         assert under.server is not None, "give SinkUnderTest.server"
         driver_side = committer(under, driver())
         writers = [under.sink.create_writer(attempt(partition=p)) for p in range(3)]
@@ -207,7 +210,7 @@ class ServerConformance:
         under.server.kill()
         with soon():
             for writer in writers:
-                with pytest.raises(Exception):  # noqa: B017 - what it is, is the sink's
+                with pytest.raises(Exception):  # noqa: B017 - each sink has its own type
                     if writer is not writers[2]:
                         writer.write(under.batch(range(5, 10)))
                     writer.prepare_commit()
@@ -224,12 +227,12 @@ _each_side = pytest.mark.parametrize("side", ["request", "reply"])
 
 
 class LineConformance:
-    """For a sink that speaks to its server by TCP: the line is cut at each request and at each
-    reply, one after the other. Needs `line`."""
+    """For a sink that speaks to its server by TCP: cuts the line at each request and at each reply,
+    one after the other. Needs `line`."""
 
     @_each_side
     def test_a_commit_whose_line_is_cut_is_proved(self, under: SinkUnderTest, side: Side) -> None:
-        """Whether it was executed or not, the next call knows, and each row is there once."""
+        """The next call tells whether it was executed, and each row is there once."""
         committer(under, driver()).close()
         expected: list[int] = []
         for epoch, sink in cut_lines(under, side):
@@ -260,7 +263,7 @@ class LineConformance:
     def test_an_attempt_whose_line_is_cut_leaves_nothing_unknown(
         self, under: SinkUnderTest, side: Side
     ) -> None:
-        """It fails, and what it left is listed and aborted; or it has survived the cut."""
+        """Either it fails, and the rest of it is listed and aborted; or it survives the cut."""
         direct = committer(under, driver())
         expected: list[int] = []
         for epoch, sink in cut_lines(under, side):

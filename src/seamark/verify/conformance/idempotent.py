@@ -1,8 +1,8 @@
-"""The suite for sinks that write by key: what a job relies on where nothing can be taken back.
+"""The suite for sinks that write by key: tests what a job needs if no write can be taken back.
 
 As in `suite.py`, writers and committers are real, on the real system. Rows are numbers with a
-value; a reader sees one value for each number. A late writer may raise or be silent: what counts is
-what the reader sees.
+value; a reader sees one value for each number. A late writer may raise or be silent: only the
+reader's view counts.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from seamark.verify.conformance.steps import (
 
 @dataclass(frozen=True)
 class KeyedSinkUnderTest:
-    """One configured idempotent sink on a fresh target, and what only a test of it knows.
+    """One configured idempotent sink on a fresh target, with everything that only its test knows.
 
     batch: makes a batch of one row per number, all with this value.
-    shown: the value of each number that a reader of the target finds now.
+    shown: the value of each number, as seen by a reader of the target now.
     writer_failpoint: the failpoint at the end of `prepare_commit`; without one the writer's process
         is killed right after it.
     server: for `KeyedServerConformance`: kills and restarts the server.
@@ -57,12 +57,13 @@ class KeyedSinkUnderTest:
         return writer
 
     def require(self, expected: Mapping[int, int]) -> None:
-        """Assert that a reader sees exactly this."""
+        """Assert that a reader sees exactly these values."""
         assert dict(self.shown()) == dict(expected)
 
 
 class IdempotentConformance:
-    """The tests. A subclass gives the fixture `keyed`: a `KeyedSinkUnderTest`, its target empty."""
+    """The tests. A subclass gives the fixture `keyed`: a `KeyedSinkUnderTest` with an empty
+    target."""
 
     def test_rows_are_there_when_the_flush_returns(self, keyed: KeyedSinkUnderTest) -> None:
         """And nothing is left to commit or to abort."""
@@ -87,7 +88,7 @@ class IdempotentConformance:
         keyed.require({1: 3, 2: 4, 3: 1})
 
     def test_a_replay_by_the_next_driver_changes_nothing(self, keyed: KeyedSinkUnderTest) -> None:
-        """The epoch was written in full, and was not decided."""
+        """The epoch was written in full, but not decided."""
         for generation in (1, 2, 3):
             committer(keyed, driver(generation)).close()
             keyed.write(attempt(generation), range(10), 1)
@@ -96,7 +97,7 @@ class IdempotentConformance:
     def test_what_a_writer_killed_after_its_flush_wrote_is_written_again(
         self, keyed: KeyedSinkUnderTest
     ) -> None:
-        """Nobody was told: the next driver runs the epoch again."""
+        """No driver learned of the flush: the next driver runs the epoch again."""
         committer(keyed, driver(1)).close()
         rows = keyed.batch(range(10), 1)
         status, _ = in_child(
@@ -110,8 +111,8 @@ class IdempotentConformance:
         keyed.require(dict.fromkeys(range(10), 1))
 
     def test_an_attempt_that_failed_is_repeated(self, keyed: KeyedSinkUnderTest) -> None:
-        """One that died in the middle, one that gave up, and one that gave up after its flush: the
-        next attempt of the task writes all rows."""
+        """One attempt died in the middle, one gave up, and one gave up after its flush: the next
+        attempt of the task writes all rows."""
         committer(keyed, driver()).close()
         died = keyed.sink.create_writer(attempt(attempt=0))
         died.write(keyed.batch(range(5), 1))
@@ -125,7 +126,8 @@ class IdempotentConformance:
     def test_an_old_drivers_writer_that_wakes_up_changes_nothing(
         self, keyed: KeyedSinkUnderTest
     ) -> None:
-        """Its successor has started, and then gone on; the old one writes on, and begins anew."""
+        """Its successor has started, and then gone on; the old writer writes on, and begins
+        anew."""
         committer(keyed, driver(1)).close()
         asleep = keyed.sink.create_writer(attempt(1, 7))
         asleep.write(keyed.batch(range(5), 1))
@@ -159,8 +161,8 @@ class IdempotentConformance:
         keyed.require(dict.fromkeys(range(10), 2))
 
     def test_of_two_attempts_of_a_task_one_counts(self, keyed: KeyedSinkUnderTest) -> None:
-        """They run side by side, as speculative ones do, and only one of them comes to its end:
-        every key has its last row."""
+        """They run side by side, like speculative attempts, and only one ends: every key has its
+        last row."""
         committer(keyed, driver()).close()
         first = keyed.sink.create_writer(attempt(attempt=0))
         second = keyed.sink.create_writer(attempt(attempt=1))
@@ -181,7 +183,7 @@ class IdempotentConformance:
     def test_partitions_of_an_epoch_are_written_side_by_side(
         self, keyed: KeyedSinkUnderTest
     ) -> None:
-        """A writer must not be taken for another partition's."""
+        """The sink must not confuse writers of different partitions."""
         committer(keyed, driver()).close()
         writers = [keyed.sink.create_writer(attempt(partition=p, attempt=9 - p)) for p in range(4)]
         for part in range(3):
@@ -213,7 +215,7 @@ class KeyedServerConformance:
     """For a sink with a server of its own in each test. Needs `server`."""
 
     def test_written_rows_survive_kill_9_of_the_server(self, keyed: KeyedSinkUnderTest) -> None:
-        """And so does what keeps late writers out."""
+        """And so does the fence against late writers."""
         assert keyed.server is not None, "give KeyedSinkUnderTest.server"
         committer(keyed, driver(2)).close()
         keyed.write(attempt(2, 5), range(10), 2)
@@ -226,13 +228,13 @@ class KeyedServerConformance:
         keyed.require(dict.fromkeys(range(10), 2))
 
     def test_a_server_that_is_away_fails_the_attempt(self, keyed: KeyedSinkUnderTest) -> None:
-        """An exception within the sink's deadline; the next attempt writes the rows."""
+        """An exception comes within the sink's deadline; the next attempt writes the rows."""
         assert keyed.server is not None, "give KeyedSinkUnderTest.server"
         committer(keyed, driver()).close()
         writer = keyed.sink.create_writer(attempt())
         writer.write(keyed.batch(range(5), 1))
         keyed.server.kill()
-        with soon(), pytest.raises(Exception):  # noqa: B017 - what it is, is the sink's
+        with soon(), pytest.raises(Exception):  # noqa: B017 - each sink has its own type
             writer.write(keyed.batch(range(5, 10), 1))
             writer.prepare_commit()
         writer.abort()

@@ -1,7 +1,7 @@
 """A TCP proxy that cuts the line at a chosen moment: before a request, or before a reply.
 
-A request that is cut off has not reached the server. Where a reply is cut off, what was asked has
-been executed, and its sender sees a broken line and cannot know.
+A request cut off has not reached the server. If a reply is cut off, the server has executed the
+request; its sender sees a broken line and cannot know.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Side = Literal["request", "reply"]
 class CuttingProxy:
     """A context manager: listens on `port` of 127.0.0.1 and passes everything on to a server.
 
-    Once told to, it cuts one connection, whichever gets there first; new ones are passed on.
+    When told to, it cuts one connection, the first to get there; it passes on new ones.
     """
 
     def __init__(self, host: str, port: int) -> None:
@@ -32,7 +32,7 @@ class CuttingProxy:
         self._open: list[socket.socket] = []
 
     def cut_at(self, side: Side, nth: int) -> None:
-        """Cut the line instead of passing on the nth request or reply from now on, from 1. What is
+        """Cut the line instead of passing on the nth request or reply from now on, from 1. Data
         received at once counts as one."""
         with self._lock:
             self._armed = (side, nth)

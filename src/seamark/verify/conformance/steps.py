@@ -1,7 +1,7 @@
-"""What the suite's tests are made of: contexts, writes, commits, and children that are killed.
+"""The parts of the suite's tests: contexts, writes, commits, and children to be killed.
 
-Drivers are told apart by their generation alone, as in a real job. A process that must die is a
-child (`../child.py`): it gets the pickled sink and ends with SIGKILL.
+Drivers differ by their generation alone, as in a real job. A process that must die is a child
+(`../child.py`): it gets the pickled sink and ends with SIGKILL.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from seamark.verify.conformance.proxy import CuttingProxy, Side
 
 _shared = tempfile.TemporaryDirectory(prefix="sm-conformance-")
 checkpoints = Path(_shared.name)
-"""Where the jobs' checkpoints lie: a directory of each test's own, where `suite.py` sets it."""
+"""The directory of the jobs' checkpoints; each test gets its own from `suite.py`."""
 JOB, UID = "c0ffee00c0ffee00", "orders-out"
 DONE = {CommitOutcome.COMMITTED, CommitOutcome.ALREADY_COMMITTED}
 CHILD_DEADLINE_S = 60
@@ -44,7 +44,7 @@ MOST_CUTS = 1000
 
 @dataclass(frozen=True)
 class ServerUnderTest:
-    """The server behind a sink, for one that has its own in each test.
+    """The server behind a sink, if each test has a server of its own.
 
     kill: end it with SIGKILL. restart: start it again on its old data; return when it answers.
     """
@@ -55,10 +55,10 @@ class ServerUnderTest:
 
 @dataclass(frozen=True)
 class LineUnderTest:
-    """The way to a sink's server, where it is one TCP connection, or several to one address.
+    """The line to a sink's server: one TCP connection, or several to one address.
 
-    host, port: where the server is. through: makes the same sink with the server at 127.0.0.1 and
-    the port that it is given, which is a proxy's.
+    host, port: the server's address. through: makes the same sink with its server at 127.0.0.1 and
+    the given port, a proxy's.
     """
 
     host: str
@@ -68,22 +68,22 @@ class LineUnderTest:
 
 @dataclass(frozen=True)
 class SinkUnderTest:
-    """One configured sink on a fresh target, and what only a test of it knows.
+    """One configured sink on a fresh target, with everything that only its test knows.
 
-    batch: makes a batch of one row per number, with the columns that the sink's writers get.
-    visible: every number that a reader of the target sees now, doubled ones twice.
+    batch: makes a batch of one row per number, with the columns given to the sink's writers.
+    visible: every number seen by a reader of the target now, duplicates included.
     writer_failpoint: the failpoint (`seamark.model.failpoints`) at the end of `prepare_commit`;
         without one the writer's process is killed right after it.
-    commit_failpoints: every ``name[:nth]`` that a commit of three transactions passes; without one
+    commit_failpoints: every ``name[:nth]`` passed by a commit of three transactions; without one
         the committer's process is killed after the commit, before it has told anybody.
-    gone: what a commit answers for a transaction that was aborted or dropped: UNKNOWN for a system
-        that keeps no record of how one ended.
+    gone: the outcome of committing an aborted or dropped transaction: UNKNOWN for a system without
+        a record of how one ended.
     drop: for `ExpiryConformance`: makes the system drop a prepared transaction, as a time-out does.
     forget: for `ForgettingConformance`: makes the system forget, as time does, how a committed
-        transaction ended; its rows stay. Without one a much later epoch is committed.
+        transaction ended; its rows stay. Without it the test commits a much later epoch.
     refused: for `RefusalConformance`: makes a batch that the target refuses once it holds a
-        committed row. For `DeadLetterConformance` it has the columns of `batch`, and each of its
-        rows is refused for its own sake.
+        committed row. For `DeadLetterConformance` it has the columns of `batch`, and the target
+        refuses each of its rows for its own sake.
     server: for `ServerConformance`: kills and restarts the server.
     line: for `LineConformance`: leads the sink through a proxy.
     """
@@ -102,7 +102,7 @@ class SinkUnderTest:
 
 
 class HasSink(Protocol):
-    """Whatever is under test."""
+    """Any object that holds a sink under test."""
 
     @property
     def sink(self) -> TwoPhaseCommitSink[Any]:
@@ -111,7 +111,7 @@ class HasSink(Protocol):
 
 
 def driver(generation: int = 1, *, job: str = JOB, uid: str = UID) -> SinkContext:
-    """Return what a committer of this generation is made from."""
+    """Return the context of a committer of this generation."""
     return SinkContext(
         job, "orders", uid, generation, checkpoint_interval_s=5.0, spool_uri=spool_uri(job, uid)
     )
@@ -121,7 +121,7 @@ def attempt(
     generation: int = 1, epoch: int = 0, partition: int = 0, attempt: int = 0, *,
     job: str = JOB, uid: str = UID,
 ) -> WriterContext:  # fmt: skip
-    """Return what the writer of one attempt is made from."""
+    """Return the context of one attempt's writer."""
     return WriterContext(
         job, uid, generation, epoch, partition, attempt, settled_epoch=epoch - 1,
         spool_uri=spool_uri(job, uid),
@@ -129,8 +129,8 @@ def attempt(
 
 
 def spool_uri(job: str = JOB, uid: str = UID) -> str:
-    """Return the spool that a job gives to a sink; the job's own directory is there, as in a real
-    one."""
+    """Return the spool given by a job to a sink; the job's own directory exists, as in a real
+    job."""
     directory = checkpoints / job
     directory.mkdir(parents=True, exist_ok=True)
     return encoded(f"file://{directory}/{spool_directory(uid)}")
@@ -148,7 +148,7 @@ def write(
 
 
 def committer(under: HasSink, context: SinkContext) -> Committer[Any]:
-    """Return a committer that has passed its preflight."""
+    """Return a committer after its preflight."""
     made = under.sink.create_committer(context)
     made.preflight()
     return made
@@ -171,7 +171,7 @@ def until_proved(call: Callable[[Sequence[Any]], Sequence[Any]], items: Sequence
 
 def cut_lines(under: SinkUnderTest, side: Side) -> Iterator[tuple[int, TwoPhaseCommitSink[Any]]]:
     """Yield 0, 1, … and the sink through a proxy that cuts the line at the first, second, … request
-    or reply; end after the first time that it was not reached."""
+    or reply. End after the first round without a cut."""
     assert under.line is not None, "give SinkUnderTest.line"
     with CuttingProxy(under.line.host, under.line.port) as proxy:
         sink = under.line.through(proxy.port)
@@ -193,15 +193,15 @@ def in_child(
     die: bool = False,
     failpoint: str = "",
 ) -> tuple[int, Any]:
-    """Run `../child.py` on the pickled sink; return its exit status and the objects that it wrote.
+    """Run `../child.py` on the pickled sink; return its exit status and the objects it wrote.
 
-    `die`: it kills itself when it has done and reported its work; at `failpoint` before that.
+    `die`: it kills itself after it has done and reported its work. At `failpoint` it dies earlier.
     """
     done = subprocess.run(
         [sys.executable, "-m", "seamark.verify.child", action],
         input=pickle.dumps((sink, die, context, data)),
         capture_output=True,
-        # The sink's own module must be found there as it is here.
+        # The child must find the sink's own module, as this process does.
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), failpoints.VARIABLE: failpoint},
         timeout=CHILD_DEADLINE_S,
         check=False,

@@ -1,7 +1,7 @@
 """The tests: real writers and committers on the real system, without Spark.
 
-`SinkConformance` is for every sink; `further_suites.py` has what some sinks can be asked besides.
-Rows are numbers, so that a reader's list shows loss and doubling at once.
+`SinkConformance` is for every sink; `further_suites.py` has more tests for some sinks. Rows are
+numbers, so a reader's list shows loss and duplicates at once.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from seamark.verify.conformance.steps import (
 
 
 class SinkConformance:
-    """The tests. A subclass gives the fixture `under`: a `SinkUnderTest` whose target is empty."""
+    """The tests. A subclass gives the fixture `under`: a `SinkUnderTest` with an empty target."""
 
     @pytest.fixture(autouse=True)
     def _checkpoints(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A directory for the checkpoints of sinks that have a spool there."""
+        """A directory for the checkpoints of sinks with a spool."""
         monkeypatch.setattr(steps, "checkpoints", tmp_path / "seamark-checkpoints")
 
     def test_prepared_rows_are_invisible_until_the_commit(self, under: SinkUnderTest) -> None:
@@ -52,7 +52,7 @@ class SinkConformance:
         driver_side.close()
 
     def test_prepared_rows_survive_kill_9_of_their_process(self, under: SinkUnderTest) -> None:
-        """What `prepare_commit` returned can be committed by another process."""
+        """Another process can commit the committables returned by `prepare_commit`."""
         driver_side = committer(under, driver())
         status, dumped = in_child(
             under.sink, "write", attempt(), ipc(under.batch(range(1000))), die=True
@@ -87,7 +87,7 @@ class SinkConformance:
         assert list(driver_side.list_lingering()) == []
 
     def test_a_commit_after_an_abort_is_lost(self, under: SinkUnderTest) -> None:
-        """A late commit must fail, and say that the rows are gone."""
+        """A late commit must fail, and report the rows as gone."""
         old, new = committer(under, driver(1)), under.sink.create_committer(driver(2))
         _, committables = write(under, attempt(), range(10))
         assert until_proved(new.abort, committables) == [AbortOutcome.ABORTED]
@@ -120,7 +120,7 @@ class SinkConformance:
         assert list(driver_side.abort([])) == []
 
     def test_of_two_attempts_only_the_given_one_becomes_visible(self, under: SinkUnderTest) -> None:
-        """The other one is found lingering, and can be aborted."""
+        """The other attempt is found lingering, and can be aborted."""
         driver_side = committer(under, driver())
         _, loser = write(under, attempt(attempt=0), range(10))
         _, winner = write(under, attempt(attempt=1), range(10))
@@ -149,8 +149,8 @@ class SinkConformance:
         assert under.visible() == []
 
     def test_a_writer_of_an_old_generation_is_shut_out(self, under: SinkUnderTest) -> None:
-        """It writes on after its successor has aborted what it had: that lingers, apart from the
-        successor's own."""
+        """It writes on after its successor has aborted its rows: the new ones linger, apart from
+        the successor's own."""
         old, new = committer(under, driver(1)), under.sink.create_committer(driver(2))
         _, before = write(under, attempt(generation=1, epoch=7), range(10))
         left = list(new.list_lingering())
@@ -179,11 +179,11 @@ class SinkConformance:
         assert under.visible() == []
 
     def test_a_recovery_lists_exactly_what_lingers(self, under: SinkUnderTest) -> None:
-        """Whatever is open of this job and sink, its writer dead or alive, and nothing that has
+        """Every open transaction of this job and sink, its writer dead or alive, and none already
         ended."""
         driver_side = committer(under, driver(1))
         _, committed = write(under, attempt(epoch=1), range(10))
-        until_proved(driver_side.commit, committed)  # before epoch 2 says that it is settled
+        until_proved(driver_side.commit, committed)  # before epoch 2 reports it as settled
         _, aborted = write(under, attempt(epoch=2), range(10, 20))
         _, open_ = write(under, attempt(epoch=2, partition=5, attempt=9), range(20, 30))
         write(under, attempt(epoch=2, uid="other-out"), range(30, 40))
@@ -208,7 +208,7 @@ class SinkConformance:
     def test_committables_survive_dump_and_load_and_nothing_else_does(
         self, under: SinkUnderTest
     ) -> None:
-        """Each bit flipped, each tail cut off: found, by CorruptRecordError."""
+        """Each flipped bit and each cut-off tail raises CorruptRecordError."""
         committer(under, driver()).close()
         _, (committable,) = write(under, attempt(), range(10))
         data = under.sink.dump(committable)
@@ -227,7 +227,7 @@ class SinkConformance:
     def test_a_commit_killed_at_each_failpoint_is_ended_by_the_next(
         self, under: SinkUnderTest
     ) -> None:
-        """The next driver commits what is left, and proves the rest."""
+        """The next driver commits the remaining transactions, and proves the others."""
         expected: list[int] = []
         for epoch, failpoint in enumerate(under.commit_failpoints or ("",)):
             committer(under, driver(epoch + 1)).close()
@@ -254,7 +254,7 @@ class SinkConformance:
     def test_of_a_commit_and_an_abort_at_once_exactly_one_succeeds(
         self, under: SinkUnderTest
     ) -> None:
-        """Two drivers that disagree. The protocol's seals prevent it, and the sink must still not
+        """Two drivers disagree. The protocol's seals prevent this, but the sink must still not
         answer both with success."""
         old, new = committer(under, driver(1)), under.sink.create_committer(driver(2))
         shuffle = random.Random(7)

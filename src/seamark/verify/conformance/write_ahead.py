@@ -1,4 +1,4 @@
-"""`SinkConformance` for a subclass of `sm.WriteAheadSink`, whose transaction is a whole epoch."""
+"""`SinkConformance` for a subclass of `sm.WriteAheadSink`: its transaction is a whole epoch."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from seamark.verify.conformance.suite import SinkConformance
 
 class WriteAheadConformance(SinkConformance):
     """Give `SinkUnderTest` the `writer_failpoint` ``write-ahead-written`` and the
-    `commit_failpoints` ``sent-recorded``. The target's rows must be those that its readers see."""
+    `commit_failpoints` ``sent-recorded``. Its `visible` must return the rows seen by the target's
+    readers."""
 
     def test_outcomes_come_one_per_committable_in_order(self, under: SinkUnderTest) -> None:
         """An epoch is sent whole or not at all: with one file gone, all of its rows are lost."""
@@ -44,7 +45,7 @@ class WriteAheadConformance(SinkConformance):
         assert list(driver_side.abort([])) == []
 
     def test_all_tasks_rows_come_in_the_same_order_each_time(self, under: SinkUnderTest) -> None:
-        """Whatever the order of the committables; in two epochs, since one is sent once."""
+        """Whatever the order of the committables; in two epochs, since each is sent once."""
         driver_side = committer(under, driver())
         seen = []
         for epoch, turn in ((0, 1), (1, -1)):
