@@ -1,4 +1,4 @@
-"""What a job is doing: Flink's ``JobStatus``, with one state that only an outsider sees."""
+"""A job's state: Flink's ``JobStatus``, and one more state that only an outsider sees."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class JobState(Enum):
-    """The state of one execution of a job: of one `Job.run`."""
+    """The state of one execution of a job: one `Job.run`."""
 
     INITIALIZING = "INITIALIZING"
     """Older drivers' epochs are being settled; no row is read yet."""
@@ -19,10 +19,10 @@ class JobState(Enum):
     CANCELED = "CANCELED"
     FAILED = "FAILED"
     UNREACHABLE = "UNREACHABLE"
-    """Its driver has not said that it ended, and does not answer: it was killed, or the network is
-    in between. What it left is settled by the job's next start."""
+    """Its driver has recorded no end, and does not answer: it was killed, or the network is in
+    between. The job's next start settles everything it left."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the execution has ended, and said so."""
+        """Whether the execution has recorded its end."""
         return self in (JobState.FINISHED, JobState.CANCELED, JobState.FAILED)
