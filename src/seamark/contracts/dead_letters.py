@@ -88,6 +88,6 @@ def dead_letters_as_json(letters: pa.RecordBatch) -> list[str]:
     """
     texts = []
     for letter in letters.to_pylist():
-        row = letter.pop("row_json")  # is JSON: decoding it could change a number
+        row = letter.pop("row_json")  # already JSON: decoding could change a number
         texts.append(f'{json.dumps(letter, ensure_ascii=False)[:-1]}, "row": {row}}}')
     return texts

@@ -1,4 +1,4 @@
-"""Durations as users write them: `"5s"`, `"10min"`, seconds as a number, or `timedelta`."""
+"""Durations in users' notation: `"5s"`, `"10min"`, seconds as a number, or `timedelta`."""
 
 from __future__ import annotations
 
