@@ -163,10 +163,9 @@ class Job:
         return read_history(storage, name) if name in jobs_in(storage) else NONE_YET
 
     def explain(self) -> None:
-        """Print each source, operator and sink with its guarantee, the weakest of them and the
-        reason.
+        """Print each source, operator and sink with its guarantee; touches nothing outside.
 
-        Touches nothing outside.
+        Also prints the weakest of them and the reason.
         """
         print(self.report())  # noqa: T201 - as DataFrame.explain does
 

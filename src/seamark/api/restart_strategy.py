@@ -184,8 +184,10 @@ class ExponentialDelay(RestartStrategy):
         return self.max_backoff_s
 
     def backoff(self, jitter: Callable[[], float] | None = None) -> RestartBackoff:
-        """Return decisions that begin with `initial_backoff`. `jitter` gives numbers from -1 to 1;
-        only tests bring their own."""
+        """Return decisions beginning with `initial_backoff`.
+
+        `jitter` gives numbers from -1 to 1; only tests pass their own.
+        """
         return _ExponentialBackoff(self, jitter or (lambda: random.uniform(-1, 1)))
 
 

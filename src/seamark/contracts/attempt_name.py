@@ -26,10 +26,10 @@ N = TypeVar("N", bound="AttemptName")
 
 @dataclass(frozen=True)
 class AttemptName:
-    """Name an attempt. `owner` is job and sink, or "" if the name's place already tells them.
+    """The name of one attempt, in its parts.
 
-    The parts of `owner` are separated by ``/`` or ``:``, and none leads out of a directory. `token`
-    makes the name unique.
+    `owner` is job and sink, or "" if the name's place already tells them. Its parts are separated
+    by ``/`` or ``:``, and none leads out of a directory. `token` makes the name unique.
     """
 
     owner: str

@@ -110,7 +110,7 @@ class WriterContext:
 
 
 class CommittingWriter(Protocol[C_co]):
-    """One attempt of one executor task. Owns its sockets and files; never pickled or shared."""
+    """One attempt of one executor task. It owns its sockets and files; never pickled or shared."""
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
@@ -175,8 +175,10 @@ class Committer(Protocol[C]):
 
     @abstractmethod
     def list_lingering(self) -> Iterable[Lingering[C]]:
-        """List every open transaction of this job and sink, of any generation and attempt. Raises
-        AbortFailedError if the system does not answer within seconds."""
+        """List every open transaction of this job and sink, of any generation and attempt.
+
+        Raises AbortFailedError if the system does not answer within seconds.
+        """
         ...
 
     @abstractmethod

@@ -62,10 +62,9 @@ class SpooledSink(Protocol):
         ...
 
     def find_unsent(self, committables: Sequence[Any], context: SinkContext) -> Mapping[str, str]:
-        """Return the spool files of one epoch's committables whose rows are not known to be at the
-        target.
+        """Return one epoch's spool files with rows not known to be at the target.
 
-        Maps each committable's handle to the file's present path; both are below the sink's spool.
+        Maps each committable's handle to its file's present path; both are below the sink's spool.
         Called for a savepoint, while a commit of the epoch is under way; changes nothing. Raises
         OSError when the storage does not answer.
         """

@@ -46,7 +46,7 @@ _RANK = {level: rank for rank, level in enumerate(Guarantee)}
 
 
 def weakest(levels: Iterable[Guarantee]) -> Guarantee:
-    """Return the lowest level; EXACTLY_ONCE of none."""
+    """Return the lowest level; EXACTLY_ONCE without any."""
     return min(levels, key=_RANK.__getitem__, default=Guarantee.EXACTLY_ONCE)
 
 

@@ -177,7 +177,7 @@ class CheckpointStatistics(_Aligned, _Acknowledged):
         }
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as it is stored: every field by its name here."""
+        """Return the stored record: every field by its name here."""
         record = asdict(self)
         for part in (record, *record["tasks"]):
             part["status"] = part["status"].value

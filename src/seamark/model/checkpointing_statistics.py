@@ -1,4 +1,4 @@
-"""A job's checkpoints summed up: counts, the latest of each kind, a summary, the history.
+"""The summary of a job's checkpoints: counts, the latest of each kind, figures, the history.
 
 The single checkpoint is `model/checkpoint_statistics.py`.
 """

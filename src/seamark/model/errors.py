@@ -57,7 +57,7 @@ class FencedError(SeamarkError):
 
 
 class CheckpointError(SeamarkError):
-    """The checkpoint directory contradicts itself; going on could lose or double rows."""
+    """The checkpoint directory contradicts itself; going on could lose or duplicate rows."""
 
 
 class CorruptRecordError(CheckpointError):
@@ -160,12 +160,14 @@ class StorageHangsError(RecordNotStoredError, TimeoutError):
 
 
 class CheckpointExpiredError(SeamarkError):
-    """An epoch was not planned or not decided within the checkpoint timeout; it is aborted and runs
-    again."""
+    """An epoch was not planned or not decided within the checkpoint timeout.
+
+    It is aborted and runs again.
+    """
 
 
 class TooManyFailedCheckpointsError(SeamarkError):
-    """More epochs failed one after another than the job tolerates; lists the reason of each."""
+    """More epochs failed in a row than the job tolerates; lists each reason."""
 
 
 class WatermarkLostError(SeamarkError):
@@ -177,5 +179,7 @@ class WatermarkLostError(SeamarkError):
 
 
 class QueryHangsError(SeamarkError):
-    """Spark's query, or a thread of this driver, does not end: a file system or a function hangs.
-    End the program; the next start settles what is open."""
+    """Spark's query or a thread of this driver does not end: a file system or a function hangs.
+
+    End the program; the next start settles everything open.
+    """

@@ -12,7 +12,7 @@ class Guarantee(Enum):
     """How often a reader of a sink sees each input row after any failure, weakest first."""
 
     NONE = "none"
-    """Nothing holds over the end of the program: rows may be missing, or written again."""
+    """Nothing holds beyond the end of the program: rows may be missing, or written again."""
     AT_MOST_ONCE = "at-most-once"
     AT_LEAST_ONCE = "at-least-once"
     EXACTLY_ONCE = "exactly-once"

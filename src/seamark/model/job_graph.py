@@ -56,5 +56,5 @@ class JobGraph:
         return JobGraph(tuple(graded), self.sharing)
 
     def to_record(self) -> list[dict[str, Any]]:
-        """Return it as it is stored: every part with its fields by their names here."""
+        """Return the stored record: every part with its fields by their names here."""
         return [{**asdict(vertex), "inputs": list(vertex.inputs)} for vertex in self.vertices]

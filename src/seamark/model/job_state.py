@@ -9,10 +9,10 @@ class JobState(Enum):
     """The state of one execution of a job: one `Job.run`."""
 
     INITIALIZING = "INITIALIZING"
-    """Older drivers' epochs are being settled; no row is read yet."""
+    """The job settles older drivers' epochs; no row is read yet."""
     RUNNING = "RUNNING"
     RESTARTING = "RESTARTING"
-    """A failure is being waited out, by the restart strategy."""
+    """The restart strategy waits after a failure."""
     CANCELLING = "CANCELLING"
     FINISHED = "FINISHED"
     """The sources ended, or the job was stopped; everything is committed."""
