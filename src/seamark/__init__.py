@@ -1,9 +1,9 @@
 """Seamark: state consistency for PySpark Structured Streaming.
 
-`Job` declares and runs a job (`seamark/job.py`); the other public names are its settings, sources
-and sinks, what a sink of one's own is made of (docs/write-a-sink.md), and every error that Seamark
-raises (`seamark/model/errors.py`). They are loaded at first use, so that ``import seamark`` needs
-no driver of any system.
+`Job` declares and runs a job (`seamark/job.py`). The other public names are its settings, sources
+and sinks, the base classes for a sink of your own (docs/write-a-sink.md), and all errors of Seamark
+(`seamark/model/errors.py`). They are loaded at first use: ``import seamark`` needs no driver of any
+system.
 """
 
 from __future__ import annotations

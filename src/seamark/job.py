@@ -1,4 +1,4 @@
-"""`Job`, the front of Seamark: what a user declares, over Spark's own DataFrames, and runs.
+"""`Job`, the front of Seamark: declares a job over Spark's own DataFrames, and runs it.
 
 The declaration itself is `api/declarations.py`; one run of the job is `job_run.py`.
 """
@@ -64,9 +64,10 @@ class Job:
     """One streaming job: one Spark query, one checkpoint, one or several sinks.
 
     name: letters, digits, ``.``, ``_``, ``-``; the job's directory in the storage has this name. A
-        job that is run again under the same name and storage goes on after its last decided epoch.
+        job run again under the same name and storage goes on after its last decided epoch.
     output_mode: Spark's, for all sinks: ``"append"``, ``"update"`` or ``"complete"``.
-    rest: where the driver can be asked while it runs; by default on this machine, on a free port.
+    rest: the REST interface of the driver while it runs; by default on this machine, on a free
+        port.
 
     Raises ConfigurationError, here and in every method, as soon as a value is wrong.
     """
@@ -91,8 +92,8 @@ class Job:
     ) -> DataFrame:
         """Add a source and return its streaming DataFrame.
 
-        `source` is one of Seamark's, or any streaming DataFrame of Spark's; for the latter say
-        whether it is `replayable`: whether Spark can read the same rows again after a failure.
+        `source` is one of Seamark's, or any streaming DataFrame of Spark's. For the latter, set
+        `replayable`: whether Spark can read the same rows again after a failure.
         """
         declared = self.declaration
         uid = declared.claim_uid(uid, "a source")
@@ -102,8 +103,10 @@ class Job:
         return made.dataframe
 
     def uid(self, dataframe: DataFrame, uid: str) -> DataFrame:
-        """Name a stateful operator (the last one in `dataframe`'s plan), so that its state can be
-        found again in another program. Returns the same DataFrame."""
+        """Name a stateful operator, the last one in `dataframe`'s plan; return the same DataFrame.
+
+        Another program finds its state again under this name.
+        """
         uid = self.declaration.claim_uid(uid, "an operator")
         if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
             raise ConfigurationError(f"operator {uid!r}: give the streaming DataFrame it makes")
@@ -119,14 +122,15 @@ class Job:
         on_bad_row: Literal["fail", "dead_letter"] = "fail",
         dead_letters: TwoPhaseCommitSink[Any] | None = None,
     ) -> None:
-        """Add a sink for `dataframe`. Sinks whose streams come from one stream share what they have
-        in common (docs/shared-streams.md); `explain` says what. The columns that a sink takes are
-        in its own documentation.
+        """Add a sink for `dataframe`; the sink's own documentation lists its columns.
 
-        on_bad_row: what a row does that the sink's system refuses (type, constraint, size):
+        Sinks share the common part of their streams (docs/shared-streams.md); `explain` lists the
+        shared parts.
+
+        on_bad_row: the fate of a row refused by the sink's system (type, constraint, size):
             ``"fail"`` the epoch, or go to the sink `dead_letters` as a ``"dead_letter"``, in the
-            same epoch, with the reason. That sink has the uid ``<uid>.dead-letters``. Which rows
-            can be refused so, and what a dead letter looks like: docs/dead-letters.md.
+            same epoch, with the reason. That sink has the uid ``<uid>.dead-letters``.
+            docs/dead-letters.md describes such rows and the columns of a dead letter.
         """
         declared = self.declaration
         uid = declared.claim_uid(uid, "a sink")
@@ -138,14 +142,20 @@ class Job:
     # --- look
 
     def config(self) -> Settings:
-        """Return each setting's value and where it came from: a default, the program, the settings
-        file or the command line. ``print(job.config())`` shows them as a table."""
+        """Return each setting's value and its origin.
+
+        Origins are a default, the program, the settings file or the command line.
+        ``print(job.config())`` shows them as a table.
+        """
         return self._settings
 
     def checkpoints(self) -> CheckpointingStatistics:
-        """Return what is known of this job's checkpoints: counts, the latest of each kind, a
-        summary, and the last 1,000 with their operators and subtasks. Of a job that runs in this
-        process, also those in progress; of any other, what its storage has."""
+        """Return this job's checkpoint statistics.
+
+        They are counts, the latest of each kind, a summary, and the last 1,000 with their operators
+        and subtasks. A job running in this process includes checkpoints in progress; any other job
+        has only those in its storage.
+        """
         if self._run is not None and (coordinator := self._run.coordinator) is not None:
             return coordinator.statistics.read()
         declared = self.declaration
@@ -153,12 +163,14 @@ class Job:
         return read_history(storage, name) if name in jobs_in(storage) else NONE_YET
 
     def explain(self) -> None:
-        """Print each source, operator and sink with its guarantee, the weakest of them and why.
-        Touches nothing outside."""
+        """Print each source, operator and sink with its guarantee; touches nothing outside.
+
+        Also prints the weakest of them and the reason.
+        """
         print(self.report())  # noqa: T201 - as DataFrame.explain does
 
     def report(self) -> GuaranteeReport:
-        """Return what `explain` prints. Spark analyses the program's plans for it: a second."""
+        """Return the text of `explain`. Spark analyses the program's plans for it: a second."""
         declared = self.declaration
         return job_report(declared, job_graph(declared) if declared.sinks else JobGraph())
 
@@ -172,24 +184,27 @@ class Job:
         parallelism: int | None = None,
         claim_mode: Literal["no-claim", "claim"] = "no-claim",
     ) -> None:
-        """Run until the sources end, `stop` or `cancel` is called, or SIGINT or SIGTERM comes (as
-        `stop`); then settle everything.
+        """Run until the job ends; then settle everything.
 
-        Goes on after the last decided epoch of an earlier run. `restore` is the path of a savepoint
-        to begin with, or of a retained checkpoint of another job: ``<storage>/<job>``, its newest
-        complete one, or ``<storage>/<job>/epochs/<n>``; ``seamark run -s`` overrides it. This job
-        must be new then, or have been restored from that very path: in that case it goes on by
-        itself. From a savepoint, sources and operators take what has their uid, whatever their
-        order, onto this job's state backend; what no uid here takes stops the restore, unless
-        `allow_non_restored_state` drops it. `parallelism` is the number of state partitions: a new
-        job's, and one's that begins with a savepoint; None for as many as the savepoint has. With
-        `claim_mode` ``"claim"`` the savepoint is this job's from now on, which deletes it when its
-        own first checkpoint is complete. ``seamark run -n -p N --claim-mode …`` overrides all
-        three; `restore_plan` says beforehand what a restore will do.
+        It ends with its sources, by `stop` or `cancel`, or by SIGINT or SIGTERM (as `stop`).
 
-        Returns when all that was decided is committed and no transaction of this driver is open. A
-        failed checkpoint that `tolerable_failed_checkpoints` tolerates, and a failure after which
-        the restart strategy restarts, are warnings in the log. Raises what else ends the job:
+        Goes on after the last decided epoch of an earlier run.
+
+        `restore` is the path of a savepoint to begin with, or of a retained checkpoint of another
+        job: ``<storage>/<job>``, its newest complete one, or ``<storage>/<job>/epochs/<n>``;
+        ``seamark run -s`` overrides it. This job must be new then, or have been restored from that
+        very path: in the latter case it goes on by itself. From a savepoint, sources and operators
+        take the state with their uid, in any order, onto this job's state backend. State without a
+        uid here stops the restore, unless `allow_non_restored_state` drops it.
+
+        `parallelism` is the number of state partitions, for a new job and for one beginning with a
+        savepoint; None for the savepoint's number. With `claim_mode` ``"claim"`` this job owns the
+        savepoint from now on, and deletes it when its own first checkpoint is complete. ``seamark
+        run -n -p N --claim-mode …`` overrides all three; `restore_plan` previews a restore.
+
+        Returns when all decided epochs are committed and no transaction of this driver is open.
+        Logs a warning for a failed checkpoint within `tolerable_failed_checkpoints`, and for a
+        failure with a restart by the restart strategy. Raises any other end of the job:
         PreflightError, DamagedCheckpointError or RestoreError before anything is written;
         TooManyFailedCheckpointsError, LostTransactionError, CommitFailedError, FencedError, or
         Spark's StreamingQueryException.
@@ -211,7 +226,7 @@ class Job:
         plan = JobPlan(declared)
         if file := os.environ.pop(PLAN_VARIABLE, None):
             write_plan(spark, path, self._new_job(how, plan), Path(file))
-            raise SystemExit(0)  # nothing of the program is to run after the plan
+            raise SystemExit(0)  # the program must not run on after the plan
         if path:
             restore_job(spark, path, self._new_job(how, plan))
         self._run = JobRun(
@@ -238,13 +253,15 @@ class Job:
         parallelism: int | None = None,
         claim_mode: Literal["no-claim", "claim"] = "no-claim",
     ) -> RestorePlan:
-        """Return what ``run(restore=path, …)`` would do with these arguments: what becomes of each
-        operator, source and sink, and what would stop it. Touches nothing.
+        """Return a preview of ``run(restore=path, …)`` with these arguments; touches nothing.
 
-        May be called while the job runs; its directory, which such a restore could not be put into,
-        is then not looked at. Takes a second or more: the savepoint's files are checked, and Spark
-        plans the program's query. Raises RestoreError, SavepointError or CorruptRecordError if
-        nothing can be read at `path`, ConfigurationError for a wrong value.
+        It has the fate of each operator, source and sink, and every problem that would stop the
+        restore.
+
+        May be called while the job runs; its directory, unfit for such a restore, is then not
+        looked at. Takes a second or more: the savepoint's files are checked, and Spark plans the
+        program's query. Raises RestoreError, SavepointError or CorruptRecordError if nothing can be
+        read at `path`, ConfigurationError for a wrong value.
         """
         declared = self.declaration
         how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
@@ -256,7 +273,7 @@ class Job:
         )
 
     def _session(self) -> SparkSession:
-        """Return the session that the program's DataFrames are of."""
+        """Return the session of the program's DataFrames."""
         frames = (s.dataframe for s in self.declaration.sinks.values() if not s.dead_letters_of)
         return spark_session(self.declaration.name, next(frames, None))
 
@@ -271,20 +288,21 @@ class Job:
         offsets: Mapping[str, Any] | None = None,
         parallelism: int | None = None,
     ) -> Savepoint:
-        """Write a savepoint for this job, which need not have run, into the new directory `to`:
-        with state out of DataFrames, to begin the job from history (Flink: SavepointWriter).
-        ``run(restore=to)`` begins with it. Touches neither sources nor sinks.
+        """Write a savepoint for this job, with state from DataFrames, into the new directory `to`.
 
-        `state`: by an operator's uid a DataFrame as `Savepoint.read_state` gives it, columns `key`
-        and `value`; of a `transformWithState` a dict of them by state variable, of a join by side
-        (``left``, ``right``). Operators that are not named begin empty. `offsets`: by a source's
-        uid where it goes on, of Kafka ``{topic: {partition: offset}}``; sources that are not named
-        begin where the program says.
-        `parallelism`: the number of state partitions, of which a restore may choose another.
+        Use it to begin the job from history (Flink: SavepointWriter): ``run(restore=to)`` begins
+        with it. The job need not have run. Touches neither sources nor sinks.
 
-        Raises SavepointError if a uid is not the program's, or a DataFrame does not have the
-        columns of its operator's state (the message has them), or contradicts itself; RestoreError
-        if Spark cannot plan the program.
+        `state`: by an operator's uid a DataFrame as from `Savepoint.read_state`, with columns `key`
+        and `value`; for a `transformWithState` a dict of them by state variable, for a join by side
+        (``left``, ``right``). Operators not named begin empty. `offsets`: by a source's uid its
+        position, for Kafka ``{topic: {partition: offset}}``; sources not named begin at the
+        program's own starting point. `parallelism`: the number of state partitions; a restore may
+        choose another.
+
+        Raises SavepointError if a uid is not the program's, or a DataFrame lacks the columns of its
+        operator's state (the message has them), or contradicts itself; RestoreError if Spark cannot
+        plan the program.
         """
         declared = self.declaration
         job = self._new_job(
@@ -300,16 +318,18 @@ class Job:
         *,
         type: Literal["canonical", "native"] = "canonical",  # noqa: A002 - as in Flink
     ) -> Future[str]:
-        """Take a savepoint: a checkpoint now, written into a new directory below `directory` (a
-        path or URI; None: `CheckpointConfig` savepoint_dir), from which a changed program can go
-        on. With ``"canonical"`` also one with another number of state partitions or another state
-        backend; ``"native"`` copies the state's files instead of its rows, which is quicker.
+        """Take a savepoint: a checkpoint now, written into a new directory below `directory`.
+
+        A changed program can go on from it. `directory` is a path or URI; None: `CheckpointConfig`
+        savepoint_dir. A ``"canonical"`` one also restores onto another number of state partitions
+        or another state backend; ``"native"`` copies the state's files instead of its rows and is
+        quicker.
 
         Returns at once; the future's result is the savepoint's path, once it is whole. The stream
-        goes on meanwhile; it waits only when it is about to be so far ahead that Spark would delete
-        the savepoint's epoch (`num_retained`). The future fails with what the epoch or the export
-        fails with, and the job goes on. Called from another thread than `run`. Raises UserError
-        and ConfigurationError as `trigger_checkpoint` does, and where nothing says `directory`.
+        goes on meanwhile; it waits only before running so far ahead that Spark would delete the
+        savepoint's epoch (`num_retained`). The future fails with the epoch's or the export's error,
+        and the job goes on. Called from another thread than `run`. Raises UserError and
+        ConfigurationError as `trigger_checkpoint` does, and if no `directory` is given anywhere.
         """
         return self._take(directory, type)
 
@@ -320,13 +340,15 @@ class Job:
         type: Literal["canonical", "native"] = "canonical",  # noqa: A002 - as in Flink
         drain: bool = False,
     ) -> Future[str]:
-        """Take a savepoint and end the job with it: no epoch runs after the savepoint's, and `run`
-        returns when it is whole. If it fails, the job goes on. As `savepoint` otherwise.
+        """Take a savepoint and end the job with it; otherwise as `savepoint`.
+
+        No epoch runs after the savepoint's, and `run` returns when the savepoint is whole. If it
+        fails, the job goes on.
 
         drain: end the job for good: the sources give nothing more, and the watermark goes to the
-            end of time, so that every open window closes; then the savepoint is taken. A job that
-            goes on from it opens those windows anew (docs/savepoints.md). If it fails after that,
-            the job ends all the same.
+            end of time, which closes every open window; then the savepoint is taken. A job restored
+            from it opens those windows anew (docs/savepoints.md). If it fails after that, the job
+            ends all the same.
         """
         return self._take(directory, type, then=self.stop, drain=drain)
 
@@ -358,29 +380,33 @@ class Job:
     def trigger_checkpoint(self) -> Future[int]:
         """Take a checkpoint now, without waiting for the interval (Flink: ``triggerCheckpoint``).
 
-        Returns at once; the future's result is the id of a completed checkpoint, committed to every
-        sink, that covers all rows that Spark could read at this call. That is an epoch which begins
-        after the call, as soon as none is under way; those who ask meanwhile share it, and later
-        epochs keep to the interval. If there are no new rows Spark makes no epoch: the result is
-        the last checkpoint, since nothing has been read after it.
+        Returns at once. The future's result is the id of a completed checkpoint, committed to every
+        sink, with all rows that Spark could read at this call. It is an epoch begun after the call,
+        as soon as none is under way. Calls made meanwhile share it, and later epochs keep to the
+        interval. Without new rows Spark makes no epoch: the result is the last checkpoint, since
+        nothing has been read after it.
 
-        The future fails with what the epoch, or the run, fails with. Called from another thread
-        than `run`. Raises UserError if the job does not run in this program, is just starting,
+        The future fails with the epoch's, or the run's, error. Called from another thread than
+        `run`. Raises UserError if the job does not run in this program, is just starting,
         restarting or ending, or if this version of Spark does not let its trigger be woken.
         """
         return self._running().trigger_checkpoint()
 
     def stop(self) -> None:
-        """Ask a running job to end: the epoch under way has ten seconds to be committed, everything
-        is kept, and `run` returns in its thread. Returns at once; called from another thread.
-        Raises UserError if the job does not run."""
+        """Ask a running job to end; everything is kept.
+
+        The epoch under way has ten seconds to be committed, and `run` returns in its thread.
+        Returns at once; called from another thread. Raises UserError if the job does not run.
+        """
         self._running().stop()
 
     def cancel(self) -> None:
-        """Ask a running job to end at once: the epoch under way is aborted, and `run` returns in
-        its thread when all is settled. With ``DELETE_ON_CANCELLATION`` the job's checkpoints are
-        deleted then. Returns at once; called from another thread. Raises UserError if the job does
-        not run."""
+        """Ask a running job to end at once: the epoch under way is aborted.
+
+        `run` returns in its thread when all is settled. With ``DELETE_ON_CANCELLATION`` the job's
+        checkpoints are deleted then. Returns at once; called from another thread. Raises UserError
+        if the job does not run.
+        """
         self._running().cancel()
 
     def _running(self) -> Supervisor:
@@ -405,7 +431,7 @@ class Job:
         }
 
     def _given(self) -> set[str]:
-        """The settings that the program, the settings file or the command line gave."""
+        """The settings given by the program, the settings file or the command line."""
         return {
             key.removeprefix("checkpoint.")
             for key, setting in self._settings.items()

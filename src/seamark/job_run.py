@@ -1,4 +1,4 @@
-"""One `Job.run` in this program: what runs, what keeps it running, and what it shows of itself."""
+"""One `Job.run` in this program: the query, its restarts, and its REST interface."""
 
 from __future__ import annotations
 
@@ -23,9 +23,11 @@ from seamark.savepoints.claims import ClaimDisposal
 
 
 class JobRun:
-    """Runs `plan` in the job's `directory`. `spark_settings` hold for its query alone; `shown` is
-    what `LiveJob` has from the job itself. Others can ask from now on (`rest`); raises
-    PreflightError if the address for that cannot be had. `run_to_end` is called once."""
+    """Runs `plan` in the job's `directory`; call `run_to_end` once.
+
+    `spark_settings` hold for its query alone; `shown` is the job's own data for `LiveJob`. The REST
+    interface (`rest`) answers from now on; raises PreflightError if its address cannot be had.
+    """
 
     def __init__(
         self,
@@ -61,11 +63,11 @@ class JobRun:
 
     @property
     def coordinator(self) -> Coordinator | None:
-        """The newest query's; None before the first."""
+        """The newest query's coordinator; None before the first."""
         return self.supervisor.coordinator
 
     def run_to_end(self) -> None:
-        """Return when the job has ended, with everything settled; raise what ended it otherwise."""
+        """Return when the job has ended, with everything settled; raise the error that ended it."""
 
         def stop() -> None:
             self.supervisor.stop(program_ends=True)
@@ -92,8 +94,7 @@ class JobRun:
         )
 
     def _begun(self, job_id: str) -> tuple[ExecutionStart, Sign]:
-        """Return what is recorded of this execution, and what signs it. Called when the job has
-        begun to run."""
+        """Return the execution's record and its signer. Called when the job has begun to run."""
         sign = self._rest.allow_changes(job_id)
         start = ExecutionStart(
             job_id=job_id,

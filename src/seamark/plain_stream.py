@@ -23,7 +23,7 @@ from seamark.runtime.session import spark_session
 
 
 class _Query(JobDeclaration):
-    """A query that is no job: Spark judges its name and its output mode."""
+    """A query without a job: Spark judges its name and its output mode."""
 
     def __post_init__(self) -> None:
         pass
@@ -40,19 +40,20 @@ def write_stream(
     on_bad_row: Literal["fail", "dead_letter"] = "fail",
     dead_letters: TwoPhaseCommitSink[Any] | None = None,
 ) -> StreamingQuery:
-    """Write a streaming DataFrame into `sink` exactly as ``df.writeStream`` would, and return
-    Spark's own query; the sink's guarantee comes from Seamark's records, which lie in
+    """Write a streaming DataFrame into `sink` exactly as ``df.writeStream`` would.
+
+    Returns Spark's own query. The sink's guarantee comes from Seamark's records in
     ``<checkpoint_location>/seamark``.
 
-    `trigger` holds the keyword arguments of ``DataStreamWriter.trigger``, e.g.
-    ``{"processingTime": "5 seconds"}`` or ``{"availableNow": True}``. An existing Spark checkpoint
-    location is adopted: epochs go on after its last committed batch. After ``query.stop()``, or at
-    the end of the program, what was decided is committed and the rest aborted. `on_bad_row` and
-    `dead_letters`: as for `Job.sink`.
+    `trigger` holds the keyword arguments of ``DataStreamWriter.trigger``, e.g. ``{"processingTime":
+    "5 seconds"}`` or ``{"availableNow": True}``. An existing Spark checkpoint location is adopted:
+    epochs go on after its last committed batch. After ``query.stop()``, or at the end of the
+    program, decided epochs are committed and all others aborted. `on_bad_row` and `dead_letters`:
+    as for `Job.sink`.
     """
     location = storage_uri(checkpoint_location, "write_stream: checkpoint_location")
     trigger = dict(trigger or {"processingTime": "0 seconds"})
-    # What is no DataFrame is refused right after.
+    # The next check refuses anything but a DataFrame.
     spark = spark_session(query_name, dataframe if isinstance(dataframe, DataFrame) else None)
     checkpoint = CheckpointConfig(
         storage=location, interval=_interval_s(spark, trigger), timeout=timedelta.max
@@ -68,7 +69,7 @@ def write_stream(
         trigger=trigger,
         redactor=redactor,
     )
-    with RedactedLog(redactor):  # then the run has a thread of its own, which sees to it
+    with RedactedLog(redactor):  # later the run's own thread redacts
         return run.start()
 
 

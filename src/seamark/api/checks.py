@@ -1,4 +1,4 @@
-"""Checks of plain setting values; each error names the setting, the value and what is allowed.
+"""Checks of plain setting values; each error names the setting, the value and the allowed values.
 
 Durations: `model/durations.py`. Storage URIs: `api/config.py: storage_uri`.
 """
@@ -16,8 +16,10 @@ E = TypeVar("E", bound=Enum)
 
 
 def whole_number(value: Any, setting: str, *, least: int, other: str = "") -> int:
-    """Return `value` if it is an integer (not a bool) of at least `least`; `other` is what else the
-    setting takes, for the message."""
+    """Return `value` if it is an integer (not a bool) of at least `least`.
+
+    `other` names the setting's other allowed values, for the message.
+    """
     if isinstance(value, int) and not isinstance(value, bool) and value >= least:
         return value
     alternative = f", or {other}" if other else ""
@@ -30,7 +32,7 @@ def number(
     value: Any, setting: str, *, least: float = -math.inf, above: float = -math.inf,
     most: float = math.inf,
 ) -> float:  # fmt: skip
-    """Return `value` if it is a finite number (not a bool) within the bounds given."""
+    """Return `value` if it is a finite number (not a bool) within the given bounds."""
     if (
         isinstance(value, int | float)
         and not isinstance(value, bool)
@@ -59,7 +61,7 @@ def one_of(value: Any, allowed: Iterable[str], setting: str) -> None:
 
 
 def member(kind: type[E], value: Any, setting: str) -> E:
-    """Return the member of the enum `kind` that `value` is, or is the value of."""
+    """Return the member of the enum `kind` given as `value`: the member itself or its value."""
     try:
         return kind(value)
     except ValueError:

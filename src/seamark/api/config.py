@@ -1,7 +1,7 @@
-"""`CheckpointConfig`: the settings of a job's checkpoints, named as Flink names them.
+"""`CheckpointConfig`: the settings of a job's checkpoints, named as in Flink.
 
 docs/checkpoints.md compares each with Flink's. `api/settings.py` lays `seamark.toml` and the
-command line over what the program gives.
+command line over the program's settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from seamark.model.errors import ConfigurationError
 
 
 class CheckpointMode(Enum):
-    """What the job's checkpoints promise (Flink: `CheckpointingMode`)."""
+    """The promise of the job's checkpoints (Flink: `CheckpointingMode`)."""
 
     EXACTLY_ONCE = "exactly-once"
     AT_LEAST_ONCE = "at-least-once"
@@ -28,14 +28,14 @@ class CheckpointMode(Enum):
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What becomes of a job's checkpoints when it is cancelled."""
+    """Whether a cancelled job's checkpoints are kept or deleted."""
 
     RETAIN_ON_CANCELLATION = "RETAIN_ON_CANCELLATION"
     DELETE_ON_CANCELLATION = "DELETE_ON_CANCELLATION"
 
 
 class StateBackend(Enum):
-    """Where a task keeps its state: on the JVM heap, or in RocksDB on its local disk."""
+    """The place of a task's state: on the JVM heap, or in RocksDB on its local disk."""
 
     HASHMAP = "hashmap"
     ROCKSDB = "rocksdb"
@@ -46,44 +46,43 @@ class CheckpointConfig:
     """How a job takes its checkpoints.
 
     Durations are text (``"500ms"``, ``"5s"``, ``"10min"``), a number of seconds, or a timedelta;
-    each is also there in seconds, as ``<setting>_s``.
+    each is also available in seconds, as ``<setting>_s``.
 
-    storage: where checkpoints lie: any URI that Spark's checkpoint location takes (``file:``,
+    storage: the place of checkpoints: any URI for Spark's checkpoint location (``file:``,
         ``hdfs:``, ``s3a:``), a local path, or `EphemeralStorage` for tests. Each job has the
-        directory ``<storage>/<job name>``. It may be left out here if `seamark.toml` or the
-        command line gives it.
-    savepoint_dir: where savepoints go that are asked for without a directory; a URI as above.
-    interval: time between the starts of two epochs; 0 starts each epoch as soon as the one before
+        directory ``<storage>/<job name>``. May be left out here if `seamark.toml` or the command
+        line gives it.
+    savepoint_dir: the place of savepoints requested without a directory; a URI as above.
+    interval: time between the starts of two epochs; 0 starts each epoch as soon as the last one
         ends. A bounded job does not wait for it.
     mode: ``"exactly-once"``; ``"at-least-once"``: sinks become visible before the decision, so a
         replay after a failure duplicates; ``"at-most-once"``: an epoch is decided before it is
         processed, so a failure loses it.
-    timeout: an epoch that is not decided so long after its start is aborted: its Spark jobs are
-        cancelled, its transactions aborted, and it counts as failed.
+    timeout: the time from an epoch's start to its decision. After that the epoch is aborted: its
+        Spark jobs are cancelled, its transactions aborted, and it counts as failed.
     min_pause: the least time between the end of one epoch, committed to every sink, and the start
         of the next.
     max_concurrent_checkpoints: how many epochs may be stored but not yet committed; the epoch after
         them is processed, and waits before it is stored.
     tolerable_failed_checkpoints: how many epochs may fail one after another before the job fails; a
-        completed one starts the count again.
-    externalized_retention: whether a job's checkpoints stay when it is cancelled
-        (``"RETAIN_ON_CANCELLATION"``) or are deleted (``"DELETE_ON_CANCELLATION"``). They always
-        stay after a failure.
-    num_retained: how many complete checkpoints are kept, newest first; 1 is taken as 2, which a
-        restart needs. Spark's default, 100, rather than Flink's 1: most of what they hold is shared
-        between them, and when the newest is found damaged there is an older one to go back to.
-    state_backend: ``"hashmap"`` or ``"rocksdb"``; a job with state keeps the one it began with.
+        completed epoch resets the count.
+    externalized_retention: whether a cancelled job's checkpoints are kept
+        (``"RETAIN_ON_CANCELLATION"``) or deleted (``"DELETE_ON_CANCELLATION"``). They are always
+        kept after a failure.
+    num_retained: how many complete checkpoints are kept, newest first; 1 is taken as 2, the least
+        for a restart. The default is Spark's 100, not Flink's 1: checkpoints share most of their
+        files, and if the newest is damaged there is an older one to go back to.
+    state_backend: ``"hashmap"`` or ``"rocksdb"``; a job with state keeps its first one.
     changelog: rocksdb only: a checkpoint uploads the changes of its epoch, and the whole state only
         every `changelog_snapshot_interval` epochs.
-    changelog_snapshot_interval: epochs between two uploads of the whole state when `changelog` is
-        on.
-    checkpoints_after_tasks_finish: whether a job whose sources end takes a final checkpoint of what
-        their last rows changed.
+    changelog_snapshot_interval: epochs between two uploads of the whole state if `changelog` is on.
+    checkpoints_after_tasks_finish: whether a job takes a final checkpoint after its sources end,
+        with the changes of their last rows.
     restart_strategy: whether and when a failed job is started again in the same program, from its
-        last decided epoch. `RestartStrategy.none()`, as Spark does: a supervisor that restarts the
-        program sees each failure, and one that is not transient does not repeat unseen for ever.
+        last decided epoch. The default is `RestartStrategy.none()`, as in Spark: a supervisor of
+        the program sees each failure, and a lasting failure does not repeat unseen for ever.
 
-    Raises ConfigurationError, naming the setting, the value found and what is allowed.
+    Raises ConfigurationError, naming the setting, the value found and the allowed values.
     """
 
     storage: str | EphemeralStorage = ""
@@ -107,11 +106,11 @@ class CheckpointConfig:
     timeout_s: float = field(init=False, repr=False)
     min_pause_s: float = field(init=False, repr=False)
     given: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The settings that the program gave, whatever their values: `job.config()` tells them apart
-    from defaults."""
+    """The settings given by the program, whatever their values; `job.config()` tells them from
+    defaults."""
 
     def __new__(cls, **given: Any) -> CheckpointConfig:
-        """Remember which settings were given, before the defaults are filled in."""
+        """Remember the given settings, before the defaults are filled in."""
         config = super().__new__(cls)
         object.__setattr__(config, "given", frozenset(given))
         return config
@@ -161,13 +160,14 @@ _COUNTS = {
 
 
 _NO_STORAGE = ("http", "https", "ftp", "sftp", "jdbc")
-"""Hadoop reads some of them, and a user may take others for a place."""
+"""Hadoop reads some of them; users may take the others for a place."""
 
 
 def storage_uri(value: object, setting: str) -> str:
-    """Return `value` as a URI without a trailing slash, which Spark, Hadoop and Seamark read
-    alike; a local path becomes ``file:///…``. Raises ConfigurationError, in which `setting` is
-    named."""
+    """Return `value` as a URI without a trailing slash, read alike by Spark, Hadoop and Seamark.
+
+    A local path becomes ``file:///…``. Raises ConfigurationError, naming `setting`.
+    """
     if not isinstance(value, str | os.PathLike) or not str(value):
         raise ConfigurationError(
             f"{setting} is {value!r}; give a URI such as 'file:///var/lib/seamark', "

@@ -22,8 +22,11 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 @dataclass(frozen=True)
 class DeclaredSource:
-    """One source of a job. `bounded` is whether it ends by itself; `dataframe` is Spark's; `source`
-    is None of a plain stream of Spark's."""
+    """One source of a job.
+
+    `bounded` tells whether it ends by itself; `dataframe` is Spark's; `source` is None for a plain
+    stream of Spark's.
+    """
 
     uid: str
     description: str
@@ -34,17 +37,16 @@ class DeclaredSource:
 
     @property
     def commits_offsets(self) -> CommitsOffsets | None:
-        """The source, if its system can be told what was read."""
+        """The source, if its system can be told the position reached."""
         return self.source if isinstance(self.source, CommitsOffsets) else None
 
 
 @dataclass(frozen=True)
 class DeclaredSink:
-    """One sink of a job, the DataFrame that goes into it, the SQL that makes the sink's columns of
-    it, and the shape that the DataFrame has before.
+    """One sink of a job, with its DataFrame and the SQL for the sink's columns.
 
-    One that takes the rows which another sink refuses has that sink's uid in `dead_letters_of`, and
-    no DataFrame.
+    `schema` is the DataFrame's own, before that SQL. A sink for rows refused by another sink has
+    the other's uid in `dead_letters_of`, and no DataFrame.
     """
 
     uid: str
@@ -63,8 +65,11 @@ class DeclaredSink:
 
 @dataclass
 class JobDeclaration:
-    """All that is declared of one job, by uid. `operators` are the DataFrames of the stateful
-    operators that the user has named. Raises ConfigurationError as soon as something is wrong."""
+    """The declaration of one job, by uid.
+
+    `operators` are the DataFrames of the stateful operators named by the user. Raises
+    ConfigurationError at the first wrong value.
+    """
 
     name: str
     checkpoint: CheckpointConfig
@@ -83,7 +88,7 @@ class JobDeclaration:
 
     @property
     def bounded(self) -> bool:
-        """Whether the job ends by itself: it has sources and every one of them is bounded."""
+        """Whether the job ends by itself: it has sources, all of them bounded."""
         return bool(self.sources) and all(s.bounded for s in self.sources.values())
 
     def claim_uid(self, uid: object, what: str) -> str:

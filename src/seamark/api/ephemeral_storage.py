@@ -1,4 +1,4 @@
-"""`EphemeralStorage`: checkpoints that do not outlive the program, for tests and trials."""
+"""`EphemeralStorage`: checkpoints for one program only, for tests and trials."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from seamark.file_systems.location import Location
 
 @dataclass(frozen=True)
 class EphemeralStorage:
-    """Checkpoints in a local temporary directory that is deleted at the end of the program.
+    """Checkpoints in a local temporary directory, deleted at the end of the program.
 
     The value of `CheckpointConfig.storage` for tests and trials (Flink: JobManager checkpoint
-    storage). A program that ends or dies leaves nothing to go on from, so no guarantee holds across
-    programs; `explain` says so. A job that is restarted within the program does go on.
+    storage). A program leaves nothing to go on from when it ends or dies, so no guarantee holds
+    across programs; `explain` says so. A job restarted within the program does go on.
     """
 
 
 def storage_directory(storage: str | EphemeralStorage) -> str:
-    """Return the URI below which each job has its directory; `Job.run` asks once a run.
+    """Return the URI above all jobs' directories; `Job.run` asks once a run.
 
-    One directory holds all ephemeral jobs of this program, so a job that runs again in it goes on.
-    It is made at the first call and deleted at the end of the program, unless that is killed.
+    One directory holds all ephemeral jobs of this program, so a job run again in it goes on. It is
+    made at the first call and deleted at the end of the program, unless the program is killed.
     """
     if isinstance(storage, EphemeralStorage):
         return Location.parse(_temporary_directory(), "the temporary directory").uri

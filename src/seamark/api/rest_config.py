@@ -1,7 +1,7 @@
-"""`RestConfig`: where a driver's REST interface listens, and how much it takes.
+"""`RestConfig`: the address and limits of a driver's REST interface.
 
-`api/settings.py` lays `seamark.toml` and the command line over what the program gives
-(``rest.<setting>``). docs/operations/rest.md says who may call what.
+`api/settings.py` lays `seamark.toml` and the command line over the program's settings
+(``rest.<setting>``). docs/operations/rest.md lists the calls allowed to each caller.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, kw_only=True)
 class RestConfig:
-    """The REST interface of a driver, which the command line and the dashboard ask.
+    """The REST interface of a driver, for the command line and the dashboard.
 
-    enabled: whether there is one. Without it `seamark list` cannot tell a running job from one
-        whose driver was killed, and nothing but a signal stops the job from outside.
-    address: what to listen on: this machine alone by default. On any other address everybody who
-        reaches it may read; there is no TLS, and the token of changing calls crosses the network as
-        it is: put a proxy with TLS in front.
+    enabled: whether there is one. Without it `seamark list` cannot tell a running job from a job
+        with a killed driver, and only a signal stops the job from outside.
+    address: the address to listen on; the default is this machine alone. On any other address
+        everybody with access to it may read. There is no TLS, and the token of changing calls
+        crosses the network in plain text: put a proxy with TLS in front.
     port: the port to listen on; 0 takes a free one. One job, one driver, one port.
     requests_per_second: how many requests one client (by its address) may make, after a burst of
-        six times as many; beyond that the answer is 429. Whoever brings the job's token, as the
-        command line and the dashboard of the driver's user do, is one client; all others of the
-        driver's machine are one together.
+        six times as many; beyond that the answer is 429. Callers with the job's token, such as the
+        command line and the dashboard of the driver's user, count as one client; all others on the
+        driver's machine as one together.
 
-    Raises ConfigurationError, naming the setting, the value found and what is allowed.
+    Raises ConfigurationError, naming the setting, the value found and the allowed values.
     """
 
     enabled: bool = True
@@ -42,10 +42,10 @@ class RestConfig:
     port: int = 0
     requests_per_second: int = 50
     given: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The settings that the program gave, whatever their values."""
+    """The settings given by the program, whatever their values."""
 
     def __new__(cls, **given: Any) -> RestConfig:
-        """Remember which settings were given, before the defaults are filled in."""
+        """Remember the given settings, before the defaults are filled in."""
         config = super().__new__(cls)
         object.__setattr__(config, "given", frozenset(given))
         return config
@@ -68,7 +68,7 @@ class RestConfig:
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """Whether it is reachable from this machine only."""
         ip = _as_ip(self.address)
         return ip.is_loopback if ip else self.address.lower() == "localhost"
 

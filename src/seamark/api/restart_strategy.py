@@ -1,8 +1,8 @@
-"""`RestartStrategy`: whether and when a failed job is started again, named as Flink names it.
+"""`RestartStrategy`: whether and when a failed job is started again, named as in Flink.
 
-A strategy is a frozen value in `CheckpointConfig.restart_strategy`. What it decides for one run is
-in its `RestartBackoff`, which is pure: the caller brings the time. Who calls it after a failure,
-and restarts from the last decided epoch, is the runtime.
+A strategy is a frozen value in `CheckpointConfig.restart_strategy`. Its decisions for one run are
+in its `RestartBackoff`, which is pure: the caller brings the time. The runtime calls it after a
+failure, and restarts from the last decided epoch.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ class RestartBackoff(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class RestartStrategy(ABC):
-    """What happens after a failure. Make one with `fixed_delay`, `exponential_delay`,
-    `failure_rate` or `none`; defaults are Flink's. Each raises ConfigurationError for a bad value.
+    """The reaction to a failure.
+
+    Make one with `fixed_delay`, `exponential_delay`, `failure_rate` or `none`; defaults are
+    Flink's. Each raises ConfigurationError for a bad value.
     """
 
     type: ClassVar[str]
 
     @property
     def longest_delay_s(self) -> float:
-        """The longest that a failed job waits for its restart."""
+        """The longest wait of a failed job for its restart, in seconds."""
         return float(getattr(self, "delay_s", 0.0))
 
     @abstractmethod
@@ -72,11 +74,13 @@ class RestartStrategy(ABC):
         jitter_factor: float = 0.1,
         attempts: int | None = None,
     ) -> ExponentialDelay:
-        """Restart after a delay that grows from `initial_backoff` by `backoff_multiplier` with each
-        failure, up to `max_backoff`, each varied at random by up to `jitter_factor` of itself.
+        """Restart after a growing delay.
 
-        A job that has run for `reset_backoff_threshold` after a restart begins anew. `attempts` is
-        the number of restarts before that (None: no limit; Flink:
+        The delay grows from `initial_backoff` by `backoff_multiplier` with each failure, up to
+        `max_backoff`; each delay varies at random by up to `jitter_factor` of itself.
+
+        A job begins anew after it has run for `reset_backoff_threshold` since a restart. `attempts`
+        is the number of restarts before that (None: no limit; Flink:
         ``attempts-before-reset-backoff``).
         """
         return ExponentialDelay(
@@ -176,12 +180,14 @@ class ExponentialDelay(RestartStrategy):
 
     @property
     def longest_delay_s(self) -> float:
-        """`max_backoff`, which no jitter exceeds."""
+        """`max_backoff`, never exceeded by jitter."""
         return self.max_backoff_s
 
     def backoff(self, jitter: Callable[[], float] | None = None) -> RestartBackoff:
-        """Return decisions that begin with `initial_backoff`. `jitter` gives numbers from -1 to 1;
-        only tests bring their own."""
+        """Return decisions beginning with `initial_backoff`.
+
+        `jitter` gives numbers from -1 to 1; only tests pass their own.
+        """
         return _ExponentialBackoff(self, jitter or (lambda: random.uniform(-1, 1)))
 
 

@@ -1,9 +1,9 @@
-"""Settings from outside of the program: `seamark.toml`, and ``-D key=value`` of the command line.
+"""Settings from outside the program: `seamark.toml`, and ``-D key=value`` of the command line.
 
-The command line wins over the file and the file over the program. `resolve` lays them over a job's
-`CheckpointConfig` and `RestConfig` when the job is made. The keys are ``checkpoint.<setting>``, and
-below ``checkpoint.restart_strategy`` a ``type`` with the parameters that `RestartStrategy` gives
-it; and ``rest.<setting>``. The command line reaches the program through the environment
+The command line wins over the file, and the file over the program. `resolve` lays them over a job's
+`CheckpointConfig` and `RestConfig` when the job is made. The keys are ``checkpoint.<setting>`` and
+``rest.<setting>``; below ``checkpoint.restart_strategy`` they are a ``type`` and the type's
+parameters in `RestartStrategy`. The command line reaches the program through the environment
 (`operations/run.py` sets it).
 """
 
@@ -36,19 +36,18 @@ FILE_NAME = "seamark.toml"
 FILE_VARIABLE = "SEAMARK_CONFIG"
 """Environment: the path of the settings file; without it, `FILE_NAME` in the current directory."""
 COMMAND_LINE_VARIABLE = "SEAMARK_SETTINGS"
-"""Environment: a JSON array of the ``key=value`` texts that the command line gave; it may be
-percent-encoded."""
+"""Environment: a JSON array of the command line's ``key=value`` texts; may be percent-encoded."""
 RESTORE_VARIABLE = "SEAMARK_RESTORE"
-"""Environment: the path that ``seamark run -s`` gave: a savepoint, or a retained checkpoint."""
+"""Environment: the path given by ``seamark run -s``: a savepoint, or a retained checkpoint."""
 DROP_STATE_VARIABLE = "SEAMARK_ALLOW_NON_RESTORED_STATE"
 """Environment: set by ``seamark run -n``."""
 PARALLELISM_VARIABLE = "SEAMARK_PARALLELISM"
 """Environment: the number of ``seamark run -p``."""
 
 CLAIM_MODE_VARIABLE = "SEAMARK_CLAIM_MODE"
-"""Environment: what ``seamark run --claim-mode`` gave."""
+"""Environment: the mode given by ``seamark run --claim-mode``."""
 EXPECTING_VARIABLE = "SEAMARK_EXPECTING_JOB"
-"""Environment: options of the command line that only `Job.run` obeys, which deletes it."""
+"""Environment: options of the command line for `Job.run` alone, which deletes it."""
 PLAN_VARIABLE = "SEAMARK_RESTORE_PLAN"
 """Environment: set by ``seamark run --plan``: the file for the restore plan, as JSON."""
 
@@ -76,13 +75,16 @@ KEYS = sorted(
         *(_REST + name for name in _REST_NAMES),
     }
 )
-"""Every key that a file or the command line may give."""
+"""Every key for a file or the command line."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting's value, and where it came from: ``"default"``, ``"program"``, the path of the
-    settings file, or ``"command line"``."""
+    """A setting's value and its origin.
+
+    The origin is ``"default"``, ``"program"``, the path of the settings file, or ``"command
+    line"``.
+    """
 
     value: Any
     origin: str
@@ -100,11 +102,11 @@ class Settings(dict[str, Setting]):
 def resolve(
     job: str, program: object, rest: object = None
 ) -> tuple[CheckpointConfig, Settings, RestConfig]:
-    """Return the settings that hold for the job named `job`, and where each came from.
+    """Return the settings of the job named `job`, each with its origin.
 
-    `program` and `rest` are the CheckpointConfig and the RestConfig that the program gave; None is
-    the default. Reads the environment and the settings file. Raises ConfigurationError for anything
-    that is wrong, saying where it was given.
+    `program` and `rest` are the program's CheckpointConfig and RestConfig; None is the default.
+    Reads the environment and the settings file. Raises ConfigurationError for any fault, naming the
+    origin of the value.
     """
     if not isinstance(program, CheckpointConfig):
         raise ConfigurationError(
@@ -214,7 +216,7 @@ def _leaves(table: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, A
 
 
 def _scalar(text: str) -> Any:
-    """Return a bool or number if `text` is one as TOML writes it, else `text`."""
+    """Parse `text` as a bool or number in TOML's notation; return any other `text` unchanged."""
     if text in ("true", "false"):
         return text == "true"
     if re.fullmatch(r"[+-]?\d+", text):
@@ -225,10 +227,10 @@ def _scalar(text: str) -> Any:
 
 
 def _known(key: str, origin: str) -> str:
-    """Return `key` without its prefix; raise if no setting has it, with the nearest one."""
+    """Return `key` without its prefix; for an unknown setting raise, with the nearest name."""
     if key in KEYS:
         return key.removeprefix(_PREFIX)
-    written = key.replace("-", "_").lower()  # as Flink's option names come near
+    written = key.replace("-", "_").lower()  # brings Flink's names near
     short = {k.rpartition(".")[2]: k for k in KEYS}
     near = difflib.get_close_matches(written, KEYS, n=1) or [
         short[name] for name in difflib.get_close_matches(written, short, n=1)
@@ -241,7 +243,7 @@ def _known(key: str, origin: str) -> str:
 
 
 def _chosen(settings: Mapping[str, Setting], names: Iterable[str], prefix: str) -> dict[str, Any]:
-    """Return the values that were given, by their names without the prefix."""
+    """Return the given values, by their names without the prefix."""
     found = {name: settings[prefix + name] for name in names}
     return {name: s.value for name, s in found.items() if s.origin != DEFAULT}
 
@@ -273,7 +275,7 @@ def _strategy(settings: Mapping[str, Setting]) -> RestartStrategy:
 
 
 def _blame(message: str, settings: Mapping[str, Setting]) -> str:
-    """Return which of the settings that `message` names came from outside of the program."""
+    """Return the settings in `message` with an origin outside the program."""
     outside = [
         f"{_full(key)} was {_given(setting.origin)}"
         for key, setting in settings.items()

@@ -1,4 +1,4 @@
-"""What a source, a sink and a checkpoint store promise: start with `sink.py`.
+"""The promises of sources, sinks and checkpoint stores; start with `sink.py`.
 
 A third-party connector needs only this room; nothing here knows Spark.
 """

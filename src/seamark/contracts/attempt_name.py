@@ -1,8 +1,8 @@
-"""The name of one attempt of one task, by which transactions, stages and files are told apart.
+"""The unique name of one attempt of one task, for transactions, stages and files.
 
 ``g<generation>-e<epoch>-p<partition>-a<attempt>-<token>`` is its one form, in a table's comment, a
-key or a file's name. In front of it stands the owner: job and sink, as far as the system has room
-(`plain`, `digest`). No other attempt has the same name, nor this one a second time.
+key or a file's name. The owner stands in front: job and sink, as far as the system has room
+(`plain`, `digest`). No other attempt gets the same name, and this attempt gets it only once.
 """
 
 from __future__ import annotations
@@ -26,8 +26,11 @@ N = TypeVar("N", bound="AttemptName")
 
 @dataclass(frozen=True)
 class AttemptName:
-    """`owner` names job and sink, "" where the place of the name does; parts of it are parted by
-    ``/`` or ``:``, and none leads out of a directory. `token` is what makes the name unique."""
+    """The name of one attempt, in its parts.
+
+    `owner` is job and sink, or "" if the name's place already tells them. Its parts are separated
+    by ``/`` or ``:``, and none leads out of a directory. `token` makes the name unique.
+    """
 
     owner: str
     generation: int
@@ -45,7 +48,7 @@ class AttemptName:
 
     @classmethod
     def parse(cls: type[N], text: str) -> N | None:
-        """Return the name that `text` is, with its owner; None if it is something else."""
+        """Parse `text` as a name with its owner; None for any other text."""
         found = _FORM.fullmatch(text)
         if found is None:
             return None
@@ -64,17 +67,17 @@ class AttemptName:
 
 
 def random_token(digits: int = 32) -> str:
-    """Return hex digits that nobody else has."""
+    """Return random hex digits, unique to this call."""
     return uuid.uuid4().hex[:digits]
 
 
 def owner_path(at: SinkContext | WriterContext) -> str:
-    """Return the owner's name of a job's sink where it is a path: two directories' names."""
+    """Return the owner's name of a job's sink as a path of two directories."""
     return f"{plain(at.job_id)}/{plain(at.sink_uid)}"
 
 
 def plain(text: str, longest: int = 64, digits: int = 40) -> str:
-    """Return a job id or sink uid if it can stand in a name as it is, else a digest of it."""
+    """Return a job id or sink uid unchanged if a name can hold it, else a digest of it."""
     if len(text) <= longest and re.fullmatch(_PLAIN, text):
         return text
     return "sha256-" + digest(text, digits)

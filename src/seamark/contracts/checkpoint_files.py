@@ -1,4 +1,4 @@
-"""The file operations that the checkpoint store stands on, on any Hadoop file system."""
+"""The file operations below the checkpoint store, on any Hadoop file system."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class CheckpointFiles(Protocol):
 
     @property
     def uri(self) -> str:
-        """The directory, as a URI that Spark takes."""
+        """The directory, as a URI for Spark."""
         ...
 
     def create(self, path: str, data: bytes) -> None:
@@ -38,17 +38,20 @@ class CheckpointFiles(Protocol):
         ...
 
     def sizes(self, *patterns: str) -> dict[str, int]:
-        """Return the files that match one of the patterns, with their bytes. In a pattern such as
-        ``state/*/*/*``, ``*`` is any part of one name; names that begin with ``.`` are left out.
-        Patterns below one directory share its listing, so ask for them together."""
+        """Return the files matching any of the patterns, with their bytes.
+
+        In a pattern such as ``state/*/*/*``, ``*`` is any part of one name; names beginning with
+        ``.`` are left out. Ask for several patterns together: those below one directory share its
+        listing.
+        """
         ...
 
     def delete(self, path: str) -> None:
-        """Delete a file, or a directory with all in it; a missing one is fine."""
+        """Delete a file, or a directory with all its contents; a missing one is fine."""
         ...
 
     def tree(self) -> builtins.list[str]:
-        """Return every file below the directory, however deep, hidden ones and links too."""
+        """Return every file below the directory, at any depth, hidden files and links included."""
         ...
 
     def remove(self, path: str) -> None:
@@ -56,13 +59,13 @@ class CheckpointFiles(Protocol):
         ...
 
     def remove_empty(self) -> None:
-        """Delete every directory below this one, and this one, in which no file is."""
+        """Delete every directory without files, this one and all below it."""
         ...
 
     def check(self, path: str) -> int:
-        """Read the file through and return its size in bytes.
+        """Read the whole file and return its size in bytes.
 
-        Raises FileNotFoundError, and CorruptRecordError when the file system's own checksum (a
-        ``.crc`` file on local disks, block checksums on HDFS) says that the bytes have changed.
+        Raises FileNotFoundError, and CorruptRecordError if the file system's own checksum (a
+        ``.crc`` file on local disks, block checksums on HDFS) proves the bytes changed.
         """
         ...

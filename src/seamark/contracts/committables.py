@@ -1,7 +1,7 @@
 """The bytes of a committable: a dataclass of texts, whole numbers and tuples of texts.
 
-The format is ``<version> <CRC-32 in hex> <JSON>``; docs/FORMAT.md specifies it. A sink's `dump` and
-`load` may call these two, or keep a format of their own.
+The format is ``<version> <CRC-32 in hex> <JSON>``, specified in docs/FORMAT.md. A sink's `dump` and
+`load` may call these two functions, or keep a format of their own.
 """
 
 from __future__ import annotations
@@ -17,16 +17,20 @@ T = TypeVar("T")
 
 
 def dump_committable(committable: Any, version: int = 1) -> bytes:
-    """Serialise a dataclass whose fields are ``str``, ``int`` or ``tuple[str, ...]``; `version` is
-    that of its fields."""
+    """Serialise a dataclass with fields of ``str``, ``int`` or ``tuple[str, ...]``.
+
+    `version` is the version of its fields.
+    """
     fields = dataclasses.asdict(committable)
     body = json.dumps(fields, separators=(",", ":"), sort_keys=True).encode()
     return b"%d %08x %s" % (version, binascii.crc32(body), body)
 
 
 def load_committable(kind: type[T], data: bytes, version: int = 1) -> T:
-    """Read what `dump_committable` wrote of a `kind`; raises CorruptRecordError for anything else,
-    one altered bit included."""
+    """Read a `kind` from the bytes of `dump_committable`.
+
+    Raises CorruptRecordError for any other bytes, even with one bit altered.
+    """
     found, _, rest = bytes(data).partition(b" ")
     checksum, _, body = rest.partition(b" ")
     if found != b"%d" % version:

@@ -1,11 +1,11 @@
-"""`IdempotentSink`: a sink whose rows have keys, so that writing them again changes nothing.
+"""`IdempotentSink`: a sink of rows with keys, where a second write of a row changes nothing.
 
-Rows are visible as they are written, before the epoch is decided: there is nothing to commit or to
-take back, and a failed epoch is simply written once more. A reader may see it: values go on, back
-to older rows of the repeated epoch, and on again. When the job has caught up every key is right, if
-a replay makes the same rows and late writes are kept out (`create_writer`).
+Rows are visible as they are written, before the epoch is decided. Nothing is committed or taken
+back: a failed epoch is written again. A reader may see values go on, back to older rows of the
+repeated epoch, and on again. After the replay every key is right, if the replay makes the same rows
+and late writes are kept out (`create_writer`).
 
-`seamark.verify.conformance.IdempotentConformance` tries a sink; `sinks/redis` is one.
+`seamark.verify.conformance.IdempotentConformance` tests a sink; `sinks/redis` is an example.
 """
 
 from __future__ import annotations
@@ -29,37 +29,39 @@ from seamark.model.guarantee import SinkWay
 
 
 class IdempotentSink(TwoPhaseCommitSink[Any]):
-    """To be subclassed: `describe`, `preflight` and `create_writer` are to be written."""
+    """Subclass it with `describe`, `preflight` and `create_writer`."""
 
     @property
     def way(self) -> SinkWay:
-        """Idempotent: exactly-once, with a transient inconsistency while recovering."""
+        """Return IDEMPOTENT: exactly-once, with a transient inconsistency during recovery."""
         return SinkWay.IDEMPOTENT
 
     @abstractmethod
     def preflight(self, context: SinkContext) -> None:
-        """Check the real system before anything is written, at each start of the job, in the
-        driver; raises PreflightError with the remedy. From its return on no writer of an older
-        generation may change anything."""
+        """Check the real system before anything is written; raises PreflightError with the remedy.
+
+        Called in the driver, at each start of the job. After its return no writer of an older
+        generation may change anything.
+        """
         ...
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> CommittingWriter[Any]:
         """Called in an executor task, once per attempt and epoch.
 
-        `write` and `prepare_commit` write the rows, each over the row of the same key, in their
-        order; `prepare_commit` returns (), with every row durable. An attempt may be any time late:
-        its driver was paused and has a successor, or its executor was given up. So the system
-        should compare, with every write, `generation`, then `epoch`, then for a partition
-        `attempt`, with the newest it has seen, and refuse what is older.
+        `write` and `prepare_commit` write the rows in their order, each over the row with the same
+        key; `prepare_commit` makes every row durable and returns (). An attempt may be late by any
+        time: its driver was paused and has a successor, or its executor was given up. So at every
+        write the system should compare `generation`, then `epoch`, then (for a partition) `attempt`
+        with the newest it has seen, and refuse older ones.
         """
         ...
 
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """Nothing to check: there is no transaction."""
+        """Check nothing: there is no transaction."""
 
     def create_committer(self, context: SinkContext) -> Committer[Any]:
-        """Return a committer that does the preflight and has nothing to commit."""
+        """Return a committer for the preflight alone; there is nothing to commit."""
         return _Preflight(self, context)
 
     def dump(self, committable: Any) -> NoReturn:
@@ -67,7 +69,8 @@ class IdempotentSink(TwoPhaseCommitSink[Any]):
         raise CheckpointError(f"{self.describe()} has no committables, but got {committable!r}")
 
     def load(self, data: bytes) -> NoReturn:
-        """Called if the checkpoint has some of another sink with the same uid."""
+        """Refuse the bytes: called if the checkpoint has committables of another sink with this
+        uid."""
         raise CheckpointError(
             f"{self.describe()} has no committables, but the checkpoint has {len(data)} bytes of "
             "one under its uid: they are another sink's; give this one another uid"

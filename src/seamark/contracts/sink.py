@@ -1,14 +1,13 @@
 """The two-phase-commit sink contract (as Flink's `SupportsCommitter`, after FLIP-143).
 
 Order within epoch n: pre-commit (writers, in executor tasks) -> committables stored in the
-checkpoint -> the decision -> commit (driver). At recovery: the decided epochs' committables are
-committed again, every other lingering transaction of an older driver is aborted, and only then is
-anything written. `checkpoint/coordinator.py` is the one caller of committers,
-`runtime/pre_commit.py` of writers.
+checkpoint -> the decision -> commit (driver). Recovery commits the decided epochs' committables
+again, aborts every other lingering transaction of an older driver, and only then writes anything.
+`checkpoint/coordinator.py` is the one caller of committers, `runtime/pre_commit.py` of writers.
 
-The package exports these names (`sm.TwoPhaseCommitSink`, …). A subclass that lacks a method cannot
-be built; a class that has all attributes and methods need not be one. docs/write-a-sink.md writes a
-whole sink.
+The package exports these names (`sm.TwoPhaseCommitSink`, …). Python refuses to build a subclass
+without all methods; a class with all attributes and methods need not be a subclass.
+docs/write-a-sink.md writes a whole sink.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Committable(Protocol):
-    """A small value that names one flushed, still invisible transaction."""
+    """A small value naming one flushed, still invisible transaction."""
 
     @property
     def handle(self) -> str:
@@ -41,21 +40,23 @@ C_co = TypeVar("C_co", bound=Committable, covariant=True)
 
 
 class CommitOutcome(Enum):
-    """What became of one transaction that the coordinator asked to commit. A record that is silent
-    proves LOST only if it would still have the commit; docs/sinks/outcomes.md has every sink's
-    answers."""
+    """The outcome of one transaction after a request to commit.
+
+    A silent record proves LOST only if it would still hold the commit. docs/sinks/outcomes.md has
+    every sink's answers.
+    """
 
     COMMITTED = "committed"
-    ALREADY_COMMITTED = "already-committed"  # only with proof tied to that very transaction
-    RETRY = "retry"  # not known yet, or the system is away: ask again
-    LOST = "lost"  # proved aborted or timed out: its rows are not visible and never will be
-    UNKNOWN = "unknown"  # the system has forgotten it: visible or not, it cannot tell any more
+    ALREADY_COMMITTED = "already-committed"  # only with proof for this very transaction
+    RETRY = "retry"  # unknown yet, or the system is away: ask again
+    LOST = "lost"  # proved aborted or timed out: its rows never become visible
+    UNKNOWN = "unknown"  # the system forgot it, and cannot tell whether it is visible
 
 
 class AbortOutcome(Enum):
-    """What became of one transaction that the coordinator asked to abort."""
+    """The outcome of one transaction after a request to abort."""
 
-    ABORTED = "aborted"  # proved: it can never become visible any more
+    ABORTED = "aborted"  # proved: it can never become visible
     COMMITTED = "committed"  # found committed: the coordinator stops and reads the decision again
     RETRY = "retry"
 
@@ -64,15 +65,16 @@ class AbortOutcome(Enum):
 class SinkContext:
     """Names one sink of one running driver.
 
-    `generation` counts the drivers of this job, from 1. A transaction may have to stay open for
-    `checkpoint_interval_s`, and after that for `checkpoint_timeout_s` until its epoch's decision
-    (inf: however long; 0: it is committed before), and for `restart_delay_s` until a job that has
-    failed is started again; a system's own time-outs are checked against their sum.
-    `schema` is what `select_expressions` was shown; () if the caller knows none. `hadoop` is how
-    Spark reaches HDFS and S3, for `seamark.file_systems`. `spool_uri` is this
-    sink's spool: a directory in the job's checkpoint, for rows that it puts there itself (made by
-    the sink; what lies in ``<spool_uri>/<epoch>/`` is deleted when the epoch has its
-    committed record); "" if the caller has none.
+    generation: counts the drivers of this job, from 1.
+    checkpoint_interval_s, checkpoint_timeout_s, restart_delay_s: in seconds. A transaction may have
+        to stay open for their sum, and a sink checks its system's own time-outs against it: the
+        interval, then the time until the epoch's decision (inf: no limit; 0: committed before),
+        then the time until a failed job is started again.
+    schema: the schema given to `select_expressions`; () if the caller knows none.
+    hadoop: Spark's way to HDFS and S3, for `seamark.file_systems`.
+    spool_uri: this sink's spool, a directory in the job's checkpoint for rows put there by the
+        sink; "" if the caller has none. The sink makes it. ``<spool_uri>/<epoch>/`` is deleted once
+        the epoch has its committed record.
     """
 
     job_id: str
@@ -91,8 +93,8 @@ class SinkContext:
 class WriterContext:
     """Names one attempt of one task: unique across retries, speculation and driver restarts.
 
-    Every epoch up to `settled_epoch` (-1: none) has its outcome recorded, so ids that were used in
-    them may be used again; an id used in a later epoch may not. `hadoop` and `spool_uri` are as in
+    Every epoch up to `settled_epoch` (-1: none) has a recorded outcome. A writer may use ids of
+    those epochs again, but no id used in a later epoch. `hadoop` and `spool_uri` are as in
     `SinkContext`.
     """
 
@@ -108,7 +110,7 @@ class WriterContext:
 
 
 class CommittingWriter(Protocol[C_co]):
-    """One attempt of one executor task. Owns its sockets and files; never pickled or shared."""
+    """One attempt of one executor task. It owns its sockets and files; never pickled or shared."""
 
     @abstractmethod
     def write(self, batch: pa.RecordBatch) -> None:
@@ -121,35 +123,44 @@ class CommittingWriter(Protocol[C_co]):
 
     @abstractmethod
     def prepare_commit(self) -> Sequence[C_co]:
-        """Flush. On return every row is durable and still invisible, and survives kill -9 of this
-        process and of the server. Returns one committable per transaction, none if no row came.
-        Called at most once, after the last `write`."""
+        """Flush, and return one committable per transaction; none if no row came.
+
+        On return every row is durable and still invisible, and survives kill -9 of this process and
+        of the server. Called at most once, after the last `write`.
+        """
         ...
 
     @abstractmethod
     def abort(self) -> None:
-        """Give up this attempt, at any moment, also after `prepare_commit`. Best effort: what it
-        leaves behind is lingering and aborted by the driver. Must not raise or hang."""
+        """Give up this attempt, at any moment, also after `prepare_commit`.
+
+        Best effort: the driver finds and aborts lingering transactions. Must not raise or hang.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Lingering(Generic[C]):
-    """An open transaction found at the external system, and the driver generation it came from."""
+    """An open transaction found at the external system, with the generation of its driver."""
 
     committable: C
     generation: int
 
 
 class Committer(Protocol[C]):
-    """The driver's side of a sink. Calls are idempotent, may be repeated after any failure, return
-    one outcome per committable in order, and come from one thread at a time. No call hangs: a
-    system that is away answers RETRY within seconds, and the coordinator keeps the deadline."""
+    """The driver's side of a sink.
+
+    Calls are idempotent and may be repeated after any failure. They return one outcome per
+    committable, in order, and come from one thread at a time. No call hangs: if the system is away,
+    answer RETRY within seconds; the coordinator keeps the deadline.
+    """
 
     @abstractmethod
     def preflight(self) -> None:
         """Check the real system before anything is written; raises PreflightError with the remedy.
-        Takes ownership of the transaction prefix, if the system needs one, until `close`."""
+
+        Takes ownership of the transaction prefix, if the system needs one, until `close`.
+        """
         ...
 
     @abstractmethod
@@ -164,8 +175,10 @@ class Committer(Protocol[C]):
 
     @abstractmethod
     def list_lingering(self) -> Iterable[Lingering[C]]:
-        """List every open transaction of this job and sink, of any generation and attempt. Raises
-        AbortFailedError if the system does not answer within seconds."""
+        """List every open transaction of this job and sink, of any generation and attempt.
+
+        Raises AbortFailedError if the system does not answer within seconds.
+        """
         ...
 
     @abstractmethod
@@ -178,8 +191,8 @@ class Committer(Protocol[C]):
 class TwoPhaseCommitSink(Protocol[C]):
     """Configuration of a sink: validated when built, picklable, holding no open resource.
 
-    `way` says what the sink gives; one whose rows are visible at the flush (`SinkWay.NONE`) still
-    follows the contract, with writers that return no committables.
+    `way` names the sink's part in the checkpoint. A sink with rows visible at the flush
+    (`SinkWay.NONE`) still follows the contract; its writers return no committables.
     """
 
     spool: bool = False
@@ -189,18 +202,20 @@ class TwoPhaseCommitSink(Protocol[C]):
 
     @property
     def transaction_timeout_s(self) -> float | None:
-        """After how many seconds the system ends a transaction that is still open; None: never.
-        The metrics show how near it is."""
+        """The system's time-out for an open transaction, in seconds; None: never.
+
+        The metrics show the time left.
+        """
         return None
 
     @property
     def spark_formats(self) -> Sequence[str]:
-        """The modules of Spark's, not built in, that the expressions need, e.g. ``("avro",)``."""
+        """The Spark modules needed by the expressions and not built in, e.g. ``("avro",)``."""
         return ()
 
     @property
     def way(self) -> SinkWay:
-        """How this sink takes part in the checkpoint."""
+        """The sink's part in the checkpoint."""
         return SinkWay.TWO_PHASE_COMMIT
 
     @abstractmethod
@@ -209,25 +224,26 @@ class TwoPhaseCommitSink(Protocol[C]):
         ...
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """Return the Spark SQL expressions that make the columns which `write` gets from the
-        declared DataFrame: here, each column as it is. Called when the job is built; raises
-        ConfigurationError for a schema that this sink cannot take, naming the column, its type and
-        what is allowed."""
+        """Return Spark SQL expressions from the declared DataFrame to the columns for `write`.
+
+        The default passes each column as it is. Called when the job is built. For a schema unfit
+        for this sink, raises ConfigurationError with the column, its type and the allowed ones.
+        """
         return [quoted(column.name) for column in schema]
 
     @abstractmethod
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """Check this configuration against the job's, when the run starts, without any I/O."""
+        """Check this configuration against the job's, at the start of the run, without any I/O."""
         ...
 
     @abstractmethod
     def create_writer(self, context: WriterContext) -> CommittingWriter[C]:
-        """Called in an executor task, once per attempt and epoch."""
+        """Return a writer; called in an executor task, once per attempt and epoch."""
         ...
 
     @abstractmethod
     def create_committer(self, context: SinkContext) -> Committer[C]:
-        """Called in the driver, once per run, before `preflight`."""
+        """Return the committer; called in the driver, once per run, before `preflight`."""
         ...
 
     @abstractmethod
@@ -237,5 +253,5 @@ class TwoPhaseCommitSink(Protocol[C]):
 
     @abstractmethod
     def load(self, data: bytes) -> C:
-        """Read what this or an older version of `dump` wrote; raises CorruptRecordError."""
+        """Read the bytes of this or an older version's `dump`; raises CorruptRecordError."""
         ...

@@ -1,5 +1,4 @@
-"""The source contract: a description of the stream that the runtime has Spark read, and what a
-source may do besides (`CommitsOffsets`)."""
+"""The source contract: describes a stream for Spark to read. Optional: `CommitsOffsets`."""
 
 from __future__ import annotations
 
@@ -10,7 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 
 @dataclass(frozen=True)
 class StreamReader:
-    """What goes into ``spark.readStream``: format, options and, if given, the schema as DDL."""
+    """The arguments of ``spark.readStream``: format, options and, if given, the schema as DDL."""
 
     format: str
     options: Mapping[str, str] = field(default_factory=dict)
@@ -35,21 +34,24 @@ class Source(Protocol):
         ...
 
     def reader(self) -> StreamReader:
-        """Return what Spark is to read. Called once, when the source is added to a job."""
+        """Return the stream for Spark to read. Called once, when the source is added to a job."""
         ...
 
 
 class OffsetCommitter(Protocol):
-    """Tells a source's own system how far the job's completed checkpoints have read it, for the
-    tools of that system. Nothing is ever read back: a job goes on from its checkpoint.
+    """Tells a source's own system the position of the job's completed checkpoints, for its tools.
 
-    Called from one thread of the driver's, off the path of epochs. It may block for some tens of
-    seconds, and raise what it likes: the job warns and goes on.
+    Nothing is ever read back: a job goes on from its checkpoint. Called from one thread of the
+    driver, off the path of epochs. It may block for some tens of seconds and raise any exception:
+    the job warns and goes on.
     """
 
     def commit(self, end_offset: Any) -> None:
-        """Commit the end of the newest completed checkpoint: the source's entry in Spark's offset
-        log, as JSON gives it. Called after each one, at most once a second, with the newest."""
+        """Commit the end of the newest completed checkpoint.
+
+        `end_offset` is the source's entry in Spark's offset log, as parsed JSON. Called after each
+        checkpoint, at most once a second, with the newest.
+        """
         ...
 
     def close(self) -> None:
@@ -59,9 +61,12 @@ class OffsetCommitter(Protocol):
 
 @runtime_checkable
 class CommitsOffsets(Protocol):
-    """An optional part of a source: its system can be told what was read."""
+    """An optional part of a source: its system can be told the position reached."""
 
     def create_offset_committer(self, jvm: Any) -> OffsetCommitter | None:
-        """Return a committer, or None if nothing is to be told. `jvm` is Spark's, by py4j, where
-        Spark's own client of the system is. Called once a run, in the thread that calls it."""
+        """Return a committer, or None without anything to tell.
+
+        `jvm` is Spark's, by py4j, with Spark's own client of the system. Called once a run, in the
+        committer's thread.
+        """
         ...

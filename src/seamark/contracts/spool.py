@@ -1,10 +1,10 @@
 """A sink's spool: its rows in the job's checkpoint, until they are known to be at the target.
 
-A write-ahead sink's rows are there alone until it has sent them; those of a sink with
-``spool=True`` are in its system as well (`checkpoint/spool.py`). A spool file is one Arrow file for
-one attempt of one task; docs/FORMAT.md specifies names and bytes (*Spools*). It counts only once a
-committable names it, with its size and checksum, and that exists only after the file is durable: a
-torn one is never read.
+A write-ahead sink keeps its rows only there until it has sent them; a sink with ``spool=True`` has
+them in its system as well (`checkpoint/spool.py`). A spool file is one Arrow file for one attempt
+of one task; docs/FORMAT.md specifies names and bytes (*Spools*). A file counts only once a
+committable names it, with its size and checksum. The committable exists only after the file is
+durable, so a torn file is never read.
 """
 
 from __future__ import annotations
@@ -35,8 +35,11 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True)
 class SpoolFile:
-    """One durable file: `path` below `directory`, the URI of its sink's spool in the checkpoint of
-    the job that wrote it; and what it holds."""
+    """One durable file and its contents.
+
+    `directory` is the URI of its sink's spool in the checkpoint of the job that wrote it; `path` is
+    below `directory`.
+    """
 
     directory: str
     path: str
@@ -47,31 +50,35 @@ class SpoolFile:
 
 @runtime_checkable
 class SpooledSink(Protocol):
-    """A sink whose decided rows are in its spool alone until they are committed."""
+    """A sink with its decided rows in its spool alone until they are committed."""
 
     def find_damage(self, committables: Sequence[Any], context: SinkContext) -> Sequence[str]:
-        """Return a line for each spool file of these committables, of one epoch, that is missing or
-        damaged, beginning with its path. Called in the driver before the job starts, for an epoch
-        that is decided and has no committed record; changes nothing. Raises OSError when the
-        storage does not answer."""
+        """Return a line for each missing or damaged spool file of one epoch's committables.
+
+        Each line begins with the file's path. Called in the driver before the job starts, for a
+        decided epoch without a committed record; changes nothing. Raises OSError when the storage
+        does not answer.
+        """
         ...
 
     def find_unsent(self, committables: Sequence[Any], context: SinkContext) -> Mapping[str, str]:
-        """Return the spool files of these committables, of one epoch, whose rows are not known to
-        be at the target: the path of each now, by its handle. Both are below the sink's spool.
-        Called for a savepoint, while a commit of that epoch is under way; changes nothing. Raises
-        OSError when the storage does not answer."""
+        """Return one epoch's spool files with rows not known to be at the target.
+
+        Maps each committable's handle to its file's present path; both are below the sink's spool.
+        Called for a savepoint, while a commit of the epoch is under way; changes nothing. Raises
+        OSError when the storage does not answer.
+        """
         ...
 
 
 def spool_directory(sink_uid: str) -> str:
-    """Return where one sink's spool lies, below the job's checkpoint directory."""
+    """Return one sink's spool, as a path below the job's checkpoint directory."""
     name = quote(sink_uid, safe="")
     return f"{SPOOLS}/" + (f"%2E{name[1:]}" if name.startswith(".") else name)
 
 
 def parse_path(path: str) -> AttemptName | None:
-    """Return whose a spool file is, ``<epoch>/<attempt's name>.arrow``; None for any other path."""
+    """Parse a spool file's path ``<epoch>/<attempt's name>.arrow``; None for any other path."""
     epoch, _, file = path.partition("/")
     name = AttemptName.parse(file.removesuffix(EXTENSION)) if file.endswith(EXTENSION) else None
     return name if name is not None and (name.owner, str(name.epoch)) == ("", epoch) else None
@@ -90,8 +97,8 @@ class SpoolWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the batch; its buffers may be used again after the call.
 
-        Raises OSError when the storage refuses it, and WriteRefusedError on a machine that does not
-        share the checkpoint's local storage: what it writes there nobody else could read.
+        Raises OSError when the storage refuses it. Raises WriteRefusedError on a machine that does
+        not share the checkpoint's local storage: no other machine could read the file.
         """
         if batch.num_rows == 0:
             return
@@ -101,8 +108,10 @@ class SpoolWriter:
         self._rows += batch.num_rows
 
     def finish(self) -> SpoolFile | None:
-        """Make the file durable; None if no row has come. Raises OSError; then it counts for
-        nothing."""
+        """Make the file durable; None if no row has come.
+
+        Raises OSError; then the file counts for nothing.
+        """
         if self._file is None:
             return None
         self._writer.close()
@@ -132,7 +141,7 @@ class SpoolWriter:
 
 
 class _Checksummed:
-    """What pyarrow writes into: adds up what passes, and leaves the closing to its owner."""
+    """The file for pyarrow's writer: sums up bytes and checksum; only its owner closes it."""
 
     closed = False
 
@@ -155,8 +164,10 @@ class _Checksummed:
 
 
 def problem(directory: Directory, file: SpoolFile) -> str:
-    """Return what is wrong with the file, "" if nothing is; reads it through. Raises OSError when
-    the store does not answer."""
+    """Read the whole file and return its fault, "" for none.
+
+    Raises OSError when the store does not answer.
+    """
     size, crc32 = 0, 0
     try:
         with directory.open(file.path) as stream:
@@ -173,12 +184,12 @@ def problem(directory: Directory, file: SpoolFile) -> str:
 
 
 def read(directory: Directory, path: str) -> Iterator[pa.RecordBatch]:
-    """Yield the batches of a file, in the order in which they were written. Raises OSError."""
+    """Yield the batches of a file, in the order of writing. Raises OSError."""
     import pyarrow as pa
 
     with directory.open(path) as stream:
-        # Arrow's file format is its stream format between a header and a footer, and a stream is
-        # read from front to back, as object stores like it.
+        # Arrow's file format is its stream format between a header and a footer. Reading it as a
+        # stream goes from front to back, which suits object stores.
         if stream.read(len(_MAGIC)) != _MAGIC:
             raise OSError(f"{directory.uri}/{path} is no Arrow file")
         yield from pa.ipc.open_stream(stream)

@@ -1,7 +1,7 @@
-"""The write-ahead contract: rows that are spooled, and sent after the decision.
+"""The write-ahead contract: rows are spooled, and sent after the decision.
 
-For a system that can neither hold rows back nor tell what became of a transaction.
-`sinks/write_ahead` has the class to subclass, `sm.WriteAheadSink`, which does all but the sending.
+It serves a system that can neither hold rows back nor tell a transaction's outcome. Subclass
+`sm.WriteAheadSink` (`sinks/write_ahead`): it does everything but the sending.
 docs/sinks/write-ahead.md is for users.
 """
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class EpochToken:
-    """Names what is sent: one epoch of one sink of one job, and no other rows ever.
+    """Names the rows sent: one epoch of one sink of one job, and never any other rows.
 
-    The same over retries and restarts. A job that is restored from a checkpoint has a new `job_id`:
-    the epochs that it runs have other tokens than those of the job that it comes from, but an epoch
-    which that job had decided keeps its token.
+    The token stays the same over retries and restarts. A job restored from a checkpoint has a new
+    `job_id`, so its own epochs have other tokens than the original job's; an epoch decided by the
+    original job keeps its token.
 
     ``str(token)`` is ``<job id>-<sink uid>-<epoch>``: letters, digits, ``.``, ``_`` and ``-``.
     """
@@ -36,22 +36,23 @@ class EpochToken:
 
 
 class Sender(Protocol):
-    """The one thing that a write-ahead sink must be able to do."""
+    """The one ability of a write-ahead sink."""
 
     @abstractmethod
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
         """Send all rows of one decided epoch; on return the target has them durably.
 
-        Called in the driver, on a thread of its own, one epoch at a time and in order; `batches`
-        are all tasks' rows, in an order that is the same at each call for this token. An epoch
-        without rows is not sent.
+        Called in the driver, on a thread of its own, one epoch at a time and in order. `batches`
+        are all tasks' rows, in the same order at each call for this token. An epoch without rows is
+        not sent.
 
         Called again with the same token and rows after any exception, and after a crash of the
-        driver between its return and its record: a target that keeps the tokens it has taken, in
-        one step with their rows, and drops what comes with one of them again, has each row exactly
-        once. Raises `SendRefusedError`, or one of the sink's `permanent_errors`, for what will not
-        pass: the job fails, and no row is lost. Any other exception is tried again. A call that
-        takes longer than `send_timeout` fails the job too; it cannot be interrupted and may still
-        send when the job is started again, so give each request a time-out of its own.
+        driver between the return and its record. A target has each row exactly once if it stores
+        each token in one step with its rows, and drops rows with a stored token.
+
+        Raises `SendRefusedError`, or one of the sink's `permanent_errors`, for a lasting refusal:
+        the job fails, and no row is lost. Any other exception is tried again. A call longer than
+        `send_timeout` fails the job too. It cannot be interrupted and may still send after the job
+        is started again, so give each request a time-out of its own.
         """
         ...

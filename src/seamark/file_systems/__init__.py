@@ -1,9 +1,9 @@
 """Files on shared file systems, for processes without a JVM: Spark's Python workers, the driver.
 
 `open_directory` (`uri.py`) gives a `Directory` (`directory.py`) for a URI: `local.py` serves paths
-and ``file:``, `hdfs.py` ``hdfs:``, `s3.py` ``s3a:`` and ``s3:``. How to reach a store comes from
-Spark's Hadoop configuration as `HadoopSettings` (`settings.py`), which the driver reads
-(`runtime/hadoop_files.py`) and every `SinkContext` and `WriterContext` brings along. The
+and ``file:``, `hdfs.py` ``hdfs:``, `s3.py` ``s3a:`` and ``s3:``. The driver reads the stores'
+settings from Spark's Hadoop configuration as `HadoopSettings` (`settings.py`,
+`runtime/hadoop_files.py`); every `SinkContext` and `WriterContext` brings them along. The
 checkpoint's own records go another way: `contracts/checkpoint_files.py`.
 """
 

@@ -1,7 +1,7 @@
-"""What every file system here can do: `Directory`, and `RenamingDirectory` for those that rename.
+"""The operations of every file system here: `Directory`; with renames: `RenamingDirectory`.
 
-Every call raises FileNotFoundError or PermissionError for what they say, and OSError for all else,
-a store that is away included, after the client's own few tries.
+Every call may raise FileNotFoundError or PermissionError in their usual meaning, and OSError for
+all other faults, a store that is away included, after the client's own few tries.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Any, BinaryIO, Protocol
 
 
 class NewFile(Protocol):
-    """A file that is being written; pyarrow's writers take it as a sink.
+    """A file being written; pyarrow's writers take it as a sink.
 
-    As a context manager it is closed at the end, and discarded if an exception leaves the block.
-    A file that is neither closed nor discarded, because its process has died, may be there, torn.
+    As a context manager it is closed at the end, and discarded if an exception leaves the block. If
+    its process dies before `close` or `discard`, the file may remain, torn.
     """
 
     @property
@@ -27,16 +27,18 @@ class NewFile(Protocol):
         ...
 
     def flush(self) -> None:
-        """Nothing that a caller may rely on."""
+        """Promise nothing to the caller."""
         ...
 
     def close(self) -> None:
-        """On return the whole file is readable under its name and durable, its name included. If it
-        raises, nothing is certain. A second call does nothing."""
+        """Make the whole file durable and readable under its name, the name included.
+
+        If it raises, nothing is certain. A second call does nothing.
+        """
         ...
 
     def discard(self) -> None:
-        """Give up: no file stays, as far as that can be done. Never raises. After `close` too."""
+        """Give up, also after `close`: no file stays, if that can be done. Never raises."""
         ...
 
     def __enter__(self) -> NewFile: ...
@@ -45,9 +47,9 @@ class NewFile(Protocol):
 
 
 class Directory(Protocol):
-    """The files below one URI. Any thread may call, and the processes of many machines.
+    """The files below one URI. Any thread may call, and processes on many machines.
 
-    Paths are relative to it, with forward slashes; directories on the way are made as needed. The
+    Paths are relative to it, with forward slashes; parent directories are made as needed. The
     object opens no connection before its first call.
     """
 
@@ -57,8 +59,11 @@ class Directory(Protocol):
         ...
 
     def create(self, path: str) -> NewFile:
-        """Begin a new file. Put something random in its name: on local disks and HDFS a name that
-        is taken raises FileExistsError, on S3 the newer file replaces the older one."""
+        """Begin a new file; put something random in its name.
+
+        On local disks and HDFS a taken name raises FileExistsError; on S3 the newer file replaces
+        the older one.
+        """
         ...
 
     def open(self, path: str) -> BinaryIO:
@@ -70,8 +75,10 @@ class Directory(Protocol):
         ...
 
     def list(self, path: str = "") -> dict[str, int]:
-        """Return every file below `path`, however deep, with its bytes; {} if there is none.
-        On local disks and HDFS also those that are being written."""
+        """Return every file below `path`, at any depth, with its bytes; {} if there is none.
+
+        On local disks and HDFS, files still being written are included.
+        """
         ...
 
     def delete(self, path: str) -> None:
@@ -80,18 +87,20 @@ class Directory(Protocol):
 
 
 class RenamingDirectory(Directory, Protocol):
-    """Local disks and HDFS, where a rename is one atomic step that a deletion excludes."""
+    """Local disks and HDFS: a rename is one atomic step and excludes a deletion."""
 
     def rename(self, path: str, to: str) -> None:
-        """Move a file to a name that is not taken. Raises FileNotFoundError if `path` is gone."""
+        """Move a file to a free name. Raises FileNotFoundError if `path` is gone."""
         ...
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Make earlier renames and deletions of these names durable, those of a call that was cut
-        off too."""
+        """Make earlier renames and deletions of these names durable, those of interrupted calls
+        too."""
         ...
 
     def prune(self, path: str, below: str) -> None:
-        """Remove the directories from that of `path` up to, and without, `below`, while they are
-        empty. Best effort: never raises."""
+        """Remove empty directories, from the parent of `path` up to, and without, `below`.
+
+        Best effort: never raises.
+        """
         ...

@@ -1,8 +1,8 @@
 """HDFS through hdfs-native, a client in Rust that needs no JVM.
 
-It reads ``HADOOP_CONF_DIR`` by itself, and the settings given here go over it. The user is that of
-the process, or ``HADOOP_USER_NAME``; with Kerberos, the process's ticket or delegation token. It
-waits for ever on a NameNode that is silent, so each of its calls here has a deadline of our own.
+The client reads ``HADOOP_CONF_DIR`` by itself; the settings given here override it. The user is the
+process's, or ``HADOOP_USER_NAME``; with Kerberos, the process's ticket or delegation token. The
+client waits for ever on a silent NameNode, so each call to it here has a deadline of our own.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from seamark.model.errors import MissingDependencyError
 BUFFER_BYTES = 1 << 20
 CALL_DEADLINE_S = 60.0
 _DEADLINES = {
-    # Its own values keep a call at a NameNode that is away for three minutes.
+    # With the client's own values a call to an absent NameNode lasts three minutes.
     "dfs.client.failover.max.attempts": "4",
     "dfs.client.failover.sleep.base.millis": "200",
     "dfs.client.failover.sleep.max.millis": "2000",
     "dfs.client.socket-timeout": "20000",
 }
-"""Unless the user has set them."""
+"""Defaults; the user's own values win."""
 _PREFIXES = ("dfs.", "fs.defaultFS", "fs.viewfs.", "hadoop.security.")
 
 
 def client_settings(settings: HadoopSettings) -> HadoopSettings:
-    """Return what hdfs-native is told: its part of Hadoop's settings, over deadlines of ours."""
+    """Return the settings for hdfs-native: its part of Hadoop's, over deadlines of our own."""
     given = {name: value for name, value in settings.items() if name.startswith(_PREFIXES)}
     return HadoopSettings({**_DEADLINES, **given})
 
@@ -105,10 +105,10 @@ class HdfsDirectory:
             _call(self._client.rename, self._at(path), target, False)
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Nothing to do: the NameNode has logged every change when it answers."""
+        """Do nothing: the NameNode has logged every change before it answers."""
 
     def prune(self, path: str, below: str) -> None:
-        """Remove empty directories: the NameNode refuses those that are not."""
+        """Remove empty directories: the NameNode refuses the others."""
         directory = path.rpartition("/")[0]
         with contextlib.suppress(OSError), _os_errors(f"{self._uri}/{path}"):
             while directory.startswith(f"{below}/"):
@@ -147,7 +147,7 @@ class _HdfsFile:
         self._send()
         with _os_errors(self._name):
             if self._bytes:
-                # Not only in the DataNodes' memory. Erasure-coded files cannot be asked for it.
+                # To the DataNodes' disks, not only their memory. Erasure-coded files lack the call.
                 with contextlib.suppress(NotImplementedError):
                     _call(self._raw.hsync)
             _call(self._raw.close)
@@ -171,7 +171,7 @@ class _HdfsFile:
 
 
 class _Reading(io.RawIOBase):
-    """hdfs-native's reader with `readinto`, which buffering needs."""
+    """hdfs-native's reader with `readinto`, needed for buffering."""
 
     def __init__(self, raw: Any, name: str) -> None:
         self._raw, self._name = raw, name
@@ -203,7 +203,7 @@ def _client(url: str | None, config: HadoopSettings) -> Any:
 
 
 def _call(function: Callable[..., Any], *arguments: Any) -> Any:
-    """Call the client in a thread that is left behind at the deadline."""
+    """Call the client in a thread; leave the thread behind at the deadline."""
     future: Future[Any] = Future()
 
     def run() -> None:
@@ -222,7 +222,7 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
 
 @contextlib.contextmanager
 def _os_errors(name: str) -> Iterator[None]:
-    """The client raises RuntimeError with Java's exception in its text for what is not simple."""
+    """Raise OSErrors for the client's RuntimeErrors, which hold Java's exception in their text."""
     try:
         yield
     except (FileNotFoundError, FileExistsError) as error:

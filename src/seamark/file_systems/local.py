@@ -1,4 +1,4 @@
-"""Local disks, and file systems that are mounted like one: durable by fsync."""
+"""Local disks, and file systems mounted like local disks: durable by fsync."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from seamark.model.errors import ConfigurationError
 def local_path(value: object, setting: str) -> str:
     """Return `value`, a path or a ``file:`` URI, as an absolute path.
 
-    `setting` is what an error shows, e.g. ``SQLiteSink: database``. Raises ConfigurationError for
-    other schemes: several tasks and the driver must see one local directory.
+    `setting` is the name for the error, e.g. ``SQLiteSink: database``. Raises ConfigurationError
+    for other schemes: several tasks and the driver must see one local directory.
     """
     if not isinstance(value, str | os.PathLike) or not str(value):
         raise ConfigurationError(
@@ -43,7 +43,7 @@ def make_directory(path: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the entries of a directory durable: files that were created, renamed or removed."""
+    """Make the entries of a directory durable: created, renamed and removed files."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -67,7 +67,7 @@ class LocalDirectory:
         target = self._root / path
         while True:
             make_directory(target.parent)
-            # `prune` of another process may take the directory away before the file is in it.
+            # Another process's `prune` may remove the directory before the file is in it.
             with contextlib.suppress(FileNotFoundError):
                 return _LocalFile(target)
 
@@ -88,7 +88,7 @@ class LocalDirectory:
         for directory, _, names in os.walk(self._root / path):
             for name in names:
                 file = Path(directory) / name
-                with contextlib.suppress(FileNotFoundError):  # gone since it was listed
+                with contextlib.suppress(FileNotFoundError):  # gone since the listing
                     found[file.relative_to(self._root).as_posix()] = file.stat().st_size
         return found
 
@@ -99,13 +99,13 @@ class LocalDirectory:
     def rename(self, path: str, to: str) -> None:
         """Move a file."""
         source, target = self._root / path, self._root / to
-        if source.exists():  # else a root that is not mounted any more would be made anew
+        if source.exists():  # else an unmounted root would be made anew
             make_directory(target.parent)
         source.rename(target)
 
     def sync(self, paths: Iterable[str]) -> None:
         """Make the entries of the directories of `paths` durable."""
-        sync_directory(self._root)  # raises if it is not mounted any more
+        sync_directory(self._root)  # raises if it is no longer mounted
         for directory in {(self._root / path).parent for path in paths} - {self._root}:
             with contextlib.suppress(FileNotFoundError):  # pruned
                 sync_directory(directory)
@@ -113,7 +113,7 @@ class LocalDirectory:
     def prune(self, path: str, below: str) -> None:
         """Remove empty directories."""
         top, directory = self._root / below, (self._root / path).parent
-        with contextlib.suppress(OSError):  # it is not empty, or another one was faster
+        with contextlib.suppress(OSError):  # not empty, or another process was faster
             while top in directory.parents:
                 directory.rmdir()
                 directory = directory.parent

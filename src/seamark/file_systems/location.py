@@ -1,7 +1,7 @@
-"""The one place where what a user writes becomes a place in a file system, and back.
+"""The one translation of a user's text into a place in a file system, and back.
 
 A place is written as Spark and Hadoop read it: nothing in a path is percent-encoded, and neither
-``#`` nor ``?`` ends it. Whatever they would take for another place than Seamark is refused.
+``#`` nor ``?`` ends it. A text is refused if they would take it for another place than Seamark.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ _WITH_ACCOUNT = ("abfs", "abfss", "wasb", "wasbs")
 
 @dataclass(frozen=True)
 class Location:
-    """A file or directory. `scheme` is in lower case, and ``file`` of a local path; `path` begins
-    with a slash and ends without one; it is empty at the top of another file system."""
+    """A file or directory.
+
+    `scheme` is in lower case, and ``file`` for a local path. `path` begins with a slash and ends
+    without one; it is empty at the top of any file system but the local one.
+    """
 
     scheme: str
     authority: str
@@ -34,7 +37,7 @@ class Location:
 
     @classmethod
     def parse(cls, value: str | os.PathLike[str], setting: str) -> Location:
-        """Return what a user has written: a local path, or a URI. `setting` begins each error.
+        """Parse a user's local path or URI. `setting` begins each error.
 
         Touches nothing but the symbolic links before a ``..``. Raises ConfigurationError.
         """
@@ -80,17 +83,17 @@ class Location:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on a local disk, or on what is mounted like one."""
+        """Whether it is on a local disk, or on a file system mounted like one."""
         return self.scheme == "file"
 
     @property
     def uri(self) -> str:
-        """The URI as Spark takes it."""
+        """The URI in Spark's notation."""
         return f"{self.scheme}://{self.authority}{self.path}"
 
 
 def check_characters(text: str, setting: str) -> None:
-    """Raise ConfigurationError for what no path can hold that Python, the JVM and records share."""
+    """Raise ConfigurationError for characters unfit for Python, the JVM or records."""
     for character in text:
         if character < " " or character == "\x7f":
             raise ConfigurationError(
@@ -105,13 +108,12 @@ def check_characters(text: str, setting: str) -> None:
 
 
 def local_of(uri: str) -> str | None:
-    """Return the path of a local place's `Location.uri`, None of any other."""
+    """Return the path of a local place's `Location.uri`, None for any other."""
     return uri.removeprefix(_FILE) if uri.startswith(_FILE) else None
 
 
 def same_place(recorded: object, uri: str) -> bool:
-    """Whether a path that a record holds, maybe of an older version, is that of a
-    `Location.uri`."""
+    """Whether a record's path, maybe of an older version, is the place of a `Location.uri`."""
     try:
         return Location.parse(str(recorded), "").uri == uri
     except ConfigurationError:
@@ -119,8 +121,10 @@ def same_place(recorded: object, uri: str) -> bool:
 
 
 def require_unescaped(value: object, location: Location, setting: str) -> None:
-    """Raise ConfigurationError for a ``file:`` URI with a ``%20``: elsewhere it is a space, and
-    Spark takes it as it stands."""
+    """Raise ConfigurationError for a ``file:`` URI with a ``%20``.
+
+    Elsewhere ``%20`` is a space, but Spark takes it literally.
+    """
     if location.is_local and str(value)[:5].lower() == "file:" and _ESCAPE.search(location.path):
         raise ConfigurationError(
             f"{setting} is {value!r}: a 'file:' URI is taken as it stands, as Spark takes it, and "
@@ -133,13 +137,13 @@ def require_unescaped(value: object, location: Location, setting: str) -> None:
 
 
 def encoded(uri: str) -> str:
-    """Return a `Location.uri` as committables name directories, and `open_directory` takes it."""
+    """Return a `Location.uri` in the form for committables and `open_directory`."""
     path = local_of(uri)
     return uri if path is None else _FILE + quote(path)
 
 
 def decoded(uri: str) -> str:
-    """Return the `Location.uri` of what `encoded` has made."""
+    """Return the `Location.uri` of a result of `encoded`."""
     path = local_of(uri)
     return uri if path is None else _FILE + unquote(path)
 
@@ -148,11 +152,11 @@ def _absolute(path: str, text: str, setting: str) -> str:
     """Return a local path without ``~`` and ``..``, with single slashes."""
     try:
         found = Path(path).expanduser().absolute()
-    except (RuntimeError, OSError) as error:  # a home, or the current directory, that is not there
+    except (RuntimeError, OSError) as error:  # the home or the current directory is missing
         raise ConfigurationError(f"{setting} is {text!r}: {error}; give an absolute path") from None
     if ".." in found.parts:
-        # Spark drops what is before it, and the kernel follows links first: only without it
-        # are both in one directory.
+        # Spark drops the part before "..", but the kernel follows links first: they agree only
+        # on a path without "..".
         last = len(found.parts) - found.parts[::-1].index("..")
         found = Path(os.path.realpath(Path(*found.parts[:last])), *found.parts[last:])
     return "/" + str(found).lstrip("/")

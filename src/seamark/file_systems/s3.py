@@ -1,8 +1,8 @@
-"""S3, and stores that speak its protocol, through boto3.
+"""S3, and other stores with its protocol, through boto3.
 
-An object is there whole or not at all, from one answer of the store on. Besides what a `Directory`
-does there are multipart uploads: their parts are durable at S3, and no reader and no listing sees
-them until the upload is completed, by any process (`sinks/files/uploads.py`).
+An object exists whole or not at all; it appears with one answer of the store. Besides a
+`Directory`'s calls there are multipart uploads. Their parts are durable at S3, and invisible to
+readers and listings until any process completes the upload (`sinks/files/uploads.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from seamark.file_systems.settings import HadoopSettings
 from seamark.model.errors import MissingDependencyError
 
 PART_BYTES = 8 << 20
-"""Of every part but the last: some stores want them alike. S3 takes at least 5 MiB."""
+"""The size of every part but the last: some stores want equal parts. S3 takes at least 5 MiB."""
 MOST_PARTS = 10_000
-"""S3's limit, which bounds a file to 78 GiB."""
+"""S3's limit; it bounds a file to 78 GiB."""
 _DEADLINES = {"connect_timeout": 10, "read_timeout": 20}
 _MISSING = {"404", "NoSuchKey", "NoSuchUpload", "NoSuchBucket", "NotFound"}
 _DENIED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"}
@@ -28,7 +28,7 @@ _DENIED = {"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNot
 
 @dataclass(frozen=True)
 class FoundUpload:
-    """A multipart upload that was neither completed nor aborted."""
+    """A multipart upload found neither completed nor aborted."""
 
     path: str
     upload_id: str
@@ -53,7 +53,7 @@ class S3Directory:
         return _S3File(self, path)
 
     def open(self, path: str) -> BinaryIO:
-        """Return an object for reading; it is read from the store as it goes."""
+        """Return an object for reading; its bytes are fetched from the store on demand."""
         return self._call(path, "get_object", Key=self._key(path))["Body"]  # type: ignore[no-any-return]
 
     def size(self, path: str) -> int | None:
@@ -71,7 +71,7 @@ class S3Directory:
             self._path(found["Key"]): int(found["Size"])
             for page in self._pages(path, "list_objects_v2", Prefix=prefix)
             for found in page.get("Contents", ())
-            if not found["Key"].endswith("/")  # what consoles show as a directory
+            if not found["Key"].endswith("/")  # consoles show it as a directory
         }
 
     def delete(self, path: str) -> None:
@@ -81,9 +81,11 @@ class S3Directory:
     # --- multipart uploads
 
     def begin_upload(self, path: str) -> S3Upload:
-        """Begin an upload that will be the object `path` once it is completed. Tried once: raises
-        ConnectionError if the store did not answer, or said that it is busy, and the upload may
-        have begun all the same."""
+        """Begin an upload; `path` is the name of the completed object.
+
+        Tried once: raises ConnectionError if the store did not answer or was busy; the upload may
+        have begun all the same.
+        """
         with _os_errors(f"{self._uri}/{path}"):
             answer = _client(self._options, tries=1).create_multipart_upload(
                 Bucket=self._bucket, Key=self._key(path), **self._encryption()
@@ -91,8 +93,10 @@ class S3Directory:
         return S3Upload(self, path, answer["UploadId"])
 
     def complete_upload(self, path: str, upload_id: str, etags: Sequence[str]) -> None:
-        """Make the object of its parts, in one step. Raises FileNotFoundError if the upload has
-        ended, either way."""
+        """Make the object of its parts, in one step.
+
+        Raises FileNotFoundError if the upload has ended, completed or aborted.
+        """
         parts = [{"PartNumber": n, "ETag": f'"{etag}"'} for n, etag in enumerate(etags, start=1)]
         self._call(
             path, "complete_multipart_upload", Key=self._key(path), UploadId=upload_id,
@@ -100,12 +104,12 @@ class S3Directory:
         )  # fmt: skip
 
     def abort_upload(self, path: str, upload_id: str) -> None:
-        """Delete the parts: the upload cannot be completed any more. An ended one is fine."""
+        """Delete the parts: the upload can no longer be completed. An ended one is fine."""
         with contextlib.suppress(FileNotFoundError):
             self._call(path, "abort_multipart_upload", Key=self._key(path), UploadId=upload_id)
 
     def uploads(self) -> Iterator[FoundUpload]:
-        """Yield every upload below this directory that has not ended."""
+        """Yield every open upload below this directory."""
         for page in self._pages("", "list_multipart_uploads", Prefix=self._prefix + "/"):
             for found in page.get("Uploads", ()):
                 yield FoundUpload(self._path(found["Key"]), found["UploadId"])
@@ -142,7 +146,7 @@ class S3Directory:
 
 
 class S3Upload:
-    """A multipart upload that is being written."""
+    """A multipart upload being written."""
 
     def __init__(self, directory: S3Directory, path: str, upload_id: str) -> None:
         self._directory, self._path = directory, path
@@ -160,7 +164,7 @@ class S3Upload:
         return view.nbytes
 
     def finish(self) -> Sequence[str]:
-        """Send what is left. On return every byte is durable at S3; returns the parts' ETags."""
+        """Send the remaining bytes and return the parts' ETags; every byte is durable then."""
         if self._buffer or not self.etags:
             self._send(bytes(self._buffer))
             self._buffer.clear()
@@ -253,11 +257,11 @@ def _client(options: S3Options, tries: int = 3) -> Any:
         max_pool_connections=32,
         signature_version=UNSIGNED if options.anonymous else None,
         s3={"addressing_style": "path" if options.path_style else "auto"},
-        # Newer checksums are unknown to many stores that speak S3's protocol.
+        # Many stores with S3's protocol do not know newer checksums.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
-    # A session of our own: the default one is not safe to be used by several threads.
+    # A session of our own: the default one is not thread-safe.
     return boto3.session.Session().client(
         "s3",
         endpoint_url=options.endpoint or None,

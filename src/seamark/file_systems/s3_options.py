@@ -1,4 +1,4 @@
-"""What a client of S3 needs to know, out of S3A's settings and their per-bucket forms."""
+"""The options of an S3 client, from S3A's settings and their per-bucket forms."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ _ENCRYPTION = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:ds
 
 @dataclass(frozen=True)
 class S3Options:
-    """How to reach one bucket; "" is what the AWS client finds by itself (environment, profile,
-    instance). Keys are not in its `repr`."""
+    """The access to one bucket.
+
+    "" leaves the choice to the AWS client (environment, profile, instance). Keys are not in its
+    `repr`.
+    """
 
     endpoint: str = ""
     region: str = ""
@@ -28,8 +31,10 @@ class S3Options:
 
     @classmethod
     def of(cls, bucket: str, settings: HadoopSettings) -> S3Options:
-        """Read what S3A would take for this bucket. Raises ConfigurationError for an encryption
-        that only S3A can do."""
+        """Read S3A's settings for this bucket.
+
+        Raises ConfigurationError for an encryption supported by S3A alone.
+        """
 
         def get(name: str) -> str:
             return settings.of_bucket(bucket, name)

@@ -1,4 +1,4 @@
-"""How a process reaches HDFS and S3: Spark's Hadoop settings, as a value that shows no secret."""
+"""Access to HDFS and S3: Spark's Hadoop settings, as a value that shows no secret."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from seamark.model.errors import ConfigurationError
 
 
 class HadoopSettings(Mapping[str, str]):
-    """Settings by Hadoop's own names, e.g. ``fs.s3a.endpoint``. Picklable, hashable, and never
-    changed; its `repr` shows no value, since access keys are among them.
+    """Settings by Hadoop's own names, e.g. ``fs.s3a.endpoint``.
+
+    Picklable, hashable, and never changed; its `repr` shows no value, since access keys are among
+    them.
 
     They travel from the driver to the Python workers within Spark's tasks, as Spark's own Hadoop
-    configuration does; nothing of Seamark's writes them anywhere.
+    configuration does; Seamark writes them nowhere.
     """
 
     def __init__(self, values: Mapping[str, str] | None = None) -> None:
@@ -20,7 +22,7 @@ class HadoopSettings(Mapping[str, str]):
 
     @classmethod
     def given(cls, values: object, setting: str) -> HadoopSettings:
-        """Return what a user gave for `setting`; raises ConfigurationError, without the values."""
+        """Return the user's value of `setting`; raises ConfigurationError, without the values."""
         if isinstance(values, HadoopSettings):
             return values
         if not isinstance(values, Mapping) or not all(
@@ -37,7 +39,7 @@ class HadoopSettings(Mapping[str, str]):
         return HadoopSettings({**self._values, **other}) if other else self
 
     def of_bucket(self, bucket: str, name: str) -> str:
-        """Return S3A's setting ``fs.s3a.<name>`` as it holds for a bucket; "" if there is none."""
+        """Return a bucket's value of S3A's setting ``fs.s3a.<name>``; "" if there is none."""
         for key in (f"fs.s3a.bucket.{bucket}.{name}", f"fs.s3a.{name}"):
             if self._values.get(key):
                 return self._values[key].strip()

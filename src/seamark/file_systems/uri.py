@@ -1,4 +1,4 @@
-"""From a URI to a directory: which file systems there are, and what a user may write."""
+"""From a URI to a directory: the known file systems, and the URIs allowed to a user."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ _S3_SCHEMES = ("s3a", "s3")
 
 
 def shared_uri(value: object, setting: str) -> str:
-    """Return `value` as `open_directory` takes it: an absolute local path, or a ``hdfs:``, ``s3a:``
-    or ``s3:`` URI without a slash at its end. `setting` is what an error shows, e.g. ``FileSink:
-    path``. Raises ConfigurationError; touches nothing."""
+    """Return `value` in the form for `open_directory`; touches nothing.
+
+    The result is an absolute local path, or a ``hdfs:``, ``s3a:`` or ``s3:`` URI without a slash at
+    its end. `setting` is the name for the error, e.g. ``FileSink: path``. Raises
+    ConfigurationError.
+    """
     if not isinstance(value, str | os.PathLike) or not str(value):
-        return local_path(value, setting)  # says what to give
+        return local_path(value, setting)  # raises with the remedy
     location = Location.parse(value, setting)
     if location.is_local:
         return local_path(value, setting)
@@ -37,10 +40,10 @@ def shared_uri(value: object, setting: str) -> str:
 
 
 def open_directory(uri: str, settings: HadoopSettings | None = None) -> Directory:
-    """Return the files below `uri`, which is as `shared_uri` returns it, or as `encoded` does.
+    """Return the files below `uri`, a result of `shared_uri` or `encoded`.
 
     Touches nothing yet. Raises MissingDependencyError when the store's client is not installed, and
-    ConfigurationError for a setting that it cannot follow. Clients are kept for the process, one
+    ConfigurationError for a setting unknown to the client. Clients are kept for the process, one
     for each store and settings.
     """
     settings = settings or HadoopSettings()

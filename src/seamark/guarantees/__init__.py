@@ -1,4 +1,4 @@
-"""What a declared job guarantees, from source to sink, without running it.
+"""The guarantees of a declared job, from source to sink, without running it.
 
 `end_to_end.py` holds the table, the analysis and its report.
 """

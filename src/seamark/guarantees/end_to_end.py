@@ -46,7 +46,7 @@ _RANK = {level: rank for rank, level in enumerate(Guarantee)}
 
 
 def weakest(levels: Iterable[Guarantee]) -> Guarantee:
-    """Return the lowest level; EXACTLY_ONCE of none."""
+    """Return the lowest level; EXACTLY_ONCE without any."""
     return min(levels, key=_RANK.__getitem__, default=Guarantee.EXACTLY_ONCE)
 
 
@@ -66,8 +66,7 @@ class SourcePart:
 
 @dataclass(frozen=True)
 class OperatorPart:
-    """A stateful operator. `named`: whether the program gives it its uid; Spark's number does
-    else."""
+    """A stateful operator. `named`: its uid is the program's, not Spark's number."""
 
     uid: str
     description: str
@@ -76,9 +75,11 @@ class OperatorPart:
 
 @dataclass(frozen=True)
 class SinkPart:
-    """A sink, and how it takes part in the checkpoint. `varying` are the columns of its rows to
-    which a replay may give other values, each with the function that makes it (``id: uuid()``);
-    `epoch_time` those with the time at which their epoch was planned."""
+    """A sink, and its part in the checkpoint.
+
+    `varying` are the columns of its rows whose values a replay may change, each with its function
+    (``id: uuid()``); `epoch_time` the columns with the time of their epoch's planning.
+    """
 
     uid: str
     description: str
@@ -89,8 +90,10 @@ class SinkPart:
 
 @dataclass(frozen=True)
 class PartGuarantee:
-    """The best that a job with this part can give, and why. `kind`: source, operator, sink or
-    storage."""
+    """The best level of a job with this part, and the reason.
+
+    `kind`: source, operator, sink or storage.
+    """
 
     uid: str
     kind: str
@@ -101,10 +104,10 @@ class PartGuarantee:
 
 @dataclass(frozen=True)
 class SinkGuarantee:
-    """What a reader of one sink sees of each source row.
+    """How often a reader of one sink sees each source row.
 
-    `note` says under which condition. `weakest` is the part that sets the level (a uid, or
-    ``checkpoint mode``) and `remedy` how to raise it; both are "" where nothing lowers it.
+    `note` is the condition. `weakest` is the part with the lowest level (a uid, or ``checkpoint
+    mode``) and `remedy` the way to raise it; both are "" without such a part.
     """
 
     uid: str
@@ -116,9 +119,12 @@ class SinkGuarantee:
 
 @dataclass(frozen=True)
 class GuaranteeReport:
-    """The parts in the order of the data, the end-to-end level of each sink, and the job's: that of
-    its weakest sink, with the part that sets it and the remedy ("" where nothing lowers it).
-    `sharing` says, a line each, what sinks share and what is computed more than once."""
+    """The parts in the order of the data, the end-to-end level of each sink, and the job's.
+
+    The job has the level of its weakest sink, with the part responsible and the remedy ("" without
+    such a part). `sharing` has a line for each stream shared by sinks, and for each computed more
+    than once.
+    """
 
     mode: Guarantee
     parts: tuple[PartGuarantee, ...]
@@ -171,11 +177,11 @@ def analyse(
     durable: bool = True,
     sharing: tuple[str, ...] = (),
 ) -> GuaranteeReport:
-    """Return what the job guarantees. Pure.
+    """Return the job's guarantees. Pure.
 
     `mode` is the checkpoint mode, as a `Guarantee` or its value (``"exactly-once"``): a cap.
-    `durable`: whether checkpoints outlive the program; without them no guarantee does. `sharing`
-    is handed on.
+    `durable`: whether checkpoints outlive the program; without them no guarantee does. `sharing` is
+    passed to the report.
     """
     cap = Guarantee(mode)
     parts = (
@@ -186,7 +192,7 @@ def analyse(
     )
     ends = tuple(_end_to_end(sources, sink, cap, durable) for sink in sinks)
     lowest = min(ends, key=lambda end: _RANK[end.guarantee], default=None)
-    if lowest is None:  # not runnable, but it can be explained while it is being written
+    if lowest is None:  # not runnable, but can be explained while being written
         level = weakest([cap, *(part.guarantee for part in parts)])
         return GuaranteeReport(cap, parts, (), level, "", "", sharing)
     return GuaranteeReport(

@@ -1,4 +1,4 @@
-"""Frozen values that every room may use: errors, guarantees, durations, schemas, failpoints.
+"""Frozen values for every room: errors, guarantees, durations, schemas, failpoints.
 
-Nothing here imports anything of ours; start with `errors.py` and `guarantee.py`.
+Nothing here imports another room; start with `errors.py` and `guarantee.py`.
 """

@@ -1,4 +1,4 @@
-"""The figures of a checkpoint history over time, by column: what a plot takes. Pure."""
+"""The figures of a checkpoint history over time, by column, ready to plot. Pure."""
 
 from __future__ import annotations
 
@@ -34,12 +34,13 @@ FIGURES = tuple(_FIGURES)
 
 
 def series(history: Sequence[CheckpointStatistics], since: int = 0) -> dict[str, list[Any]]:
-    """Return the columns of the checkpoints that were triggered at `since` (ms since 1970) or
-    later, oldest first, at most the newest LONGEST. None is a figure that is not known. Savepoints
-    are left out: they have no phases.
+    """Return the columns of the checkpoints triggered at `since` (ms since 1970) or later.
 
-    `history` is newest first, as in `CheckpointingStatistics`. Whoever draws a plot asks again from
-    the last trigger that he has seen completed: what was in progress then is there once more.
+    They are oldest first, at most the newest LONGEST. None is an unknown figure. Savepoints are
+    left out: they have no phases.
+
+    `history` is newest first, as in `CheckpointingStatistics`. To continue a plot, ask again from
+    the last trigger seen completed: checkpoints then in progress are included again.
     """
     shown = [c for c in checkpoints(history) if c.trigger_timestamp >= since][:LONGEST][::-1]
     known = [(checkpoint, phases(checkpoint)) for checkpoint in shown]

@@ -1,7 +1,7 @@
-"""What is known of one checkpoint, as frozen values; `to_json` gives it in Flink's fields.
+"""The figures of one checkpoint, as frozen values; `to_json` gives them in Flink's fields.
 
 `checkpoint/statistics.py` makes them, `checkpoint/statistics_store.py` keeps them,
-`model/checkpointing_statistics.py` sums them up. docs/FORMAT.md says what each figure measures.
+`model/checkpointing_statistics.py` sums them up. docs/FORMAT.md defines each figure.
 
 Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 is "not known".
 """
@@ -17,7 +17,7 @@ from seamark.model.stats_summary import UNKNOWN, StatsSummary
 
 
 class CheckpointStatus(Enum):
-    """How far a checkpoint is: FAILED epochs run again under the same id."""
+    """The status of a checkpoint; a FAILED epoch runs again under the same id."""
 
     IN_PROGRESS = "IN_PROGRESS"
     COMPLETED = "COMPLETED"
@@ -25,7 +25,7 @@ class CheckpointStatus(Enum):
 
 
 Of = Callable[[str], Any]
-"""Returns what is shown of the field of that name."""
+"""Returns the shown value of the named field."""
 
 SIZES_AND_DURATION = ("checkpointed_size", "state_size", "end_to_end_duration")
 ACKNOWLEDGED = (
@@ -33,7 +33,7 @@ ACKNOWLEDGED = (
     "num_subtasks", "num_acknowledged_subtasks",
 )  # fmt: skip
 DETAILS = ("id", "is_savepoint", "trigger_timestamp", *ACKNOWLEDGED, "checkpoint_type")
-"""Fields that Flink shows by the names that they have here."""
+"""Fields with the same name here and in Flink."""
 _ENDED = {
     CheckpointStatus.COMPLETED: ("external_path", "discarded"),
     CheckpointStatus.FAILED: ("failure_timestamp", "failure_message"),
@@ -42,7 +42,7 @@ _ENDED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Figures:
-    """What is measured alike of a checkpoint, of one of its operators and of a subtask."""
+    """The figures shared by a checkpoint, its operators and their subtasks."""
 
     end_to_end_duration: int = UNKNOWN
     checkpointed_size: int = 0
@@ -61,7 +61,7 @@ class Figures:
 
 @dataclass(frozen=True, kw_only=True)
 class _Aligned(Figures):
-    """What Flink has only for a subtask, and Seamark for the whole checkpoint as well."""
+    """Figures that Flink has only for a subtask, and Seamark for the whole checkpoint as well."""
 
     alignment_duration: int = UNKNOWN
     start_delay: int = UNKNOWN
@@ -76,7 +76,7 @@ class _Aligned(Figures):
 
 @dataclass(frozen=True, kw_only=True)
 class _Acknowledged(Figures):
-    """What there is of a checkpoint, and of one of its operators, but not of a subtask."""
+    """Figures of a checkpoint and of its operators, but not of a subtask."""
 
     latest_ack_timestamp: int = UNKNOWN
     num_subtasks: int = 0
@@ -121,7 +121,7 @@ class TaskCheckpointStatistics(_Acknowledged):
     subtasks: Sequence[SubtaskCheckpointStatistics] = ()
 
     def to_json(self, checkpoint_id: int) -> dict[str, Any]:
-        """Return it as Flink's subtask page, which it is in the checkpoint's details too."""
+        """Return it as Flink's subtask page, also a part of the checkpoint's details."""
 
         def over(name: str) -> dict[str, Any]:
             return StatsSummary.of(getattr(part, name) for part in self.subtasks).to_json()
@@ -143,8 +143,10 @@ class TaskCheckpointStatistics(_Acknowledged):
 
 @dataclass(frozen=True)
 class CheckpointStatistics(_Aligned, _Acknowledged):
-    """One attempt at one epoch, or at one savepoint of it (`is_savepoint`). `spark_durations` are
-    those of Spark's progress report, in ms."""
+    """One attempt at one epoch, or at one savepoint of it (`is_savepoint`).
+
+    `spark_durations` are those of Spark's progress report, in ms.
+    """
 
     id: int
     status: CheckpointStatus
@@ -160,8 +162,10 @@ class CheckpointStatistics(_Aligned, _Acknowledged):
     tasks: Sequence[TaskCheckpointStatistics] = ()
 
     def to_json(self, *, details: bool = False) -> dict[str, Any]:
-        """Return it as in Flink's history; with `details` as Flink's checkpoint details, where
-        every operator has its subtasks too."""
+        """Return it as in Flink's history; with `details` as Flink's checkpoint details.
+
+        In the details every operator has its subtasks too.
+        """
         return {
             "className": self.status.value.lower(),
             "status": self.status.value,
@@ -173,7 +177,7 @@ class CheckpointStatistics(_Aligned, _Acknowledged):
         }
 
     def to_record(self) -> dict[str, Any]:
-        """Return it as it is stored: every field by its name here."""
+        """Return the stored record: every field by its name here."""
         record = asdict(self)
         for part in (record, *record["tasks"]):
             part["status"] = part["status"].value
@@ -181,7 +185,8 @@ class CheckpointStatistics(_Aligned, _Acknowledged):
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> CheckpointStatistics:
-        """Read what `to_record` made; raises KeyError, TypeError or ValueError for another."""
+        """Read the result of `to_record`; raises KeyError, TypeError or ValueError for any other
+        value."""
         return CheckpointStatistics(
             **{
                 **record,

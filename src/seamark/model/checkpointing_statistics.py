@@ -1,4 +1,4 @@
-"""A job's checkpoints summed up: counts, the latest of each kind, a summary, the history.
+"""The summary of a job's checkpoints: counts, the latest of each kind, figures, the history.
 
 The single checkpoint is `model/checkpoint_statistics.py`.
 """
@@ -15,7 +15,7 @@ from seamark.model.stats_summary import StatsSummary
 
 @dataclass(frozen=True)
 class RestoredCheckpointStatistics:
-    """The checkpoint that a driver went on from, and when."""
+    """The checkpoint restored by a driver, and when."""
 
     id: int
     restore_timestamp: int
@@ -25,7 +25,7 @@ class RestoredCheckpointStatistics:
 
 @dataclass(frozen=True)
 class CheckpointCounts:
-    """How many there have been since the job's directory was made, also those no longer kept."""
+    """The numbers of checkpoints since the job's directory was made, deleted ones included."""
 
     restored: int = 0
     in_progress: int = 0
@@ -34,7 +34,7 @@ class CheckpointCounts:
 
     @property
     def total(self) -> int:
-        """Checkpoints that were triggered."""
+        """The number of triggered checkpoints."""
         return self.in_progress + self.completed + self.failed
 
     def to_json(self) -> dict[str, int]:
@@ -57,9 +57,11 @@ SUMMARISED = (
 
 @dataclass(frozen=True)
 class CheckpointingStatistics:
-    """All that is known of a job's checkpoints and savepoints. `history` is newest first;
-    `summary`, by the name of a figure, is over the completed checkpoints in it, without savepoints
-    (Flink's is with them)."""
+    """The statistics of a job's checkpoints and savepoints.
+
+    `history` is newest first. `summary`, by the name of a figure, covers the completed checkpoints
+    in `history`, without savepoints (Flink's includes them).
+    """
 
     counts: CheckpointCounts
     summary: Mapping[str, StatsSummary]
@@ -70,8 +72,11 @@ class CheckpointingStatistics:
     history: Sequence[CheckpointStatistics]
 
     def find(self, checkpoint_id: int, triggered: int | None = None) -> CheckpointStatistics | None:
-        """Return the newest attempt at a checkpoint, or the one that was triggered then; where only
-        a savepoint of its epoch is in the history, that; None if neither is."""
+        """Return the newest attempt at a checkpoint, or the attempt triggered at `triggered`.
+
+        Falls back to a savepoint of the epoch if the history has no checkpoint of it; None if it
+        has neither.
+        """
         found = [
             one
             for one in self.history
@@ -103,7 +108,7 @@ class CheckpointingStatistics:
 
 
 def checkpoints(history: Iterable[CheckpointStatistics]) -> list[CheckpointStatistics]:
-    """Return those of a history that are no savepoints."""
+    """Return the history without savepoints."""
     return [one for one in history if not one.is_savepoint]
 
 
@@ -112,8 +117,10 @@ def checkpointing_statistics(
     restored: RestoredCheckpointStatistics | None,
     history: Iterable[CheckpointStatistics],
 ) -> CheckpointingStatistics:
-    """Sum up `history`, which is newest first. A savepoint is counted; a completed one is the
-    latest of its own kind alone."""
+    """Sum up `history`, newest first.
+
+    A savepoint is counted; a completed one is the latest of its own kind alone.
+    """
     history = tuple(history)
 
     def latest(
@@ -138,4 +145,4 @@ def checkpointing_statistics(
 
 
 NONE_YET = checkpointing_statistics(CheckpointCounts(), None, ())
-"""The statistics of a job that has no checkpoint."""
+"""The statistics of a job without a checkpoint."""

@@ -1,4 +1,4 @@
-"""Durations as users write them: `"5s"`, `"10min"`, seconds as a number, or `timedelta`."""
+"""Durations in users' notation: `"5s"`, `"10min"`, seconds as a number, or `timedelta`."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _TEXT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 def seconds(value: Duration, setting: str, *, least_s: float = 0.0) -> float:
     """Return `value` in seconds.
 
-    `setting` is the name that an error shows, e.g. ``KafkaSink 'orders': transaction_timeout``.
-    Raises ConfigurationError for anything that is not a duration of at least `least_s` seconds.
+    `setting` is the name for the error, e.g. ``KafkaSink 'orders': transaction_timeout``. Raises
+    ConfigurationError for anything but a duration of at least `least_s` seconds.
     """
     found = _seconds(value, setting)
     if found < least_s:

@@ -1,7 +1,7 @@
-"""Every error that Seamark raises, as one tree.
+"""All errors of Seamark, as one tree.
 
-A message names the object, the value found and the remedy. `UserError` and what is below it are
-mistakes of the caller's: the command line shows them as one paragraph, without a traceback.
+A message names the object, the value found and the remedy. `UserError` and its subclasses are the
+caller's mistakes: the command line shows them as one paragraph, without a traceback.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from seamark.model.findings import Finding
 
 
 class SeamarkError(Exception):
-    """The root: `except SeamarkError` catches all that Seamark raises on purpose."""
+    """The root: `except SeamarkError` catches everything Seamark raises on purpose."""
 
 
 class UserError(SeamarkError):
-    """Something that the caller can mend: a value, a file, a missing topic."""
+    """A fault within the caller's reach: a value, a file, a missing topic."""
 
 
 class ConfigurationError(UserError, ValueError):
@@ -22,9 +22,9 @@ class ConfigurationError(UserError, ValueError):
 
 
 class PreflightError(UserError):
-    """A real server, asked at start, does not meet what the job needs; nothing was written.
+    """A real server, asked at start, does not meet the job's needs; nothing was written.
 
-    `finding` is what was found, where it has a code of its own; else None.
+    `finding` is the finding, if it has a code of its own; else None.
     """
 
     def __init__(self, what: str | Finding) -> None:
@@ -33,7 +33,7 @@ class PreflightError(UserError):
 
 
 class MissingDependencyError(UserError):
-    """A driver, jar or program that the job needs is not installed; names the command to get it."""
+    """A driver, jar or program needed by the job is not installed; names the command to get it."""
 
 
 class DriverUnreachableError(SeamarkError):
@@ -41,7 +41,7 @@ class DriverUnreachableError(SeamarkError):
 
 
 class OperationFailedError(SeamarkError):
-    """What a job was asked for from outside failed there, or was not done in time; says why."""
+    """A request to a job from outside failed there, or was not done in time; names the reason."""
 
 
 class StoppedError(SeamarkError):
@@ -49,7 +49,7 @@ class StoppedError(SeamarkError):
 
 
 class SparkDiedError(SeamarkError):
-    """The Spark JVM of this driver has ended; what was decided is committed, the rest aborted."""
+    """The Spark JVM of this driver has ended; decided epochs are committed, all others aborted."""
 
 
 class FencedError(SeamarkError):
@@ -57,7 +57,7 @@ class FencedError(SeamarkError):
 
 
 class CheckpointError(SeamarkError):
-    """The checkpoint directory contradicts itself; going on could lose or double rows."""
+    """The checkpoint directory contradicts itself; going on could lose or duplicate rows."""
 
 
 class CorruptRecordError(CheckpointError):
@@ -65,11 +65,10 @@ class CorruptRecordError(CheckpointError):
 
 
 class DamagedCheckpointError(CheckpointError):
-    """Files that the job needs to go on, or a restore needs to read, are damaged or missing; found
-    before anything is written.
+    """Files needed to go on, or to restore, are damaged or missing; found before any write.
 
     `problems` has a line for each file, beginning with its path; `restore_path` is the newest
-    complete checkpoint, to be given to ``job.run(restore=…)``, or None.
+    complete checkpoint, for ``job.run(restore=…)``, or None.
     """
 
     def __init__(
@@ -81,18 +80,25 @@ class DamagedCheckpointError(CheckpointError):
 
 
 class RestoreError(UserError):
-    """The checkpoint to restore, or the directory to restore it into, cannot be used so; nothing
-    of either was changed."""
+    """The checkpoint cannot be restored, or not into this directory.
+
+    Nothing of either was changed.
+    """
 
 
 class SavepointError(UserError):
-    """A directory is no whole savepoint, or a savepoint cannot be taken or read so; no job's
-    checkpoint was changed."""
+    """A directory is no whole savepoint, or a savepoint cannot be taken or read.
+
+    No job's checkpoint was changed.
+    """
 
 
 class DrainedError(UserError):
-    """The job was drained: its windows were closed early, and rows that came now would be late. All
-    that it had read is committed. Names what a new job can go on from."""
+    """The job was drained: its windows were closed early, so new rows would be late.
+
+    All rows read are committed. The message names the checkpoints or savepoints for a new job to go
+    on from.
+    """
 
 
 class DecisionMissingError(DamagedCheckpointError):
@@ -104,13 +110,17 @@ class DecisionVoidError(FencedError):
 
 
 class CommitFailedError(SeamarkError):
-    """A decided epoch could not be committed within the deadline; it stays decided and the next
-    start of the job commits it again."""
+    """A decided epoch could not be committed within the deadline.
+
+    It stays decided, and the next start of the job commits it again.
+    """
 
 
 class LostTransactionError(CommitFailedError):
-    """A decided epoch's transaction is gone at the sink: its rows are not visible and cannot become
-    so. Names the epoch, the sink and the transaction; never downgraded to a log line."""
+    """A decided epoch's transaction is gone at the sink: its rows are not and never become visible.
+
+    Names the epoch, the sink and the transaction; never downgraded to a log line.
+    """
 
 
 class AbortFailedError(SeamarkError):
@@ -122,40 +132,54 @@ class WriteRefusedError(SeamarkError):
 
 
 class SendRefusedError(CommitFailedError):
-    """A write-ahead sink's target refuses a decided epoch's rows, for a reason that does not pass:
-    raised by `send`. The rows stay in the checkpoint; the next start of the job sends them again.
+    """A write-ahead sink's target refuses a decided epoch's rows for a lasting reason.
+
+    Raised by `send`. The rows stay in the checkpoint; the next start of the job sends them again.
     """
 
 
 class PreCommitError(SeamarkError):
-    """A sink's writer failed in a task, while it wrote or flushed: the epoch fails, and nothing of
-    it is visible. Names the sink and what its writer raised."""
+    """A sink's writer failed in a task, during a write or flush.
+
+    The epoch fails, and nothing of it is visible. Names the sink and the writer's exception.
+    """
 
 
 class RecordNotStoredError(SeamarkError):
-    """The checkpoint directory refused a record, or to be read: full, read-only or away. Nothing is
-    lost: the next start goes on from what is stored."""
+    """The checkpoint directory refused a read or a record: full, read-only or away.
+
+    Nothing is lost: the next start goes on from the stored records.
+    """
 
 
 class StorageHangsError(RecordNotStoredError, TimeoutError):
-    """A call to the checkpoint storage has not returned by its deadline. It may still be done, or
-    not; the next start goes on from what is stored."""
+    """A call to the checkpoint storage has not returned by its deadline.
+
+    Its outcome is open; the next start goes on from the stored records.
+    """
 
 
 class CheckpointExpiredError(SeamarkError):
-    """An epoch was not planned or not decided within the checkpoint timeout; it is aborted and runs
-    again."""
+    """An epoch was not planned or not decided within the checkpoint timeout.
+
+    It is aborted and runs again.
+    """
 
 
 class TooManyFailedCheckpointsError(SeamarkError):
-    """More epochs failed one after another than the job tolerates; lists the reason of each."""
+    """More epochs failed in a row than the job tolerates; lists each reason."""
 
 
 class WatermarkLostError(SeamarkError):
-    """Spark's plan gives a stateful operator no watermark, though its stream has one: its rows
-    would never come. Found before an epoch's tasks run; nothing of it was written."""
+    """Spark's plan gives a stateful operator no watermark, though its stream has one.
+
+    The operator's rows would never come. Found before an epoch's tasks run; nothing of the epoch
+    was written.
+    """
 
 
 class QueryHangsError(SeamarkError):
-    """Spark's query, or a thread of this driver, does not end: a file system or a function hangs.
-    End the program; the next start settles what is open."""
+    """Spark's query or a thread of this driver does not end: a file system or a function hangs.
+
+    End the program; the next start settles everything open.
+    """

@@ -1,7 +1,7 @@
 """Failpoints: `SEAMARK_FAILPOINT=name[:nth]` makes this process kill itself there with SIGKILL.
 
-The names are those of `protocol/points.py`, and those that sink writers and committers reach
-(ARCHITECTURE lists them all). Off by default, at the cost of one comparison with None.
+The names are those of `protocol/points.py`, and those reached by sink writers and committers
+(docs/reference/failpoints.md lists all). Off by default, at the cost of one comparison with None.
 """
 
 from __future__ import annotations
@@ -26,8 +26,10 @@ _remaining = 0
 
 
 def arm(text: str | None) -> None:
-    """Arm `name` or `name:nth` (the nth time it is reached, from 1); None disarms. Raises
-    ConfigurationError if nth is no such number."""
+    """Arm `name` or `name:nth` (the nth time it is reached, from 1); None disarms.
+
+    Raises ConfigurationError if nth is no such number.
+    """
     global _armed, _remaining
     name, colon, nth = (text or "").partition(":")
     if colon and not _NTH.fullmatch(nth):

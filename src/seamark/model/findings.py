@@ -1,7 +1,7 @@
-"""Findings: what is wrong with a job, or with a system that it meets, under a code that stays.
+"""Findings: faults of a job, or of a system it meets, each under a lasting code.
 
-Each code has a section in docs/findings.md: what, why, an example, the remedy. A `PreflightError`
-may carry a finding.
+Each code has a section in docs/findings.md: the finding, the reason, an example, the remedy. A
+`PreflightError` may carry a finding.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import Enum
 
 
 class FindingCode(Enum):
-    """The codes and their names. A code is never given to something else."""
+    """The codes and their names. A code is never used again for another finding."""
 
     PG001 = "no-prepared-transactions"
     RD001 = "no-append-only-file"
@@ -19,8 +19,12 @@ class FindingCode(Enum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One finding. subject: the sink, source or setting; found: what was found, with its value;
-    remedy: what to do."""
+    """One finding.
+
+    subject: the sink, source or setting.
+    found: the fault, with its value.
+    remedy: the caller's next step.
+    """
 
     code: FindingCode
     subject: str

@@ -1,7 +1,7 @@
-"""The way of a job's data: sources, stateful operators and sinks, and who feeds whom.
+"""A job's data flow: sources, stateful operators and sinks, and their edges.
 
-`runtime/job_plan.py` finds it in Spark's plan; the REST interface shows it as Flink's
-``vertices`` and ``plan``.
+`runtime/job_plan.py` finds it in Spark's plan; the REST interface shows it as Flink's ``vertices``
+and ``plan``.
 """
 
 from __future__ import annotations
@@ -15,10 +15,14 @@ from seamark.model.guarantee import Guarantee
 
 @dataclass(frozen=True)
 class Vertex:
-    """One part of a job. `id` is its uid, or where the user gave none, its number:
-    ``operator-0``, ``source-0``, as in the checkpoint statistics. `kind`: source, operator or sink.
-    `name` is one line for people. `inputs` are the ids of the parts that feed it. `guarantee` is
-    the best that a job with this part can give; "" if nobody has looked.
+    """One part of a job.
+
+    id: its uid; without one from the user, its number: ``operator-0``, ``source-0``, as in the
+        checkpoint statistics.
+    kind: source, operator or sink.
+    name: one line for people.
+    inputs: the ids of the parts feeding it.
+    guarantee: the best level of a job with this part; "" before the analysis.
     """
 
     id: str
@@ -31,15 +35,19 @@ class Vertex:
 
 @dataclass(frozen=True)
 class JobGraph:
-    """All parts of a job, each after those that feed it. `sharing` says, a line each, what sinks
-    share and what is computed more than once."""
+    """All parts of a job, each after those that feed it.
+
+    `sharing` has a line for each stream shared by sinks, and for each computed more than once.
+    """
 
     vertices: tuple[Vertex, ...] = ()
     sharing: tuple[str, ...] = ()
 
     def with_guarantees(self, levels: Mapping[str, Guarantee]) -> JobGraph:
-        """Return the graph with each part's level by uid. The state of an operator that has no uid
-        is committed with the epoch too."""
+        """Return the graph with each part's level by uid.
+
+        An operator without a uid has its state committed with the epoch too.
+        """
 
         def level(vertex: Vertex) -> str:
             return levels.get(vertex.id, Guarantee.EXACTLY_ONCE).value
@@ -48,5 +56,5 @@ class JobGraph:
         return JobGraph(tuple(graded), self.sharing)
 
     def to_record(self) -> list[dict[str, Any]]:
-        """Return it as it is stored: every part with its fields by their names here."""
+        """Return the stored record: every part with its fields by their names here."""
         return [{**asdict(vertex), "inputs": list(vertex.inputs)} for vertex in self.vertices]

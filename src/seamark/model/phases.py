@@ -1,4 +1,4 @@
-"""Where a checkpoint's time went: the phases of an epoch, which follow one another."""
+"""The phases of an epoch, one after another: where a checkpoint's time went."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from seamark.model.stats_summary import UNKNOWN
 
 @dataclass(frozen=True)
 class Phases:
-    """Milliseconds, UNKNOWN of a phase that has not ended. Of a completed checkpoint they add up to
-    its `end_to_end_duration`.
+    """Milliseconds; UNKNOWN for a phase still running.
+
+    The phases of a completed checkpoint add up to its `end_to_end_duration`.
 
     - `read_and_process`: from the trigger until the last task is done, less its `pre_commit`.
-    - `pre_commit`: what the task that took longest over it spent on writing to the sinks and
-      flushing. Tasks read, process and write in turns, so it is no stretch of time of its own.
-    - `decision`: storing the attempt, Spark's commit of its state, and until that was seen.
+    - `pre_commit`: the longest time of any task for writing to the sinks and flushing. Tasks read,
+      process and write in turns, so it is no stretch of time of its own.
+    - `decision`: storing the attempt, Spark's commit of its state, and the wait to see that commit.
     - `commit`: the sinks' commits and their record; the next epoch may run meanwhile.
     """
 
@@ -34,7 +35,7 @@ def phases(checkpoint: CheckpointStatistics) -> Phases:
     writing = (
         sum(max(subtask.sync_duration, 0) for subtask in task) for task in zip(*sinks, strict=True)
     )
-    # What a task measured is by the clock of its machine, the duration by the driver's.
+    # Tasks measure by their machines' clocks; the duration is by the driver's clock.
     pre_commit = min(max(writing, default=0), checkpoint.sync_duration)
     read_and_process = checkpoint.sync_duration - pre_commit
     if checkpoint.async_duration < 0 or checkpoint.end_to_end_duration < 0:

@@ -1,7 +1,7 @@
-"""How much flows, from the statistics of checkpoints: records in and out, lag, rates, busy time.
+"""The data rates, from the statistics of checkpoints: records in and out, lag, busy time.
 
 Pure. `model/checkpoint_series.py` has the figures of each checkpoint; the job's graph and the
-Prometheus metrics show the rates and sums (docs/operations/metrics.md says what each means).
+Prometheus metrics show the rates and sums (docs/operations/metrics.md defines each).
 """
 
 from __future__ import annotations
@@ -14,35 +14,38 @@ from seamark.model.checkpoint_statistics import CheckpointStatistics, TaskCheckp
 from seamark.model.stats_summary import UNKNOWN
 
 OFFSETS_BEHIND = "offsetsBehindLatest"
-"""Among a source's metrics: rows that it held when the epoch was planned and that are not in it."""
+"""A source's metric: rows it held at the epoch's planning beyond those in the epoch."""
 
 WATERMARK = "currentInputWatermark"
-"""Among an operator's metrics: what its input is held to be complete up to, ms since 1970."""
+"""An operator's metric: its input counts as complete up to this time, ms since 1970."""
 
 WINDOW_MS = 60_000
 WINDOW_CHECKPOINTS = 10
 LATE = 2.0
-"""A next checkpoint that has not come after so many usual gaps: nothing flows any more."""
+"""Data no longer flows if no next checkpoint came within this many usual gaps."""
 _STATE_TIMES = ("allUpdatesTimeMs", "allRemovalsTimeMs", "commitTimeMs")
 
 
 def records_in(checkpoint: CheckpointStatistics) -> int | None:
-    """Return the rows that its sources gave; None if Spark has not reported them (yet).
+    """Return the rows from the checkpoint's sources; None until Spark reports them.
 
-    As Spark counts them: rows of a source that several branches of the plan scan count for each."""
+    Spark counts a row once for each branch of the plan that scans its source.
+    """
     sources = [task for task in checkpoint.tasks if task.kind == "source"]
     return sum(task.rows for task in sources) if sources else None
 
 
 def records_out(checkpoint: CheckpointStatistics) -> int | None:
-    """Return the rows that its sinks took; None before its pre-commit is complete."""
+    """Return the rows taken by the checkpoint's sinks; None before its pre-commit is complete."""
     sinks = [task for task in checkpoint.tasks if task.kind == "sink"]
     return sum(task.rows for task in sinks) if sinks else None
 
 
 def lag(checkpoint: CheckpointStatistics) -> int | None:
-    """Return the rows that its sources held when it was planned and that it left to later ones;
-    None if no source tells."""
+    """Return the rows held by the sources at planning but left to later checkpoints.
+
+    None if no source reports them.
+    """
     known = [
         task.metrics[OFFSETS_BEHIND]
         for task in checkpoint.tasks
@@ -52,15 +55,17 @@ def lag(checkpoint: CheckpointStatistics) -> int | None:
 
 
 def busy_ms(checkpoint: CheckpointStatistics, uid: str, slots: int) -> float | None:
-    """Return how long one part of the job has worked on a checkpoint, as if by one subtask: work of
-    parallel tasks is divided by how many of them can run at once (`slots`: the cores).
+    """Return the working time of one part of the job on a checkpoint, as if by one subtask.
+
+    The work of parallel tasks is divided by the number of them able to run at once (`slots`: the
+    cores).
 
     - a sink: its writers' `write` and `prepare_commit`, and its commit.
-    - a stateful operator: Spark's times for updates, removals and the store's commit, which count
-      what is computed in the same stage before them too.
-    - a source: planning (latestOffset, getBatch), and what is left of the pre-commit tasks' time
-      beside the sinks': reading and stateless processing. None where stages come before the
-      pre-commit (there are stateful operators), or there are several sources: not measured.
+    - a stateful operator: Spark's times for updates, removals and the store's commit, which include
+      any work before the operator in the same stage.
+    - a source: planning (latestOffset, getBatch), and the pre-commit tasks' time without the
+      sinks': reading and stateless processing. None, not measured, if stages come before the
+      pre-commit (there are stateful operators), or if there are several sources.
     """
     task = next((task for task in checkpoint.tasks if task.uid == uid), None)
     if task is None:
@@ -101,7 +106,7 @@ def _parallel(
 
 @dataclass(frozen=True)
 class Rates:
-    """Of one part of a job; None: not known."""
+    """The rates of one part of a job; None: not known."""
 
     records_per_second: float | None = None
     busy_share: float | None = None
@@ -111,12 +116,12 @@ NO_RATES = Rates()
 
 
 def rates(completed: Sequence[CheckpointStatistics], uid: str, now_ms: float, slots: int) -> Rates:
-    """Return how fast one part works: over the last minute of checkpoints, the last ten at least.
+    """Return one part's rates over the last minute of checkpoints, the last ten at least.
 
-    `completed` are checkpoints that have completed, oldest first. Each counts from its trigger to
-    the next one's; the newest does too as soon as the next one is late, with the time up to now, so
-    that the rates fall when nothing comes any more. One that lacks the part's figures counts for
-    nothing, and neither does its time.
+    `completed` are the completed checkpoints, oldest first. Each counts from its trigger to the
+    next trigger. The newest counts only once the next one is late, with the time up to now, so the
+    rates fall when data no longer comes. A checkpoint without figures of the part is left out, with
+    its time.
     """
     recent = [
         checkpoint

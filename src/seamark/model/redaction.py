@@ -1,8 +1,7 @@
-"""Takes secrets out of text that others see: answers of the REST interface, records, log lines.
+"""Removes secrets from published text: answers of the REST interface, records, log lines.
 
-What looks like a secret goes (`redact`), and where the secrets themselves are known, so does every
-place that has one of them (`Redactor`). Better too much than too little: `redact` may also hide an
-innocent ``token=``.
+`redact` hides any text that looks like a secret. `Redactor` also hides every occurrence of known
+secrets. Better too much than too little: `redact` may also hide an innocent ``token=``.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from urllib.parse import quote, unquote
 
 HIDDEN = "***"
 SHORTEST = 6
-"""A known secret with fewer characters is hidden only where it looks like one."""
+"""A known secret with fewer characters is hidden only if it looks like a secret there."""
 _NO_SECRET = re.compile(r"true|false|none|null|[/.~].*|file:.*", re.IGNORECASE)
-"""What a setting named like a secret may hold instead: a switch, or the path of a file."""
+"""The innocent values of a setting named like a secret: a switch, or the path of a file."""
 
 _NAME = re.compile(r"[\w.-]+")
 _LONG = re.compile(
@@ -29,7 +28,7 @@ _LONG = re.compile(
 _SHORT = re.compile(
     r"(?:pass|pw)\d?\Z(?<!bypass)(?<!compass)(?<!surpass)(?<!trespass)", re.IGNORECASE
 )
-"""The end of a name; in a sentence it may be a word that means something else: `_is_innocent`."""
+"""The end of a name; in a sentence it may be a word with another meaning: `_is_innocent`."""
 _USER_INFO = (
     # scheme://user:password@host, where the password may hold slashes, but not scheme://host:80/a@b
     re.compile(r"(?<=://)[^\s/'\"<>@:]*:(?!\d{1,5}[/?#\s])[^\s'\"<>]*@(?=[^\s@'\"<>]*)"),
@@ -55,8 +54,11 @@ _SUSPICIOUS = re.compile(r"[=@]|[:]|\bis\b|bearer|basic|-----BEGIN", re.IGNORECA
 
 
 def redact(text: str) -> str:
-    """Return `text` without what looks like a secret: a URI's user information, the value of a
-    setting that is named like one, bearer tokens, private keys."""
+    """Return `text` without anything that looks like a secret.
+
+    Hides a URI's user information, values of settings named like secrets, bearer tokens and private
+    keys.
+    """
     if not _SUSPICIOUS.search(text):
         return text
     text = _PRIVATE_KEY.sub(HIDDEN, text)
@@ -71,12 +73,12 @@ def redact(text: str) -> str:
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting of this name holds a secret, by its name."""
+    """Whether a setting of this name holds a secret, judged by the name alone."""
     return bool(_NAME.fullmatch(name) and (_LONG.search(name) or _SHORT.search(name)))
 
 
 def _assigned_secrets(text: str) -> Iterator[re.Match[str]]:
-    """Yield the values that names of secrets are given."""
+    """Yield the values assigned to names of secrets."""
     place = 0
     while found := _ASSIGNED.search(text, place):
         place = found.end("name")  # the value may begin with a secret's name
@@ -88,8 +90,10 @@ def _assigned_secrets(text: str) -> Iterator[re.Match[str]]:
 
 
 def _is_innocent(found: re.Match[str]) -> bool:
-    """Whether it is a path and what is said of it, such as ``/etc/passwd: no such file``, or a
-    short name in a sentence, such as ``the second pass: 7 rows``."""
+    """Whether the match is a path or an ordinary word, followed by a remark.
+
+    Examples: ``/etc/passwd: no such file``, and the short name in ``the second pass: 7 rows``.
+    """
     name, between, start = found["name"], found["between"], found.start()
     if "=" in between:
         return False
@@ -103,7 +107,7 @@ def _is_innocent(found: re.Match[str]) -> bool:
 
 
 def _hidden(value: str) -> str:
-    """Keep the quotes: what encloses the value may be JSON."""
+    """Hide the value but keep its quotes: the text around it may be JSON."""
     for quotes in ('\\"', '"', "'"):
         if value.startswith(quotes):
             return quotes + HIDDEN + quotes
@@ -111,10 +115,13 @@ def _hidden(value: str) -> str:
 
 
 class Redactor:
-    """Takes certain secrets, and what looks like one, out of text."""
+    """Removes certain secrets, and anything that looks like one, from text."""
 
     def __init__(self, secrets: Iterable[str], public: Iterable[str] = ()) -> None:
-        """`public` are names that everybody knows: a secret that is a part of one stays there."""
+        """Prepare to hide `secrets`.
+
+        `public` are names known to everybody: a secret inside a public name is not hidden.
+        """
         names = list(public)
         known = {
             secret
@@ -132,8 +139,10 @@ class Redactor:
         return redact(self._known.sub(HIDDEN, text) if self._known else text)
 
     def everywhere(self, value: Any) -> Any:
-        """Return a JSON value with every text in it redacted; the value of a key that is named like
-        a secret is hidden whatever it is."""
+        """Redact every text in a JSON value.
+
+        Any text under a key named like a secret is hidden entirely.
+        """
         if isinstance(value, str):
             return self(value)
         if isinstance(value, Mapping):
@@ -149,8 +158,11 @@ class Redactor:
 
 
 def secrets_in(value: Any, name: str = "", depth: int = 6) -> set[str]:
-    """Return the secrets that a configuration holds: the values of fields and keys that are named
-    like one, and the passwords in its URIs. Looks into dataclasses, mappings and sequences."""
+    """Return the secrets in a configuration.
+
+    They are the values of fields and keys named like secrets, and the passwords in URIs. Looks into
+    dataclasses, mappings and sequences.
+    """
     if isinstance(value, str):
         found = {value} if value and is_secret_name(name) else set()
         for password in re.findall(r"://[^\s/@:]*:([^\s@]+)@", value):

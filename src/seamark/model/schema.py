@@ -1,4 +1,4 @@
-"""The shape of a DataFrame without Spark: what a sink is shown when the job is built."""
+"""The shape of a DataFrame without Spark, as shown to a sink when the job is built."""
 
 from __future__ import annotations
 

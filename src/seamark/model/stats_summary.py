@@ -8,15 +8,15 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 UNKNOWN = -1
-"""A figure that is not known, as Flink writes it."""
+"""An unknown figure, as in Flink."""
 
 
 def percentile(ordered: Sequence[float], percent: float) -> float:
     """Return the `percent`-th percentile (above 0, at most 100) of ascending values, interpolated.
 
-    The position is `percent` / 100 * (n + 1), as in Apache Commons Math's default, which Flink uses
-    (numpy: ``method="weibull"``); outside the values it is the least or the greatest of them. NaN
-    without values.
+    The position is `percent` / 100 * (n + 1), the default of Apache Commons Math and so of Flink
+    (numpy: ``method="weibull"``). Positions outside the values give the least or the greatest
+    value. NaN without values.
     """
     if not ordered:
         return float("nan")
@@ -32,7 +32,7 @@ def percentile(ordered: Sequence[float], percent: float) -> float:
 
 @dataclass(frozen=True)
 class StatsSummary:
-    """Least, greatest, average and percentiles of one figure; those are NaN without values."""
+    """Least, greatest, average and percentiles of one figure; percentiles of nothing are NaN."""
 
     min: int = 0
     max: int = 0
@@ -45,7 +45,7 @@ class StatsSummary:
 
     @staticmethod
     def of(values: Iterable[int]) -> StatsSummary:
-        """Sum up the values that are known."""
+        """Sum up the known values."""
         known = sorted(value for value in values if value != UNKNOWN)
         if not known:
             return StatsSummary()
@@ -57,7 +57,7 @@ class StatsSummary:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as Flink's, where a percentile of nothing is the text ``"NaN"``."""
+        """Return it as Flink's, with the text ``"NaN"`` for a percentile of nothing."""
         return {
             name: "NaN" if isinstance(value, float) and math.isnan(value) else value
             for name, value in asdict(self).items()

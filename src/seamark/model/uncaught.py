@@ -1,5 +1,7 @@
-"""How a program ends that does not catch a mistake of its user's: with one paragraph, below those
-lines of the program that led there; nobody need read Seamark's."""
+"""The end of a program with an uncaught mistake of its user's: one paragraph.
+
+It stands below the program's own lines that led there, without Seamark's.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ _OURS = str(Path(__file__).parent.parent)
 
 
 def show_mistakes() -> None:
-    """Called by ``import seamark``. What else is uncaught is shown as before."""
+    """Install the hook; called by ``import seamark``. Other uncaught errors are shown as before."""
     before = sys.excepthook
 
     def show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:

@@ -1,7 +1,7 @@
-"""`DatagenSource`: a stream whose every row is known beforehand, for tests, demos and benchmarks.
+"""`DatagenSource`: a stream with every row known beforehand, for tests, demos and benchmarks.
 
-This is the configuration. The columns' generators are in `fields.py`; `runtime/datagen.py` makes
-the rows, in Spark's tasks and, by its function `rows`, for whoever wants to know what to expect.
+This is the configuration. The columns' generators are in `fields.py`. `runtime/datagen.py` makes
+the rows in Spark's tasks; its function `rows` returns the expected rows.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ def click_stream() -> dict[str, Field]:
 class DatagenSource:
     """Make rows: deterministic and replayable, row i depends on these settings and i alone.
 
-    rows_per_second: how fast event time goes, and, without `number_of_rows`, how fast rows come:
-        by the clock, from the job's first start on. While the job is down rows become due as well;
-        after a restart they come at once, none is left out.
-    number_of_rows: the stream ends after as many. They are there from the start, whatever
+    rows_per_second: the pace of event time and, without `number_of_rows`, of the rows by the clock,
+        from the job's first start on. Rows become due also while the job is down; after a restart
+        they come at once, and none is left out.
+    number_of_rows: the stream ends after this many rows. They are there from the start, whatever
         `rows_per_second` says.
-    rows_per_epoch: the most that one epoch takes.
+    rows_per_epoch: the most rows of one epoch.
     start_time: event time of row 0, as `datetime` or ISO text with its time zone; ``"now"`` is the
-        moment of the job's first start, which its checkpoint keeps.
+        moment of the job's first start, kept in its checkpoint.
     seed: another seed makes other rows.
-    fields: column names and what they hold (`seamark.sources.fields`), e.g.
-        ``{"at": EventTime(), "price": RandomInt(1, 100)}``. Without it: `click_stream`.
-    partitions: how many tasks make an epoch's rows.
+    fields: column names and their generators (`seamark.sources.fields`), e.g. ``{"at": EventTime(),
+        "price": RandomInt(1, 100)}``. Without it: `click_stream`.
+    partitions: the number of tasks for an epoch's rows.
 
     Raises ConfigurationError.
     """
@@ -102,7 +102,7 @@ class DatagenSource:
         return self.number_of_rows is not None
 
     def describe(self) -> str:
-        """Return how many rows of which columns."""
+        """Return the number of rows and the columns."""
         amount = (
             f"{self.rows_per_second:,} rows a second"
             if self.number_of_rows is None

@@ -1,6 +1,6 @@
-"""What a column of `DatagenSource` holds: each generator is a frozen value, `Field`.
+"""The column generators of `DatagenSource`: each is a frozen value, `Field`.
 
-They only say what is wanted; `runtime/datagen.py` makes the rows from `specification`.
+They only describe the values; `runtime/datagen.py` makes the rows from `specification`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Sequence(Field):
 
 @dataclass(frozen=True)
 class RandomInt(Field):
-    """BIGINT: any whole number from `low` up to, not including, `high`, all as likely."""
+    """BIGINT: any whole number from `low` up to, not including, `high`, all equally likely."""
 
     low: int
     high: int
@@ -60,10 +60,11 @@ class RandomInt(Field):
 
 @dataclass(frozen=True)
 class Choice(Field):
-    """One of `values`, which are all text, all int, all float or all bool.
+    """One of `values`, all of them text, int, float or bool.
 
-    `weights` says how likely each is, in any unit. `skew` is for many values instead: the k-th is
-    chosen in proportion to 1 / k ** skew (Zipf's law; 0: all as likely, 1: as words in a language).
+    `weights` are the relative frequencies, in any unit. `skew` is for many values instead: the k-th
+    is chosen in proportion to 1 / k ** skew (Zipf's law; 0: all equally likely, 1: as words in a
+    language).
     """
 
     values: SequenceOf[str] | SequenceOf[int] | SequenceOf[float] | SequenceOf[bool]
@@ -109,8 +110,8 @@ class Choice(Field):
 class EventTime(Field):
     """TIMESTAMP: row i's moment, the source's start_time + i / rows_per_second.
 
-    `out_of_orderness` makes each row earlier than that by a random time of up to this much, so a
-    watermark that waits as long drops no row.
+    `out_of_orderness` makes each row earlier by a random time of up to this much. A watermark with
+    the same delay drops no row.
     """
 
     out_of_orderness: Duration = 0

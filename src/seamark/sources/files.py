@@ -1,4 +1,4 @@
-"""`FileSource`: what a user writes, and Spark's file stream that it stands for."""
+"""`FileSource`: the user's configuration of Spark's file stream."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OWNED = {"path": "the first argument says it"}
 
 
 class StructTypeLike(Protocol):
-    """Spark's `StructType`, or what looks like it."""
+    """Spark's `StructType`, or an object like it."""
 
     @property
     def fields(self) -> Iterable[Any]:
@@ -28,21 +28,20 @@ class StructTypeLike(Protocol):
 
 @dataclass(frozen=True)
 class FileSource:
-    """Read the files of a directory, and those that are added to it.
+    """Read the files of a directory, present and future.
 
-    path: a directory, or a glob of directories, on any Hadoop file system that Spark reads; a path
-        without a scheme is on Spark's default one, which is this machine unless it is configured.
-        Spark takes ``%20`` and ``#`` as they stand, and ``*?[]{}`` as a pattern.
+    path: a directory, or a glob of directories, on any Hadoop file system of Spark's; a path
+        without a scheme is on Spark's default one: this machine, unless configured otherwise. Spark
+        takes ``%20`` and ``#`` literally, and ``*?[]{}`` as a pattern.
     format: ``"json"`` (one object per line), ``"parquet"``, ``"csv"``, ``"text"`` (one column,
         ``value``), ``"orc"`` or ``"xml"``.
     schema: as DDL, ``"user STRING, at TIMESTAMP"``, or a `StructType`. Needed, except for text: a
-        schema that is guessed from the first files could change at a restart.
-    ending: ``"never"``, or ``"latest"``: the job ends when all that was there at its start is read.
+        schema guessed from the first files could change at a restart.
+    ending: ``"never"``, or ``"latest"``: the job ends after reading the files present at its start.
     options: Spark's other reader options, e.g. ``maxFilesPerTrigger``, ``header``.
 
-    A file must be whole when it appears (write it elsewhere and rename it), and must then not be
-    changed or deleted while a job may still replay it. Names that begin with ``_`` or ``.`` are
-    left out.
+    A file must be whole when it appears (write it elsewhere and rename it), and must not be changed
+    or deleted while a job may still replay it. Names beginning with ``_`` or ``.`` are left out.
 
     Raises ConfigurationError.
     """
@@ -72,12 +71,12 @@ class FileSource:
 
     @property
     def replayable(self) -> bool:
-        """The checkpoint names the files of each epoch; they are read again after a failure."""
+        """True: the checkpoint names each epoch's files; they are read again after a failure."""
         return True
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends with the files that were there when the job started."""
+        """Whether it ends with the files present at the job's start."""
         return self.ending == "latest"
 
     def describe(self) -> str:
@@ -106,7 +105,7 @@ class FileSource:
             try:
                 return ", ".join(f"{quoted(c.name)} {c.dataType.simpleString()}" for c in columns)
             except (AttributeError, TypeError):
-                pass  # not a StructType: say so below
+                pass  # not a StructType: refused below
         raise ConfigurationError(
             f"{self._name}: schema is {schema!r}; give the columns of the {self.format} files, as "
             "text such as 'user STRING, at TIMESTAMP', or as a StructType"

@@ -1,7 +1,7 @@
-"""`KafkaSource`: what a user writes, and Spark's Kafka options that it stands for.
+"""`KafkaSource`: the user's configuration, and the Spark Kafka options made from it.
 
 Spark's own connector reads; its offsets are in Spark's offset log, part of every checkpoint.
-`kafka_group.py` tells a consumer group of them.
+`kafka_group.py` commits them to a consumer group.
 """
 
 from __future__ import annotations
@@ -35,40 +35,40 @@ _OWNED = {
 _OWNED_PREFIXES = {"starting": _STARTING, "ending": _ENDING}
 _DEFAULTS = {
     "failOnDataLoss": "true",
-    # Spark's reader asks the broker twice for the log's bounds after every poll: with Kafka's 500
-    # records a poll it waits half of its time.
+    # Spark's reader asks the broker twice for the log's bounds after every poll. With Kafka's 500
+    # records per poll it spends half of its time waiting.
     "kafka.max.poll.records": "10000",
-    # A fetch that waits at the log's end holds up the next question on its connection: with Kafka's
-    # 500 ms, every epoch that reads up to the end takes half a second more.
+    # A fetch waiting at the log's end delays the next request on its connection. With Kafka's
+    # 500 ms, every epoch reading up to the end takes half a second more.
     "kafka.fetch.max.wait.ms": "20",
 }
 
 
 @dataclass(frozen=True)
 class KafkaSource:
-    """Read Kafka topics, with the columns of Spark's Kafka source: key, value, topic, partition,
-    offset, timestamp, timestampType.
+    """Read Kafka topics, with the columns of Spark's Kafka source.
+
+    They are key, value, topic, partition, offset, timestamp and timestampType.
 
     bootstrap_servers: ``"host:port,host:port"``.
-    topics: one topic or several; or `pattern`: a Java regular expression of topic names, so that
-        topics that appear later are read too. Exactly one of the two.
-    starting_offsets: where a job without a checkpoint starts; one that has a checkpoint goes on
-        from there. ``"earliest"``, ``"latest"``; a moment, as `datetime` or ISO text with its time
-        zone: rows of that moment and later (``"2026-01-31T08:00:00Z"``; a partition without any
-        starts at its end); or the offset of every partition,
-        ``{"clicks": {0: 1200, 1: 1180}}``, where -2 is earliest and -1 latest.
-    ending: ``"never"``, or ``"latest"``: the job ends when all that was there at its start is read.
-    group_id: the consumer group that is told how far completed checkpoints have read, so that
-        Kafka's lag tools show this job; without it none is. Offsets are kept in the checkpoint, and
-        never taken from a group. The groups that Spark itself makes for each run begin with it.
+    topics: one topic or several; or `pattern`: a Java regular expression of topic names, which
+        includes topics created later. Exactly one of the two.
+    starting_offsets: the start of a job without a checkpoint; a job with a checkpoint goes on from
+        there. ``"earliest"``, ``"latest"``; a moment, as `datetime` or ISO text with its time zone:
+        rows of that moment and later (``"2026-01-31T08:00:00Z"``; a partition without any starts at
+        its end); or the offset of every partition, ``{"clicks": {0: 1200, 1: 1180}}``, where -2 is
+        earliest and -1 latest.
+    ending: ``"never"``, or ``"latest"``: the job ends after reading the rows present at its start.
+    group_id: the consumer group for the offsets of completed checkpoints, so that Kafka's lag tools
+        show this job; without it no group gets them. Offsets are kept in the checkpoint, and never
+        taken from a group. Spark's own groups, made for each run, have `group_id` as their prefix.
     isolation_level: ``"read_committed"`` leaves out rows of aborted transactions and waits for
-        undecided ones. Kafka's own default, ``"read_uncommitted"``, would hand a job rows that
-        their exactly-once producer has taken back, and then their repetition: duplicates that no
-        sink can undo.
+        undecided ones. With Kafka's own default, ``"read_uncommitted"``, a job gets rows withdrawn
+        by their exactly-once producer, and then their repetition: duplicates that no sink can undo.
     options: Spark's other reader options, e.g. ``maxOffsetsPerTrigger``, and the consumer's as
-        ``kafka.…``. ``failOnDataLoss`` is true unless set here: rows that Kafka has deleted unread
-        stop the job. ``kafka.max.poll.records`` is 10000 and ``kafka.fetch.max.wait.ms`` 20 unless
-        set here: Kafka's own defaults slow Spark's reader down.
+        ``kafka.…``. ``failOnDataLoss`` is true unless set here: rows deleted unread by Kafka stop
+        the job. ``kafka.max.poll.records`` is 10000 and ``kafka.fetch.max.wait.ms`` 20 unless set
+        here: Kafka's own defaults slow Spark's reader down.
 
     Raises ConfigurationError.
     """
@@ -131,12 +131,12 @@ class KafkaSource:
 
     @property
     def replayable(self) -> bool:
-        """Kafka keeps the rows between two offsets, for as long as its retention says."""
+        """True: Kafka keeps the rows between two offsets, for as long as its retention says."""
         return True
 
     @property
     def bounded(self) -> bool:
-        """Whether it ends with the offsets that were the latest when the job started."""
+        """Whether it ends with the latest offsets at the job's start."""
         return self.ending == "latest"
 
     def describe(self) -> str:
@@ -167,7 +167,7 @@ class KafkaSource:
         return StreamReader("kafka", options)
 
     def create_offset_committer(self, jvm: Any) -> KafkaGroupOffsets | None:
-        """Return what commits offsets to `group_id`; None without one."""
+        """Return the committer of offsets to `group_id`; None without one."""
         if self.group_id is None:
             return None
         return KafkaGroupOffsets(jvm, self.reader().options, self.group_id)
@@ -201,7 +201,7 @@ class KafkaSource:
             )
         return {
             "startingTimestamp": str(int(moment.timestamp() * 1000)),
-            # Else a partition that has no row after that moment would fail the query.
+            # Else a partition without a row after that moment would fail the query.
             "startingOffsetsByTimestampStrategy": "latest",
         }
 

@@ -1,8 +1,7 @@
 """Commits offsets to a Kafka consumer group with Spark's own Kafka client, in Spark's JVM.
 
-That client takes the source's options as they are, security included; librdkafka's are others.
-The group is the user's `group_id` itself: the groups that Spark makes for its reading have that as
-their prefix, never as their whole name.
+That client takes the source's options unchanged, security included; librdkafka's have other names.
+The group is the user's `group_id` itself; Spark's groups for reading only begin with it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Asks Kafka's brokers what the log of a partition holds: `seamark offsets` moves within that.
+"""Asks Kafka's brokers for the bounds of a partition's log: `seamark offsets` moves within them.
 
-confluent-kafka is imported when it is used; the options are librdkafka's.
+confluent-kafka is imported at first use; the options are librdkafka's.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from typing import Any
 from seamark.model.errors import MissingDependencyError, OperationFailedError, UserError
 
 ASK_S, TRY_S = 20.0, 4.0
-"""How long the brokers may take for one answer; and how often it is looked meanwhile whether they
-have refused the login."""
+"""The brokers' time limit for one answer, and the time between two looks for a refused login."""
 
 Partition = tuple[str, int]
 """A topic's name and the number of one of its partitions."""
@@ -23,19 +22,23 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class LogBounds:
-    """The first offset that a partition's log still holds, and the one after its last row that a
-    reader may see (of ``read_committed``, the first one of an open transaction)."""
+    """The first offset still in a partition's log, and the offset after its last readable row.
+
+    With ``read_committed`` the latter is the offset of the first open transaction, if there is one.
+    """
 
     start: int
     end: int
 
 
 class KafkaLog:
-    """The logs of one cluster. `options`: librdkafka's settings of a consumer, as
-    ``security.protocol``; ``isolation.level`` is ``read_committed`` unless given.
+    """The logs of one cluster.
 
-    Raises UserError for options that librdkafka refuses, and in every method OperationFailedError
-    if no broker answers within 20 seconds, or one refuses to.
+    `options`: librdkafka's settings of a consumer, such as ``security.protocol``;
+    ``isolation.level`` is ``read_committed`` unless given.
+
+    Raises UserError for options refused by librdkafka. Every method raises OperationFailedError if
+    no broker answers within 20 seconds, or a broker refuses.
     """
 
     def __init__(self, bootstrap_servers: str, options: Mapping[str, str] | None = None) -> None:
@@ -52,7 +55,7 @@ class KafkaLog:
             "isolation.level": "read_committed",
             **(options or {}),
             "bootstrap.servers": bootstrap_servers,
-            "group.id": f"seamark-offsets-{uuid.uuid4().hex}",  # is never joined
+            "group.id": f"seamark-offsets-{uuid.uuid4().hex}",  # never joined
             "enable.auto.commit": False,
             "allow.auto.create.topics": False,
             "log_level": 0,
@@ -65,7 +68,7 @@ class KafkaLog:
             raise UserError(f"Kafka at {bootstrap_servers}: {error.args[0].str()}") from None
 
     def partitions(self, topic: str) -> list[int]:
-        """Return the partitions that a topic has; none if there is no such topic."""
+        """Return the partitions of a topic; none if there is no such topic."""
         found = self._ask(self._consumer.list_topics, topic)
         described = found.topics.get(topic)
         if described is None:
@@ -79,7 +82,7 @@ class KafkaLog:
         )
 
     def bounds(self, partitions: Iterable[Partition]) -> dict[Partition, LogBounds]:
-        """Return the bounds of those partitions that there are."""
+        """Return the bounds of the existing ones among these partitions."""
         wanted = set(partitions)
         there = {topic: self.partitions(topic) for topic in {topic for topic, _ in wanted}}
         found = {}
@@ -93,8 +96,10 @@ class KafkaLog:
     def at_time(
         self, partitions: Mapping[Partition, LogBounds], time_ms: int
     ) -> dict[Partition, int]:
-        """Return of each partition the offset of its first row whose timestamp is `time_ms`
-        (milliseconds since 1970) or later; its log's end if it has none."""
+        """Return each partition's first offset with a timestamp of `time_ms` or later.
+
+        `time_ms` is milliseconds since 1970. A partition without such a row has the end of its log.
+        """
         asked = [self._kafka.TopicPartition(t, p, time_ms) for t, p in partitions]
         if not asked:
             return {}
@@ -106,7 +111,7 @@ class KafkaLog:
                     f"Kafka at {self._servers}: {answer.topic}/{answer.partition}: {answer.error}"
                 )
             at = partitions[answer.topic, answer.partition]
-            # A row of an undecided transaction is beyond what a reader may see.
+            # A reader must not see a row of an undecided transaction.
             found[answer.topic, answer.partition] = (
                 min(answer.offset, at.end) if answer.offset >= 0 else at.end
             )

@@ -1,4 +1,4 @@
-"""Checks that several sources share: their pass-through options and when they end."""
+"""Checks shared by several sources: their pass-through options and their endings."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ def checked_options(
     owned: Mapping[str, str],
     owned_prefixes: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return `options` as Spark takes them: text to text, True as ``true``.
+    """Return `options` in Spark's form: text to text, True as ``true``.
 
-    `owned` maps an option's name in lower case (Spark ignores the case) to what to write instead of
-    it; `owned_prefixes` does so for all names that begin so. Raises ConfigurationError for these
-    and for values that are no text, number or boolean; the message never holds a value, because it
-    may be a secret.
+    `owned` maps an option's name in lower case (Spark ignores the case) to the setting to use
+    instead; `owned_prefixes` maps all names beginning with a prefix. Raises ConfigurationError for
+    these and for values other than text, number or boolean; the message never holds a value: it may
+    be a secret.
     """
     if not isinstance(options, Mapping):
         raise ConfigurationError(

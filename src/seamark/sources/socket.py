@@ -15,13 +15,13 @@ from seamark.model.errors import ConfigurationError
 class SocketSource:
     """Read lines of UTF-8 text from a TCP server, as the column ``value``.
 
-    host, port: where the server listens; the driver's machine connects to it. When the server
-        closes the connection the run fails, after the epoch with its last line: a restart strategy
+    host, port: the server's address; the driver's machine connects to it. When the server closes
+        the connection the run fails, after the epoch with its last line; a restart strategy
         connects again.
 
-    Not replayable: a job with this source is at-most-once whatever its sinks. The lines of an epoch
-    that was planned and not decided are lost with the run, and the log says how many; so are those
-    that had come and were in no epoch yet, which nobody counts. Raises ConfigurationError.
+    Not replayable: a job with this source is at-most-once, whatever its sinks. A failed run loses
+    the lines of an epoch planned but not decided, and the log has their number. It also loses
+    received lines of no epoch yet; nobody counts those. Raises ConfigurationError.
     """
 
     host: str
@@ -43,12 +43,12 @@ class SocketSource:
 
     @property
     def replayable(self) -> bool:
-        """The server keeps nothing of what it has sent."""
+        """False: the server keeps none of its sent lines."""
         return False
 
     @property
     def bounded(self) -> bool:
-        """It goes on until the job is stopped."""
+        """False: it goes on until the job is stopped."""
         return False
 
     def describe(self) -> str:
