@@ -42,7 +42,7 @@ class ColumnFamily:
     value_schema: Any
     key_encoding: Any
     several_values: bool
-    """Whether a key may have several values, in an order to be kept."""
+    """Whether a key may have several values; their order counts."""
     ttl: bool
     rows: int = 0
     bytes: int = 0

@@ -22,8 +22,8 @@ class Action(Enum):
 
 
 class ClaimMode(Enum):
-    """The savepoint's owner after the restore: the same as before, or the new job, to delete it
-    once its own first checkpoint is complete."""
+    """The savepoint's owner after the restore: the same as before (`NO_CLAIM`), or the new job
+    (`CLAIM`). The new job deletes it once its own first checkpoint is complete."""
 
     NO_CLAIM = "no-claim"
     CLAIM = "claim"
