@@ -51,8 +51,8 @@ ROW = StructType(
 """A state row in a savepoint."""
 
 NICENESS = 5
-"""The priority of work beside a stream. With a much lower one all of the JVM's threads would wait
-long for such a thread to reach a safepoint."""
+"""The niceness of threads beside a stream. With a much higher one all of the JVM's threads would
+wait long for such a thread to reach a safepoint."""
 
 _lock = threading.Lock()
 _known: dict[str, StateClasses] = {}
@@ -68,7 +68,7 @@ class StateClasses:
             names = [n.removesuffix(".class").replace("/", ".") for n in archive.namelist()]
         self._names = {name.rpartition("$")[2]: name for name in names}
         spark.sparkContext._jsc.addJar(str(jar))  # the driver serves it to executors
-        # With its streams Spark starts the endpoint for the reports of every RocksDB store.
+        # `spark.streams` starts the endpoint for the reports of every RocksDB store.
         _ = spark.streams.active
         self._constructors: dict[str, Any] = {}
         self._object = java_class(jvm, "java.lang.Object")
