@@ -2,13 +2,13 @@
 
 A claimed savepoint belongs to the job restored from it. This job deletes it once its own first
 checkpoint is complete; no other job may restore it any more. ``claimed.json`` beside
-``savepoint.json`` names the owner (docs/FORMAT.md). A restore writes it before the first copy,
+``savepoint.json`` names the owner (docs/FORMAT.md). A restore writes it before it copies anything,
 `restore/from_savepoint.py` and `dispose` refuse a savepoint claimed by another job, and each run of
 the job has a `ClaimDisposal`.
 
 `dispose` deletes a savepoint for its user, unless a job needs it. It starts Spark only for a
-savepoint outside local disks. Only files of the savepoint are deleted: the user may have put files
-of his own beside them, or named a wrong directory.
+savepoint that is not on a local disk. Only files of the savepoint are deleted: the user may have
+put files of his own beside them, or named a wrong directory.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def claim(files: CheckpointFiles, job_id: str, name: str, directory: str) -> Non
 
 
 def claimed_by(uri: str, found: Claim | None) -> str:
-    """Return the sentence for the user that names a savepoint's owner."""
+    """Name a savepoint's owner, in a sentence for the user."""
     whose = (
         f"job {found.job_name!r} ({found.job_directory})" if found is not None else "another job"
     )
@@ -157,8 +157,8 @@ def open_savepoint(path: str) -> SavepointRecord:
 
 
 def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) -> list[str]:
-    """Delete a savepoint: the files in its record, and all others in the form of a savepoint's
-    files. Return the remaining files of its directory; they stay, and the directory with them.
+    """Delete a savepoint: the files in its record, and every other file that matches a savepoint's
+    layout. Return the remaining files of its directory; they stay, and the directory with them.
     `incomplete` allows the deletion of a savepoint cut off while it was written.
 
     Raises SavepointError, and deletes nothing, if `path` is no savepoint, if a job has claimed it,
@@ -195,7 +195,7 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
 
 
 def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
-    """Raise SavepointError if its job may still be writing the savepoint, or if `allowed` is
+    """Raise SavepointError if the savepoint's job may still be writing it, or if `allowed` is
     false."""
     begun = f"the savepoint of job {taking.job_name!r}, epoch {taking.epoch}, is not whole"
     storage, _, name = taking.job_directory.rpartition("/")
@@ -216,7 +216,7 @@ def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
 
 
 def _restores_from(storage: str, uri: str) -> str | None:
-    """Return a job of the storage with an unfinished restore from this savepoint."""
+    """Return a job of the storage whose restore from this savepoint has begun and not ended."""
     if not exists(storage):
         return None
     files = open_storage(storage)
@@ -242,18 +242,17 @@ _WRITTEN = re.compile(
     r"|state/\d+/[\w-]+/part-\d{5}-[0-9a-f-]{36}\.snappy\.parquet"
     r"|state/\d+/([\w-]+/)*\d+([_-][\w-]+)?\.(delta|snapshot|zip|changelog|sst|log)(\.crc)?"
 )
-"""The paths of a savepoint's files (docs/FORMAT.md), whether or not its record came to list
-them."""
+"""The paths of a savepoint's files (docs/FORMAT.md), listed in its record or not."""
 _BESIDE = re.compile(r"\.(?P<name>.+)\.(crc|[0-9a-f]{16}\.tmp)")
 """Hadoop's checksum of a file on a local disk, or an unfinished file of ours."""
 
 
 def remove_savepoint(files: CheckpointFiles, listed: Collection[str] = ()) -> list[str]:
     """Delete the savepoint in `files`; `listed` are the files in its record, if it has one. Return
-    the remaining files of its directory; with any of them, the directory stays.
+    the other files of its directory; if there are any, the directory stays.
 
-    After a kill -9 it can be called again: ``savepoint.json`` goes first, so the rest is no
-    savepoint any more, and ``taking.json``, the description of the rest, goes last. Raises OSError.
+    After a kill -9 it can be called again: ``savepoint.json`` goes first, so that the rest is an
+    incomplete savepoint, and ``taking.json``, which describes it, goes last. Raises OSError.
     """
     found = files.tree()
     own = [path for path in found if _is_own(path, listed)]

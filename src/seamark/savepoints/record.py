@@ -1,7 +1,7 @@
 """``savepoint.json``: the content of a savepoint. docs/FORMAT.md specifies it.
 
-It is written last, by exclusive create: a directory without it is a savepoint cut off while it was
-taken, and is never restored. `take/export.py` writes it, `restore/location.py` reads it.
+It is written last, by exclusive create: a directory without it is an incomplete savepoint, and is
+never restored. `take/export.py` writes it, `restore/location.py` reads it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_KNOWN = -1
 
 
 class SavepointType(str, Enum):
-    """The form of the state: rows, for any backend and number of partitions; or files."""
+    """How the state is kept: as rows, for any backend and number of partitions; or as files."""
 
     CANONICAL = "canonical"
     NATIVE = "native"
@@ -60,7 +60,7 @@ class Store:
 
 @dataclass(frozen=True)
 class Operator:
-    """A stateful operator. `index` is its number by Spark in the saved job."""
+    """A stateful operator. `index` is Spark's number for it in the saved job."""
 
     uid: str
     index: int
@@ -85,8 +85,8 @@ class Operator:
 
 @dataclass(frozen=True)
 class Source:
-    """A source. `index` is its number by Spark in the saved job (``sources/<index>``), `offset` the
-    content of its lines in the offset log."""
+    """A source. `index` is Spark's number for it in the saved job (``sources/<index>``), `offset`
+    the content of its lines in the offset log."""
 
     uid: str
     index: int
@@ -105,8 +105,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class SavepointRecord:
-    """A savepoint of one epoch. `uri` is the place it was read from or written to, not in the
-    file."""
+    """A savepoint of one epoch. `uri` says where it was read or written, and is not in the file."""
 
     uri: str
     job_id: str
@@ -134,11 +133,12 @@ class SavepointRecord:
     """Whether the job was drained: its windows were closed early, at its end. `watermark_ms` is the
     watermark before the drain."""
     job_directory: str = ""
-    """With `committables`: the job's directory, to look up whether they were committed since."""
+    """With `committables`: the job's directory. Its records tell whether they were committed
+    since."""
     earlier: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
-    """The epochs before this one, decided and not committed to every sink: in decimal, ascending.
-    By the sink's uid: the number of its committables from this earlier epoch, and their rows. In
-    `committables` they precede those of the savepoint's epoch, epoch by epoch."""
+    """By earlier epoch, in decimal, ascending, if it was decided and some sink had not committed
+    it: for each sink's uid, the number of its committables of that epoch, and their rows. In
+    `committables` they come before those of the savepoint's epoch, epoch by epoch."""
 
     def operator(self, uid: str) -> Operator:
         """Return the operator with this uid; raises SavepointError."""
@@ -159,7 +159,7 @@ class SavepointRecord:
         return sum(size for path, (size, _) in self.files.items() if path.startswith(paths))
 
     def row_files(self, store: Store) -> list[str]:
-        """Return the URIs of a store's row files, of a canonical savepoint."""
+        """Return the URIs of the files with a store's rows, of a canonical savepoint."""
         return [f"{self.uri}/{path}" for path in self.files if path.startswith(f"{store.path}/")]
 
     def families(self) -> Iterator[tuple[Operator, Store, ColumnFamily]]:
@@ -182,10 +182,10 @@ def write_savepoint(files: CheckpointFiles, savepoint: SavepointRecord) -> None:
 
 
 def read_savepoint(files: CheckpointFiles) -> SavepointRecord:
-    """Return the content of ``savepoint.json``, without a look at the other files.
+    """Read ``savepoint.json``, and none of the other files.
 
-    Raises SavepointError if there is no savepoint, or only the rest of one cut off while it was
-    taken; CorruptRecordError if the record is damaged.
+    Raises SavepointError if there is no savepoint or an incomplete one, CorruptRecordError if the
+    record is damaged.
     """
     at = f"{files.uri}/{SAVEPOINT}"
     try:
@@ -226,16 +226,16 @@ def _operator(body: dict[str, Any]) -> Operator:
     return Operator(**{**body, "stores": stores})
 
 
-# --- a savepoint under way
+# --- a savepoint being written
 
 TAKING = "taking.json"
-"""Made before every other file: a directory with it and without ``savepoint.json`` is not whole."""
+"""Written first: a directory with it and without ``savepoint.json`` is incomplete."""
 
 
 @dataclass(frozen=True)
 class Taking:
-    """The job of a savepoint under way or cut off. `job_directory` is a URI; for a copy with other
-    offsets, the original savepoint's."""
+    """The job whose savepoint is being written, or was. `job_directory` is a URI; in a copy with
+    other offsets it is the original savepoint's."""
 
     job_id: str
     job_name: str
@@ -247,13 +247,13 @@ class Taking:
 def write_taking(
     files: CheckpointFiles, *, job_id: str, job_name: str, job_directory: str, epoch: int
 ) -> None:
-    """Mark a new directory as a savepoint under way; raises FileExistsError."""
+    """Mark a new directory as an incomplete savepoint; raises FileExistsError."""
     taking = Taking(job_id, job_name, job_directory, epoch, time.time())
     files.create(TAKING, seal_envelope("taking", asdict(taking)))
 
 
 def read_taking(files: CheckpointFiles) -> Taking | None:
-    """Return the mark of a savepoint under way, None if it is missing or damaged."""
+    """Return the mark of an incomplete savepoint, None if it is missing or damaged."""
     try:
         body = open_envelope("taking", files.read(TAKING), f"{files.uri}/{TAKING}")
         return Taking(**body)

@@ -26,8 +26,8 @@ class Difference:
 
 
 def diff(old: SavepointRecord, new: SavepointRecord) -> list[Difference]:
-    """Return the differences, first of the savepoints as a whole, then by uid. The time and place
-    of taking them and the division into files do not count."""
+    """Return the differences, first of the savepoints as a whole, then by uid. It does not matter
+    when and where they were taken, and how their state is divided into files."""
     found = [
         Difference("savepoint", "", what, getattr(old, what), getattr(new, what))
         for what in (

@@ -1,5 +1,5 @@
-"""The next position of a job in Kafka: each partition's offset in a savepoint, and another one; and
-a copy of the savepoint with the new offsets.
+"""Moves a job in Kafka: from each partition's offset in a savepoint to another one, in a copy of
+the savepoint.
 
 `operations/offsets.py` asks the brokers. State stays as it is; `consequences` describes the effect
 on the rows.
@@ -48,8 +48,8 @@ class Move:
 
     @property
     def skipped(self) -> int:
-        """The number of offsets never read: those between old and new, or, of a partition new to
-        the job, those before `new`."""
+        """The number of offsets never read: those between old and new, or, if the partition is new
+        to the job, those before `new`."""
         if self.new is None or self.renamed_from is not None:
             return 0
         begin = self.old if self.old is not None else self.log_start
@@ -57,8 +57,8 @@ class Move:
 
     @property
     def remaining(self) -> int | None:
-        """The number of offsets from here to the log's end: read by the restored job, or, of an
-        abandoned partition, by nobody. None if unknown."""
+        """The number of offsets left to read: by the restored job, or by nobody if it leaves the
+        partition. None if unknown."""
         here = self.old if self.new is None else self.new
         return None if here is None or self.log_end is None else max(self.log_end - here, 0)
 
@@ -74,11 +74,11 @@ class Move:
 
 @dataclass(frozen=True)
 class Change:
-    """A wanted change.
+    """A requested change of offsets.
 
     `partitions`: offsets given one by one. `topics`: new names of topics by their old ones.
-    `position`: the new position of all partitions, as a function from the partitions to their
-    offsets; None leaves them. `only_back`: a partition already before its new position stays.
+    `position`: a function that returns the new offsets of all partitions it is given; None leaves
+    them. `only_back`: a partition that is already before its new position stays where it is.
     """
 
     partitions: Mapping[Partition, int] = field(default_factory=dict)
@@ -107,8 +107,8 @@ def choose(
     """Return the Kafka sources affected by a change, each with its part of it: the source `uid`, or
     all. `at` is the savepoint's name in an error.
 
-    Raises SavepointError if `uid` is unknown or reads no Kafka, if no source does, or if the change
-    names a topic read by none of them, or a partition possibly of several.
+    Raises SavepointError if `uid` is unknown or reads no Kafka, if no source reads Kafka, or if the
+    change names a topic that none of them reads, or a partition that may belong to several.
     """
     known = {source.uid: source for source in sources}
     if uid is not None and uid not in known:
@@ -139,7 +139,7 @@ def choose(
 
 
 def why_fixed(offset: Any) -> str:
-    """Return the reason against a change of an offset not Kafka's, as the end of a sentence."""
+    """Return why an offset that is not Kafka's cannot be changed, as the end of a sentence."""
     if offset is None:
         return "has no offset: it begins where its program says"
     if isinstance(offset, dict) and "logOffset" in offset:
@@ -199,7 +199,7 @@ def offset_after(found: Sequence[Move], uid: str) -> dict[str, dict[str, int]]:
 
 
 def problems(found: Sequence[Move]) -> list[str]:
-    """Return a sentence for each moved partition with a new offset outside the brokers' logs."""
+    """Return a line for each moved partition whose new offset is not in the brokers' logs."""
     said = []
     for move in found:
         at = f"{move.topic}:{move.partition}={move.new}"
@@ -213,7 +213,7 @@ def problems(found: Sequence[Move]) -> list[str]:
 
 
 def consequences(found: Sequence[Move], watermark_ms: int) -> list[str]:
-    """Return the guarantee's changes for a job restored with these offsets, in sentences.
+    """Return how these offsets change the guarantee of a job restored with them, in sentences.
     `watermark_ms`: the savepoint's, 0 if it has none."""
     said = []
     if reread := sum(move.reread for move in found):

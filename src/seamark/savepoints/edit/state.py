@@ -162,7 +162,7 @@ def _choose(
         for f in s.families
         if (s.name in (store, f"{store}{ROWS_OF_JOIN}") if store else True)
         and (f.name == family if family else f.kind not in ("index", "timer"))
-        # A transformWithState has one family without any content.
+        # A transformWithState has one family that stays empty.
         and (f.kind != "rows" or operator.properties is None)
     ]
     if len(there) == 1:

@@ -1,4 +1,4 @@
-"""Chooses one retained checkpoint of a job, possibly running, and copies its files.
+"""Chooses one retained checkpoint of a job, which may be running, and copies its files.
 
 Nothing in the checkpoint's directory is written.
 """
@@ -37,9 +37,9 @@ def find_checkpoint(
     spark: SparkSession, path: str, epoch: int | None = None
 ) -> tuple[CheckpointStore, Inspection]:
     """Return the job's directory and the whole checkpoint at `path`. `epoch`: the choice of an
-    earlier restore, cut off.
+    interrupted restore.
 
-    Raises RestoreError if there is no checkpoint, or its decision is not certain;
+    Raises RestoreError if there is no checkpoint, or if it is not certain that it was decided;
     DamagedCheckpointError.
     """
     found = _EPOCH_PATH.fullmatch(path)
@@ -101,8 +101,8 @@ def _require_settled(source: CheckpointStore, checkpoint: Inspection) -> None:
 
 
 def find_waiting(source: CheckpointStore, checkpoint: Inspection) -> list[tuple[int, int]]:
-    """Return the epochs, up to the checkpoint's, decided and not committed to every sink, each with
-    the generation of the decided attempt, oldest first. There may be several, with
+    """Return the epochs, up to the checkpoint's, that are decided and not committed to every sink,
+    each with the generation of the decided attempt, oldest first. There may be several, with
     `max_concurrent_checkpoints` above 1; they are committed in order."""
     if checkpoint.uncommitted is None:
         return []

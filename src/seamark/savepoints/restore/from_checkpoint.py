@@ -2,7 +2,7 @@
 
 It is copied as it is. So the program must keep Spark's numbers of its operators and sources, its
 state backend and its number of partitions. The checkpoint does not hold uids. The job's checkpoint
-statistics do, if there are any, and reveal two parts with exchanged places.
+statistics do, if there are any: they show when two parts have swapped places.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from seamark.savepoints.state.rows import StateClasses
 
 
 class CheckpointOrigin(Origin):
-    """The whole checkpoint at `path`. `begun` holds the decisions of an earlier restore of it, cut
-    off. Raises RestoreError if there is no checkpoint, DamagedCheckpointError."""
+    """The whole checkpoint at `path`. `begun`: the decisions of an interrupted restore of it.
+    Raises RestoreError if there is no checkpoint, DamagedCheckpointError."""
 
     kind = "checkpoint"
 
@@ -76,8 +76,7 @@ class CheckpointOrigin(Origin):
         )
 
     def parts(self, wanted: PlannedState | None) -> Parts:
-        """Find the parts by number; an operator of another type does not get the state of the old
-        one."""
+        """Find the parts by number; an operator of another type does not take over the state."""
         uids = self._job.program.uids
         operators = []
         sources: dict[str, tuple[Source, int | None]] = {}
@@ -98,11 +97,11 @@ class CheckpointOrigin(Origin):
                 sources.setdefault(f"line {line}", (source, None))
         return Parts(operators, list(sources.values()))
 
-    # --- obstacles
+    # --- problems
 
     def problems(self) -> Iterator[str]:
-        """Yield every obstacle: settings fixed by the checkpoint, and parts changed in the
-        program."""
+        """Yield the problems: settings that a checkpoint cannot change, and parts that differ in
+        the program."""
         job, uids = self._job, self._job.program.uids
         backend = self.state.state_backend
         if job.partitions is not None:
@@ -142,7 +141,7 @@ class CheckpointOrigin(Origin):
             )
 
     def misfits(self, parts: Parts, wanted: PlannedState) -> Iterator[str]:
-        """Yield a sentence if the operators are others."""
+        """Yield a problem if the operators differ."""
         old = {operator.index: operator.name for operator in self._operators}
         new = {index: operator.name for index, operator in wanted.operators.items()}
         if old != new:
@@ -193,7 +192,7 @@ class CheckpointOrigin(Origin):
     # --- the restore
 
     def decisions(self) -> dict[str, Any]:
-        """Return the attempts to be committed by this job."""
+        """Return the attempts that this job commits."""
         first = self._waiting[0][0] if self._waiting else self.epoch + 1
         return {"first_epoch": first, "waiting": self._waiting}
 
@@ -201,7 +200,7 @@ class CheckpointOrigin(Origin):
         """Do nothing: `problems` has refused a claim."""
 
     def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
-        """Copy this epoch's files for Spark."""
+        """Copy the files that Spark needs of this epoch."""
         copy_checkpoint(self._spark, self._source, target, self._found, decided["query_id"])
 
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:

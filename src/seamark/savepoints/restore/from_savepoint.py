@@ -34,8 +34,8 @@ from seamark.savepoints.take import uncommitted
 
 
 class SavepointOrigin(Origin):
-    """A whole savepoint. The constructor reads all of its files through. `begun` holds the
-    decisions of an earlier restore of it into the same directory, cut off."""
+    """A whole savepoint. The constructor reads all of its files through. `begun`: the decisions of
+    an interrupted restore of it into the same directory."""
 
     kind = "savepoint"
 
@@ -93,11 +93,11 @@ class SavepointOrigin(Origin):
             self._topics.offsets,
         )
 
-    # --- obstacles
+    # --- problems
 
     def problems(self) -> Iterator[str]:
-        """Yield every obstacle: the claim, parts missing in the program, its sinks' transactions,
-        topics, damage, and state beyond the backend."""
+        """Yield the problems: the claim, parts missing in the program, its sinks' transactions,
+        topics, damage, and state that the backend cannot hold."""
         record, job = self._record, self._job
         yield from self._claim_problems()
         if not job.allow_non_restored_state:
@@ -187,7 +187,7 @@ class SavepointOrigin(Origin):
     # --- the restore
 
     def decisions(self) -> dict[str, Any]:
-        """Return by epoch the sinks with transactions to be committed by this job; and `fixed`."""
+        """Return by epoch the sinks whose transactions this job commits; and `fixed`."""
         dropped = uncommitted.unfit(self._record, self._job.sinks)
         kept = {
             str(epoch): [uid for uid in parts if uid not in dropped]
@@ -196,7 +196,7 @@ class SavepointOrigin(Origin):
         return {"commits": {epoch: uids for epoch, uids in kept.items() if uids}, **self.fixed()}
 
     def fixed(self) -> dict[str, Any]:
-        """Return the options behind the copy's bytes and the savepoint's owner."""
+        """Return the options that determine the copy's bytes and the savepoint's owner."""
         return {
             "partitions": self._job.partitions,
             "state_backend": self._job.backend.value,
@@ -210,7 +210,7 @@ class SavepointOrigin(Origin):
             claim(files, job_id, self._job.name, directory)
 
     def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
-        """Write its state anew, and copy the rows of the transactions for the job to commit."""
+        """Write its state anew, and copy the rows of the transactions that the job commits."""
         restore_canonical(
             self._spark,
             self._record,

@@ -46,7 +46,7 @@ _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
 
 @dataclass(frozen=True)
 class Placement:
-    """The future of a savepoint's parts, by uid: Spark's number of each in the new job. An unnamed
+    """Where a savepoint's parts go, by uid: Spark's number of each in the new job. An unnamed
     operator is dropped with its state, an unnamed source with its offsets."""
 
     operators: Mapping[str, int]
@@ -86,8 +86,8 @@ def fit_problems(
     backend: StateBackend,
     partitions: int | None,
 ) -> list[str]:
-    """Return the reasons against placing these operators onto this backend and number of partitions
-    (None: the savepoint's), a line for each."""
+    """Return why the placed operators cannot go onto this backend and number of partitions (None:
+    the savepoint's), a line for each reason."""
     problems = native_problems(spark, savepoint, backend, partitions or savepoint.partitions)
     if backend is StateBackend.HASHMAP:
         placed = [o for o in savepoint.operators if o.uid in placement.operators]
@@ -98,8 +98,8 @@ def fit_problems(
 def native_problems(
     spark: SparkSession, savepoint: SavepointRecord, backend: StateBackend, partitions: int
 ) -> list[str]:
-    """Return the reasons against such a restore of a native savepoint, a line for each; [] for a
-    canonical one, since rows can go anywhere."""
+    """Return why a native savepoint does not fit this backend and number of partitions, a line for
+    each reason; [] for a canonical one, whose rows can go anywhere."""
     if savepoint.type is not SavepointType.NATIVE:
         return []
     saved = log_version(
@@ -125,14 +125,14 @@ def native_problems(
 
 
 def session_format(spark: SparkSession) -> int:
-    """Return the checkpoint format (1 or 2) of this session's queries."""
+    """Return the checkpoint format (1 or 2) that queries of this session write."""
     return int(spark.conf.get(FORMAT, "1") or 1)
 
 
 def damaged_savepoint(
     savepoint: SavepointRecord, problems: Sequence[str]
 ) -> DamagedCheckpointError:
-    """Return the error with the damaged files' names."""
+    """Return the error that names the damaged files."""
     return DamagedCheckpointError(
         f"savepoint {savepoint.uri} is damaged; nothing was written. Found:"
         + "".join(f"\n  {line}" for line in problems),
@@ -178,13 +178,14 @@ def restore_canonical(
     placement: Placement | None = None,
     new_operators: Sequence[NewOperator] = (),
 ) -> None:
-    """Make `target` a Spark checkpoint location; a query in it goes on after the savepoint's epoch.
+    """Make `target` a Spark checkpoint location from which a query goes on after the savepoint's
+    epoch.
 
-    `savepoint`: checked by `find_damage` and `fit_problems`, without a finding. `target`: a URI.
-    `query_id`: of the new query, a UUID. `partitions`, `backend`: of the new state, None for the
-    savepoint's own. `new_operators`: the new job's operators outside `placement`.
-    ``commits/<epoch>`` is written last: without it the restore was cut off, and a repeated call
-    with the same arguments completes it. With it, the call does nothing.
+    `savepoint`: without a finding of `find_damage` and `fit_problems`. `target`: a URI. `query_id`:
+    of the new query, a UUID. `partitions`, `backend`: of the new state, None for the savepoint's
+    own. `new_operators`: the new job's operators outside `placement`. ``commits/<epoch>`` is
+    written last: without it the restore was cut off, and a repeated call with the same arguments
+    completes it. With it, the call does nothing.
 
     Raises RestoreError if a native savepoint does not fit, or for less than 1 partition;
     CheckpointError if the written rows are not the savepoint's.

@@ -1,4 +1,4 @@
-"""The options of a restore, and its facts about the job to be restored."""
+"""A restore's options, and the job that it makes."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ class RestoreOptions:
 
 @dataclass(frozen=True)
 class NewJob:
-    """The job to go on from a savepoint or a checkpoint: its query, the types of its sinks by uid,
-    its state backend, and its number of state partitions (None: the origin's)."""
+    """The job that goes on from a savepoint or a checkpoint: its query, the types of its sinks by
+    uid, its state backend, and its number of state partitions (None: the origin's)."""
 
     name: str
     directory: str
@@ -73,8 +73,8 @@ def new_job(
     given: Container[str],
     how: RestoreOptions,
 ) -> NewJob:
-    """Return a restore's facts about a declared job. `directory` is the job's, as a URI; `given`
-    names the settings given by the user."""
+    """Describe a declared job for a restore. `directory` is the job's, as a URI; `given` names the
+    settings given by the user."""
     declared = job.declared
     settings = backend_settings(spark, declared.checkpoint, given)
     return NewJob(
@@ -91,5 +91,5 @@ def new_job(
 
 
 def new_side(job: NewJob, partitions: int) -> Side:
-    """Return the new job for the plan."""
+    """Describe the new job for the plan."""
     return Side(job.name, job.backend.value, partitions, directory=job.directory)

@@ -24,8 +24,8 @@ from seamark.savepoints.restore.plan import Side, SinkPlan
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 
 Waiting = Mapping[int, Callable[[], Mapping[str, SinkEpoch]]]
-"""Functions to read the transactions of an epoch, by the sink's uid: one for each epoch from the
-first with transactions to the origin's."""
+"""By epoch, a function that reads its transactions by the sink's uid: for each epoch from the first
+with transactions to the origin's."""
 
 
 @dataclass(frozen=True)
@@ -40,12 +40,12 @@ class Parts:
 
     @property
     def numbers(self) -> dict[int, int]:
-        """The new number by the old one, of each operator not dropped."""
+        """New numbers by old ones, of the operators that are not dropped."""
         return {o.index: number for o, number in self.operators if number is not None}
 
 
 class Origin(ABC):
-    """The knowledge of an origin needed by the job to be restored from it."""
+    """An origin, as far as its new job needs to know it."""
 
     kind: str
     """``savepoint`` or ``checkpoint``."""
@@ -69,11 +69,11 @@ class Origin(ABC):
 
     @abstractmethod
     def problems(self) -> Iterator[str]:
-        """Yield every obstacle to the restore, except those found by Spark's plan of the state."""
+        """Yield each problem that stops the restore. Misfits of the state are left to Spark's
+        plan."""
 
     def misfits(self, parts: Parts, wanted: PlannedState) -> Iterator[str]:
-        """Yield sentences on the operators if they stop the restore as a whole; Spark is then asked
-        about none of them."""
+        """Yield why the operators as a whole do not fit; Spark is then asked about none of them."""
         yield from ()
 
     @abstractmethod
@@ -90,17 +90,16 @@ class Origin(ABC):
 
     @abstractmethod
     def warnings(self) -> Iterator[str]:
-        """Yield everything worth a look, except parts without a uid."""
+        """Yield all that is worth a look, except parts without a uid."""
 
     # --- called by `write.py`, in this order
 
     @abstractmethod
     def decisions(self) -> dict[str, Any]:
-        """Return the entries of ``restoring.json`` special to this kind of origin."""
+        """Return the entries of ``restoring.json`` specific to this kind of origin."""
 
     def fixed(self) -> dict[str, Any]:
-        """Return the entries of `decisions` in which a repeated restore must agree with the first
-        try."""
+        """Return the entries of `decisions` that must be the same when the restore is repeated."""
         return {}
 
     @abstractmethod
@@ -116,11 +115,11 @@ class Origin(ABC):
 
     @abstractmethod
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:
-        """Return functions to read the transactions left to the new job to commit."""
+        """Return functions that read the transactions for the new job to commit."""
 
 
 def open_job(spark: SparkSession, uri: str) -> CheckpointStore:
-    """Return a job's directory, without making it."""
+    """Open a job's directory without making it."""
     return CheckpointStore(
         open_files(spark, uri, make=False), open_files(spark, f"{uri}/spark", make=False)
     )

@@ -1,7 +1,7 @@
-"""The plan of a restore, for people and programs to read beforehand; pure.
+"""The preview of a restore, for people and programs; pure.
 
-`restore/planner.py` makes it, `Job.restore_plan` and ``seamark run -s PATH --plan`` return it.
-`problems` in its plan refuse a restore.
+`restore/planner.py` makes it, `Job.restore_plan` and ``seamark run -s PATH --plan`` return it. A
+restore with `problems` in its plan is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 
 class Action(Enum):
-    """The future of a part. `MAPPED`: it goes on from the restored state; `NEW`: it begins with
+    """What happens to a part. `MAPPED`: it goes on from the restored state; `NEW`: it begins with
     nothing; `DROPPED`: the program has no such part, and its state is left out."""
 
     MAPPED = "mapped"
@@ -43,14 +43,15 @@ class OperatorPlan:
     converted: bool = False
     """Its state goes onto another state backend."""
     evolved: bool = False
-    """Its state has another schema in the program, and Spark can go on with it."""
+    """Its state has another schema in the program, and Spark accepts the change."""
     rows: int | None = None
     bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """A source; `offset` is its next position, or the dropped one (None: nothing was read)."""
+    """A source; `offset` is where it goes on, or the offset that is dropped (None: nothing was
+    read)."""
 
     uid: str
     named: bool
@@ -90,7 +91,7 @@ class Side:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """The plan to restore `path` into a program's job.
+    """The restore of `path` into a program's job, not yet done.
 
     `kind` is ``savepoint`` or ``checkpoint``, `format` of a savepoint ``canonical`` or ``native``.
     `problems` would stop the restore, `warnings` are worth a look. `restored`: the restore from

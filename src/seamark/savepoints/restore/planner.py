@@ -1,4 +1,4 @@
-"""Makes the restore plan: the common parts of an origin and a job, and the obstacles.
+"""Makes the restore plan: the common parts of an origin and a job, and the problems.
 
 Nothing is written except a scratch directory on this machine. `prepare` is the one way in:
 `write.py` does what it plans, and `Job.restore_plan` shows it.
@@ -52,8 +52,8 @@ from seamark.savepoints.state.planned import PlannedState, differing, schema_tex
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan, and all that its execution needs. `origin` is None if it is damaged. `begun` holds
-    the decisions of an earlier restore, cut off; `failure` says more than `plan.problems`."""
+    """A plan, with everything its execution needs. `origin` is None if it is damaged. `begun`: the
+    decisions of an interrupted restore. `failure` says more than `plan.problems`."""
 
     plan: RestorePlan
     origin: Origin | None = None
@@ -62,7 +62,7 @@ class Prepared:
     failure: SeamarkError | None = None
 
     def require(self) -> Origin:
-        """Return the origin; raise the obstacles to the restore, if there are any."""
+        """Return the origin; raise the problems that stop the restore, if there are any."""
         if self.failure is not None:
             raise self.failure
         if problems := self.plan.problems:
@@ -78,8 +78,8 @@ class Prepared:
 def plan_restore(
     spark: SparkSession, path: str, job: NewJob, *, into_directory: bool = True
 ) -> RestorePlan:
-    """Return the plan to restore `path` into the job. Without `into_directory` the job's directory
-    is ignored: it may be the running job's own.
+    """Plan the restore of `path` into the job. Without `into_directory` the job's directory is not
+    looked at: it may be the running job's own.
 
     Raises RestoreError, SavepointError or CorruptRecordError if nothing can be read at `path`.
     """
@@ -92,8 +92,8 @@ def plan_restore(
 
 
 def write_plan(spark: SparkSession, path: str | None, job: NewJob, file: Path) -> None:
-    """Write the plan as JSON into `file`, for ``seamark run --plan``. Raises ConfigurationError
-    without a path, and as `plan_restore` does."""
+    """Write the plan as JSON into `file`, for ``seamark run --plan``. Raises ConfigurationError if
+    there is no path; otherwise as `plan_restore`."""
     if not path:
         raise ConfigurationError(
             f"Job {job.name!r}: nothing says what the plan is to be of; give the path of a "
@@ -106,8 +106,8 @@ def write_plan(spark: SparkSession, path: str | None, job: NewJob, file: Path) -
 def prepare(
     spark: SparkSession, path: str, job: NewJob, *, into_directory: bool = True
 ) -> Iterator[Prepared]:
-    """Yield the plan and the parts to restore `path` into the job, valid within the ``with``; the
-    job's directory has no job yet. Raises as `plan_restore` does."""
+    """Prepare the restore of `path` into the job, whose directory has no job yet; the result is
+    valid within the ``with``. Raises as `plan_restore` does."""
     path = storage_uri(path, "restore")
     begun, problems = None, []
     if into_directory:
@@ -250,8 +250,8 @@ class _Planning:
             return None
 
     def _refused(self, parts: Parts, wanted: PlannedState) -> set[int]:
-        """Note the operators unable to go on from their state, and the operators unable to begin
-        empty; return the old numbers of the former."""
+        """Note the operators that cannot go on from their state, or cannot begin empty; return the
+        old numbers of the former."""
         if misfits := list(self._origin.misfits(parts, wanted)):
             self._problems += misfits
             return set()
@@ -309,7 +309,7 @@ class _Planning:
 
 
 def _changes(old: tuple[Store, ...], new: tuple[Store, ...]) -> str:
-    """Return a sentence on the incompatible schemas."""
+    """Name the schemas that differ, in a sentence."""
     return "; ".join(_change(*found) for found in differing(old, new))
 
 

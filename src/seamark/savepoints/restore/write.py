@@ -1,8 +1,9 @@
 """Makes a new job of a savepoint or a retained checkpoint.
 
-`Job.run` calls `restore_job` before it starts the query. First `planner.py` names everything unfit,
-before anything is written. Then come the marker ``restoring.json``, the copy, and ``job.json``. The
-marker holds every decision of the restore: a restore cut off is repeated to the very same end.
+`Job.run` calls `restore_job` before it starts the query. `planner.py` finds every problem before
+anything is written. Then come the marker ``restoring.json``, the copy, and ``job.json``. The marker
+holds every decision of the restore, so that an interrupted restore is repeated with the very same
+result.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
-    """Make a job in its new directory, to go on after the epoch of the savepoint or retained
+    """Make the job in its directory; it goes on after the epoch of the savepoint or retained
     checkpoint at `path`. A checkpoint's `path` is ``<storage>/<job>``, for the newest complete one
     of that job, or ``<storage>/<job>/epochs/<n>``.
 
@@ -98,8 +99,8 @@ def write_job(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: 
 def _decide(
     target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Origin
 ) -> Mapping[str, Any]:
-    """Write the decisions of the restore, or return those of an earlier one, cut off; then claim
-    the origin, if the job asks for it."""
+    """Write the decisions of the restore, or return those of an interrupted one; then claim the
+    origin, if the job asks for it."""
     decided, fixed = prepared.begun, origin.fixed()
     if decided is None:
         decided = {

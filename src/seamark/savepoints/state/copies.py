@@ -30,8 +30,8 @@ class Copy(Protocol):
 def copier(
     source: CheckpointFiles, target: CheckpointFiles, spark: Callable[[], SparkSession]
 ) -> Copy:
-    """Return a function to copy one file between two directories. Unless both are local, it uses
-    the file systems of the session returned by `spark`."""
+    """Return a function that copies one file between two directories. Unless both are local, it
+    calls `spark` for a session and uses its file systems."""
     old, new = (local_of(files.uri) for files in (source, target))
     if old is not None and new is not None:
         return lambda path, to="": _copy_local(Path(old, path), Path(new, to or path))

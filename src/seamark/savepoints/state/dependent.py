@@ -1,7 +1,7 @@
-"""State in several parts in agreement with each other: from one given part, make the others.
+"""Dependent state: makes the parts of a state that follow from a given part.
 
 Beside a user's values Spark keeps counts and indexes by time for some state, each in a column
-family or a store of its own. `edit/state.py` and `edit/bootstrap.py` write the frames returned by
+family or a store of its own. `edit/state.py` and `edit/bootstrap.py` write the frames from
 `with_dependents`. It goes by Spark's own definitions (`SymmetricHashJoinStateManager`, `TTLState`,
 `ListStateMetricsImpl`, `TimerStateImpl`, `StreamingSessionWindowStateManager`).
 """
@@ -32,14 +32,13 @@ _ALONE = (
 )
 _JOIN, _SESSION, _TRANSFORM = "symmetricHashJoin", "sessionWindow", "transformWithState"
 ROWS_OF_JOIN, _COUNTS_OF_JOIN = "-keyWithIndexToValue", "-keyToNumValues"
-"""The name endings of a join's stores: of its rows, and of their number by key."""
+"""Endings of a join's store names: for its rows, and for the number of rows of a key."""
 _ROW_COUNTER = "$rowCounter"
 _TIMERS, _TIMER_INDEX = "_keyToTimestamp", "_timestampToKey"
 
 
 def why_not(operator: Operator, store: Store, family: ColumnFamily) -> str:
-    """Return the reason against rows for this part of an operator's state, "" if rows can be
-    given."""
+    """Return why rows cannot be given for this part of an operator's state, "" if they can."""
     if operator.name.startswith(_ALONE):
         return ""
     if operator.name.startswith(_JOIN):
@@ -62,8 +61,8 @@ def why_not(operator: Operator, store: Store, family: ColumnFamily) -> str:
 def with_dependents(
     at: str, operator: Operator, store: Store, family: ColumnFamily, state: DataFrame
 ) -> Frames:
-    """Return all frames to be written if this family's rows are to be `state`, given in its
-    columns. `state` is among them, in Spark's own form.
+    """Return all frames to be written if this family's rows are to be `state`, in the family's
+    columns. They include `state` itself, in Spark's own form.
 
     Raises SavepointError, with the savepoint's name `at`, if `state` contradicts itself.
     """

@@ -1,10 +1,10 @@
-"""The state of a native savepoint: copies of the state stores' files at one epoch.
+"""The state of a native savepoint: the files that Spark's state stores need at one epoch, copied.
 
-On a cluster Spark's tasks read and write them, so the bytes flow among the executors. Each task is
-a Spark job of its own. Beside a stream only half of the cores get one at a time, so the stream's
+On a cluster Spark's tasks read and write them, so the bytes flow where the executors are. Each task
+is a Spark job of its own. Beside a stream only half of the cores get one at a time, so the stream's
 own tasks come in between. With a local master threads of the driver's JVM do the same beside
-Spark's tasks, without the time to begin a Spark job. `take/export.py` calls `describe_operators`
-and `copy_state`, `restore/location.py` calls `copy_back`.
+Spark's tasks, without the time that a Spark job takes to begin. `take/export.py` calls
+`describe_operators` and `copy_state`, `restore/location.py` calls `copy_back`.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from seamark.savepoints.state.layout import (
 from seamark.savepoints.state.rows import StateClasses
 
 LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
-"""The least (if there are as many) and the most bytes of files for a task; a larger file has a task
-to itself. A task's begin takes as long as a copy of some 20 MB."""
+"""Bytes of files for one task, at least (if there are as many) and at most; a larger file is a task
+of its own. Beginning a task takes as long as copying some 20 MB."""
 LEAST_BYTES_OF_A_THREAD = 4_000_000
-"""For each thread of the driver's own JVM; it begins at once."""
+"""Bytes for each thread of the driver's own JVM; it begins at once."""
 DAMAGED, MISSING = -1, -2
 """In place of a file's bytes: the file system found it altered, or did not find it."""
 
@@ -88,7 +88,7 @@ def copy_state(
 
 
 def state_files(source: CheckpointFiles, tree: StateTree, epoch: int) -> dict[str, int]:
-    """Return the state's files for a start after `epoch`, with their bytes; raises
+    """Return the state's files that a start after `epoch` needs, with their bytes; raises
     DamagedCheckpointError if the listing `tree` lacks some."""
     commit = read_log(source, f"commits/{epoch}")
     needed, missing = [], []
@@ -142,10 +142,10 @@ def read_files(
     aside: bool = False,
 ) -> dict[str, tuple[int, int]]:
     """Read files below `directory` (a URI) through, and copy them below `to`, if given; return
-    bytes and CRC-32 of each. `problems_of` describes the faults among them.
+    bytes and CRC-32 of each. `problems_of` names the damage among them.
 
     `sizes`: the files, with their approximate bytes. `copies`: the path of each copy, by default
-    the file's own. `sums`: whether local copies get Hadoop's checksum files, for Spark to find
+    the file's own. `sums`: whether local copies get Hadoop's checksum files, with which Spark finds
     damage. `aside`: leave room for the tasks of a running stream. Raises CheckpointError if files
     cannot be read or written.
     """

@@ -105,8 +105,8 @@ def relocated(
     metadata: bytes, location: str, index: int | None = None, partitions: int | None = None
 ) -> bytes:
     """Return the bytes of an operator's metadata file for the checkpoint location with the URI
-    `location`, the new place of the schema files. `index` and `partitions`: the operator's new
-    number and number of state partitions, if they change."""
+    `location`, where the schema files then are. `index` and `partitions`: the operator's new number
+    and number of state partitions, if they change."""
 
     def moved(path: str) -> str:
         return _SCHEMA_PATH.sub(
@@ -348,7 +348,7 @@ def _family(schema: Any, variable: Any, several: bool, internal: bool) -> Column
 
 
 def hashmap_problems(operators: Iterable[Operator]) -> list[str]:
-    """Return the operators beyond the hashmap backend, a line with the reason for each."""
+    """Return why the hashmap backend cannot hold some of these operators, a line for each."""
     problems = []
     for operator in operators:
         why = None

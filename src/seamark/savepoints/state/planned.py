@@ -1,4 +1,4 @@
-"""The state wanted by a program, and Spark's verdict on whether it can go on from another job's.
+"""The state that a program needs, and Spark's answer whether another job's state fits it.
 
 Spark writes and checks the metadata and the schemas of the state while it plans a query's first
 epoch. So a program's query is planned, and not run, in scratch checkpoint locations on this
@@ -93,7 +93,7 @@ class StateMetadata:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Make a directory for checkpoint locations of queries planned and not run."""
+    """Make a directory for checkpoint locations whose query is only planned."""
     path = Path(tempfile.mkdtemp(prefix="seamark-plan-"))
     try:
         yield path
@@ -150,8 +150,8 @@ class PlannedState:
         return self._layout.operator(self.operators[index], self._program.uids)[0]
 
     def refusals(self, old: StateMetadata, placed: Mapping[int, int]) -> dict[int, str]:
-        """Return Spark's objections to the state of another job, by the operator's number in this
-        program; {} if there are none. `placed`: the new number here by the old one there. An
+        """Return Spark's objections to going on from another job's state, by the operator's number
+        in this program; {} if there are none. `placed`: new numbers here by old ones there. An
         objection to several operators only together is put under the first."""
         if not placed or (found := self._refusal(old, placed)) is None:
             return {}

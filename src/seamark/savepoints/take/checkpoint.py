@@ -37,8 +37,8 @@ def watermark_of_job(files: CheckpointFiles) -> int:
 
 
 def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> SavepointRecord:
-    """Write a canonical savepoint of the newest complete checkpoint of a job not running into the
-    new directory `target`; both are URIs. Return it.
+    """Write a canonical savepoint into the new directory `target`, of the newest complete
+    checkpoint of a job that is not running; both are URIs. Return it.
 
     Raises SavepointError if there is no checkpoint, or it is not yet committed to every sink;
     DamagedCheckpointError.

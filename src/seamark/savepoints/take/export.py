@@ -1,9 +1,9 @@
 """Takes a savepoint: exports one decided epoch of a Spark checkpoint location.
 
 The location is only read; its job may be running, as long as it keeps this epoch. `take/running.py`
-calls `export_savepoint` for a running job, `take/checkpoint.py` for a job not running. The state
-goes along as rows, or, natively, as files (`state/files.py`). `restore/location.py` is the way
-back.
+calls `export_savepoint` for a running job, `take/checkpoint.py` for one that is not running. The
+state goes along as rows, or, natively, as files (`state/files.py`). `restore/location.py` is the
+way back.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SavedJob:
 
 @dataclass(frozen=True)
 class Beside:
-    """The stream running beside the export; by default there is none."""
+    """The stream beside which a savepoint is taken; by default nothing runs."""
 
     run_id: str = ""
     """The run of Spark's query in this driver: its state in memory need not be read again."""

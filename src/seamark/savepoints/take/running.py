@@ -3,7 +3,7 @@
 The export reads the epoch's files from the storage, so this epoch is pinned meanwhile. The stream
 is held only when it would get so far ahead that Spark deletes the files (`CheckpointConfig`
 num_retained), or from the start if the job is to end with the savepoint. The export begins when the
-epoch is decided; transactions uncommitted by its end go along as committables. `Job.savepoint`
+epoch is decided; transactions not committed by its end go along as committables. `Job.savepoint`
 calls `take`.
 """
 
@@ -51,11 +51,11 @@ def take(
 ) -> SavepointFuture:
     """Take a savepoint of a run into a new directory below `directory`, a URI; return a future of
     its path, done once it is whole. With `then`, no epoch runs after the savepoint's, and `then` is
-    called when it is whole: `Supervisor.stop`, for a job to be ended with it. With `drain` too, the
-    job first reads nothing more, and closes its windows.
+    called when it is whole: `Supervisor.stop`, for a job that is to end with it. With `drain` too,
+    the job first reads nothing more, and closes its windows.
 
-    The future fails with the error of the epoch or of the export. The written files are then
-    deleted, as far as possible, and the job goes on, unless its windows are closed already. Raises
+    The future fails with the error of the epoch or of the export. Files already written are then
+    deleted, if possible, and the job goes on, unless its windows are closed already. Raises
     UserError as `trigger_checkpoint` does.
     """
     return _Taking(spark, run, directory, type_, then).begin(run.drain() if drain else None)
@@ -71,7 +71,7 @@ class Progress:
 
 
 class SavepointFuture(Future[str]):
-    """The path of a savepoint under way."""
+    """The path of a savepoint that is being taken."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class _Taking:
         self._answer.set_result(savepoint.uri)
 
     def _drain(self, drain: Drain) -> None:
-        """Let the job process the rows it has read and nothing more, then close its windows."""
+        """Let the job process all rows that it has read, read no more, and close its windows."""
         drain.hold_sources()
         try:
             # Every epoch with rows was begun before the epoch of this answer, or is that epoch.

@@ -1,12 +1,12 @@
-"""The transactions in a savepoint: those of its epoch, decided and not committed to every sink when
-it was taken; and those of earlier epochs, if the job lets several wait.
+"""The transactions in a savepoint: those of its epoch that were decided and not committed to every
+sink when it was taken; and those of earlier epochs, if the job lets several wait.
 
 A restored job commits them like its own: its directory gets prepared records of these epochs, and
 the recovery of its first start does the rest. The first job, if it runs, does the same; commits are
-idempotent. Rows not yet sent by a write-ahead sink exist only in the checkpoint, so they go along.
-`take/running.py` asks `save_rows` for them at the end of the export, and a restore puts them into
-the new job's directory. Its recovery sends them, with the first job's token. docs/FORMAT.md gives
-their place.
+idempotent. Rows that a write-ahead sink has not sent exist only in the checkpoint, so they go
+along. `take/running.py` asks `save_rows` for them at the end of the export, and a restore puts them
+into the new job's directory. Its recovery sends them, with the first job's token. docs/FORMAT.md
+gives their place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from seamark.savepoints.state.copies import copier
 log = logging.getLogger(__name__)
 
 TRIES = 10
-"""The number of tries to copy the rows; a sink may get further during each."""
+"""The number of tries to copy the rows; during each, a sink may get further."""
 
 ByEpoch = dict[int, dict[str, SinkEpoch]]
 """Transactions by epoch, ascending, and by the sink's uid."""
@@ -76,9 +76,9 @@ def by_epoch(savepoint: SavepointRecord) -> ByEpoch:
 
 
 def uncommitted(spark: SparkSession, savepoint: SavepointRecord) -> ByEpoch:
-    """Return the transactions left to a job restored now to commit: the savepoint's, except for
-    epochs committed since by the first job, according to its records. Sinks forget transactions in
-    time, so a known commit is not repeated."""
+    """Return the transactions for a job restored now to commit: the savepoint's, except for epochs
+    that the first job has committed since, according to its records. Sinks forget transactions in
+    time, so a known commit is not asked for again."""
     if not savepoint.committables:
         return {}
     try:
@@ -125,7 +125,7 @@ def problems(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Iterator[s
 
 
 def unfit(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Sequence[str]:
-    """Return the uids with transactions that none of these sinks can commit."""
+    """Return the uids whose transactions none of these sinks can commit."""
     types = {sink.uid: sink.type for sink in savepoint.sinks}
     return [
         uid
@@ -140,9 +140,9 @@ def unfit(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Sequence[str]
 def save_rows(
     spark: SparkSession, run: StreamRun, epoch: int, files: CheckpointFiles
 ) -> Uncommitted:
-    """Return the transactions of a sealed epoch of this run, and of earlier ones, possibly not
-    committed to some sink after a wait of SINK_PATIENCE_S; and the copies of their rows in the
-    savepoint `files`. The rows of a spool stay in their place.
+    """Return the transactions of a sealed epoch of this run, and of earlier ones, that some sink
+    may not have committed after SINK_PATIENCE_S; and the copies of their rows in the savepoint
+    `files`. The rows of a spool stay where they are.
 
     Raises SavepointError if the rows cannot be copied.
     """
@@ -166,8 +166,8 @@ def save_rows(
 
 
 def _look(run: StreamRun, epoch: int, patience_s: float) -> tuple[ByEpoch, dict[str, str]]:
-    """Return the uncommitted transactions, and the places of their rows kept by sinks, by the path
-    in their committable."""
+    """Return the uncommitted transactions, and the present path of each file of rows that sinks
+    keep for them, by the path in the committable."""
     parts: ByEpoch = {}
     rows: dict[str, str] = {}
     for number, of_epoch in run.coordinator.uncommitted_up_to(epoch, patience_s).items():
@@ -182,7 +182,7 @@ def put_back(
     spark: SparkSession, savepoint: SavepointRecord, target: CheckpointStore, uids: Iterable[str]
 ) -> None:
     """Copy the rows of these sinks into the directory of a new job. It may be called again. Raises
-    DamagedCheckpointError if a file differs from the one written."""
+    DamagedCheckpointError if a file is not as it was written."""
     source = open_files(spark, savepoint.uri, make=False)
     copy = copier(source, target.files, lambda: spark)
     for path, known in rows_of(savepoint, uids).items():
