@@ -161,8 +161,9 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
     layout. Return the remaining files of its directory; they stay, and the directory with them.
     `incomplete` allows the deletion of a savepoint cut off while it was written.
 
-    Raises SavepointError, and deletes nothing, if `path` is no savepoint, if a job has claimed it,
-    if it is still being written, or if a job in `storage` (a URI) is being restored from it.
+    Raises SavepointError, and deletes nothing, if `path` is no savepoint, or an incomplete one
+    without `incomplete`, if a job has claimed it, if it is still being written, or if a job in
+    `storage` (a URI) is being restored from it.
     """
     uri = storage_uri(path, "savepoint")
     if not exists(uri):

@@ -1,7 +1,7 @@
 """``savepoint.json``: the content of a savepoint. docs/FORMAT.md specifies it.
 
 It is written last, by exclusive create: a directory without it is an incomplete savepoint, and is
-never restored. `take/export.py` writes it, `restore/location.py` reads it.
+never restored. `take/export.py` and `edit/` write it, `restore/planner.py` reads it for a restore.
 """
 
 from __future__ import annotations

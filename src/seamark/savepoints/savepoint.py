@@ -16,11 +16,11 @@ from seamark.savepoints.edit.diff import Difference, diff
 
 
 class Savepoint:
-    """A savepoint at `path`, a directory on any file system within Spark's reach; `read_state` and
+    """A savepoint at `path`, a directory on any file system that Spark reaches; `read_state` and
     `with_state` need a canonical one.
 
     Reads only ``savepoint.json`` at first. Uses the active Spark session, or makes one. Raises
-    SavepointError if there is no whole savepoint.
+    SavepointError if there is no whole savepoint, CorruptRecordError if its record is damaged.
     """
 
     def __init__(self, path: str | Path) -> None:

@@ -49,7 +49,7 @@ class Move:
     @property
     def skipped(self) -> int:
         """The number of offsets never read: those between old and new, or, if the partition is new
-        to the job, those before `new`."""
+        to the job, those before `new`. 0 in a renamed topic."""
         if self.new is None or self.renamed_from is not None:
             return 0
         begin = self.old if self.old is not None else self.log_start

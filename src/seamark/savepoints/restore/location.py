@@ -46,8 +46,8 @@ _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
 
 @dataclass(frozen=True)
 class Placement:
-    """Where a savepoint's parts go, by uid: Spark's number of each in the new job. An unnamed
-    operator is dropped with its state, an unnamed source with its offsets."""
+    """Where a savepoint's parts go, by uid: Spark's number of each in the new job. An operator
+    missing here is dropped with its state, a missing source with its offsets."""
 
     operators: Mapping[str, int]
     sources: Mapping[str, int]

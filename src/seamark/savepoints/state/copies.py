@@ -1,6 +1,6 @@
 """Copies files of savepoints one by one, in pieces: a file of rows may be large.
 
-`state/files.py` copies many at once, in the executors.
+`state/files.py` copies many at once.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class StateMetadata:
 
     @staticmethod
     def of(files: CheckpointFiles, epoch: int) -> StateMetadata:
-        """Look for it in a checkpoint location, or in the ``spark`` directory of a savepoint."""
+        """Find it in a checkpoint location, or in the ``spark`` directory of a savepoint."""
         found = (path for path in StateTree.read(files).metadata if not path.endswith(".crc"))
         return StateMetadata(files, tuple(metadata_at(found, epoch)), epoch)
 
