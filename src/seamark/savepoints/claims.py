@@ -1,14 +1,14 @@
-"""Whose a savepoint is, and how it is deleted.
+"""Ownership and deletion of savepoints.
 
-A claimed savepoint belongs to the job that was restored from it, which deletes it when its own
-first checkpoint is complete; nobody else may restore it then. ``claimed.json`` beside
-``savepoint.json`` says whose it is (docs/FORMAT.md): a restore writes it before it copies anything,
-`restore/from_savepoint.py` and `dispose` refuse what another job has claimed, and each run of the
-job has a `ClaimDisposal`.
+A claimed savepoint belongs to the job restored from it. This job deletes it once its own first
+checkpoint is complete; no other job may restore it any more. ``claimed.json`` beside
+``savepoint.json`` names the owner (docs/FORMAT.md). A restore writes it before it copies anything,
+`restore/from_savepoint.py` and `dispose` refuse a savepoint claimed by another job, and each run of
+the job has a `ClaimDisposal`.
 
-`dispose` deletes a savepoint for its user, but none that somebody needs; Spark is started only
-where it is not on a local disk. Only files of the savepoint go: a user may have put some of his own
-beside them, or the directory may not be what he took it for.
+`dispose` deletes a savepoint for its user, unless a job needs it. It starts Spark only for a
+savepoint that is not on a local disk. Only files of the savepoint are deleted: the user may have
+put files of his own beside them, or named a wrong directory.
 """
 
 from __future__ import annotations
@@ -52,8 +52,7 @@ _KIND = "claimed"
 
 @dataclass(frozen=True)
 class Claim:
-    """The job that a savepoint belongs to; `job_directory` is a URI, `claimed_at` in seconds since
-    1970."""
+    """The job owning a savepoint; `job_directory` is a URI, `claimed_at` in seconds since 1970."""
 
     job_id: str
     job_name: str
@@ -62,7 +61,7 @@ class Claim:
 
 
 def read_claim(files: CheckpointFiles) -> Claim | None:
-    """Return who has claimed the savepoint in `files`, None if nobody has; raises
+    """Return the claim on the savepoint in `files`, None if there is none; raises
     CorruptRecordError."""
     try:
         data = files.read(CLAIMED)
@@ -76,8 +75,8 @@ def read_claim(files: CheckpointFiles) -> Claim | None:
 
 
 def claim(files: CheckpointFiles, job_id: str, name: str, directory: str) -> None:
-    """Make the savepoint that job's; called again for the same job it does nothing. Raises
-    RestoreError if another one was first."""
+    """Give the savepoint to this job; repeated for the same job, it does nothing. Raises
+    RestoreError if another job was first."""
     mine = Claim(job_id, name, directory, time.time())
     try:
         files.create(CLAIMED, seal_envelope(_KIND, asdict(mine)))
@@ -88,7 +87,7 @@ def claim(files: CheckpointFiles, job_id: str, name: str, directory: str) -> Non
 
 
 def claimed_by(uri: str, found: Claim | None) -> str:
-    """Say whose a savepoint is."""
+    """Name a savepoint's owner, in a sentence for the user."""
     whose = (
         f"job {found.job_name!r} ({found.job_directory})" if found is not None else "another job"
     )
@@ -99,9 +98,9 @@ def claimed_by(uri: str, found: Claim | None) -> str:
 
 
 class ClaimDisposal:
-    """Deletes the savepoint that a job has claimed, in a thread, when the job has a complete
-    checkpoint of its own; one of each run of the job. A failure is a warning, and the next run
-    tries again."""
+    """Deletes the savepoint claimed by a job, in a thread, once the job has a complete checkpoint
+    of its own. Each run of the job has one `ClaimDisposal`. A failure is a warning, and the next
+    run tries again."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -110,11 +109,11 @@ class ClaimDisposal:
     def __call__(self, identity: JobIdentity, epoch: int) -> None:
         """Note that the job has committed `epoch`, and its checkpoint is complete."""
         origin = identity.restored_from or {}
-        # The savepoint's own epoch, whose transactions the job may have to commit, is not enough.
+        # The savepoint's own epoch is not enough: the job may have to commit its transactions.
         if self._done or origin.get("claim_mode") != "claim" or epoch <= origin["epoch"]:
             return
         self._done = True
-        # Not a daemon: the interpreter waits for it at the job's end.
+        # Not a daemon: the interpreter waits for the thread at the job's end.
         threading.Thread(
             target=self._dispose,
             args=(str(origin["path"]).rstrip("/"), identity.job_id),
@@ -146,8 +145,8 @@ class ClaimDisposal:
 
 
 def open_savepoint(path: str) -> SavepointRecord:
-    """Return what the ``savepoint.json`` at `path` says; raises SavepointError if there is none, or
-    it is damaged."""
+    """Return the content of the ``savepoint.json`` at `path`; raises SavepointError if it is
+    missing or damaged."""
     uri = storage_uri(path, "savepoint")
     if not exists(uri):
         raise SavepointError(f"{uri}: there is no savepoint here")
@@ -158,13 +157,13 @@ def open_savepoint(path: str) -> SavepointRecord:
 
 
 def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) -> list[str]:
-    """Delete a savepoint: the files that its record lists, and those that are written into one.
-    Return the other files of its directory, which stay, and the directory with them. `incomplete`
-    allows it for one that was cut off while it was written.
+    """Delete a savepoint: the files in its record, and every other file that matches a savepoint's
+    layout. Return the remaining files of its directory; they stay, and the directory with them.
+    `incomplete` allows the deletion of a savepoint cut off while it was written.
 
-    Raises SavepointError, and leaves everything as it is, for what is no savepoint, what a job has
-    claimed, what is still being written, and what a job in `storage` (a URI) is being restored
-    from.
+    Raises SavepointError, and deletes nothing, if `path` is no savepoint, or an incomplete one
+    without `incomplete`, if a job has claimed it, if it is still being written, or if a job in
+    `storage` (a URI) is being restored from it.
     """
     uri = storage_uri(path, "savepoint")
     if not exists(uri):
@@ -197,8 +196,8 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
 
 
 def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
-    """Raise SavepointError if the job that was writing it may still be at it, or nobody said that
-    it may be incomplete."""
+    """Raise SavepointError if the savepoint's job may still be writing it, or if `allowed` is
+    false."""
     begun = f"the savepoint of job {taking.job_name!r}, epoch {taking.epoch}, is not whole"
     storage, _, name = taking.job_directory.rpartition("/")
     try:
@@ -244,17 +243,17 @@ _WRITTEN = re.compile(
     r"|state/\d+/[\w-]+/part-\d{5}-[0-9a-f-]{36}\.snappy\.parquet"
     r"|state/\d+/([\w-]+/)*\d+([_-][\w-]+)?\.(delta|snapshot|zip|changelog|sst|log)(\.crc)?"
 )
-"""What is written into one (docs/FORMAT.md), whether or not its record came to list it."""
+"""The paths of a savepoint's files (docs/FORMAT.md), listed in its record or not."""
 _BESIDE = re.compile(r"\.(?P<name>.+)\.(crc|[0-9a-f]{16}\.tmp)")
-"""Hadoop's checksum of a file on a local disk; and a file of ours that was not finished."""
+"""Hadoop's checksum of a file on a local disk, or an unfinished file of ours."""
 
 
 def remove_savepoint(files: CheckpointFiles, listed: Collection[str] = ()) -> list[str]:
-    """Delete the savepoint in `files`, whose record lists these files, if it has one; return what
-    else there is in its directory, which stays then.
+    """Delete the savepoint in `files`; `listed` are the files in its record, if it has one. Return
+    the other files of its directory; if there are any, the directory stays.
 
-    Cut off, it can be called again: ``savepoint.json`` goes first, and it is no savepoint then, and
-    ``taking.json``, which says what it was, last. Raises OSError.
+    After a kill -9 it can be called again: ``savepoint.json`` goes first, so that the rest is an
+    incomplete savepoint, and ``taking.json``, which describes it, goes last. Raises OSError.
     """
     found = files.tree()
     own = [path for path in found if _is_own(path, listed)]

@@ -1,7 +1,7 @@
-"""``savepoint.json``: what a savepoint holds. docs/FORMAT.md specifies it.
+"""``savepoint.json``: the content of a savepoint. docs/FORMAT.md specifies it.
 
-It is written last, by exclusive create: a directory without it is a savepoint that was cut off, and
-is never restored. `take/export.py` writes it, `restore/location.py` reads it.
+It is written last, by exclusive create: a directory without it is an incomplete savepoint, and is
+never restored. `take/export.py` and `edit/` write it, `restore/planner.py` reads it for a restore.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_KNOWN = -1
 
 
 class SavepointType(str, Enum):
-    """How the state is kept: its rows, for any backend and number of partitions; or its files."""
+    """How the state is kept: as rows, for any backend and number of partitions; or as files."""
 
     CANONICAL = "canonical"
     NATIVE = "native"
@@ -31,18 +31,18 @@ class SavepointType(str, Enum):
 
 @dataclass(frozen=True)
 class ColumnFamily:
-    """The rows of one kind in a store; `bytes` are those of keys and values. A native savepoint
-    knows neither: NOT_KNOWN."""
+    """The rows of one kind in a store; `bytes` counts keys and values. A native savepoint knows
+    neither `rows` nor `bytes`: NOT_KNOWN."""
 
     name: str
     kind: str
     """``rows`` (an operator of Spark's own), or of a transformWithState: ``value``, ``list``,
-    ``map``, ``timer``, or ``index`` (what Spark keeps for timers and for TTL)."""
+    ``map``, ``timer``, or ``index`` (Spark's bookkeeping for timers and for TTL)."""
     key_schema: Any
     value_schema: Any
     key_encoding: Any
     several_values: bool
-    """Whether a key may have several values, whose order counts."""
+    """Whether a key may have several values; their order counts."""
     ttl: bool
     rows: int = 0
     bytes: int = 0
@@ -50,8 +50,8 @@ class ColumnFamily:
 
 @dataclass(frozen=True)
 class Store:
-    """One state store of an operator, all partitions together; `path` is the directory of its rows
-    below the savepoint, in a native one that of the operator's files."""
+    """One state store of an operator, all partitions together. `path`, below the savepoint, is the
+    directory of its rows; in a native savepoint, of the operator's files."""
 
     name: str
     path: str
@@ -60,14 +60,14 @@ class Store:
 
 @dataclass(frozen=True)
 class Operator:
-    """A stateful operator. `index` is Spark's number of it in the job that was saved."""
+    """A stateful operator. `index` is Spark's number for it in the saved job."""
 
     uid: str
     index: int
     name: str
     partitions: int
     keyed: bool
-    """Whether rows are spread by their key; one that is not has a single partition."""
+    """Whether rows are spread by their key; an operator without keys has a single partition."""
     properties: Any
     """Of a transformWithState: time mode, output mode and state variables, as Spark has them."""
     stores: tuple[Store, ...]
@@ -85,8 +85,8 @@ class Operator:
 
 @dataclass(frozen=True)
 class Source:
-    """A source. `index` is Spark's number of it (``sources/<index>``) in the job that was saved,
-    `offset` what its lines in the offset log hold."""
+    """A source. `index` is Spark's number for it in the saved job (``sources/<index>``), `offset`
+    the content of its lines in the offset log."""
 
     uid: str
     index: int
@@ -95,8 +95,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink of the job that was saved; `type` is its class, `rows` how many rows the transactions
-    have that it may not have committed (`SavepointRecord.committables`)."""
+    """A sink of the saved job. `type` is its class; `rows` counts the rows of its transactions in
+    `SavepointRecord.committables`."""
 
     uid: str
     type: str
@@ -105,7 +105,7 @@ class Sink:
 
 @dataclass(frozen=True)
 class SavepointRecord:
-    """A savepoint of one epoch. `uri` is where it was read or written, not in the file."""
+    """A savepoint of one epoch. `uri` says where it was read or written, and is not in the file."""
 
     uri: str
     job_id: str
@@ -117,30 +117,31 @@ class SavepointRecord:
     partitions: int
     watermark_ms: int
     settings: Mapping[str, str]
-    """Spark's settings of the query that the offset log holds."""
+    """Spark's settings of the query, from the offset log."""
     sources: tuple[Source, ...]
     source_lines: tuple[int, ...]
-    """The sources' numbers, line by line of the offset log: a source has a line for each time that
-    it stands in the plan."""
+    """The sources' numbers, line by line of the offset log: a source has a line for each of its
+    places in the plan."""
     operators: tuple[Operator, ...]
     committables: Mapping[str, tuple[bytes, ...]] = field(default_factory=dict)
-    """By the sink's uid: those that were decided and not known to be committed."""
+    """By the sink's uid: the committables decided and not known to be committed."""
     files: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Every other file of the savepoint: bytes and CRC-32."""
     type: SavepointType = SavepointType.CANONICAL
     sinks: tuple[Sink, ...] = ()
     drained: bool = False
-    """Whether the job's windows were closed early, at the end of it; `watermark_ms` is that of
-    before."""
+    """Whether the job was drained: its windows were closed early, at its end. `watermark_ms` is the
+    watermark before the drain."""
     job_directory: str = ""
-    """With `committables`: the job's directory, which says whether they were committed since."""
+    """With `committables`: the job's directory. Its records tell whether they were committed
+    since."""
     earlier: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
-    """The epochs before this one that were decided, and that some sink had not committed, in
-    decimal, ascending: by the sink's uid how many of its committables are that epoch's, and their
-    rows. In `committables` they go before those of this epoch, epoch by epoch."""
+    """By earlier epoch, in decimal, ascending, if it was decided and some sink had not committed
+    it: for each sink's uid, the number of its committables of that epoch, and their rows. In
+    `committables` they come before those of the savepoint's epoch, epoch by epoch."""
 
     def operator(self, uid: str) -> Operator:
-        """Return the operator of this uid; raises SavepointError."""
+        """Return the operator with this uid; raises SavepointError."""
         for operator in self.operators:
             if operator.uid == uid:
                 return operator
@@ -158,7 +159,7 @@ class SavepointRecord:
         return sum(size for path, (size, _) in self.files.items() if path.startswith(paths))
 
     def row_files(self, store: Store) -> list[str]:
-        """Return the URIs of the files that hold a store's rows, of a canonical savepoint."""
+        """Return the URIs of the files with a store's rows, of a canonical savepoint."""
         return [f"{self.uri}/{path}" for path in self.files if path.startswith(f"{store.path}/")]
 
     def families(self) -> Iterator[tuple[Operator, Store, ColumnFamily]]:
@@ -181,10 +182,10 @@ def write_savepoint(files: CheckpointFiles, savepoint: SavepointRecord) -> None:
 
 
 def read_savepoint(files: CheckpointFiles) -> SavepointRecord:
-    """Return what ``savepoint.json`` says; the other files are not looked at.
+    """Read ``savepoint.json``, and none of the other files.
 
-    Raises SavepointError if there is none (no savepoint, or one that was cut off),
-    CorruptRecordError.
+    Raises SavepointError if there is no savepoint or an incomplete one, CorruptRecordError if the
+    record is damaged.
     """
     at = f"{files.uri}/{SAVEPOINT}"
     try:
@@ -225,15 +226,16 @@ def _operator(body: dict[str, Any]) -> Operator:
     return Operator(**{**body, "stores": stores})
 
 
-# --- one that is being written
+# --- a savepoint being written
 
 TAKING = "taking.json"
-"""Made first of all: a directory that has it, and no ``savepoint.json``, is not whole."""
+"""Written first: a directory with it and without ``savepoint.json`` is incomplete."""
 
 
 @dataclass(frozen=True)
 class Taking:
-    """Who is writing a savepoint, or was; `job_directory` is a URI."""
+    """The job whose savepoint is being written, or was. `job_directory` is a URI; in a copy with
+    other offsets it is the original savepoint's."""
 
     job_id: str
     job_name: str
@@ -245,13 +247,13 @@ class Taking:
 def write_taking(
     files: CheckpointFiles, *, job_id: str, job_name: str, job_directory: str, epoch: int
 ) -> None:
-    """Mark a new directory as a savepoint that is being written; raises FileExistsError."""
+    """Mark a new directory as an incomplete savepoint; raises FileExistsError."""
     taking = Taking(job_id, job_name, job_directory, epoch, time.time())
     files.create(TAKING, seal_envelope("taking", asdict(taking)))
 
 
 def read_taking(files: CheckpointFiles) -> Taking | None:
-    """Return who began this savepoint; None if nobody says."""
+    """Return the mark of an incomplete savepoint, None if it is missing or damaged."""
     try:
         body = open_envelope("taking", files.read(TAKING), f"{files.uri}/{TAKING}")
         return Taking(**body)

@@ -16,18 +16,19 @@ from seamark.savepoints.edit.diff import Difference, diff
 
 
 class Savepoint:
-    """A canonical savepoint at `path`, a directory on any file system that Spark reaches.
+    """A savepoint at `path`, a directory on any file system that Spark reaches; `read_state` and
+    `with_state` need a canonical one.
 
-    Only ``savepoint.json`` is read at first. Uses the active Spark session, or makes one. Raises
-    SavepointError if there is no whole savepoint.
+    Reads only ``savepoint.json`` at first. Uses the active Spark session, or makes one. Raises
+    SavepointError if there is no whole savepoint, CorruptRecordError if its record is damaged.
     """
 
     def __init__(self, path: str | Path) -> None:
         self._spark = spark_session("seamark savepoint")
         uri = storage_uri(path, "savepoint")
         self.record = record.read_savepoint(open_files(self._spark, uri, make=False))
-        """What ``savepoint.json`` says: job, epoch, sources with offsets, operators with schemas,
-        rows and bytes, committables of sinks."""
+        """The content of ``savepoint.json``: job, epoch, sources with offsets, operators with
+        schemas, rows and bytes, committables of sinks."""
 
     @property
     def path(self) -> str:
@@ -37,12 +38,12 @@ class Savepoint:
     def read_state(
         self, uid: str, *, family: str | None = None, store: str | None = None
     ) -> DataFrame:
-        """Return the state of an operator: columns `key` and `value`, both structs, and `sequence`,
-        the place of a value in a list state (else null).
+        """Return an operator's state: columns `key` and `value`, both structs, and `sequence`, the
+        place of a value in a list state (else null).
 
-        `family`: the state variable of a `transformWithState`; `store`: of a join, which has
-        several: ``left`` and ``right`` are the rows of its sides. Raises SavepointError naming
-        those there are.
+        `family`: the state variable of a `transformWithState`. `store`: the side of a join,
+        ``left`` or ``right``, for its rows. Raises SavepointError with the existing names if none
+        or several match.
         """
         return editing.read_state(self._spark, self.record, uid, family=family, store=store)
 
@@ -55,18 +56,18 @@ class Savepoint:
         family: str | None = None,
         store: str | None = None,
     ) -> Savepoint:
-        """Write a savepoint into the new directory `to` in which the operator has `state` instead
-        of its own, with everything else as it is here, and return it.
+        """Write a savepoint into the new directory `to` with `state` in place of the operator's
+        own, and return it. Everything else is as in this savepoint.
 
-        `state` is as `read_state` gives it, with the same `family` and `store`, one row for each
-        key. What Spark keeps beside it (a join's counts, a list's, the index of what expires or of
-        timers) is made to agree. Raises SavepointError if `state` has other columns or contradicts
-        itself, as sessions of one key that overlap.
+        `state` has the form returned by `read_state` with the same `family` and `store`, one row
+        for each key. Seamark makes Spark's dependent state agree with it: the counts of a join or a
+        list, the indexes of timers and of expiring values. Raises SavepointError if `state` has
+        other columns or contradicts itself, for example with overlapping sessions of one key.
         """
         target = storage_uri(to, "savepoint")
         editing.with_state(self._spark, self.record, uid, state, target, family=family, store=store)
         return Savepoint(target)
 
     def diff(self, other: Savepoint) -> list[Difference]:
-        """Return what is different in `other`, by what the two ``savepoint.json`` say."""
+        """Return the differences in `other`, by the two ``savepoint.json``."""
         return diff(self.record, other.record)

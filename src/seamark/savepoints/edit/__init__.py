@@ -1,1 +1,2 @@
-"""Savepoints that no job took: other state, other offsets, made of DataFrames; and what differs."""
+"""Savepoints made offline: other state, other offsets, new ones from DataFrames; and
+differences."""

@@ -1,9 +1,9 @@
-"""A savepoint of a job that has never run: its state is made of DataFrames, its sources begin where
-the program says, or at offsets that are given.
+"""A savepoint of a job that has never run: its state is made of DataFrames, its sources begin at
+the given offsets, or else where the program says.
 
-Spark's plan of the program says what its state looks like (`state/planned.py`); the rows are those
-of `edit/state.py`. The savepoint is of an epoch 0 that no job has run: restored like any other, the
-job's first epoch is 1. `Job.new_savepoint` calls it.
+Spark's plan of the program gives the form of its state (`state/planned.py`); `edit/state.py` writes
+the rows. The savepoint is of an epoch 0 that no job has run: restored like any other, the job's
+first epoch is 1. `Job.new_savepoint` calls it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ join by its side, ``left`` and ``right``."""
 def new_savepoint(
     spark: SparkSession, job: NewJob, state: State, offsets: Mapping[str, Any], target: str
 ) -> SavepointRecord:
-    """Write a canonical savepoint of a job that has not run into the new directory `target`, a URI;
-    return it.
+    """Write a canonical savepoint of a job that has never run into the new directory `target`, a
+    URI; return it.
 
-    `state`: each frame as `editing.read_state` gives it; operators without one are empty.
-    `offsets`: by a source's uid, as in Spark's offset log; sources without one begin where the
-    program says. Raises SavepointError for a uid that the program does not have, state that is not
-    of its operator's columns or contradicts itself, and a target that is not empty; RestoreError if
-    Spark cannot plan the program.
+    `state`: each frame in the form of `read_state` in `edit/state.py`; operators without one are
+    empty. `offsets`: by a source's uid, as in Spark's offset log; sources without one begin where
+    the program says. Raises SavepointError for a uid unknown to the program, for state that
+    contradicts itself or has other columns than its operator's, and for a target that is not empty;
+    RestoreError if Spark cannot plan the program.
     """
     uids = job.program.uids
     _require_known(job.name, "operator", state, uids.operator_numbers())
@@ -104,13 +104,13 @@ def _require_known(job: str, what: str, given: Mapping[str, Any], known: Mapping
 
 
 def _settings(spark: SparkSession, job: NewJob) -> dict[str, str]:
-    """Return what Spark would put into the offset log of this job's query."""
+    """Return the settings that Spark would put into the offset log of this job's query."""
     jvm: Any = spark._jvm
     metadata = jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata
     session = spark._jsparkSession.conf()
     found: dict[str, str] = json.loads(metadata.apply(0, 0, session).json())["conf"]
     found[PROVIDER] = provider_of(job.backend)
-    # A query pins it at its start; before that the log has none.
+    # A query pins this setting at its start; until then the log has none.
     found[PARTITIONS] = str(job.partitions or spark.conf.get(PARTITIONS))
     return found
 

@@ -1,4 +1,4 @@
-"""What differs between two savepoints, by what ``savepoint.json`` says of them; pure."""
+"""The differences between two savepoints, by their ``savepoint.json``; pure."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that differs.
+    """One difference.
 
     `part` is ``savepoint``, ``source``, ``operator`` or ``sink``; `uid` is of the source, operator
-    or sink, else empty; `old` and `new` are None where there is none. What only one of the two has
-    differs in `what` = ``present`` alone.
+    or sink, else empty; `old` and `new` are None if there is no value. A part in only one of the
+    two savepoints differs in `what` = ``present`` alone.
     """
 
     part: str
@@ -26,8 +26,8 @@ class Difference:
 
 
 def diff(old: SavepointRecord, new: SavepointRecord) -> list[Difference]:
-    """Return what differs, the savepoints as a whole first, then by uid. When and where they were
-    taken, and how files are cut, is no difference."""
+    """Return the differences, first of the savepoints as a whole, then by uid. It does not matter
+    when and where they were taken, and how their state is divided into files."""
     found = [
         Difference("savepoint", "", what, getattr(old, what), getattr(new, what))
         for what in (

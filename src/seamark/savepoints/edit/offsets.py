@@ -1,8 +1,8 @@
-"""Where a job is to go on in Kafka: each partition's offset in a savepoint, and another one; and
-the copy of the savepoint that goes on there.
+"""Moves a job in Kafka: from each partition's offset in a savepoint to another one, in a copy of
+the savepoint.
 
-`operations/offsets.py` asks the brokers. State stays as it is: what that means for the rows is
-`consequences`.
+`operations/offsets.py` asks the brokers. State stays as it is; `consequences` describes the effect
+on the rows.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ Partition = tuple[str, int]
 
 @dataclass(frozen=True)
 class Move:
-    """One partition of a source: its offset in the savepoint (`old`, None: it is not there) and in
-    the copy (`new`, None: it is not there).
+    """One partition of a source: its offset in the savepoint (`old`) and in the copy (`new`), None
+    if it is not there.
 
-    `log_start`, `log_end`: what its log holds, None where nobody has asked, or it has none.
-    `renamed_from`: the topic whose offset it takes, if that is another.
+    `log_start`, `log_end`: the range of its log, None if nobody has asked or there is no log.
+    `renamed_from`: the old name of its topic, if it takes over that topic's offset.
     """
 
     source: str
@@ -43,13 +43,13 @@ class Move:
 
     @property
     def reread(self) -> int:
-        """How many offsets are read again."""
+        """The number of offsets read again."""
         return max(self.old - self.new, 0) if self.old is not None and self.new is not None else 0
 
     @property
     def skipped(self) -> int:
-        """How many offsets are never read: those between old and new, and those before `new` of a
-        partition that is new to the job."""
+        """The number of offsets never read: those between old and new, or, if the partition is new
+        to the job, those before `new`. 0 in a renamed topic."""
         if self.new is None or self.renamed_from is not None:
             return 0
         begin = self.old if self.old is not None else self.log_start
@@ -57,13 +57,13 @@ class Move:
 
     @property
     def remaining(self) -> int | None:
-        """How many offsets there are to read from here on: by the restored job, or of a partition
-        that it leaves, by nobody. None if it is not known."""
+        """The number of offsets left to read: by the restored job, or by nobody if it leaves the
+        partition. None if unknown."""
         here = self.old if self.new is None else self.new
         return None if here is None or self.log_end is None else max(self.log_end - here, 0)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it with what follows from it."""
+        """Return the fields and the numbers derived from them."""
         return {
             **asdict(self),
             "reread": self.reread,
@@ -74,11 +74,11 @@ class Move:
 
 @dataclass(frozen=True)
 class Change:
-    """What is to be changed.
+    """A requested change of offsets.
 
-    `partitions`: offsets given one by one; `topics`: new names of topics by their old ones;
-    `position`: where all partitions go; asked with the partitions, it returns their offsets, None
-    to leave them; `only_back`: a partition that is before that already stays where it is.
+    `partitions`: offsets given one by one. `topics`: new names of topics by their old ones.
+    `position`: a function that returns the new offsets of all partitions it is given; None leaves
+    them. `only_back`: a partition that is already before its new position stays where it is.
     """
 
     partitions: Mapping[Partition, int] = field(default_factory=dict)
@@ -104,11 +104,11 @@ def partitions_of(offset: Mapping[str, Mapping[str, int]]) -> dict[Partition, in
 def choose(
     sources: Sequence[Source], at: str, uid: str | None, change: Change
 ) -> list[tuple[Source, Change]]:
-    """Return the Kafka sources that a change is for, each with its part of it: that of `uid`, or
-    all. `at` is what an error calls the savepoint.
+    """Return the Kafka sources affected by a change, each with its part of it: the source `uid`, or
+    all. `at` is the savepoint's name in an error.
 
-    Raises SavepointError if `uid` is none or reads no Kafka, if none does, or if the change names a
-    topic that none of them reads, or a partition that may be of several.
+    Raises SavepointError if `uid` is unknown or reads no Kafka, if no source reads Kafka, or if the
+    change names a topic that none of them reads, or a partition that may belong to several.
     """
     known = {source.uid: source for source in sources}
     if uid is not None and uid not in known:
@@ -157,8 +157,8 @@ def why_fixed(offset: Any) -> str:
 def moves(source: Source, change: Change, there: Callable[[str], Sequence[int]]) -> list[Move]:
     """Return each partition of a Kafka source with its offset now and after `change`.
 
-    `there` returns the partitions that a topic has at the brokers. Raises SavepointError if two
-    topics would become one.
+    `there` returns a topic's partitions at the brokers. Raises SavepointError if two topics would
+    become one.
     """
     old = partitions_of(source.offset)
     names = _topics_after(source, change)
@@ -170,7 +170,7 @@ def moves(source: Source, change: Change, there: Callable[[str], Sequence[int]])
     came_from = {new: name for name, new in change.topics.items() if name in source.offset}
     new: dict[Partition, int] = {}
     for (topic, partition), offset in old.items():
-        # Where a position is asked for, the log of another topic has nothing of the old offsets.
+        # With a new position, the old offsets mean nothing in another topic's log.
         if topic not in change.topics or change.position is None:
             new[change.topics.get(topic, topic), partition] = offset
     if change.position is not None:
@@ -190,7 +190,7 @@ def _topics_after(source: Source, change: Change) -> list[str]:
 
 
 def offset_after(found: Sequence[Move], uid: str) -> dict[str, dict[str, int]]:
-    """Return a source's new offset, as it stands in Spark's offset log."""
+    """Return a source's new offset, as in Spark's offset log."""
     offset: dict[str, dict[str, int]] = {}
     for move in found:
         if move.source == uid and move.new is not None:
@@ -199,7 +199,7 @@ def offset_after(found: Sequence[Move], uid: str) -> dict[str, dict[str, int]]:
 
 
 def problems(found: Sequence[Move]) -> list[str]:
-    """Return, for each partition that moves, why there is no such place in the brokers' logs."""
+    """Return a line for each moved partition whose new offset is not in the brokers' logs."""
     said = []
     for move in found:
         at = f"{move.topic}:{move.partition}={move.new}"
@@ -213,8 +213,8 @@ def problems(found: Sequence[Move]) -> list[str]:
 
 
 def consequences(found: Sequence[Move], watermark_ms: int) -> list[str]:
-    """Return what the guarantee becomes for a job that is restored with these offsets, in
-    sentences. `watermark_ms`: the savepoint's, 0 if it has none."""
+    """Return how these offsets change the guarantee of a job restored with them, in sentences.
+    `watermark_ms`: the savepoint's, 0 if it has none."""
     said = []
     if reread := sum(move.reread for move in found):
         late = ""
@@ -274,9 +274,9 @@ def write_copy(
     target: CheckpointFiles,
     copy: Callable[[str], tuple[int, int]],
 ) -> SavepointRecord:
-    """Write a savepoint into the new directory `target` that is `savepoint`, at `source`, but for
-    the offsets of the sources in `offsets` (JSON, by uid); return it. ``savepoint.json`` is written
-    last: without it the copy was cut off, and is not restored.
+    """Write a copy of `savepoint`, at `source`, into the new directory `target`, with the offsets
+    of the sources in `offsets` (JSON, by uid); return it. ``savepoint.json`` is written last:
+    without it the copy was cut off, and is not restored.
 
     `copy` copies one file (`state/copies.py`), and returns its bytes and CRC-32. Raises
     SavepointError if `target` is not empty, DamagedCheckpointError if a file is missing or altered.

@@ -1,8 +1,8 @@
-"""State as DataFrames, offline: read what an operator keeps, and put something else in its place.
+"""State as DataFrames, offline: read an operator's state, and replace it.
 
-`read_state` decodes the rows of one column family of a savepoint; `with_state` writes a new
-savepoint in which that family has other rows, and everything else is as it was. Restoring it is a
-restore like any other.
+`read_state` decodes the rows of one column family of a savepoint. `with_state` writes a new
+savepoint with other rows in this family; everything else stays as it was. It is restored like any
+other.
 """
 
 from __future__ import annotations
@@ -114,9 +114,10 @@ def write_operators(
     frames: Mapping[tuple[str, str, str], DataFrame],
     listed: dict[str, tuple[int, int]],
 ) -> tuple[Operator, ...]:
-    """Write the rows of a savepoint, whose metadata is there, into the directory `target` (a URI),
-    and list the files; return the operators with the figures of what was written. `frames` are
-    `conformed` state to be written instead: by the operator's uid, its store and column family."""
+    """Write the rows of a savepoint into the directory `target` (a URI), and list the files in
+    `listed`; return the operators with the figures of the written rows. The savepoint's metadata is
+    already there. `frames` are `conformed` state to be written instead: by the operator's uid, its
+    store and column family."""
 
     def write(operator: Operator, store: Store) -> Store:
         rows = read_rows(spark, savepoint.row_files(store))
@@ -141,7 +142,7 @@ def _encoded_rows(
     family: ColumnFamily,
     state: DataFrame,
 ) -> DataFrame:
-    """Return state that is `conformed` as the rows of a savepoint, whose metadata is there."""
+    """Return `conformed` state as the rows of a savepoint; its metadata is already there."""
     described = f"{savepoint.uri}/spark"
     layout = StateLayout(spark, StateClasses.of(spark), described, described, savepoint.settings, 1)
     metadata = read_operators(open_files(spark, described, make=False), savepoint.epoch)
@@ -161,7 +162,7 @@ def _choose(
         for f in s.families
         if (s.name in (store, f"{store}{ROWS_OF_JOIN}") if store else True)
         and (f.name == family if family else f.kind not in ("index", "timer"))
-        # A transformWithState has a family that it keeps nothing in.
+        # A transformWithState has one family that stays empty.
         and (f.kind != "rows" or operator.properties is None)
     ]
     if len(there) == 1:
@@ -180,9 +181,9 @@ def written_frames(
     family: str | None = None,
     store: str | None = None,
 ) -> Frames:
-    """Return what is to be written if `state` is to be the rows of `family` in `store`, or of the
-    only one there is: that, and what must agree with it. Raises SavepointError if rows cannot be
-    given for it, or `state` has not its columns, or contradicts itself."""
+    """Return the frames to be written if `state` is to be the rows of `family` in `store`, or of
+    the only family there is: `state` itself, and all dependent state. Raises SavepointError if the
+    family does not take rows, or `state` has other columns, or contradicts itself."""
     chosen, of_family = _choose(savepoint, operator, store, family)
     if why := why_not(operator, chosen, of_family):
         raise SavepointError(

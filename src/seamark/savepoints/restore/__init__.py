@@ -1,2 +1,1 @@
-"""From a savepoint or a retained checkpoint to a new job: what it begins from, the plan, the
-writing."""
+"""From a savepoint or a retained checkpoint to a new job: the origin, the plan, the writing."""

@@ -1,4 +1,4 @@
-"""One retained checkpoint of a job, which may be running: which one is meant, and its files copied.
+"""Chooses one retained checkpoint of a job, which may be running, and copies its files.
 
 Nothing in the checkpoint's directory is written.
 """
@@ -28,7 +28,7 @@ from seamark.savepoints.state.layout import relocated
 
 COPIES_AT_ONCE = 8
 COPY_S = 1800.0
-"""How long the copy of one file may take; those of a large state have gigabytes."""
+"""Seconds allowed for the copy of one file; files of a large state have gigabytes."""
 
 _EPOCH_PATH = re.compile(r"(?P<job>.+)/epochs/(?P<epoch>\d+)")
 
@@ -36,10 +36,10 @@ _EPOCH_PATH = re.compile(r"(?P<job>.+)/epochs/(?P<epoch>\d+)")
 def find_checkpoint(
     spark: SparkSession, path: str, epoch: int | None = None
 ) -> tuple[CheckpointStore, Inspection]:
-    """Return the job's directory and the whole checkpoint that `path` is of: `epoch`, if a restore
-    that was cut off has chosen one already.
+    """Return the job's directory and the whole checkpoint at `path`. `epoch`: the choice of an
+    interrupted restore.
 
-    Raises RestoreError if there is none, or it is not clear whether it was decided;
+    Raises RestoreError if there is no checkpoint, or if it is not certain that it was decided;
     DamagedCheckpointError.
     """
     found = _EPOCH_PATH.fullmatch(path)
@@ -55,7 +55,7 @@ def find_checkpoint(
 
 
 def _choose(source: CheckpointStore, epoch: int | None, path: str) -> int:
-    """Return the epoch to restore: the one asked for, or the newest decided one."""
+    """Return the epoch to restore: the requested one, or the newest decided one."""
     latest = source.latest_decision()
     if epoch is not None:
         if epoch not in source.epochs() or epoch > latest:
@@ -66,7 +66,7 @@ def _choose(source: CheckpointStore, epoch: int | None, path: str) -> int:
             )
         return epoch
     if latest >= 0 and inspect_records(source, latest).void:
-        latest -= 1  # a fenced driver's decision, which will be taken back
+        latest -= 1  # a fenced driver's void decision, to be taken back
     if latest not in source.epochs():
         raise RestoreError(f"restore: {path} holds no complete checkpoint: no epoch was decided")
     return latest
@@ -90,8 +90,8 @@ def _require_settled(source: CheckpointStore, checkpoint: Inspection) -> None:
     epoch, generation = checkpoint.epoch, checkpoint.uncommitted
     if generation is None or source.epoch(epoch).seals.get(generation) is Seal.COMMIT:
         return
-    # A driver that takes over from now on reads the decision, and commits; one that has taken over
-    # already may have read before it was written, and may be about to abort.
+    # A driver taking over from now on reads the decision, and commits. A driver already in charge
+    # may have read before the decision was written, and may be about to abort.
     if max(source.generations(), default=generation) != generation:
         raise RestoreError(
             f"restore: epoch {epoch} of {source.uri} is decided, but another driver was taking "
@@ -101,9 +101,9 @@ def _require_settled(source: CheckpointStore, checkpoint: Inspection) -> None:
 
 
 def find_waiting(source: CheckpointStore, checkpoint: Inspection) -> list[tuple[int, int]]:
-    """Return the epochs up to that of a checkpoint which are decided and not committed to every
-    sink, each with the generation whose attempt is decided, oldest first. There may be several,
-    with `max_concurrent_checkpoints` above 1; they are committed in order."""
+    """Return the epochs, up to the checkpoint's, that are decided and not committed to every sink,
+    each with the generation of the decided attempt, oldest first. There may be several, with
+    `max_concurrent_checkpoints` above 1; they are committed in order."""
     if checkpoint.uncommitted is None:
         return []
     found = [(checkpoint.epoch, checkpoint.uncommitted)]
@@ -128,8 +128,9 @@ def copy_checkpoint(
     checkpoint: Inspection,
     query_id: str,
 ) -> None:
-    """Copy one epoch's Spark files into the new job's directory, on any Hadoop file systems. It may
-    be called again. Raises CheckpointError if the checkpoint was deleted meanwhile."""
+    """Copy one epoch's Spark files into the new job's directory, between any Hadoop file systems.
+    It may be called again. Raises CheckpointError if the first job has deleted the checkpoint
+    meanwhile."""
     jvm: Any = spark._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
 
@@ -139,7 +140,7 @@ def copy_checkpoint(
             create(target.spark_files, name, json.dumps({"id": query_id}).encode())
         elif version := METADATA_VERSION.fullmatch(name):
             data = source.spark_files.read(name)
-            # Spark would delete it as of an epoch before the oldest one that is committed there.
+            # Under its own epoch, older than the oldest one committed there, Spark would delete it.
             held = f"{version[1]}{checkpoint.epoch}"
             create(target.spark_files, held, relocated(data, target.spark_files.uri))
         elif name.startswith(("offsets/", "commits/")):

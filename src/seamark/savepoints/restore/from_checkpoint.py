@@ -1,9 +1,8 @@
-"""A retained checkpoint as what a restore begins from.
+"""A retained checkpoint as the origin of a restore.
 
-It is copied as it is, so the program must have its operators and sources under the numbers that
-Spark gave them, its state backend and its number of partitions. It says nothing of uids; the job's
-checkpoint statistics do, where there are some: by them two parts that have changed places are
-found.
+It is copied as it is. So the program must keep Spark's numbers of its operators and sources, its
+state backend and its number of partitions. The checkpoint does not hold uids. The job's checkpoint
+statistics do, if there are any: they show when two parts have swapped places.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ from seamark.savepoints.state.rows import StateClasses
 
 
 class CheckpointOrigin(Origin):
-    """The whole checkpoint that `path` is of. Raises RestoreError if there is none,
-    DamagedCheckpointError. `begun` is what a restore of it that was cut off had decided."""
+    """The whole checkpoint at `path`. `begun`: the decisions of an interrupted restore of it.
+    Raises RestoreError if there is no checkpoint, DamagedCheckpointError."""
 
     kind = "checkpoint"
 
@@ -53,7 +52,7 @@ class CheckpointOrigin(Origin):
         commit = read_log(files, f"commits/{self.epoch}")[0]
         self.settings = metadata["conf"]
         self.watermark_ms = int(commit.get("nextBatchWatermarkMs", 0))
-        # Its rows are laid out by Spark alone: no version of them is read or written here.
+        # Only Spark reads or writes these rows, so the format version does not matter.
         layout = StateLayout(
             spark, StateClasses.of(spark), files.uri, files.uri, self.settings, 1
         )  # fmt: skip
@@ -62,7 +61,7 @@ class CheckpointOrigin(Origin):
         self._uids = uids
         try:
             identity = source.read_identity()
-        except (FileNotFoundError, CorruptRecordError):  # its checkpoints may be whole all the same
+        except (FileNotFoundError, CorruptRecordError):  # its checkpoints may still be whole
             identity = None
         self.job_id = identity.job_id if identity else None
         self.name = f"epoch {self.epoch} of {source.uri}"
@@ -77,7 +76,7 @@ class CheckpointOrigin(Origin):
         )
 
     def parts(self, wanted: PlannedState | None) -> Parts:
-        """Find them by number; an operator of another type has not this one's state."""
+        """Find the parts by number; an operator of another type does not take over the state."""
         uids = self._job.program.uids
         operators = []
         sources: dict[str, tuple[Source, int | None]] = {}
@@ -98,10 +97,11 @@ class CheckpointOrigin(Origin):
                 sources.setdefault(f"line {line}", (source, None))
         return Parts(operators, list(sources.values()))
 
-    # --- what would stop it
+    # --- problems
 
     def problems(self) -> Iterator[str]:
-        """Yield them: settings that it cannot change, parts that are others in the program."""
+        """Yield the problems: settings that a checkpoint cannot change, and parts that differ in
+        the program."""
         job, uids = self._job, self._job.program.uids
         backend = self.state.state_backend
         if job.partitions is not None:
@@ -141,7 +141,7 @@ class CheckpointOrigin(Origin):
             )
 
     def misfits(self, parts: Parts, wanted: PlannedState) -> Iterator[str]:
-        """Yield that the operators are others, if they are."""
+        """Yield a problem if the operators differ."""
         old = {operator.index: operator.name for operator in self._operators}
         new = {index: operator.name for index, operator in wanted.operators.items()}
         if old != new:
@@ -151,27 +151,26 @@ class CheckpointOrigin(Origin):
                 "operators: take a savepoint of that job to change them"
             )
 
-    # --- what the plan shows
+    # --- for the plan
 
     def metadata(self) -> StateMetadata:
-        """Return that of the first job's Spark checkpoint location."""
+        """Return the metadata in the first job's Spark checkpoint location."""
         return StateMetadata.of(self._source.spark_files, self.epoch)
 
     def sinks(self) -> Iterator[SinkPlan]:
-        """Yield the program's, and those that have transactions; nothing says which others the
-        first job had."""
+        """Yield the program's sinks, and those with transactions; the first job's other sinks are
+        unknown."""
         commit, abort = self._to_commit, self._undecided()
         for uid in dict.fromkeys([*self._job.sinks, *commit, *abort]):
             yield SinkPlan(uid, None, commit=commit[uid], abort=abort[uid])
 
     @cached_property
     def _to_commit(self) -> Counter[str]:
-        """Return how many committables each sink has that are decided and not known to be
-        committed."""
+        """Return the number of committables of each sink, decided and not known to be committed."""
         return _counted(self._source.read_prepared(*attempt) for attempt in self._waiting)
 
     def _undecided(self) -> Counter[str]:
-        """Return how many each sink has of attempts that are not decided."""
+        """Return the number of committables of each sink from undecided attempts."""
         latest = self._source.latest_decision()
         records = {e: self._source.epoch(e) for e in self._source.epochs() if e > latest}
         return _counted(
@@ -182,7 +181,7 @@ class CheckpointOrigin(Origin):
         )
 
     def warnings(self) -> Iterator[str]:
-        """Yield that the first job went on, if it did."""
+        """Yield a warning if the first job has gone on."""
         latest = self._source.latest_decision()
         if latest > self.epoch:
             yield (
@@ -198,15 +197,15 @@ class CheckpointOrigin(Origin):
         return {"first_epoch": first, "waiting": self._waiting}
 
     def claim(self, job_id: str, directory: str) -> None:
-        """Do nothing: `problems` has refused it."""
+        """Do nothing: `problems` has refused a claim."""
 
     def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
         """Copy the files that Spark needs of this epoch."""
         copy_checkpoint(self._spark, self._source, target, self._found, decided["query_id"])
 
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:
-        """Return those that were decided to be this job's. The first job died before it had
-        recorded the commits, or is about to: both may do it, commits are idempotent."""
+        """Return the transactions decided to be this job's. The first job died before it recorded
+        their commits, or is about to record them. Both jobs may commit: commits are idempotent."""
         return {
             epoch: partial(self._source.read_prepared, epoch, generation)
             for epoch, generation in decided["waiting"]

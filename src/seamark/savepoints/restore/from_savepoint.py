@@ -1,4 +1,4 @@
-"""A savepoint as what a restore begins from: sources, operators and sinks are found by uid, and the
+"""A savepoint as the origin of a restore: sources, operators and sinks are found by uid, and the
 state goes onto any number of partitions and any backend."""
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from seamark.savepoints.take import uncommitted
 
 
 class SavepointOrigin(Origin):
-    """A whole savepoint. Its files are read through at once. `begun` is what a restore of it into
-    the same directory that was cut off had decided."""
+    """A whole savepoint. The constructor reads all of its files through. `begun`: the decisions of
+    an interrupted restore of it into the same directory."""
 
     kind = "savepoint"
 
@@ -72,8 +72,8 @@ class SavepointOrigin(Origin):
         self.failure = damaged_savepoint(record, self._damage) if self._damage else None
 
     def parts(self, wanted: PlannedState | None) -> Parts:
-        """Find them by uid. A source of whose topics nothing is left begins as a new one, at its
-        own starting offsets."""
+        """Find the parts by uid. A source without any topic left begins as a new one, at its own
+        starting offsets."""
         uids, topics = self._job.program.uids, self._topics
         operators, sources = uids.operator_numbers(), uids.source_numbers()
         return Parts(
@@ -93,11 +93,11 @@ class SavepointOrigin(Origin):
             self._topics.offsets,
         )
 
-    # --- what would stop it
+    # --- problems
 
     def problems(self) -> Iterator[str]:
-        """Yield them: the claim, parts that the program does not have, its sinks' transactions,
-        topics, damage, and what the backend cannot hold."""
+        """Yield the problems: the claim, parts missing in the program, its sinks' transactions,
+        topics, damage, and state that the backend cannot hold."""
         record, job = self._record, self._job
         yield from self._claim_problems()
         if not job.allow_non_restored_state:
@@ -142,10 +142,10 @@ class SavepointOrigin(Origin):
             return f"{self.bytes_of(operator)} bytes"
         return f"{operator.rows} rows"
 
-    # --- what the plan shows
+    # --- for the plan
 
     def metadata(self) -> StateMetadata:
-        """Return that of the savepoint."""
+        """Return the metadata in the savepoint."""
         return saved_metadata(self._spark, self._record)
 
     def bytes_of(self, operator: Operator) -> int | None:
@@ -153,8 +153,8 @@ class SavepointOrigin(Origin):
         return self._record.bytes_of(operator)
 
     def sinks(self) -> Iterator[SinkPlan]:
-        """Yield the savepoint's, and the program's; an older savepoint does not say which it
-        had."""
+        """Yield the savepoint's sinks, and the program's; an older savepoint does not list its
+        job's sinks."""
         saved = dict.fromkeys([*(sink.uid for sink in self._record.sinks), *self._to_commit])
         for uid in dict.fromkeys([*saved, *self._job.sinks]):
             action: Action | None = Action.NEW if self._record.sinks else None
@@ -165,7 +165,7 @@ class SavepointOrigin(Origin):
             yield SinkPlan(uid, action, commit=self._to_commit.get(uid, 0))
 
     def warnings(self) -> Iterator[str]:
-        """Yield a drain, transactions that are dropped, and topics that are new."""
+        """Yield a drain, dropped transactions, and new topics."""
         record, job = self._record, self._job
         if record.drained:
             yield (
@@ -196,7 +196,7 @@ class SavepointOrigin(Origin):
         return {"commits": {epoch: uids for epoch, uids in kept.items() if uids}, **self.fixed()}
 
     def fixed(self) -> dict[str, Any]:
-        """Return what the copy's bytes, and the savepoint's owner, follow from."""
+        """Return the options that determine the copy's bytes and the savepoint's owner."""
         return {
             "partitions": self._job.partitions,
             "state_backend": self._job.backend.value,
@@ -210,7 +210,7 @@ class SavepointOrigin(Origin):
             claim(files, job_id, self._job.name, directory)
 
     def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
-        """Write its state anew, and copy the rows of transactions that the job commits."""
+        """Write its state anew, and copy the rows of the transactions that the job commits."""
         restore_canonical(
             self._spark,
             self._record,
@@ -227,7 +227,7 @@ class SavepointOrigin(Origin):
             )
 
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:
-        """Return those that were decided to be this job's."""
+        """Return the transactions decided to be this job's."""
         commits = {int(epoch): uids for epoch, uids in decided["commits"].items()}
         found = uncommitted.by_epoch(self._record)
         return {

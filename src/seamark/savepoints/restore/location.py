@@ -1,8 +1,8 @@
-"""Makes a Spark checkpoint location out of a savepoint: for another number of state partitions,
-another state backend, and operators and sources that have changed their numbers.
+"""Makes a Spark checkpoint location out of a savepoint: with another number of state partitions,
+another state backend, or new numbers for operators and sources.
 
-`from_savepoint.py` decides what goes where (`Placement`), and asks for `fit_problems` and
-`find_damage` before anything is written; then `restore_canonical`.
+`from_savepoint.py` decides the place of each part (`Placement`), asks for `fit_problems` and
+`find_damage` before anything is written, and then calls `restore_canonical`.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ _SOURCE_FILE = re.compile(r"spark/(sources/)(\d+)(/.*)")
 
 @dataclass(frozen=True)
 class Placement:
-    """What becomes of a savepoint's parts, by uid: Spark's number of it in the new job. An operator
-    that is not named is dropped, with its state; so is a source, with its offsets."""
+    """Where a savepoint's parts go, by uid: Spark's number of each in the new job. An operator
+    missing here is dropped with its state, a missing source with its offsets."""
 
     operators: Mapping[str, int]
     sources: Mapping[str, int]
@@ -55,12 +55,11 @@ class Placement:
     """Spark's numbers of the new job's sources, line by line of its offset log; without them every
     source stands in the plan once."""
     offsets: Mapping[str, Any] = field(default_factory=dict)
-    """By uid of a source: the offset (JSON) that it goes on from, where that is not the
-    savepoint's."""
+    """By uid of a source: the offset (JSON) to go on from, if it is not the savepoint's."""
 
     @staticmethod
     def unchanged(savepoint: SavepointRecord) -> Placement:
-        """Everything keeps its number."""
+        """Let everything keep its number."""
         return Placement(
             {o.uid: o.index for o in savepoint.operators},
             {s.uid: s.index for s in savepoint.sources},
@@ -70,10 +69,10 @@ class Placement:
 
 @dataclass(frozen=True)
 class NewOperator:
-    """A stateful operator of the new job that the savepoint has no state of: it begins empty.
+    """A stateful operator of the new job without state in the savepoint: it begins empty.
 
-    Spark wants its state at the savepoint's epoch all the same, with the metadata that it has
-    `planned` for the operator with its number `index`.
+    Spark still needs its state at the savepoint's epoch, with the metadata `planned` for the
+    operator under its number `index`.
     """
 
     index: int
@@ -87,8 +86,8 @@ def fit_problems(
     backend: StateBackend,
     partitions: int | None,
 ) -> list[str]:
-    """Return why placed operators cannot go onto this backend and number of partitions (None: the
-    savepoint's), a line for each reason."""
+    """Return why the placed operators cannot go onto this backend and number of partitions (None:
+    the savepoint's), a line for each reason."""
     problems = native_problems(spark, savepoint, backend, partitions or savepoint.partitions)
     if backend is StateBackend.HASHMAP:
         placed = [o for o in savepoint.operators if o.uid in placement.operators]
@@ -99,8 +98,8 @@ def fit_problems(
 def native_problems(
     spark: SparkSession, savepoint: SavepointRecord, backend: StateBackend, partitions: int
 ) -> list[str]:
-    """Return why a native savepoint cannot be restored so, a line for each; [] for a canonical one,
-    whose rows can go anywhere."""
+    """Return why a native savepoint does not fit this backend and number of partitions, a line for
+    each reason; [] for a canonical one, whose rows can go anywhere."""
     if savepoint.type is not SavepointType.NATIVE:
         return []
     saved = log_version(
@@ -126,14 +125,14 @@ def native_problems(
 
 
 def session_format(spark: SparkSession) -> int:
-    """Return the checkpoint format (1 or 2) that a query of this session writes."""
+    """Return the checkpoint format (1 or 2) that queries of this session write."""
     return int(spark.conf.get(FORMAT, "1") or 1)
 
 
 def damaged_savepoint(
     savepoint: SavepointRecord, problems: Sequence[str]
 ) -> DamagedCheckpointError:
-    """Return the error that names the files."""
+    """Return the error that names the damaged files."""
     return DamagedCheckpointError(
         f"savepoint {savepoint.uri} is damaged; nothing was written. Found:"
         + "".join(f"\n  {line}" for line in problems),
@@ -142,8 +141,8 @@ def damaged_savepoint(
 
 
 def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:
-    """Return a line for each file that is missing or altered, beginning with its path. Reads every
-    file through."""
+    """Return a line for each missing or altered file, beginning with its path. Reads every file
+    through."""
     files = open_files(spark, savepoint.uri, make=False)
     rows = {path for path in savepoint.files if path.startswith(("state/", "wal/"))}
     found = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})
@@ -182,13 +181,14 @@ def restore_canonical(
     """Make `target` a Spark checkpoint location from which a query goes on after the savepoint's
     epoch.
 
-    `savepoint`: one that `find_damage` and `fit_problems` find nothing in; `target`: a URI;
-    `query_id`: of the new query, a UUID; `partitions`, `backend`: of the new state, None for the
-    savepoint's own; `new_operators`: those of the new job that are not placed.
-    ``commits/<epoch>`` is written last: without it the restore was cut off, and calling it again,
-    with the same arguments, ends it. Nothing is done if it is there.
+    `savepoint`: without a finding of `find_damage` and `fit_problems`. `target`: a URI. `query_id`:
+    of the new query, a UUID. `partitions`, `backend`: of the new state, None for the savepoint's
+    own. `new_operators`: the new job's operators outside `placement`. ``commits/<epoch>`` is
+    written last: without it the restore was cut off, and a repeated call with the same arguments
+    completes it. With it, the call does nothing.
 
-    Raises CheckpointError if the rows that were written are not those of the savepoint.
+    Raises RestoreError if a native savepoint does not fit, or for less than 1 partition;
+    CheckpointError if the written rows are not the savepoint's.
     """
     files = open_files(spark, target)
     epoch = savepoint.epoch
@@ -230,7 +230,7 @@ def _write_sources(
     placement: Placement,
     settings: Mapping[str, str],
 ) -> None:
-    """Write the offset log, and what the placed sources keep in files of their own."""
+    """Write the offset log, and the placed sources' own files."""
     uids = {s.index: s.uid for s in savepoint.sources}
     for path in savepoint.files:
         if path.startswith("spark/offsets/"):
@@ -263,8 +263,8 @@ def _offsets(
 
 
 class _NewState:
-    """The state of a savepoint, on its way into the Spark checkpoint location `files`; `settings`
-    are those of the new query that are others than the savepoint's."""
+    """The state of a savepoint, on its way into the Spark checkpoint location `files`. `settings`
+    are the new query's, as far as they differ from the savepoint's."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class _NewState:
 
     def write(self, operator: Operator, index: int, ids: list[list[str]]) -> list[list[str]]:
         """Write an operator's stores, with `index` as its number; return the unique ids by
-        partition and store. `ids` are those of the savepoint's files."""
+        partition and store. `ids` belong to the savepoint's files."""
         epoch, count = self._savepoint.epoch, self._partitions if operator.keyed else 1
         moved = self._metadata.moved(operator.index, index, count, self._files.uri, epoch)
         for path, data in moved.items():

@@ -1,4 +1,4 @@
-"""How a job is to be restored, and what a restore has to know of it."""
+"""A restore's options, and the job that it makes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from seamark.savepoints.state.planned import Program
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """How a job is to be restored: the arguments of `Job.run`. Raises ConfigurationError for a
-    wrong value."""
+    """The options of a restore: arguments of `Job.run`. Raises ConfigurationError for a wrong
+    value."""
 
     job_name: str
     allow_non_restored_state: bool = False
@@ -40,7 +40,7 @@ class RestoreOptions:
             )
 
     def overridden(self, environment: Mapping[str, str]) -> RestoreOptions:
-        """Return these options with what ``seamark run`` was given instead."""
+        """Return these options, overridden by the arguments of ``seamark run``."""
         return RestoreOptions(
             self.job_name,
             self.allow_non_restored_state or DROP_STATE_VARIABLE in environment,
@@ -52,8 +52,7 @@ class RestoreOptions:
 @dataclass(frozen=True)
 class NewJob:
     """The job that goes on from a savepoint or a checkpoint: its query, the types of its sinks by
-    uid, the backend it keeps its state in, and its number of state partitions (None: as many as
-    there)."""
+    uid, its state backend, and its number of state partitions (None: the origin's)."""
 
     name: str
     directory: str
@@ -64,7 +63,7 @@ class NewJob:
     allow_non_restored_state: bool = False
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     reading: Mapping[str, Subscription] = field(default_factory=dict)
-    """What its Kafka sources read, by uid."""
+    """The subscriptions of its Kafka sources, by uid."""
 
 
 def new_job(
@@ -74,8 +73,8 @@ def new_job(
     given: Container[str],
     how: RestoreOptions,
 ) -> NewJob:
-    """Return what a restore has to know of a declared job. `directory` is the job's, as a URI;
-    `given` are the settings that the user gave."""
+    """Describe a declared job for a restore. `directory` is the job's, as a URI; `given` names the
+    settings given by the user."""
     declared = job.declared
     settings = backend_settings(spark, declared.checkpoint, given)
     return NewJob(
@@ -92,5 +91,5 @@ def new_job(
 
 
 def new_side(job: NewJob, partitions: int) -> Side:
-    """Return the new job as the plan shows it."""
+    """Describe the new job for the plan."""
     return Side(job.name, job.backend.value, partitions, directory=job.directory)

@@ -1,8 +1,9 @@
-"""What a restore begins from, as one program's job sees it: a savepoint (`from_savepoint.py`) or a
+"""The origin of a restore, as seen by one program's job: a savepoint (`from_savepoint.py`) or a
 retained checkpoint (`from_checkpoint.py`).
 
-`planner.py` makes the restore plan of an `Origin`, `write.py` the new job. Neither knows which of
-the two it is. Of an origin nothing is changed, but for the note that a savepoint is claimed.
+`planner.py` makes the restore plan of an `Origin`, `write.py` the new job. Neither knows the kind
+of its origin. A restore changes nothing in the origin, except that it may write a savepoint's
+claim.
 """
 
 from __future__ import annotations
@@ -23,28 +24,28 @@ from seamark.savepoints.restore.plan import Side, SinkPlan
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 
 Waiting = Mapping[int, Callable[[], Mapping[str, SinkEpoch]]]
-"""What reads the transactions of an epoch, by the sink's uid: for each epoch from the first that
-has some to the origin's."""
+"""By epoch, a function that reads its transactions by the sink's uid: for each epoch from the first
+with transactions to the origin's."""
 
 
 @dataclass(frozen=True)
 class Parts:
-    """An origin's operators and sources, called as in the program, each with Spark's number of it
-    there; None: the program has no such part, so it is dropped."""
+    """An origin's operators and sources, with their uids in the program, each with Spark's number
+    of it there. None: the program has no such part, so it is dropped."""
 
     operators: Sequence[tuple[Operator, int | None]]
     sources: Sequence[tuple[Source, int | None]]
     new_operators: Sequence[NewOperator] = ()
-    """The program's that the origin has nothing of."""
+    """The program's operators without state in the origin."""
 
     @property
     def numbers(self) -> dict[int, int]:
-        """Of the operators that are not dropped: the new number by the old one."""
+        """New numbers by old ones, of the operators that are not dropped."""
         return {o.index: number for o, number in self.operators if number is not None}
 
 
 class Origin(ABC):
-    """What is known of an origin, for the job that is to go on from it."""
+    """An origin, as far as its new job needs to know it."""
 
     kind: str
     """``savepoint`` or ``checkpoint``."""
@@ -53,14 +54,14 @@ class Origin(ABC):
     format: str | None = None
     """Of a savepoint: ``canonical`` or ``native``."""
     failure: SeamarkError | None = None
-    """Names each damaged file; `problems` has them too, and `parts` is not to be planned."""
+    """Names each damaged file. `problems` yields them too, and `parts` must not be planned."""
     state: Side
-    """Whose it is, and of which epoch."""
+    """The origin's job, epoch, backend and partitions."""
     job_id: str | None
     epoch: int
     watermark_ms: int
     settings: Mapping[str, str]
-    """Spark's of the new query, as its offset log will hold them."""
+    """Spark's settings of the new query, as its offset log will hold them."""
 
     @abstractmethod
     def parts(self, wanted: PlannedState | None) -> Parts:
@@ -68,10 +69,11 @@ class Origin(ABC):
 
     @abstractmethod
     def problems(self) -> Iterator[str]:
-        """Yield what stops the restore, but for the state that Spark plans."""
+        """Yield each problem that stops the restore. Misfits of the state are left to Spark's
+        plan."""
 
     def misfits(self, parts: Parts, wanted: PlannedState) -> Iterator[str]:
-        """Yield which operators stop the restore as a whole; then Spark is asked of none."""
+        """Yield why the operators as a whole do not fit; Spark is then asked about none of them."""
         yield from ()
 
     @abstractmethod
@@ -79,44 +81,45 @@ class Origin(ABC):
         """Return the metadata of the state."""
 
     def bytes_of(self, operator: Operator) -> int | None:
-        """Return the bytes of an operator's state, None where nothing says."""
+        """Return the bytes of an operator's state, None if unknown."""
         return None
 
     @abstractmethod
     def sinks(self) -> Iterator[SinkPlan]:
-        """Yield what becomes of each sink."""
+        """Yield the plan of each sink."""
 
     @abstractmethod
     def warnings(self) -> Iterator[str]:
-        """Yield what is worth a look, but for parts without a uid."""
+        """Yield all that is worth a look, except parts without a uid."""
 
-    # --- what `write.py` asks, in this order
+    # --- called by `write.py`, in this order
 
     @abstractmethod
     def decisions(self) -> dict[str, Any]:
-        """Return what only this origin puts into ``restoring.json``."""
+        """Return the entries of ``restoring.json`` specific to this kind of origin."""
 
     def fixed(self) -> dict[str, Any]:
-        """Return those of them that a restore which is done again must have too."""
+        """Return the entries of `decisions` that must be the same when the restore is repeated."""
         return {}
 
     @abstractmethod
     def claim(self, job_id: str, directory: str) -> None:
-        """Claim it for the new job, if that is wanted; raises RestoreError if another job was
-        first."""
+        """Claim the origin for the new job, if the job asks for it; raises RestoreError if another
+        job was first."""
 
     @abstractmethod
     def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
-        """Make the new job's Spark checkpoint location, and what its sinks keep. `decided` is what
-        ``restoring.json`` holds. After a kill -9 it is called again with the same arguments."""
+        """Make the new job's Spark checkpoint location, and the rows kept there for its sinks.
+        `decided` is the content of ``restoring.json``. After a kill -9 it is called again with the
+        same arguments."""
 
     @abstractmethod
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:
-        """Return what reads the transactions that the new job has to commit."""
+        """Return functions that read the transactions for the new job to commit."""
 
 
 def open_job(spark: SparkSession, uri: str) -> CheckpointStore:
-    """Return a job's directory, which is not made."""
+    """Open a job's directory without making it."""
     return CheckpointStore(
         open_files(spark, uri, make=False), open_files(spark, f"{uri}/spark", make=False)
     )

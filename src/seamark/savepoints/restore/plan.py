@@ -1,7 +1,7 @@
-"""What a restore would do, for people and programs to read before it is done; pure.
+"""The preview of a restore, for people and programs; pure.
 
-`restore/planner.py` makes it, `Job.restore_plan` and ``seamark run -s PATH --plan`` return it, and
-a restore that has `problems` in its plan is refused with them.
+`restore/planner.py` makes it, `Job.restore_plan` and ``seamark run -s PATH --plan`` return it. A
+restore with `problems` in its plan is refused.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 
 class Action(Enum):
-    """What becomes of a part. `MAPPED`: it goes on from what is restored; `NEW`: it begins with
-    nothing; `DROPPED`: the program has no such part, and what it had is left out."""
+    """What happens to a part. `MAPPED`: it goes on from the restored state; `NEW`: it begins with
+    nothing; `DROPPED`: the program has no such part, and its state is left out."""
 
     MAPPED = "mapped"
     NEW = "new"
@@ -22,8 +22,8 @@ class Action(Enum):
 
 
 class ClaimMode(Enum):
-    """Whose the savepoint is after the restore: its owner's, as before, or the new job's, which
-    deletes it when its own first checkpoint is complete."""
+    """The savepoint's owner after the restore: the same as before (`NO_CLAIM`), or the new job
+    (`CLAIM`). The new job deletes it once its own first checkpoint is complete."""
 
     NO_CLAIM = "no-claim"
     CLAIM = "claim"
@@ -31,8 +31,8 @@ class ClaimMode(Enum):
 
 @dataclass(frozen=True)
 class OperatorPlan:
-    """A stateful operator. `named`: it has a uid, and is not called by its number; `type` is
-    Spark's name of what it is; `rows` and `bytes` of its state are None where nothing says."""
+    """A stateful operator. `named`: it is called by its uid, not by its number. `type` is Spark's
+    name of its kind. `rows` and `bytes` of its state are None if unknown."""
 
     uid: str
     named: bool
@@ -43,14 +43,15 @@ class OperatorPlan:
     converted: bool = False
     """Its state goes onto another state backend."""
     evolved: bool = False
-    """Its state has another schema in the program, which Spark can go on with."""
+    """Its state has another schema in the program, and Spark accepts the change."""
     rows: int | None = None
     bytes: int | None = None
 
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """A source; `offset` is where it goes on, or what is dropped (None: nothing was read)."""
+    """A source; `offset` is where it goes on, or the offset that is dropped (None: nothing was
+    read)."""
 
     uid: str
     named: bool
@@ -60,11 +61,11 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class SinkPlan:
-    """A sink; `action` is None where nothing says which sinks the first job had.
+    """A sink; `action` is None if the first job's sinks are unknown.
 
-    `commit`: transactions that are decided, and committed by the restored job; `abort`: those of
-    the first job that are prepared and not decided, which a restore leaves alone: that job aborts
-    them when it starts again, or their system does in time.
+    `commit`: decided transactions, committed by the restored job. `abort`: the first job's
+    prepared, undecided transactions. A restore leaves them alone: the first job aborts them at its
+    next start, or their system does in time.
     """
 
     uid: str
@@ -75,8 +76,8 @@ class SinkPlan:
 
 @dataclass(frozen=True)
 class Side:
-    """One side of a restore; `directory` is of the new job, and the times (milliseconds since
-    1970), the id and the epoch are of the first one."""
+    """One side of a restore. `directory` belongs to the new job. The times (milliseconds since
+    1970), the id and the epoch belong to the first job."""
 
     name: str
     state_backend: str
@@ -90,11 +91,12 @@ class Side:
 
 @dataclass(frozen=True)
 class RestorePlan:
-    """What a restore of `path` into a program's job would do.
+    """The restore of `path` into a program's job, not yet done.
 
-    `kind` is ``savepoint`` or ``checkpoint``, `format` of a savepoint ``canonical`` or ``native``;
-    `problems` are what would stop it, `warnings` what is worth a look. With `restored` it is done
-    already, from this very path: the job goes on by itself, and nothing else is said.
+    `kind` is ``savepoint`` or ``checkpoint``, `format` of a savepoint ``canonical`` or ``native``.
+    `problems` would stop the restore, `warnings` are worth a look. `restored`: the restore from
+    this very path is done already; the job goes on by itself, a warning says so, and the plan lists
+    no parts.
     """
 
     path: str
@@ -116,7 +118,7 @@ class RestorePlan:
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in the fields of ``seamark run --plan --json`` (docs/savepoints.md)."""
+        """Return the fields of ``seamark run --plan --json`` (docs/savepoints.md)."""
         source, target = self.source, self.target
         return {
             "path": self.path,

@@ -1,7 +1,7 @@
-"""Makes the restore plan: what an origin and a job have in common, and what stops the restore.
+"""Makes the restore plan: the common parts of an origin and a job, and the problems.
 
-Nothing is written but a scratch directory on this machine. `prepare` is the one way in: what it
-plans is what `write.py` does, and `Job.restore_plan` shows.
+Nothing is written except a scratch directory on this machine. `prepare` is the one way in:
+`write.py` does what it plans, and `Job.restore_plan` shows it.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ from seamark.savepoints.state.planned import PlannedState, differing, schema_tex
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan, and what doing it takes: `origin` is None where it is damaged. `begun` is what a
-    restore that was cut off had decided; `failure` says more than `plan.problems`."""
+    """A plan, with everything its execution needs. `origin` is None if it is damaged. `begun`: the
+    decisions of an interrupted restore. `failure` says more than `plan.problems`."""
 
     plan: RestorePlan
     origin: Origin | None = None
@@ -62,7 +62,7 @@ class Prepared:
     failure: SeamarkError | None = None
 
     def require(self) -> Origin:
-        """Return the origin; raise what stops the restore, if anything does."""
+        """Return the origin; raise the problems that stop the restore, if there are any."""
         if self.failure is not None:
             raise self.failure
         if problems := self.plan.problems:
@@ -78,8 +78,8 @@ class Prepared:
 def plan_restore(
     spark: SparkSession, path: str, job: NewJob, *, into_directory: bool = True
 ) -> RestorePlan:
-    """Return what restoring `path` into the job would do. Without `into_directory` the job's
-    directory is not looked at: it may be the running job's own.
+    """Plan the restore of `path` into the job. Without `into_directory` the job's directory is not
+    looked at: it may be the running job's own.
 
     Raises RestoreError, SavepointError or CorruptRecordError if nothing can be read at `path`.
     """
@@ -93,7 +93,7 @@ def plan_restore(
 
 def write_plan(spark: SparkSession, path: str | None, job: NewJob, file: Path) -> None:
     """Write the plan as JSON into `file`, for ``seamark run --plan``. Raises ConfigurationError if
-    there is no path, and as `plan_restore` does."""
+    there is no path; otherwise as `plan_restore`."""
     if not path:
         raise ConfigurationError(
             f"Job {job.name!r}: nothing says what the plan is to be of; give the path of a "
@@ -106,8 +106,8 @@ def write_plan(spark: SparkSession, path: str | None, job: NewJob, file: Path) -
 def prepare(
     spark: SparkSession, path: str, job: NewJob, *, into_directory: bool = True
 ) -> Iterator[Prepared]:
-    """Yield what restoring `path` into the job takes, which lasts as long as the ``with``; the
-    job's directory has no job yet. Raises as `plan_restore` does."""
+    """Prepare the restore of `path` into the job, whose directory has no job yet; the result is
+    valid within the ``with``. Raises as `plan_restore` does."""
     path = storage_uri(path, "restore")
     begun, problems = None, []
     if into_directory:
@@ -157,7 +157,7 @@ def _already_there(target: CheckpointStore, path: str, job: NewJob) -> RestorePl
 def _no_plan(
     path: str, kind: str, job: NewJob, partitions: int, problems: tuple[str, ...] = ()
 ) -> RestorePlan:
-    """Return a plan that says nothing of the parts."""
+    """Return a plan without any parts."""
     return RestorePlan(
         path=path,
         kind=kind,
@@ -250,8 +250,8 @@ class _Planning:
             return None
 
     def _refused(self, parts: Parts, wanted: PlannedState) -> set[int]:
-        """Note which operators cannot go on from their state, and which cannot begin empty; return
-        the old numbers of the former."""
+        """Note the operators that cannot go on from their state, or cannot begin empty; return the
+        old numbers of the former."""
         if misfits := list(self._origin.misfits(parts, wanted)):
             self._problems += misfits
             return set()
@@ -309,7 +309,7 @@ class _Planning:
 
 
 def _changes(old: tuple[Store, ...], new: tuple[Store, ...]) -> str:
-    """Say which schemas do not go together."""
+    """Name the schemas that differ, in a sentence."""
     return "; ".join(_change(*found) for found in differing(old, new))
 
 
@@ -328,7 +328,7 @@ def _change(name: str, old: ColumnFamily | None, new: ColumnFamily | None) -> st
 
 
 def _unnamed_warnings(uids: OperatorUids) -> tuple[str, ...]:
-    """Name the operators and sources that are found by their number alone."""
+    """Name the operators and sources found by their number alone."""
     unnamed = [
         *(f"operator {uids.of_operator(n)!r}: name it with job.uid(dataframe, 'a-name')"
           for n in range(uids.operator_count) if n not in uids.operators),

@@ -1,8 +1,8 @@
-"""The new job's directory, while a restore makes it.
+"""The new job's directory during a restore.
 
-``job.json`` is made last: a directory that has one is whole, and one that has only
-``restoring.json``, the marker, is a restore that was cut off. The marker holds all that the restore
-decides (epoch, new ids), so that doing it again comes to the very same result.
+``job.json`` is made last. A directory with it is whole; a directory with only the marker
+``restoring.json`` is an interrupted restore. The marker holds every decision of the restore (epoch,
+new ids), so a repetition has the very same result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seamark.model.errors import RestoreError
 log = logging.getLogger(__name__)
 
 RESTORED_GENERATION = 0
-"""Stands in the prepared record of decided transactions that a restore has taken over."""
+"""The generation in the prepared record of decided transactions that a restore has taken over."""
 
 
 def require_same(target: CheckpointStore, path: str, name: str) -> None:
@@ -39,7 +39,8 @@ def require_same(target: CheckpointStore, path: str, name: str) -> None:
 
 
 def read_marker(target: CheckpointStore, path: str) -> dict[str, Any] | None:
-    """Return what a restore that was cut off had decided; None if this directory is new."""
+    """Return the decisions of an interrupted restore; None if this directory is new. Raises
+    RestoreError if it holds checkpoint files without a marker, or the restore of another path."""
     if not target.files.exists(RESTORING):
         if target.epochs() or target.generations() or target.spark_files.list(""):
             raise RestoreError(
@@ -58,7 +59,7 @@ def read_marker(target: CheckpointStore, path: str) -> dict[str, Any] | None:
 
 
 def write_marker(target: CheckpointStore, decided: Mapping[str, Any]) -> None:
-    """Write down what a restore has decided; raises RestoreError if another driver was first."""
+    """Write the decisions of a restore; raises RestoreError if another driver was first."""
     try:
         target.files.create(RESTORING, seal_envelope("restoring", dict(decided)))
     except FileExistsError:
@@ -70,14 +71,13 @@ def write_marker(target: CheckpointStore, decided: Mapping[str, Any]) -> None:
 def take_over(
     target: CheckpointStore, epoch: int, read: Callable[[], Mapping[str, SinkEpoch]]
 ) -> None:
-    """Store the transactions of another job's epoch, by the sink's uid, as those of the job in
-    `target`, which its recovery commits. It may be called again: then they are not read again."""
+    """Store the transactions of another job's epoch, by the sink's uid, for the job in `target`;
+    its recovery commits them. A repeated call does not read them again."""
     if not target.files.exists(f"epochs/{epoch}/prepared.{RESTORED_GENERATION}.json"):
         target.write_prepared(epoch, RESTORED_GENERATION, read())
 
 
 def create(files: CheckpointFiles, path: str, data: bytes) -> None:
-    """Write a file, if it is not there from before the restore was cut off: with the same bytes
-    then."""
+    """Write a file, unless an interrupted restore has written it, with the same bytes."""
     with contextlib.suppress(FileExistsError):
         files.create(path, data)

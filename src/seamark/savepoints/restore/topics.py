@@ -1,8 +1,8 @@
-"""A Kafka source whose program reads other topics than its savepoint has offsets of.
+"""A Kafka source whose topics in the program differ from those in its savepoint.
 
-Spark takes an offset of a topic that the source does not read for lost rows and fails the query; a
-topic that it has no offsets of it reads from the log's start, whatever the starting offsets are. So
-a renamed topic has to be told: `seamark offsets … --topic OLD=NEW`.
+Spark takes the offset of a topic no longer read for lost rows, and fails the query. It reads a
+topic without offsets from the log's start, whatever the starting offsets are. So the user must
+declare a renamed topic: `seamark offsets … --topic OLD=NEW`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,11 @@ from seamark.savepoints.record import Source
 
 @dataclass(frozen=True)
 class TopicChanges:
-    """What the program makes of a savepoint's Kafka offsets.
+    """The program's effect on a savepoint's Kafka offsets.
 
-    `problems`: topics that nobody reads any more, each as a sentence for the user; `offsets`: by
-    uid, what is left of a source's offset without them; `begun`: uids of sources of whose topics
-    nothing is left, so that they begin at their own starting offsets; `added`: by uid, topics that
-    are read from their start.
+    `problems`: topics no longer read, each as a sentence for the user. `offsets`: by uid, the rest
+    of a source's offset without them. `begun`: uids of sources without any topic left; they begin
+    at their own starting offsets. `added`: by uid, topics read from their start.
     """
 
     problems: tuple[str, ...] = ()
@@ -35,7 +34,7 @@ class TopicChanges:
 def topic_changes(
     savepoint: str, sources: Sequence[Source], reading: Mapping[str, Subscription]
 ) -> TopicChanges:
-    """Compare a savepoint's sources with what the program's Kafka sources read, by uid.
+    """Compare a savepoint's sources with the subscriptions of the program's Kafka sources, by uid.
     `savepoint` is its path, for the remedy."""
     problems, offsets, begun, added = [], {}, set(), {}
     for source in sources:

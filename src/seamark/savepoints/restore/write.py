@@ -1,9 +1,9 @@
 """Makes a new job of a savepoint or a retained checkpoint.
 
-`Job.run` calls `restore_job` before it starts the query. What fits and what does not, `planner.py`
-says before anything is written. Then come the marker ``restoring.json``, which holds all that the
-restore decides, so that one that was cut off is done again to the very same end; the copy; and
-``job.json``.
+`Job.run` calls `restore_job` before it starts the query. `planner.py` finds every problem before
+anything is written. Then come the marker ``restoring.json``, the copy, and ``job.json``. The marker
+holds every decision of the restore, so that an interrupted restore is repeated with the very same
+result.
 """
 
 from __future__ import annotations
@@ -32,14 +32,15 @@ log = logging.getLogger(__name__)
 
 
 def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
-    """Make the job's directory one that goes on after the epoch of the savepoint, or the retained
-    checkpoint, at `path`: ``<storage>/<job>``, the newest complete one of that job, or
-    ``<storage>/<job>/epochs/<n>``.
+    """Make the job in its directory; it goes on after the epoch of the savepoint or retained
+    checkpoint at `path`. A checkpoint's `path` is ``<storage>/<job>``, for the newest complete one
+    of that job, or ``<storage>/<job>/epochs/<n>``.
 
-    Returns at once if it holds a job that was restored from this very path, which may be gone by
-    now. After a kill -9 it can be called again. Before anything is written it raises RestoreError
-    for what does not fit together, SavepointError and DamagedCheckpointError for what is no whole
-    savepoint or checkpoint. Raises CheckpointError if a checkpoint was deleted while it was copied.
+    Returns at once if the directory holds a job restored from this very path; the path may be gone
+    by now. After a kill -9 it can be called again. Before anything is written it raises
+    RestoreError if parts do not fit together, SavepointError or DamagedCheckpointError if the
+    savepoint or checkpoint is not whole. Raises CheckpointError if a checkpoint was deleted during
+    the copy.
     """
     path = storage_uri(path, "restore")
     target = open_job(spark, job.directory)
@@ -60,8 +61,8 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
 
 
 def write_job(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Origin) -> None:
-    """Make the job in `target`, which has none, out of the origin. After a kill -9 it is called
-    again, with what the marker holds in `prepared.begun`."""
+    """Make the job in `target`, a directory without a job, out of the origin. After a kill -9 it is
+    called again, with the marker's content in `prepared.begun`."""
     decided = _decide(target, job, prepared, origin)
     failpoints.reached("restore-begun")
     log.info("restoring %s into %s", origin.name, target.uri)
@@ -98,8 +99,8 @@ def write_job(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: 
 def _decide(
     target: CheckpointStore, job: NewJob, prepared: Prepared, origin: Origin
 ) -> Mapping[str, Any]:
-    """Write down what the restore decides, or return what one that was cut off had; then claim the
-    origin, if that is wanted."""
+    """Write the decisions of the restore, or return those of an interrupted one; then claim the
+    origin, if the job asks for it."""
     decided, fixed = prepared.begun, origin.fixed()
     if decided is None:
         decided = {
@@ -121,7 +122,7 @@ def _decide(
         )
     try:
         origin.claim(decided["job_id"], target.uri)
-    except RestoreError:  # another one was first, at this moment
+    except RestoreError:  # another job was first, at this moment
         if prepared.begun is None:
             target.files.delete(RESTORING)
         raise

@@ -1,1 +1,1 @@
-"""Spark's state stores: how they lie, their rows and their files."""
+"""Spark's state stores: their layout, their rows and their files."""

@@ -1,6 +1,6 @@
-"""Copies files of savepoints one by one, piece by piece: one of rows may be large.
+"""Copies files of savepoints one by one, in pieces: a file of rows may be large.
 
-`state/files.py` copies many at once, in the executors.
+`state/files.py` copies many at once.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from seamark.file_systems.location import local_of
 
 
 class Copy(Protocol):
-    """What `copier` returns."""
+    """The function returned by `copier`."""
 
     def __call__(self, path: str, to: str = "") -> tuple[int, int]:
-        """Copy one file, whose path is that in both directories, unless `to` is another one; return
-        its bytes and CRC-32. Raises FileNotFoundError; the new file must not be there."""
+        """Copy the file `path`, relative to both directories, or to `to` in the new one; return its
+        bytes and CRC-32. Raises FileNotFoundError; the new file must not exist."""
         ...
 
 
 def copier(
     source: CheckpointFiles, target: CheckpointFiles, spark: Callable[[], SparkSession]
 ) -> Copy:
-    """Return what copies one file between two directories; `spark` is called, and its file systems
-    are used, unless both are local."""
+    """Return a function that copies one file between two directories. Unless both are local, it
+    calls `spark` for a session and uses its file systems."""
     old, new = (local_of(files.uri) for files in (source, target))
     if old is not None and new is not None:
         return lambda path, to="": _copy_local(Path(old, path), Path(new, to or path))

@@ -1,9 +1,9 @@
-"""State that consists of parts which must agree with one another: given one part, make the others.
+"""Dependent state: makes the parts of a state that follow from a given part.
 
-Beside what a user puts into a state, Spark keeps for some of it counts, and indexes by time: each
-in a column family, or a store, of its own. `edit/state.py` and `edit/bootstrap.py` write what
-`with_dependents` returns. It goes by Spark's own definitions (`SymmetricHashJoinStateManager`,
-`TTLState`, `ListStateMetricsImpl`, `TimerStateImpl`, `StreamingSessionWindowStateManager`).
+Beside a user's values Spark keeps counts and indexes by time for some state, each in a column
+family or a store of its own. `edit/state.py` and `edit/bootstrap.py` write the frames from
+`with_dependents`. It goes by Spark's own definitions (`SymmetricHashJoinStateManager`, `TTLState`,
+`ListStateMetricsImpl`, `TimerStateImpl`, `StreamingSessionWindowStateManager`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from seamark.model.errors import SavepointError
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 
 Frames = dict[tuple[str, str], DataFrame]
-"""Columns `key` and `value`, and `sequence` where a key has several values, by the names of the
-store and of the column family."""
+"""Columns `key` and `value`, and `sequence` if a key has several values, by the names of the store
+and of the column family."""
 
 _ALONE = (
     "stateStoreSave",
@@ -32,7 +32,7 @@ _ALONE = (
 )
 _JOIN, _SESSION, _TRANSFORM = "symmetricHashJoin", "sessionWindow", "transformWithState"
 ROWS_OF_JOIN, _COUNTS_OF_JOIN = "-keyWithIndexToValue", "-keyToNumValues"
-"""What the names of a join's stores end with: of its rows, and of how many there are of a key."""
+"""Endings of a join's store names: for its rows, and for the number of rows of a key."""
 _ROW_COUNTER = "$rowCounter"
 _TIMERS, _TIMER_INDEX = "_keyToTimestamp", "_timestampToKey"
 
@@ -61,10 +61,10 @@ def why_not(operator: Operator, store: Store, family: ColumnFamily) -> str:
 def with_dependents(
     at: str, operator: Operator, store: Store, family: ColumnFamily, state: DataFrame
 ) -> Frames:
-    """Return all that is to be written if this family's rows are to be `state`, which has its
-    columns: that too, as Spark wants it.
+    """Return all frames to be written if this family's rows are to be `state`, in the family's
+    columns. They include `state` itself, in Spark's own form.
 
-    Raises SavepointError, which names the savepoint `at`, if `state` contradicts itself.
+    Raises SavepointError, with the savepoint's name `at`, if `state` contradicts itself.
     """
     if operator.name.startswith(_JOIN):
         return _join(operator, store, family, state)
@@ -87,7 +87,8 @@ def with_dependents(
 
 
 def _join(operator: Operator, store: Store, family: ColumnFamily, state: DataFrame) -> Frames:
-    """The values of a key are numbered from 0 without a gap; how many there are is kept beside."""
+    """Number the values of each key from 0 without a gap, and count them for the store of
+    counts."""
     counts_name = store.name.removesuffix(ROWS_OF_JOIN) + _COUNTS_OF_JOIN
     (counts,) = (s for s in operator.stores if s.name == counts_name)
     (of_counts,) = counts.families
@@ -104,8 +105,8 @@ def _join(operator: Operator, store: Store, family: ColumnFamily, state: DataFra
 
 
 def _require_sessions(at: str, family: ColumnFamily, state: DataFrame) -> None:
-    """The key says again what the value has: whose session it is, and when it begins. Sessions of
-    one key do not overlap: Spark would have made them one."""
+    """Raise SavepointError unless key and value agree on a session's owner and begin, and sessions
+    of one key do not overlap: Spark would have merged them."""
     *names, begin = _schema(family.key_schema).fieldNames()
     value = _schema(family.value_schema)
     types = {field.name: field.dataType for field in value}
@@ -141,7 +142,7 @@ def _indexes(store: Store, family: ColumnFamily) -> list[ColumnFamily]:
         for f in store.families
         if f.kind == "index"
         and f.name.partition("_")[2] == family.name
-        # Spark declares this one for a list with TTL too, and keeps nothing in it.
+        # Spark declares this index for a list with TTL too, and keeps nothing in it.
         and not (family.ttl and _index_of(f.name) == _ROW_COUNTER)
     ]
 
@@ -151,7 +152,7 @@ def _index_of(name: str) -> str:
 
 
 def _expiration(family: ColumnFamily) -> Column:
-    """When a value expires: the last thing that is kept of it."""
+    """Return a value's time of expiration: its last field."""
     return F.col("value").getField(_schema(family.value_schema).fieldNames()[-1])
 
 
@@ -165,7 +166,7 @@ def _least_index(family: ColumnFamily, index: ColumnFamily, state: DataFrame) ->
 
 
 def _ttl_index(family: ColumnFamily, index: ColumnFamily, state: DataFrame) -> DataFrame:
-    """By the time of expiration, of a list that of the value which is the first to expire."""
+    """Return the index by time of expiration; of a list, by that of its first value to expire."""
     first = state.groupBy("key").agg(F.min(_expiration(family)).alias("first"))
     return first.select(
         _struct(index.key_schema, [F.col("first"), F.col("key")], "key"),

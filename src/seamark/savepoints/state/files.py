@@ -1,9 +1,9 @@
 """The state of a native savepoint: the files that Spark's state stores need at one epoch, copied.
 
-On a cluster they are read and written by Spark's tasks, so the bytes flow where the executors are:
-each task is a Spark job of its own, and only half of the cores get one at a time, so that the
-stream's own tasks come in between. With a local master threads of the driver's JVM do the same
-beside Spark's tasks, without the time that a Spark job takes to begin. `take/export.py` calls
+On a cluster Spark's tasks read and write them, so the bytes flow where the executors are. Each task
+is a Spark job of its own. Beside a stream only half of the cores get one at a time, so the stream's
+own tasks come in between. With a local master threads of the driver's JVM do the same beside
+Spark's tasks, without the time that a Spark job takes to begin. `take/export.py` calls
 `describe_operators` and `copy_state`, `restore/location.py` calls `copy_back`.
 """
 
@@ -38,19 +38,19 @@ from seamark.savepoints.state.layout import (
 from seamark.savepoints.state.rows import StateClasses
 
 LEAST_BYTES, MOST_BYTES = 64_000_000, 512_000_000
-"""A task is given files of so many bytes at least, if there are, and at most, or one larger file:
-to begin one takes as long as to copy some 20 MB."""
+"""Bytes of files for one task, at least (if there are as many) and at most; a larger file is a task
+of its own. Beginning a task takes as long as copying some 20 MB."""
 LEAST_BYTES_OF_A_THREAD = 4_000_000
-"""For each thread of the driver's own JVM, which begins at once."""
+"""Bytes for each thread of the driver's own JVM; it begins at once."""
 DAMAGED, MISSING = -1, -2
-"""In the place of the bytes of a file: the file system found it altered, or did not find it."""
+"""In place of a file's bytes: the file system found it altered, or did not find it."""
 
 
 def describe_operators(
     layout: StateLayout, source: CheckpointFiles, epoch: int, uids: OperatorUids
 ) -> list[Operator]:
-    """Return the stateful operators of `source` as of `epoch`, with the schemas of their state; how
-    many rows they have is not known."""
+    """Return the stateful operators of `source` as of `epoch`, with the schemas of their state,
+    without their number of rows."""
     operators = [layout.operator(info, uids)[0] for info in read_operators(source, epoch)]
     return [
         replace(operator, stores=tuple(_of_files(operator.index, s) for s in operator.stores))
@@ -71,10 +71,10 @@ def copy_state(
     *,
     aside: bool,
 ) -> dict[str, tuple[int, int]]:
-    """Copy the state's files that are `needed` (`state_files`) from a Spark checkpoint location
-    into the savepoint `files`; return bytes and CRC-32 of each. `aside`: as `read_files`.
+    """Copy the `needed` files of the state (`state_files`) from a Spark checkpoint location into
+    the savepoint `files`; return bytes and CRC-32 of each. `aside`: as in `read_files`.
 
-    Raises DamagedCheckpointError naming each file that is missing or damaged.
+    Raises DamagedCheckpointError with the name of each missing or damaged file.
     """
     found = read_files(spark, source.uri, needed, to=files.uri, aside=aside)
     problems = problems_of(source.uri, found)
@@ -113,8 +113,9 @@ def state_files(source: CheckpointFiles, tree: StateTree, epoch: int) -> dict[st
 def copy_back(
     spark: SparkSession, savepoint: SavepointRecord, operator: Operator, target: str, index: int
 ) -> None:
-    """Copy the files of an operator's state into the Spark checkpoint location `target` (a URI), in
-    which the operator has the number `index`. Those of a call that died are written over."""
+    """Copy the files of an operator's state into the Spark checkpoint location `target` (a URI),
+    under the operator's number `index` there. Files of a call that died are overwritten. Raises
+    CheckpointError if a file was changed during the copy."""
     mine = f"state/{operator.index}/"
     known = {path: found for path, found in savepoint.files.items() if path.startswith(mine)}
     copies = {path: f"state/{index}/{path.removeprefix(mine)}" for path in known}
@@ -140,13 +141,13 @@ def read_files(
     sums: bool = False,
     aside: bool = False,
 ) -> dict[str, tuple[int, int]]:
-    """Read files below `directory` (a URI) through, and copy them to below `to`, if that is given;
-    return bytes and CRC-32 of each. `problems_of` says what is wrong with them.
+    """Read files below `directory` (a URI) through, and copy them below `to`, if given; return
+    bytes and CRC-32 of each. `problems_of` names the damage among them.
 
-    `sizes`: the files, with about how many bytes they have; `copies`: the path of each copy, its
-    own if it is not named; `sums`: whether local copies get Hadoop's checksum files, with which
-    Spark would find damage; `aside`: leave room for the tasks of a running stream. Raises
-    CheckpointError if files cannot be read or written.
+    `sizes`: the files, with their approximate bytes. `copies`: the path of each copy, by default
+    the file's own. `sums`: whether local copies get Hadoop's checksum files, with which Spark finds
+    damage. `aside`: leave room for the tasks of a running stream. Raises CheckpointError if files
+    cannot be read or written.
     """
     if not sizes:
         return {}
@@ -212,7 +213,7 @@ def _batches(sizes: Mapping[str, int], limit: int) -> Iterator[list[str]]:
 
 
 def problems_of(directory: str, found: Mapping[str, tuple[int, int]]) -> list[str]:
-    """Return a line for each file that `read_files` has found missing or damaged."""
+    """Return a line for each file found missing or damaged by `read_files`."""
     says = {MISSING: "missing", DAMAGED: "the file system's checksum does not match"}
     return [
         f"{directory}/{path}: {says[size]}" for path, (size, _) in found.items() if size in says

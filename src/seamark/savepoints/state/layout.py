@@ -1,8 +1,8 @@
-"""What lies below ``state/`` of a Spark checkpoint location: its operators, their stores, and in
-each store the column families with their schemas.
+"""The layout below ``state/`` of a Spark checkpoint location: its operators, their stores, and each
+store's column families with their schemas.
 
-Spark's own classes read the schema files; what they say becomes a Java object that `state/rows.py`
-sends to the tasks.
+Spark's own classes read the schema files. Their answer becomes a Java object, sent to the tasks by
+`state/rows.py`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SCHEMA_PATH = re.compile(r"^.*?/state/(\d+)/(_stateSchema/.*)$")
 
 @dataclass(frozen=True)
 class StoreInfo:
-    """One store of an operator: what Spark's operator metadata says of it."""
+    """One store of an operator, by Spark's operator metadata."""
 
     name: str
     prefix_columns: int
@@ -52,7 +52,7 @@ class OperatorInfo:
     properties: str
     """JSON, of a transformWithState; else empty."""
     metadata_path: str
-    """Of the metadata's file, below the checkpoint location."""
+    """The metadata's file, below the checkpoint location."""
 
     @property
     def is_transform_with_state(self) -> bool:
@@ -105,8 +105,8 @@ def relocated(
     metadata: bytes, location: str, index: int | None = None, partitions: int | None = None
 ) -> bytes:
     """Return the bytes of an operator's metadata file for the checkpoint location with the URI
-    `location`, where the schema files are then; and for an operator with this number and this many
-    state partitions, if they change."""
+    `location`, where the schema files then are. `index` and `partitions`: the operator's new number
+    and number of state partitions, if they change."""
 
     def moved(path: str) -> str:
         return _SCHEMA_PATH.sub(
@@ -142,10 +142,10 @@ class StoreState:
 
 
 class StateLayout:
-    """Describes stores. Their schemas are read at `described`, their rows lie at `location`, both
-    Spark checkpoint locations; a savepoint's ``spark`` directory may be the first of them.
+    """Describes stores. Reads their schemas at `described`; their rows lie at `location`. Both are
+    Spark checkpoint locations, or `described` is a savepoint's ``spark`` directory.
 
-    `settings` are those of the offset log; `format_version` is Spark's checkpoint format.
+    `settings` come from the offset log; `format_version` is Spark's checkpoint format.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class StateLayout:
         return java_class(self._jvm, name)
 
     def operator(self, info: OperatorInfo, uids: OperatorUids) -> tuple[Operator, list[StoreState]]:
-        """Describe an operator as a savepoint's record has it, without figures; and its stores."""
+        """Describe an operator as in a savepoint's record, without figures; and its stores."""
         described = [self.store(info, store) for store in info.stores]
         keyed = is_keyed(info.name, [f for store in described for f in store.families])
         stores = (
@@ -192,7 +192,7 @@ class StateLayout:
     def store(
         self, operator: OperatorInfo, info: StoreInfo, index: int | None = None
     ) -> StoreState:
-        """Describe one store; `index`: the operator's number at `location`, if it is another."""
+        """Describe one store; `index`: the operator's number at `location`, if it differs."""
         jvm, some = self._jvm, self._class("scala.Option").apply
         variables = self._variables(operator)
         schemas = self._schemas(operator, info)
@@ -315,14 +315,14 @@ class StateLayout:
 
 
 def is_keyed(operator: str, families: Sequence[ColumnFamily]) -> bool:
-    """Whether an operator's rows are spread by a key; those of a limit and of an aggregation
-    without grouping are in one partition."""
+    """Whether an operator's rows are spread by a key; a limit and an aggregation without grouping
+    keep theirs in one partition."""
     return operator != "globalLimit" and any(f.key_schema["fields"] for f in families)
 
 
 def _variable_of(family: str, base: str, variables: Sequence[Any]) -> Any:
-    """Return the state variable that a column family of a transformWithState belongs to; Spark
-    extracts a key's columns by it."""
+    """Return the state variable behind a column family of a transformWithState; Spark extracts a
+    key's columns by it."""
     for variable in variables:
         if variable.stateName() in (family, base):
             return variable

@@ -1,10 +1,10 @@
-"""What state a program wants, and whether it can go on from that of another job: Spark says so.
+"""The state that a program needs, and Spark's answer whether another job's state fits it.
 
 Spark writes and checks the metadata and the schemas of the state while it plans a query's first
 epoch. So a program's query is planned, and not run, in scratch checkpoint locations on this
 machine: once as if all its operators were new (`PlannedState`), and once over the state's metadata
-that is to be restored (`PlannedState.refusals`). `restore/planner.py` asks, and
-`restore/location.py` takes the metadata of operators that are new from here.
+to be restored (`PlannedState.refusals`). `restore/planner.py` asks, and `restore/location.py` takes
+the metadata of new operators from here.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ class Program:
 
 @dataclass(frozen=True)
 class StateMetadata:
-    """The metadata of a state as of `epoch`, which lies below the checkpoint location `files`:
-    `paths` are its files there, ``state/<operator>/…``."""
+    """The metadata of a state as of `epoch`, below the checkpoint location `files`: `paths` are its
+    files there, ``state/<operator>/…``."""
 
     files: CheckpointFiles
     paths: tuple[str, ...]
@@ -65,17 +65,17 @@ class StateMetadata:
 
     @staticmethod
     def of(files: CheckpointFiles, epoch: int) -> StateMetadata:
-        """Look for it in a checkpoint location, or in the ``spark`` directory of a savepoint."""
+        """Find it in a checkpoint location, or in the ``spark`` directory of a savepoint."""
         found = (path for path in StateTree.read(files).metadata if not path.endswith(".crc"))
         return StateMetadata(files, tuple(metadata_at(found, epoch)), epoch)
 
     def moved(
         self, old: int, new: int, partitions: int, location: str, epoch: int | None = None
     ) -> dict[str, bytes]:
-        """Return the files of operator `old` as those of operator `new`, with that many state
+        """Return the files of operator `old` as files of operator `new`, with `partitions` state
         partitions, in the checkpoint location with the URI `location`, by path below it.
 
-        `epoch`: the oldest that is committed there. Metadata of an older one Spark would delete.
+        `epoch`: the oldest epoch committed there. Spark would delete the metadata of an older one.
         """
         moved = {}
         for path in self.paths:
@@ -93,7 +93,7 @@ class StateMetadata:
 
 @contextmanager
 def scratch() -> Iterator[Path]:
-    """Make a directory for checkpoint locations in which a query is planned alone."""
+    """Make a directory for checkpoint locations whose query is only planned."""
     path = Path(tempfile.mkdtemp(prefix="seamark-plan-"))
     try:
         yield path
@@ -104,10 +104,10 @@ def scratch() -> Iterator[Path]:
 class PlannedState:
     """The state of a program's operators, as Spark would make it if they were all new.
 
-    `settings` are Spark's of the query, as its offset log will hold them; `watermark_ms` is that of
-    the epoch it goes on after. Planning takes some hundred milliseconds, and seconds for a
-    `transformWithState`, which Spark starts a Python process for. Raises RestoreError with what
-    Spark says if it cannot plan the query. It lasts as long as `directory`, its scratch.
+    `settings` are Spark's of the query, as its offset log will hold them; `watermark_ms` is the
+    watermark of the epoch before. Planning takes some hundred milliseconds, and seconds for a
+    `transformWithState`: Spark starts a Python process for it. Raises RestoreError with Spark's
+    message if it cannot plan the query. A `PlannedState` lasts as long as `directory`, its scratch.
     """
 
     def __init__(
@@ -146,16 +146,16 @@ class PlannedState:
             )
 
     def describe(self, index: int) -> Operator:
-        """Return an operator with the schemas of its state, which has no rows."""
+        """Return an operator with the schemas of its state, without rows."""
         return self._layout.operator(self.operators[index], self._program.uids)[0]
 
     def refusals(self, old: StateMetadata, placed: Mapping[int, int]) -> dict[int, str]:
-        """Return what Spark says against going on from the state of another job, by the operator's
-        number in this program; {} if it says nothing. `placed`: the numbers that operators of the
-        other job will have here."""
+        """Return Spark's objections to going on from another job's state, by the operator's number
+        in this program; {} if there are none. `placed`: new numbers here by old ones there. An
+        objection to several operators only together is put under the first."""
         if not placed or (found := self._refusal(old, placed)) is None:
             return {}
-        # Spark stops at the first one that it meets, and does not say which: ask one by one.
+        # Spark stops at the first unfit operator without its name: ask one by one.
         each = {
             new: refusal
             for number, new in placed.items()
@@ -185,7 +185,8 @@ class PlannedState:
         return f"file://{tempfile.mkdtemp(dir=self._directory)}"
 
     def _refuse_unsupported(self) -> None:
-        """Raise what Spark raises at a query's start for a query that cannot be streamed so."""
+        """Raise Spark's error at a query's start if the query cannot be streamed in its output
+        mode."""
         if self._spark.conf.get(_UNSUPPORTED_CHECK) != "true":
             return
         jvm: Any = self._spark._jvm
@@ -198,8 +199,8 @@ class PlannedState:
         return getattr(jvm.org.apache.spark.sql.streaming.OutputMode, mode)()
 
     def _plan(self, location: str, epoch: int) -> None:
-        """Let Spark plan an epoch of the query, the first one of a run, with what is in `location`;
-        raises what Spark raises."""
+        """Let Spark plan an epoch of the query, the first one of a run, over the content of
+        `location`; raises Spark's error."""
         for left in reversed(range(PLAN_TRIES)):
             try:
                 self._plan_once(location, epoch)
@@ -219,11 +220,12 @@ class PlannedState:
             "conf": self._settings,
         }
         offsets = streaming.checkpointing.OffsetSeqMetadata.apply(json.dumps(body))
-        # Spark has written this entry before it plans, and looks which is the last one.
+        # Spark writes this entry before it plans, and then looks for the last one.
         files = open_files(self._spark, location)
         if not files.exists(f"offsets/{epoch}"):
             files.create(f"offsets/{epoch}", f"v1\n{json.dumps(body)}".encode())
-        # As a query does at its start: what an older version has not recorded had its value then.
+        # As a query does at its start: a setting not recorded by an older version gets the value
+        # it had then.
         streaming.checkpointing.OffsetSeqMetadata.setSessionConf(
             offsets, session.sessionState().conf()
         )
@@ -255,8 +257,8 @@ class PlannedState:
 def differing(
     old: Sequence[Store], new: Sequence[Store]
 ) -> list[tuple[str, ColumnFamily | None, ColumnFamily | None]]:
-    """Return the column families whose schema is another one in `new`, by name, with both; None
-    where there is none."""
+    """Return the column families with another schema in `new`, by name, with both; None for an
+    absent one."""
     before, after = _families(old), _families(new)
     return [
         (name, before.get(name), after.get(name))
@@ -266,7 +268,8 @@ def differing(
 
 
 def _families(stores: Sequence[Store]) -> dict[str, ColumnFamily]:
-    """Return column families by a name that says which store they are in, if there are several."""
+    """Return column families by name, with their store's name in front if there are several
+    stores."""
     return {
         family.name if len(stores) == 1 else f"{store.name}/{family.name}": family
         for store in stores

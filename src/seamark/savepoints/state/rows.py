@@ -1,11 +1,11 @@
 """Reads and writes the rows of state stores in Spark's tasks.
 
-What runs in the tasks is ``runtime/java/StateRows.java``, which the executors get with others as
-a jar (`runtime/java/compiled.py`).
+The tasks run ``runtime/java/StateRows.java``; the executors get it with other classes as a jar
+(`runtime/java/compiled.py`).
 
-Spark's own ``statestore`` source is not used: what gives all column families with their raw rows
-(``_readAllColumnFamilies``) refuses the hashmap backend, and its writer too; and what does not
-leaves out the internal families (timers, TTL) and loses which partition a row belongs to.
+Spark's own ``statestore`` source is not used. Its option for all column families with their raw
+rows (``_readAllColumnFamilies``) refuses the hashmap backend, and so does its writer. Without that
+option it leaves out the internal families (timers, TTL) and loses each row's partition.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ ROW = StructType(
 """A state row in a savepoint."""
 
 NICENESS = 5
-"""Of what goes on beside a stream. With a much lower priority all of the JVM's threads would wait
-long for such a one to get to a safepoint."""
+"""The niceness of threads beside a stream. With a much higher one all of the JVM's threads would
+wait long for such a thread to reach a safepoint."""
 
 _lock = threading.Lock()
 _known: dict[str, StateClasses] = {}
@@ -68,7 +68,7 @@ class StateClasses:
             names = [n.removesuffix(".class").replace("/", ".") for n in archive.namelist()]
         self._names = {name.rpartition("$")[2]: name for name in names}
         spark.sparkContext._jsc.addJar(str(jar))  # the driver serves it to executors
-        # With its streams Spark starts the endpoint that every RocksDB store reports to.
+        # `spark.streams` starts the endpoint for the reports of every RocksDB store.
         _ = spark.streams.active
         self._constructors: dict[str, Any] = {}
         self._object = java_class(jvm, "java.lang.Object")
@@ -80,7 +80,7 @@ class StateClasses:
 
     @staticmethod
     def of(spark: SparkSession) -> StateClasses:
-        """Return those of this session's Spark context."""
+        """Return the classes for this session's Spark context."""
         with _lock:
             application = spark.sparkContext.applicationId
             if application not in _known:
@@ -98,9 +98,9 @@ class StateClasses:
         return constructor.newInstance(values)
 
     def call_aside(self, function: Any, items: Any) -> list[Any]:
-        """Call a function that Spark's tasks can run on a thread of the driver's JVM, where the
-        tasks of a running stream come before it; return its rows. `items` is a Java iterator. For a
-        local master; what the function throws is raised as Py4JJavaError."""
+        """Call a function of Spark's tasks on a thread of the driver's JVM, with a lower priority
+        than the tasks of a running stream; return its rows. `items` is a Java iterator. For a local
+        master. An exception of the function is raised as Py4JJavaError."""
         thread = self.new("seamark.Aside", function, items)
         thread.start()
         if number := thread.number():
@@ -111,7 +111,7 @@ class StateClasses:
 
 @dataclass(frozen=True)
 class StateVersion:
-    """One version of a store, of all its partitions, to be written into `directory` (a URI)."""
+    """One version of a store, in all its partitions, to be written into `directory` (a URI)."""
 
     store: Any
     partitions: int
@@ -123,8 +123,8 @@ class StateVersion:
 
 @dataclass(frozen=True)
 class RowFile:
-    """A file of rows: its name in the directory it was to be in, bytes and CRC-32; and by the
-    number of their column family, how many rows it has and how many bytes of keys and values."""
+    """A file of rows: its name in its intended directory, bytes and CRC-32; and by column family
+    number, its rows and the bytes of their keys and values."""
 
     name: str
     size: int
@@ -142,13 +142,13 @@ def export_rows(
     few: bool,
 ) -> list[list[RowFile]]:
     """Write the rows of every store into files; return the files of each. `aside`: a stream goes on
-    meanwhile; `few`: only a quarter of the cores does it.
+    meanwhile. `few`: use only a quarter of the cores.
 
-    On a cluster that is one Spark job. In the driver's own JVM (a local master) it takes threads
-    beside Spark's: a task would hold one of the stream's cores to its end, and make each of its
-    epochs wait for another turn. And what the run `run_id` of the query still has in memory of a
-    version is not read from its files again. Of a task that is tried again there may be other
-    files, which are not the savepoint's.
+    On a cluster the export is one Spark job. In the driver's own JVM (a local master) it uses
+    threads beside Spark's: a task would hold one of the stream's cores to its end, and make each of
+    its epochs wait for another turn. There, it also takes versions still in the memory of the
+    query's run `run_id`, instead of reading their files again. A retried task may leave other files
+    behind; they are not the savepoint's.
     """
     jvm: Any = spark._jvm
     classes = StateClasses.of(spark)
@@ -184,7 +184,7 @@ def _keep_in_memory(sources: Sequence[Any], run_id: str) -> None:
     try:
         kept = sum(source.keep(run_id) for source in sources)
         log.debug("of %d state stores the rows are in memory", kept)
-    except Py4JError as error:  # where Spark's classes are others, the files are read
+    except Py4JError as error:  # with other classes of Spark, the files are read
         log.debug("the state stores in memory cannot be looked at: %s", error)
 
 
@@ -217,8 +217,8 @@ def _row_files(rows: Iterable[Any], stores: int) -> list[list[RowFile]]:
 def with_files(
     store: Store, written: Sequence[RowFile], files: dict[str, tuple[int, int]]
 ) -> Store:
-    """Return the store with the figures of the files that were written, and list them in `files`,
-    as `Savepoint.files` has them."""
+    """Return the store with the figures of the written files, and list the files in `files`, as in
+    `SavepointRecord.files`."""
     files |= {f"{store.path}/{file.name}": (file.size, file.crc32) for file in written}
     families = tuple(
         replace(
@@ -245,8 +245,8 @@ def _hadoop(spark: SparkSession) -> Any:
 
 
 def _state_rows(spark: SparkSession, rows: Any) -> DataFrame:
-    """Return Java's RDD of Spark's internal rows as a DataFrame of `ROW`: as Spark's own readers
-    do, without a conversion of each row."""
+    """Return Java's RDD of Spark's internal rows as a DataFrame of `ROW`, without a conversion of
+    each row, as Spark's own readers do."""
     schema = spark._jsparkSession.parseDataType(ROW.json())
     frame = spark._jsparkSession.internalCreateDataFrame(rows.rdd(), schema, False)
     return DataFrame(frame, spark)
@@ -261,12 +261,12 @@ def write_rows(
     spark: SparkSession,
     ordered: bool,
 ) -> tuple[int, list[str]]:
-    """Write `rows` (None: no rows) as `version` of a store with that many partitions; return how
-    many rows there were, and the unique ids of the partitions' versions in Spark's format 2 ("" in
-    format 1).
+    """Write `rows` (None: no rows) as `version` of a store with `partitions` partitions; return the
+    number of rows, and the unique ids of the partitions' versions in Spark's format 2 ("" in format
+    1).
 
-    `ordered`: some key has several values, whose order in ``sequence`` must be kept. A version that
-    is there already, of a call that died, is overwritten.
+    `ordered`: some key has several values, to be kept in the order of ``sequence``. A version left
+    by a call that died is overwritten.
     """
     jvm: Any = spark._jvm
     if rows is None:
@@ -285,8 +285,8 @@ def write_rows(
 
 
 def writing_session(spark: SparkSession) -> SparkSession:
-    """Return a session like `spark` in which a shuffle has as many partitions as it was told:
-    adaptive execution would leave out those of a store without rows."""
+    """Return a session like `spark`, with shuffles into exactly the requested partitions: adaptive
+    execution would leave out empty ones."""
     clone = SparkSession(spark.sparkContext, spark._jsparkSession.cloneSession())
     clone.conf.set("spark.sql.adaptive.enabled", "false")
     return clone
@@ -309,7 +309,7 @@ def decode_rows(rows: DataFrame, key: StructType, value: StructType) -> DataFram
 
 
 def encode_rows(state: DataFrame, store: Any, family: Any) -> DataFrame:
-    """Return the rows (`ROW`) of one column family from columns `key`, `value` and, where keys have
+    """Return the rows (`ROW`) of one column family from columns `key`, `value` and, if keys have
     several values, `sequence`."""
     spark = state.sparkSession
     sequence = F.col("sequence") if "sequence" in state.columns else F.lit(None).cast("long")

@@ -1,1 +1,1 @@
-"""Writing a savepoint: of a running job, or of a checkpoint that is there."""
+"""Takes a savepoint: of a running job, or of an existing checkpoint."""

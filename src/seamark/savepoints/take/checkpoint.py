@@ -1,7 +1,7 @@
 """A job's newest complete checkpoint, without its program: its sources' offsets, by uid, and a
 savepoint made of it.
 
-Spark's logs know numbers alone; the uids are those of the checkpoints' statistics.
+Spark's logs hold only numbers; the uids come from the checkpoints' statistics.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from seamark.savepoints.take.export import SavedJob, export_savepoint
 
 def sources_of_job(files: CheckpointFiles) -> list[Source]:
     """Return the sources of the job in the directory `files`, with their offsets as of its last
-    decided epoch; the job may run. Raises SavepointError if none was ever decided."""
+    decided epoch; the job may be running. Raises SavepointError if no epoch was ever decided."""
     lines = read_log(files, f"spark/offsets/{_last_epoch(files)}")[1:]
     uids = _uids(files, lines)
     offsets = dict(zip(uids.source_lines, lines, strict=True))
@@ -30,17 +30,17 @@ def sources_of_job(files: CheckpointFiles) -> list[Source]:
 
 
 def watermark_of_job(files: CheckpointFiles) -> int:
-    """Return a job's watermark after its last decided epoch, ms since 1970; 0 if it has none; that
-    of before, if it was drained."""
+    """Return a job's watermark after its last decided epoch, ms since 1970; 0 if it has none; after
+    a drain, the watermark before it."""
     commit = read_log(files, f"spark/commits/{_last_epoch(files)}")[0]
     return before(int(commit.get("nextBatchWatermarkMs", 0)))
 
 
 def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> SavepointRecord:
-    """Write a canonical savepoint of the newest complete checkpoint of a job that does not run into
-    the new directory `target`; both are URIs. Return it.
+    """Write a canonical savepoint into the new directory `target`, of the newest complete
+    checkpoint of a job that is not running; both are URIs. Return it.
 
-    Raises SavepointError if there is none, or one that is not yet committed to every sink;
+    Raises SavepointError if there is no checkpoint, or it is not yet committed to every sink;
     DamagedCheckpointError.
     """
     store = open_job(spark, job)
@@ -72,15 +72,15 @@ def _last_epoch(files: CheckpointFiles) -> int:
 
 
 def _uids(files: CheckpointFiles, lines: list[object]) -> OperatorUids:
-    """Return the uids by number; `lines` are the sources' of the offset log."""
+    """Return the uids by number; `lines` are the sources' in the offset log."""
     # The figures of the very last epochs may never have been stored; uids do not change.
     known = StatisticsStore(files).uids()
     sources, operators = known.get("source", []), known.get("operator", [])
     numbers = list(range(len(lines)))
-    if len(sources) < len(lines):  # one that stands in the plan twice has the same line twice
+    if len(sources) < len(lines):  # a source twice in the plan has the same line twice
         distinct = [line for n, line in enumerate(lines) if line not in lines[:n]]
         if len(distinct) == len(sources):
             numbers = [distinct.index(line) for line in lines]
-    if len(sources) != len(set(numbers)):  # nobody knows which is which
+    if len(sources) != len(set(numbers)):  # the uids cannot be matched to the numbers
         sources = []
     return OperatorUids(dict(enumerate(sources)), dict(enumerate(operators)), tuple(numbers))

@@ -1,9 +1,9 @@
 """Takes a savepoint: exports one decided epoch of a Spark checkpoint location.
 
-The location is only read; the job that owns it may be running, as long as it keeps that epoch.
-`take/running.py` calls `export_savepoint` for a running job, `take/checkpoint.py` for one that has
-ended. The state goes along as rows, or, natively, as files (`state/files.py`).
-`restore/location.py` is the way back.
+The location is only read; its job may be running, as long as it keeps this epoch. `take/running.py`
+calls `export_savepoint` for a running job, `take/checkpoint.py` for one that is not running. The
+state goes along as rows, or, natively, as files (`state/files.py`). `restore/location.py` is the
+way back.
 """
 
 from __future__ import annotations
@@ -62,9 +62,8 @@ _SYNCS_AT_ONCE = 4
 
 @dataclass(frozen=True)
 class SavedJob:
-    """The job whose epoch is exported, as the savepoint's record names it. `sinks`: the type of
-    each by its uid; `directory`: where its records are (a URI), if it has transactions that are
-    not committed."""
+    """The exported epoch's job, as in the savepoint's record. `sinks`: the type of each by its uid.
+    `directory`: the place of its records (a URI), if it has uncommitted transactions."""
 
     job_id: str
     name: str
@@ -75,17 +74,17 @@ class SavedJob:
 
 @dataclass(frozen=True)
 class Beside:
-    """The stream beside which a savepoint is taken; without one, nothing runs."""
+    """The stream beside which a savepoint is taken; by default nothing runs."""
 
     run_id: str = ""
-    """Of Spark's query in this driver: state that it has in memory need not be read again."""
+    """The run of Spark's query in this driver: its state in memory need not be read again."""
     goes_on: bool = False
-    """Whether most cores are left to it."""
+    """Whether the stream goes on, so most cores are left to it."""
     uncommitted: Callable[[], Uncommitted] = lambda: ({}, {})
-    """Asked at the end for the transactions of the epoch, and of those before it, that may not be
+    """Called at the end for the transactions of the epoch, and of earlier ones, that may not be
     committed yet."""
     writing: Callable[[int], None] = lambda expected: None
-    """Told the bytes of the epoch's state files before any is written."""
+    """Called with the bytes of the epoch's state files before any is written."""
 
 
 def export_savepoint(
@@ -99,9 +98,9 @@ def export_savepoint(
 ) -> SavepointRecord:
     """Write a savepoint of `epoch` into the new directory `target`, and return it.
 
-    `location`: Spark's checkpoint location (a URI), in which `epoch` is decided
-    (``commits/<epoch>`` is there) and stays until this returns. The savepoint is whole when this
-    returns. If it fails or dies, `target` has no ``savepoint.json`` and is to be deleted.
+    `location`: Spark's checkpoint location (a URI). `epoch` is decided in it (``commits/<epoch>``
+    is there), and stays until this call returns. The savepoint is then whole. If the call fails or
+    dies, `target` has no ``savepoint.json`` and is to be deleted.
 
     Raises SavepointError if `target` has files already, CheckpointError if the epoch cannot be
     read.
@@ -142,7 +141,7 @@ def _record(
     operators: Sequence[Operator],
     waiting: Mapping[int, Mapping[str, SinkEpoch]],
 ) -> SavepointRecord:
-    """Return what ``savepoint.json`` is to say, but for the type and the files."""
+    """Return the content of ``savepoint.json``, except for the type and the files."""
     lines = job.uids.source_lines or tuple(range(len(state.offsets)))
     committables, rows, earlier = merged(waiting, state.epoch)
     watermark_ms = int(state.commit.get("nextBatchWatermarkMs", 0))
@@ -172,7 +171,7 @@ def _record(
 
 
 def require_offset_log(files: CheckpointFiles, epoch: int) -> None:
-    """Raise CheckpointError unless the offset log's entry is in the form that is known here."""
+    """Raise CheckpointError unless the offset log's entry is in the known form."""
     version = log_version(files, f"offsets/{epoch}")
     if version != 1:
         raise CheckpointError(
@@ -184,7 +183,7 @@ def require_offset_log(files: CheckpointFiles, epoch: int) -> None:
 def _copy_small_files(
     source: CheckpointFiles, files: CheckpointFiles, tree: StateTree, epoch: int
 ) -> Listed:
-    """Copy Spark's logs and the state's metadata, as they are; return what `files` now holds."""
+    """Copy Spark's logs and the state's metadata, as they are; return the copied files."""
 
     def copy(path: str) -> tuple[str, tuple[int, int]]:
         data = source.read(path)
@@ -199,8 +198,8 @@ def _copy_small_files(
 
 class _SavedState:
     """The state as of `epoch` in the Spark checkpoint location `source`, on its way into the
-    savepoint `files`. `settings`, `offsets`, `commit`: what the epoch's entries in Spark's offset
-    and commit logs hold."""
+    savepoint `files`. `settings`, `offsets`, `commit`: the content of the epoch's entries in
+    Spark's offset and commit logs."""
 
     def __init__(
         self,
@@ -224,8 +223,7 @@ class _SavedState:
         return StateLayout(self._spark, classes, at, at, self.settings, spark_format)
 
     def copied(self, needed: Mapping[str, int]) -> tuple[list[Operator], Listed]:
-        """Copy the files that are `needed` (`state_files`); return the operators, and what was
-        copied."""
+        """Copy the `needed` files (`state_files`); return the operators, and the copied files."""
         with ThreadPoolExecutor(1) as pool:
             copied = pool.submit(
                 copy_state,
@@ -258,7 +256,7 @@ class _SavedState:
             ) from error
 
     def _versions(self, operator: Operator, java: Sequence[Any]) -> list[StateVersion]:
-        """Return what is to be read of each store."""
+        """Return the version to read of each store."""
         ids = (self.commit.get("stateUniqueIds") or {}).get(str(operator.index))
         return [
             StateVersion(
@@ -275,7 +273,7 @@ class _SavedState:
         self, operators: Sequence[Operator], versions: Sequence[StateVersion]
     ) -> tuple[list[Operator], Listed]:
         aside, listed = self._beside.goes_on, Listed()
-        # A partition of `hashmap` is loaded into the heap, where the stream has its own already.
+        # A partition of `hashmap` is loaded into the heap, beside the stream's own.
         few = aside or backend_of(self.settings.get(PROVIDER, "")) == StateBackend.HASHMAP.value
         written = iter(
             export_rows(self._spark, versions, self._beside.run_id, aside=aside, few=few)

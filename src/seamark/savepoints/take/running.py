@@ -1,9 +1,10 @@
 """Takes a savepoint from a running job: a checkpoint now, exported while the stream goes on.
 
-The export reads the epoch's files from the storage, so that epoch is pinned meanwhile: the stream
-is held only when it would get so far ahead that Spark deletes them (`CheckpointConfig`
-num_retained), or from the start if the job is to end with the savepoint. It begins when the epoch
-is decided; what is not committed by its end goes along as committables. `Job.savepoint` calls it.
+The export reads the epoch's files from the storage, so this epoch is pinned meanwhile. The stream
+is held only when it would get so far ahead that Spark deletes the files (`CheckpointConfig`
+num_retained), or from the start if the job is to end with the savepoint. The export begins when the
+epoch is decided; transactions not committed by its end go along as committables. `Job.savepoint`
+calls `take`.
 """
 
 from __future__ import annotations
@@ -48,13 +49,13 @@ def take(
     then: Callable[[], None] | None = None,
     drain: bool = False,
 ) -> SavepointFuture:
-    """Take a savepoint of a run into a new directory below `directory`, a URI; return its path,
-    once it is whole. With `then`, no epoch runs after the savepoint's, and `then` is called when it
-    is whole: `Supervisor.stop`, for a job that is to end with it. With `drain` too, that job first
-    reads nothing more, and closes its windows.
+    """Take a savepoint of a run into a new directory below `directory`, a URI; return a future of
+    its path, done once it is whole. With `then`, no epoch runs after the savepoint's, and `then` is
+    called when it is whole: `Supervisor.stop`, for a job that is to end with it. With `drain` too,
+    the job first reads nothing more, and closes its windows.
 
-    The future fails with what the epoch or the export fails with; the job goes on then, unless its
-    windows are closed already, and what was written is deleted, as far as it can be. Raises
+    The future fails with the error of the epoch or of the export. Files already written are then
+    deleted, if possible, and the job goes on, unless its windows are closed already. Raises
     UserError as `trigger_checkpoint` does.
     """
     return _Taking(spark, run, directory, type_, then).begin(run.drain() if drain else None)
@@ -62,8 +63,8 @@ def take(
 
 @dataclass(frozen=True)
 class Progress:
-    """How many bytes of a savepoint's state are written, and how many there will be: `total` is
-    exact of a native one; of a canonical one it is what the same state has in the job's files."""
+    """The bytes of a savepoint's state written so far, and in all. `total` is exact for a native
+    one; for a canonical one it is the size of the same state in the job's files."""
 
     bytes: int
     total: int
@@ -81,11 +82,12 @@ class SavepointFuture(Future[str]):
         self._lock = threading.Lock()
 
     def writing(self, expected: int, written: Callable[[], int]) -> None:
-        """Called when its state begins to be written."""
+        """Note the expected bytes and the function for the written ones; called before its state is
+        written."""
         self._expected, self._written = expected, written
 
     def progress(self) -> Progress | None:
-        """Return how far it is; None before its state is written. Looks at the storage, once in
+        """Return its progress; None before its state is written. Looks at the storage, once in
         PROGRESS_S at most."""
         if self._written is None:
             return None
@@ -154,14 +156,14 @@ class _Taking:
         if self._then is None:
             coordinator.epochs.unpin(epoch, last)
         else:
-            self._then()  # pinned to the end: no other epoch may slip through
+            self._then()  # stays pinned to the end: no other epoch may slip through
         self._answer.set_result(savepoint.uri)
 
     def _drain(self, drain: Drain) -> None:
-        """Let the job process what it has read and nothing more, then close its windows."""
+        """Let the job process all rows that it has read, read no more, and close its windows."""
         drain.hold_sources()
         try:
-            # Every epoch that has rows was begun before the one of this answer, or is it.
+            # Every epoch with rows was begun before the epoch of this answer, or is that epoch.
             self._run.trigger_checkpoint().result()
             while not drain.raise_watermark():
                 self._run.coordinator.epochs.check()
@@ -170,15 +172,16 @@ class _Taking:
             raise
         self._drained = True
         epoch = self._run.trigger_checkpoint().result()
-        # Until Spark finds nothing more to close: one epoch does it. Where an operator goes by the
-        # clock Spark runs one at each trigger, for ever.
+        # Until Spark finds nothing more to close: one epoch is enough. With an operator of
+        # processing time Spark runs one at each trigger, for ever.
         for _ in range(CLOSING_EPOCHS):
             before, epoch = epoch, self._run.trigger_checkpoint().result()
             if epoch == before:
                 break
 
     def _failed(self, error: BaseException) -> None:
-        """Tell it. A job that is drained cannot go on: all that comes now would be late."""
+        """Fail the future with `error`. A drained job cannot go on, since all later rows would be
+        late: end it, if it was to end with the savepoint."""
         if self._drained and self._then is not None and self._run.coordinator.failure is None:
             with contextlib.suppress(UserError):  # it has ended by itself
                 self._then()
@@ -227,13 +230,13 @@ class _Taking:
 
 
 def _written(files: CheckpointFiles) -> int:
-    """Return the bytes below ``state/``, however deep: tasks write in directories of their own."""
+    """Return the bytes below ``state/``, at any depth: tasks write in directories of their own."""
     patterns = ["state/*/*" + "/*" * more for more in range(5)]
     return sum(files.sizes(*patterns).values())
 
 
 def _end(savepoint: SavepointRecord, took_s: float) -> SavepointEnd:
-    """Return what the checkpoint history tells of a savepoint that is whole."""
+    """Return the checkpoint history's entry for a whole savepoint."""
     return SavepointEnd(
         took_s,
         savepoint.uri,

@@ -1,12 +1,12 @@
-"""The transactions in a savepoint: those of its epoch that were decided, and that some sink had not
-committed when it was taken; and those of epochs before it, of a job that lets several wait.
+"""The transactions in a savepoint: those of its epoch that were decided and not committed to every
+sink when it was taken; and those of earlier epochs, if the job lets several wait.
 
-A restored job commits them like those of epochs of its own: its directory gets prepared records of
-these epochs, and the recovery of its first start does the rest. The first job, if it runs, does the
-same; commits are idempotent. The rows that a write-ahead sink has not sent are nowhere but in the
-checkpoint, so they go along: `take/running.py` asks `save_rows` for them at the end of the export,
-and a restore puts them into the new job's directory, where its recovery sends them, with the first
-job's token. docs/FORMAT.md says where they lie.
+A restored job commits them like its own: its directory gets prepared records of these epochs, and
+the recovery of its first start does the rest. The first job, if it runs, does the same; commits are
+idempotent. Rows that a write-ahead sink has not sent exist only in the checkpoint, so they go
+along. `take/running.py` asks `save_rows` for them at the end of the export, and a restore puts them
+into the new job's directory. Its recovery sends them, with the first job's token. docs/FORMAT.md
+gives their place.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from seamark.savepoints.state.copies import copier
 log = logging.getLogger(__name__)
 
 TRIES = 10
-"""So often a sink may get further while its rows are copied."""
+"""The number of tries to copy the rows; during each, a sink may get further."""
 
 ByEpoch = dict[int, dict[str, SinkEpoch]]
 """Transactions by epoch, ascending, and by the sink's uid."""
 Uncommitted = tuple[Mapping[int, Mapping[str, SinkEpoch]], Mapping[str, tuple[int, int]]]
-"""Those of a savepoint, and what files of theirs were put into it: bytes and CRC-32."""
+"""The transactions of a savepoint, and their files put into it: bytes and CRC-32."""
 
 
 def merged(
     waiting: Mapping[int, Mapping[str, SinkEpoch]], epoch: int
 ) -> tuple[dict[str, tuple[bytes, ...]], dict[str, int], dict[str, dict[str, tuple[int, int]]]]:
-    """Return `SavepointRecord.committables`, the rows of them by the sink's uid, and
-    `SavepointRecord.earlier`, of a savepoint of `epoch`."""
+    """Return, for a savepoint of `epoch`, `SavepointRecord.committables`, their rows by the sink's
+    uid, and `SavepointRecord.earlier`."""
     committables: dict[str, tuple[bytes, ...]] = {}
     rows: dict[str, int] = {}
     earlier: dict[str, dict[str, tuple[int, int]]] = {}
@@ -59,7 +59,7 @@ def merged(
 
 
 def by_epoch(savepoint: SavepointRecord) -> ByEpoch:
-    """Return the savepoint's transactions: what `merged` made one."""
+    """Return the savepoint's transactions by epoch: the inverse of `merged`."""
     left = dict(savepoint.committables)
     rows = {sink.uid: sink.rows for sink in savepoint.sinks}
     found: ByEpoch = {}
@@ -76,9 +76,9 @@ def by_epoch(savepoint: SavepointRecord) -> ByEpoch:
 
 
 def uncommitted(spark: SparkSession, savepoint: SavepointRecord) -> ByEpoch:
-    """Return the transactions that a job restored now has to commit: those of the savepoint, but
-    for epochs that the first job has committed since, by its records. Sinks forget transactions in
-    time, so what is known to be committed is not asked for again."""
+    """Return the transactions for a job restored now to commit: the savepoint's, except for epochs
+    that the first job has committed since, according to its records. Sinks forget transactions in
+    time, so a known commit is not asked for again."""
     if not savepoint.committables:
         return {}
     try:
@@ -95,14 +95,14 @@ def _is_committed(store: CheckpointStore, epoch: int) -> bool:
     try:
         if epoch in store.epochs():
             return store.epoch(epoch).committed is not None
-        return store.latest_decision() > epoch  # it is deleted when it is committed
+        return store.latest_decision() > epoch  # an epoch is deleted only after its commit
     except (OSError, SeamarkError) as error:
         log.info("%s does not say whether epoch %d was committed: %s", store.uri, epoch, error)
         return False
 
 
 def counted(waiting: ByEpoch) -> Counter[str]:
-    """Return how many transactions there are of each sink."""
+    """Return the number of transactions of each sink."""
     found = Counter[str]()
     for parts in waiting.values():
         for uid, part in parts.items():
@@ -111,8 +111,9 @@ def counted(waiting: ByEpoch) -> Counter[str]:
 
 
 def problems(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Iterator[str]:
-    """Yield why some sink's transactions cannot be committed by a job with these `sinks` (the type
-    of each by its uid): another type has the uid. What has no taker at all is named elsewhere."""
+    """Yield the sinks whose transactions a job with these `sinks` (the type of each by its uid)
+    cannot commit: another type has the uid. `SavepointOrigin.problems` names the uids without any
+    sink."""
     types = {sink.uid: sink.type for sink in savepoint.sinks}
     for uid in unfit(savepoint, sinks):
         if uid in sinks:
@@ -139,9 +140,9 @@ def unfit(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Sequence[str]
 def save_rows(
     spark: SparkSession, run: StreamRun, epoch: int, files: CheckpointFiles
 ) -> Uncommitted:
-    """Return the transactions of a sealed epoch of this run, and of those before it, that some sink
-    may not have committed yet, after SINK_PATIENCE_S; and what was copied of their rows into the
-    savepoint `files`. The rows of a spool stay where they are.
+    """Return the transactions of a sealed epoch of this run, and of earlier ones, that some sink
+    may not have committed after SINK_PATIENCE_S; and the copies of their rows in the savepoint
+    `files`. The rows of a spool stay where they are.
 
     Raises SavepointError if the rows cannot be copied.
     """
@@ -165,8 +166,8 @@ def save_rows(
 
 
 def _look(run: StreamRun, epoch: int, patience_s: float) -> tuple[ByEpoch, dict[str, str]]:
-    """Return what is not committed, and where the rows of it are that sinks keep, by the path that
-    their committable names."""
+    """Return the uncommitted transactions, and the present path of each file of rows that sinks
+    keep for them, by the path in the committable."""
     parts: ByEpoch = {}
     rows: dict[str, str] = {}
     for number, of_epoch in run.coordinator.uncommitted_up_to(epoch, patience_s).items():
@@ -194,6 +195,6 @@ def put_back(
 
 
 def rows_of(savepoint: SavepointRecord, uids: Iterable[str]) -> Mapping[str, tuple[int, int]]:
-    """Return the files with the rows of these sinks, as `SavepointRecord.files` has them."""
+    """Return the files with the rows of these sinks, as in `SavepointRecord.files`."""
     places = tuple(f"{spool_directory(uid)}/" for uid in uids)
     return {path: known for path, known in savepoint.files.items() if path.startswith(places)}
