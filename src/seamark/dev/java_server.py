@@ -30,8 +30,7 @@ _PORTS = range(20_000, 32_000)
 
 
 class LocalServers(ABC):
-    """Servers for development and tests, within ``with``: started at its beginning, gone at its
-    end."""
+    """Servers for development and tests, as a context manager: started on entry, gone on exit."""
 
     @abstractmethod
     def start(self) -> None:

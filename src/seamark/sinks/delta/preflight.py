@@ -27,8 +27,8 @@ _FEATURES = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
     "deletionVectors", "timestampNtz", "v2Checkpoint", "columnMapping",
 }  # fmt: skip
-"""Writer features known to delta-rs that ask nothing of a plain append. `_check_settings` rules out
-the uses of them that would."""
+"""Writer features known to delta-rs and harmless to a plain append, once `_check_settings` has
+ruled out their harmful uses."""
 _COLUMN_SETTINGS = {
     "delta.invariants": "an invariant",
     "delta.generationExpression": "a generation expression",

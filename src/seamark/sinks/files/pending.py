@@ -35,7 +35,7 @@ class Pending(Protocol):
         ...
 
     def discard(self, file: PendingFile) -> AbortOutcome:
-        """Make the file impossible to publish, or return that it is published."""
+        """Make the file impossible to publish, or report it published."""
         ...
 
     def settle(self, files: Sequence[PendingFile]) -> None:

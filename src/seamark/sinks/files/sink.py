@@ -123,7 +123,7 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
         return pa.record_batch(columns)
 
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """Check nothing: a pending file has no time-out here, and holds job and sink."""
+        """Check nothing: a pending file has no time-out here, and its name holds job and sink."""
 
     def create_writer(self, context: WriterContext) -> FileWriter:
         """Return a writer of pending files. It touches nothing before the first row."""

@@ -17,8 +17,8 @@ from seamark.sinks.files.stream import Stream
 from seamark.sinks.internal.partitions import directory_part, split
 
 MOST_OPEN_FILES = 32
-"""Beyond this number of directories the least recently used one gets its file finished, and a
-second file if it comes again."""
+"""The limit for open files, one per directory. Beyond it the least recently used file is finished;
+its directory gets a second file if it comes again."""
 BUFFERED_BYTES = 128 << 20
 """The limit for the buffers of all open files of a task together, without S3's parts of 8 MiB."""
 

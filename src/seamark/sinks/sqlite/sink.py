@@ -27,9 +27,9 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
         if missing, in an existing directory. Rows are staged in ``<path>.seamark/`` until their
         epoch is decided.
     table: created if missing, with the DataFrame's columns. An existing table must have all of
-        them, checked when the job starts; its other columns are left NULL. Rows are inserted after
-        the epoch is decided, and a row refused by a constraint stops the job. Keep such constraints
-        off the table, or give `Job.sink` ``on_bad_row="dead_letter"``.
+        them, checked when the job starts; its other columns get their default or NULL. Rows are
+        inserted after the epoch is decided, and a row refused by a constraint stops the job. Keep
+        such constraints off the table, or give `Job.sink` ``on_bad_row="dead_letter"``.
 
     Spark types become: boolean 0/1; integers INTEGER; float and double REAL (NaN becomes NULL, as
     SQLite has none); string TEXT; binary BLOB; decimal TEXT in plain digits; date TEXT

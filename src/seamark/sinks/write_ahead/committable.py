@@ -1,4 +1,4 @@
-"""The committable of a write-ahead sink, one spool file, and the record of its sent rows.
+"""The committable of a write-ahead sink (one spool file), and the record of sent rows.
 
 `contracts/committables.py` writes both; docs/FORMAT.md specifies them.
 """

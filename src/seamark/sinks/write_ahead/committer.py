@@ -79,7 +79,7 @@ class WriteAheadCommitter:
         return [self._abort(committable) for committable in committables]
 
     def list_lingering(self) -> Iterator[Lingering[SpooledRows]]:
-        """Yield every file in this sink's own spool with no send begun.
+        """Yield every file in this sink's own spool, unless its send has begun.
 
         Raises AbortFailedError if the spool cannot be listed.
         """
