@@ -1,7 +1,7 @@
 """A real HDFS on this machine, for development and tests: one NameNode and one DataNode.
 
-Each is a process of its own, from the jars of `runtime/storage_jars.py`, on 127.0.0.1 only, and
-keeps its port and its data while the `LocalHdfs` lives: `kill` and `restart` look to a client like
+Each is a process of its own, from the jars of `runtime/storage_jars.py`, on 127.0.0.1 only. Each
+keeps its port and its data while the `LocalHdfs` lives: to a client, `kill` and `restart` look like
 a machine that died and came back. The processes never outlive ours (`runtime/child_jvm.py`).
 """
 
@@ -24,14 +24,13 @@ from seamark.runtime.storage_jars import hdfs_server_jars
 
 Daemon = Literal["namenode", "datanode"]
 SUPERUSER = "hdfs"
-"""Who owns the file system: not our user, so that permissions hold for us."""
+"""The file system's owner: not our user, so that permissions hold for us."""
 
 
 class LocalHdfs(LocalServers):
-    """HDFS as a context manager, or by `start` and `stop`; everybody may write below ``/``.
+    """HDFS as a context manager, or by `start` and `stop`. Everybody may write below ``/``.
 
-    Raises what `JavaServer.start` raises, and `MissingDependencyError` when Java or the jars cannot
-    be had.
+    Raises the errors of `JavaServer.start`, and `MissingDependencyError` without Java or the jars.
     """
 
     def __init__(self) -> None:
@@ -82,16 +81,16 @@ class LocalHdfs(LocalServers):
         return self._daemons[daemon].pid
 
     def kill(self, daemon: Daemon) -> None:
-        """End a daemon with SIGKILL, as a machine that dies; its data stay."""
+        """End a daemon with SIGKILL, like a dying machine; its data stay."""
         self._daemons[daemon].kill()
 
     def send(self, daemon: Daemon, number: signal.Signals) -> None:
-        """Send a daemon a signal: between SIGSTOP and SIGCONT it hangs."""
+        """Send a daemon a signal. Between SIGSTOP and SIGCONT it hangs."""
         self._daemons[daemon].send(number)
 
     def restart(self, daemon: Daemon) -> None:
-        """Start a daemon on its old data and port; return when it serves: files can be written
-        when both do."""
+        """Start a daemon on its old data and port; return when it serves. Files can be written once
+        both daemons do."""
         self._daemons[daemon].start()
         if self._daemons["datanode"].alive():
             self._daemons["datanode"].wait_until_ready()
@@ -113,7 +112,7 @@ class LocalHdfs(LocalServers):
         return bool(_bean(self._http, "NameNode", "FSNamesystemState"))
 
     def _serves(self) -> bool:
-        """Whether the DataNode has registered, and the NameNode lets files be written."""
+        """Whether the DataNode has registered and the NameNode lets files be written."""
         datanode = _bean(self._data_ports[1], "DataNode", "DataNodeInfo")
         actors = json.loads(datanode.get("BPServiceActorInfo") or "[]")
         state = _bean(self._http, "NameNode", "FSNamesystemState")
@@ -136,7 +135,7 @@ class LocalHdfs(LocalServers):
             "dfs.datanode.http.address": http,
             "dfs.datanode.ipc.address": ipc,
             "dfs.replication": "1",
-            # A killed daemon is missed, and one that is back is taken again, within seconds.
+            # A killed daemon is missed, and a restarted one accepted again, within seconds.
             "dfs.heartbeat.interval": "1",
             "dfs.namenode.heartbeat.recheck-interval": "1000",
             "dfs.namenode.safemode.extension": "0",
@@ -145,7 +144,7 @@ class LocalHdfs(LocalServers):
 
 
 def _bean(port: int, service: str, name: str) -> dict[str, Any]:
-    """Ask a daemon for one of its metrics; raises OSError when it does not have it yet."""
+    """Return one of a daemon's metrics. Raises OSError if the daemon does not have it yet."""
     url = f"http://127.0.0.1:{port}/jmx?qry=Hadoop:service={service},name={name}"
     with urllib.request.urlopen(url, timeout=5) as answer:
         beans: list[dict[str, Any]] = json.load(answer)["beans"]

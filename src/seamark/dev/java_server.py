@@ -1,7 +1,7 @@
 """One server in a JVM of its own on this machine: started, killed, paused, and never outliving us.
 
-`kafka.py`, `hdfs.py` and `s3.py` are built on it. What it says goes to a log file, whose end is in
-every error.
+`kafka.py`, `hdfs.py` and `s3.py` build on it. Its output goes to a log file, and every error shows
+the log's end.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ S = TypeVar("S", bound="LocalServers")
 
 START_TIMEOUT_S = 90
 
-# The kernel gives a client's socket a port from 32768 upwards. Were a server's port among those, a
-# client that keeps on trying to reach a killed server could be given that very port, connect to
-# itself, and so keep the server from coming back.
+# The kernel gives a client's socket a port from 32768 upwards. A client that retries a killed
+# server there could be given the server's own port, connect to itself, and so keep the server
+# from coming back.
 _PORTS = range(20_000, 32_000)
 
 
 class LocalServers(ABC):
-    """Servers for development and tests, within ``with``: started at its begin, gone at its end."""
+    """Servers for development and tests, as a context manager: started on entry, gone on exit."""
 
     @abstractmethod
     def start(self) -> None:
@@ -38,7 +38,7 @@ class LocalServers(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """End them, and remove what is not to be kept."""
+        """End them, and remove everything not to be kept."""
 
     def __enter__(self: S) -> S:
         self.start()
@@ -51,8 +51,8 @@ class LocalServers(ABC):
 class JavaServer:
     """A Java program that serves until it is killed.
 
-    `name` is for messages. `ready` asks the server itself whether it serves; it is called again and
-    again and may raise OSError.
+    name: for messages.
+    ready: asks the server itself whether it serves. Called again and again; may raise OSError.
     """
 
     def __init__(
@@ -80,20 +80,22 @@ class JavaServer:
         return self._process.pid
 
     def start(self) -> None:
-        """Start it, killing it first if it runs, and return when it serves.
+        """Start the server, killing it first if it runs; return when it serves.
 
-        Raises PreflightError with the end of its log when it ends or is silent for START_TIMEOUT_S.
+        Raises PreflightError with the end of its log if it ends, or does not serve within
+        START_TIMEOUT_S.
         """
         self.launch()
         self.wait_until_ready()
 
     def launch(self) -> None:
-        """Start it, killing it first if it runs, without waiting."""
+        """Start the server, killing it first if it runs, without waiting."""
         self.kill()
         self._process = self._run(self._arguments)
 
     def run_once(self, arguments: Sequence[str]) -> None:
-        """Run another Java program of the same kind to its end; PreflightError if it fails."""
+        """Run another Java program of the same kind to its end. Raises PreflightError if it
+        fails."""
         process = self._run(arguments)
         code = process.wait(START_TIMEOUT_S)
         release(process)
@@ -101,7 +103,7 @@ class JavaServer:
             raise PreflightError(f"{self.name}: set-up ended with code {code}; {self._tail()}")
 
     def wait_until_ready(self) -> None:
-        """Return when it serves."""
+        """Return when the server serves. Raises PreflightError as `start` does."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             if not self.alive():
@@ -118,7 +120,7 @@ class JavaServer:
             time.sleep(0.05)
 
     def ended(self) -> PreflightError:
-        """Return the error that says that it has ended, and why as far as it said."""
+        """Return the error for a server that has ended, with the end of its log."""
         return PreflightError(f"{self.name} has ended; {self._tail()}")
 
     def alive(self) -> bool:
@@ -131,12 +133,12 @@ class JavaServer:
         return False
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal, if it runs."""
+        """Send the server a signal, if it runs."""
         if self.alive() and self._process is not None:
             self._process.send_signal(number)
 
     def kill(self) -> None:
-        """End it with SIGKILL, as a machine that dies; its data stay."""
+        """End the server with SIGKILL, like a dying machine; its data stay."""
         self.send(signal.SIGKILL)
         if self._process is not None:
             self._process.wait()
@@ -152,7 +154,7 @@ class JavaServer:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` loopback ports that nothing listens on now."""
+    """Return `count` loopback ports without a listener now."""
     ports: list[int] = []
     for port in random.sample(_PORTS, 1000):
         with socket.socket() as probe:

@@ -5,11 +5,11 @@ only. Invariants:
 
 - A broker never outlives the process that started it, however that process ends
   (`runtime/child_jvm.py`).
-- A node keeps its port and its data for as long as its directory lives: `kill` and `restart` look
-  to a client like a machine that died and came back.
+- A node keeps its port and its data for as long as its directory lives: to a client, `kill` and
+  `restart` look like a machine that died and came back.
 - `start`, `restart` and `resume` return when the broker itself answers a client's question.
 
-`seamark dev kafka` (`run_local_kafka`) and the tests' fixtures are built on this.
+`seamark dev kafka` (`run_local_kafka`) and the tests' fixtures build on this.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ STOP_TIMEOUT_S = 15
 class LocalKafka(LocalServers):
     """A Kafka cluster of 1 or 3 brokers, as a context manager or by `start` and `stop`.
 
-    - `directory`: where the data lie; kept at `stop`, and used again, with the same ports, by a
-      later `LocalKafka` on it. None is a temporary directory that `stop` removes.
+    - `directory`: the place of the data. `stop` keeps it, and a later `LocalKafka` on it uses the
+      data again, with the same ports. None is a temporary directory, removed by `stop`.
     - `heap`: each JVM's `-Xmx`; None is 512m for one broker, 300m for three.
     - `overrides`: broker settings that replace those below.
     - `listeners`: further listeners, each with a port of its own: name to security protocol, e.g.
@@ -46,8 +46,8 @@ class LocalKafka(LocalServers):
 
     Node numbers go from 1 to `brokers`.
 
-    Raises `ConfigurationError` for another number of brokers, or for a directory that holds a
-    cluster of another size.
+    Raises `ConfigurationError` for another number of brokers, or for a directory with a cluster of
+    another size.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class LocalKafka(LocalServers):
 
     @property
     def directory(self) -> Path:
-        """Where the cluster's data and each broker's log (`node-<i>/broker.log`) lie."""
+        """The place of the cluster's data and each broker's log (`node-<i>/broker.log`)."""
         return self._directory
 
     def pid(self, broker: int) -> int:
@@ -90,11 +90,11 @@ class LocalKafka(LocalServers):
         return self._node(broker).pid
 
     def start(self) -> None:
-        """Start every broker and return when all of them are in the cluster and answer.
+        """Start every broker; return when all of them are in the cluster and answer.
 
         The first start on a machine fetches the jars. Raises `PreflightError` with the end of a
-        broker's log when one does not come up (nothing is left running), `MissingDependencyError`
-        when Java, the jars or the Kafka client cannot be had.
+        broker's log if it does not come up (nothing is left running), `MissingDependencyError`
+        without Java, the jars or the Kafka client.
         """
         _admin_client_class()  # before the servers, or its absence would look like theirs
         java, jars = find_java(), kafka_broker_jars()
@@ -120,7 +120,7 @@ class LocalKafka(LocalServers):
             raise
 
     def kill(self, broker: int) -> None:
-        """End `broker` with SIGKILL, as a machine that dies; its data stay. `restart` follows."""
+        """End `broker` with SIGKILL, like a dying machine; its data stay. `restart` follows."""
         self._node(broker).kill()
 
     def pause(self, broker: int) -> None:
@@ -128,7 +128,7 @@ class LocalKafka(LocalServers):
         self._node(broker).send(signal.SIGSTOP)
 
     def resume(self, broker: int) -> None:
-        """Let a paused `broker` run on; returns when it answers."""
+        """Let a paused `broker` run on; return when it answers."""
         self._node(broker).send(signal.SIGCONT)
         self._node(broker).wait_until_ready()
 
@@ -142,16 +142,17 @@ class LocalKafka(LocalServers):
     def check(self) -> None:
         """Raise `PreflightError`, with the end of its log, if a broker has ended by itself.
 
-        A broker ended by `kill` counts too: for those who want all of them to run.
+        Call it when all brokers should run: a broker ended by `kill` counts too.
         """
         for node in self._nodes.values():
             if not node.alive():
                 raise node.ended()
 
     def stop(self) -> None:
-        """Stop every broker; remove the directory if it is temporary. Twice is as good as once.
+        """Stop every broker; remove the directory if it is temporary. A second call does nothing
+        more.
 
-        Brokers whose data are kept are asked to shut down, and killed when they do not within
+        Brokers with kept data are asked to shut down, and killed if they do not within
         STOP_TIMEOUT_S: with most controllers gone, the last of three often cannot finish.
         """
         nodes = list(self._nodes.values())
@@ -178,8 +179,8 @@ class LocalKafka(LocalServers):
         return self._nodes[broker]
 
     def _identity(self) -> tuple[str, list[int]]:
-        """Return cluster id and ports (client, controller, further listeners, node by node): new,
-        or the directory's."""
+        """Return the cluster id and the ports (client, controller, further listeners, node by
+        node): the directory's, or new ones."""
         path = self._directory / "cluster.json"
         if not path.exists():
             # Kafka's own form of an id: 16 bytes in URL-safe Base64, which must not begin with "-".
@@ -263,7 +264,7 @@ class _Node(JavaServer):
         self._properties.write_text("".join(f"{key}={v}\n" for key, v in settings.items()))
 
     def format(self, cluster_id: str) -> None:
-        """Give the data directory its identity; one that has it is left alone."""
+        """Give the data directory its identity; leave it alone if it has one."""
         self.run_once(
             [
                 *("-Xmx128m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *self._class_path),
@@ -273,8 +274,8 @@ class _Node(JavaServer):
         )
 
     def _members(self) -> set[int]:
-        """Ask this broker who is in the cluster; nobody, when it does not answer."""
-        with socket.socket() as probe:  # cheaper and quieter than a client that is refused
+        """Ask this broker for the cluster's members; none if it does not answer."""
+        with socket.socket() as probe:  # cheaper and quieter than a refused client
             if probe.connect_ex(("127.0.0.1", self.port)) != 0:
                 return set()
         from confluent_kafka import KafkaException
@@ -304,10 +305,10 @@ def run_local_kafka(
     """Start `brokers` brokers, call `announce` once they answer, and wait for Ctrl-C or SIGTERM.
 
     Called from the main thread of a process that does nothing else: it takes over both signals.
-    `directory` None keeps nothing. When it returns or raises, every broker has ended.
+    With `directory` None no data are kept. When it returns or raises, every broker has ended.
 
-    Raises what `LocalKafka.start` raises when the brokers cannot be started, and what
-    `LocalKafka.check` raises when one ends by itself.
+    Raises the errors of `LocalKafka.start` if the brokers cannot be started, and those of
+    `LocalKafka.check` if a broker ends by itself.
     """
     # SIGINT too: a shell that starts us in the background has it ignored.
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -1,8 +1,8 @@
 """A real S3 server on this machine, for development and tests: S3Proxy on a local directory.
 
 It keeps its port and its objects (files below a directory) while the `LocalS3` lives, also over
-`kill` and `restart`; a conditional write (``If-None-Match: *``) is a hard link, so exactly one of
-several succeeds. It never outlives our process (`runtime/child_jvm.py`).
+`kill` and `restart`. A conditional write (``If-None-Match: *``) is a hard link, so exactly one of
+several succeeds. The server never outlives our process (`runtime/child_jvm.py`).
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ from seamark.runtime.storage_jars import s3_server_jars
 class LocalS3(LocalServers):
     """An S3 server with one bucket, as a context manager or by `start` and `stop`.
 
-    `signed`: requests must be signed with `access_key` and `secret_key`.
+    signed: requests must be signed with `access_key` and `secret_key`.
 
-    Raises what `JavaServer.start` raises, and `MissingDependencyError` when Java or the jars cannot
-    be had.
+    Raises the errors of `JavaServer.start`, and `MissingDependencyError` without Java or the jars.
     """
 
     bucket = "seamark"
@@ -43,9 +42,9 @@ class LocalS3(LocalServers):
         return f"http://127.0.0.1:{self.port}"
 
     def spark_settings(self, endpoint: str = "") -> dict[str, str]:
-        """Return what a Spark session needs to reach the bucket, alone among all buckets.
+        """Return a Spark session's settings for this bucket alone.
 
-        `endpoint`: another address in front of this server.
+        endpoint: another address in front of this server.
         """
         prefix = f"spark.hadoop.fs.s3a.bucket.{self.bucket}"
         return {
@@ -101,12 +100,12 @@ class LocalS3(LocalServers):
         self._server.kill()
 
     def send(self, number: signal.Signals) -> None:
-        """Send the server a signal: between SIGSTOP and SIGCONT it hangs."""
+        """Send the server a signal. Between SIGSTOP and SIGCONT it hangs."""
         assert self._server is not None
         self._server.send(number)
 
     def restart(self) -> None:
-        """Start it on its old objects and port; return when it answers."""
+        """Start the server on its old objects and port; return when it answers."""
         assert self._server is not None
         self._server.start()
 

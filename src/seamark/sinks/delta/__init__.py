@@ -1,11 +1,12 @@
-"""Delta Lake tables, appended to by delta-rs (PyPI `deltalake`): no JVM takes part.
+"""Sink for Delta Lake tables: appends with delta-rs (PyPI `deltalake`), without a JVM.
 
-A task writes Parquet files into the table's directory, which no reader sees until the table's log
-names them (`writer.py`, `data_files.py`); one log entry an epoch names them all (`committer.py`).
-What became of each transaction stands in the log itself (`ledger.py`). `sink.py` is the
-configuration, `types.py` maps Spark's types, `preflight.py` checks the table, `store.py`
-reaches its directory on a local disk or on S3, `pending_files.py` tells what an attempt has left.
-docs/adr/0008-delta-lake.md has the choices.
+A task writes Parquet files into the table's directory (`writer.py`, `data_files.py`). No reader
+sees them until the table's log names them. One log entry per epoch names them all (`committer.py`).
+The log itself records the outcome of each transaction (`ledger.py`).
+
+`sink.py` is the configuration. `types.py` maps Spark's types. `preflight.py` checks the table.
+`store.py` reaches its directory on a local disk, HDFS or S3. `pending_files.py` finds the files
+left behind by an attempt. docs/adr/0008-delta-lake.md explains the choices.
 """
 
 from seamark.sinks.delta.sink import DeltaSink as DeltaSink

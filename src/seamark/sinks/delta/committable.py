@@ -1,7 +1,7 @@
 """One attempt's data files as a committable: its name, its fields, its bytes.
 
-The handle, ``<job>/<sink>/<attempt's name>``, is the path of the attempt's record below
-`pending_files.DIRECTORY`; the name's token is in the names of its data files too.
+The handle, ``<job>/<sink>/<attempt's name>``, begins the paths of the attempt's records below
+`pending_files.DIRECTORY`. The names of its data files contain the attempt's token too.
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from seamark.model.errors import CorruptRecordError
 
 @dataclass(frozen=True)
 class DataFile:
-    """One Parquet file: what an ``add`` action of the log says of it.
+    """One Parquet file, as described by an ``add`` action of the log.
 
-    path: below the table's directory, not encoded. partition_values: by column; None is null.
+    path: below the table's directory, not encoded.
+    partition_values: by column; None is null.
     statistics: the JSON text of the Delta protocol's per-file statistics.
     """
 
@@ -31,11 +32,13 @@ class DataFile:
 
 @dataclass(frozen=True)
 class DeltaCommittable:
-    """One attempt's durable data files, which no log entry names yet.
+    """One attempt's durable data files, not yet named by any log entry.
 
-    What becomes of it can only stand in log entries from `log_version` on. `records` is how many
-    `pending_files` it has. `files` holds a JSON object for each `DataFile`. One that was found by
-    listing has no files and `UNKNOWN` rows.
+    log_version: the outcome can only be in log entries from this version on.
+    records: the number of the attempt's `pending_files`.
+    files: a JSON object for each `DataFile`.
+
+    A committable found by listing has no files and `UNKNOWN` rows.
     """
 
     handle: str
@@ -49,35 +52,35 @@ class DeltaCommittable:
 
     @property
     def generation(self) -> int:
-        """The driver that the attempt was made under."""
+        """The attempt's driver generation."""
         return parse(self.handle).generation
 
     @property
     def epoch(self) -> int:
-        """The epoch that the rows belong to."""
+        """The epoch of the rows."""
         return parse(self.handle).epoch
 
     @property
     def data_files(self) -> list[DataFile]:
-        """The files, read from their JSON."""
+        """The files, parsed from their JSON."""
         return [DataFile(**json.loads(text)) for text in self.files]
 
 
 def file_name(handle: str, number: int) -> str:
-    """Return the name of the attempt's data file `number`; it sorts by epoch, and no other file
-    ever has it."""
+    """Return the name of the attempt's data file `number`. Names sort by epoch, and no two files
+    ever share one."""
     name = parse(handle)
     return f"part-{name.epoch:08d}-{name.partition:05d}-{name.token}-{number:03d}.parquet"
 
 
 def dump_file(file: DataFile) -> str:
-    """Return the JSON text that `DeltaCommittable.files` holds."""
+    """Return a file's JSON text for `DeltaCommittable.files`."""
     return json.dumps(asdict(file), separators=(",", ":"), sort_keys=True)
 
 
 def parse(handle: str) -> AttemptName:
-    """Return the name that a handle is, which never leads out of the directory it is below; raises
-    CorruptRecordError for any other text."""
+    """Return a handle's attempt name. Raises CorruptRecordError for any other text, so a handle
+    never leads out of its directory."""
     name = AttemptName.parse(handle)
     if name is None or name.owner.count("/") != 1:
         raise CorruptRecordError(f"{handle!r} is not a handle of Delta data files")

@@ -1,13 +1,14 @@
-"""The driver's side: one log entry commits all of an epoch's data files, or aborts them.
+"""Driver side: one log entry commits, or aborts, all of an epoch's data files.
 
-Both are written by compare-and-set (`ledger.py`): the table is loaded, the ledger read up to that
-version, and delta-rs writes the entry only if no other entry of this sink has come since. So of a
-commit and an abort of the same files exactly one succeeds, whoever calls them and whenever.
+Commit and abort both write by compare-and-set (`ledger.py`). They load the table and read the
+ledger up to that version. delta-rs then writes the entry only if no other entry of this sink has
+come since. So exactly one of a commit and an abort of the same files succeeds, whoever calls them
+and whenever.
 
 Invariants:
-- an entry that names a file is written only when the file is there, whole, and the ledger is silent
-  about it; a file is deleted only after the ledger says "aborted";
-- an outcome is told only when its entry is durable.
+- An entry names a file only if the file is there, whole, and the ledger is silent about it. A file
+  is deleted only after the ledger says "aborted".
+- An outcome is returned only once its entry is durable.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _GONE = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
 _TRIES = 5
-"""How often a commit that met another entry of this sink is tried before RETRY is answered."""
+"""Tries of a commit or abort that meets other entries of this sink; then the answer is RETRY."""
 
 
 class DeltaCommitter:
-    """Keeps the table's state between calls; any thread may call, one at a time."""
+    """Keeps the table's state between calls. Any thread may call, one at a time."""
 
     def __init__(self, sink: DeltaSink, context: SinkContext) -> None:
         self._sink = sink
@@ -47,15 +48,16 @@ class DeltaCommitter:
         self._checked: object = None
 
     def preflight(self) -> None:
-        """Check the table, making it if it is missing and the sink may; raises PreflightError."""
+        """Check the table; create it if it is missing and the sink may. Raises PreflightError."""
         self._table = preflight.check(self._sink, self._context, self._name)
         self._checked = preflight.shape(self._table)
 
     def commit(self, committables: Sequence[DeltaCommittable]) -> Sequence[CommitOutcome]:
-        """Add every file to the table in one log entry. LOST: aborted, or a file is gone or torn.
-        UNKNOWN: entries of the log that would tell have been cleaned up.
+        """Add every file to the table in one log entry.
 
-        Raises CommitFailedError when the table no longer takes the files.
+        LOST: aborted, or a file is gone or torn. UNKNOWN: the log entries that could hold the
+        outcome have been cleaned up. Raises CommitFailedError when the table no longer takes the
+        files.
         """
         outcomes = [CommitOutcome.RETRY] * len(committables)
         for _ in range(_TRIES if committables else 0):
@@ -78,8 +80,7 @@ class DeltaCommitter:
         return outcomes
 
     def abort(self, committables: Sequence[DeltaCommittable]) -> Sequence[AbortOutcome]:
-        """Say in the log that they are aborted, so that a late commit is refused; then delete the
-        files."""
+        """Record the abort in the log, so that a late commit is refused. Then delete the files."""
         outcomes = [AbortOutcome.RETRY] * len(committables)
         for _ in range(_TRIES if committables else 0):
             try:
@@ -108,7 +109,7 @@ class DeltaCommitter:
         return outcomes
 
     def list_lingering(self) -> Iterator[Lingering[DeltaCommittable]]:
-        """Yield every attempt with a record that the ledger is silent about; tidy up the others.
+        """Yield every attempt with a record and without a ledger entry; clean up the others.
 
         Raises AbortFailedError if the table cannot be read.
         """
@@ -129,7 +130,7 @@ class DeltaCommitter:
                 yield Lingering(found, found.generation)
 
     def close(self) -> None:
-        """Nothing is open between calls."""
+        """Forget the table; nothing is open between calls."""
         self._table = None
 
     # --- the table as it is now
@@ -145,8 +146,9 @@ class DeltaCommitter:
         self._ledger.read(since, self._table.version())
 
     def _told(self, committable: DeltaCommittable) -> Entry | None:
-        """Return what the log says of a transaction. Where its entries have been cleaned up, files
-        that the table still names are committed: they must never be deleted."""
+        """Return the log's entry for a transaction, None if there is none. Once its log entries
+        have been cleaned up, files still named by the table count as committed: they must never be
+        deleted."""
         entry = self._ledger.entry(committable.handle)
         if entry is None and not self._ledger.knows(committable.log_version):
             paths = pending_files.data_paths(self._files, committable)
@@ -156,7 +158,7 @@ class DeltaCommitter:
         return entry
 
     def _check_shape(self) -> None:
-        """Raise CommitFailedError if the table has been altered so that the files do not fit."""
+        """Raise CommitFailedError if the table has been altered and the files no longer fit."""
         if (shape := preflight.shape(self._table)) == self._checked:
             return
         try:
@@ -171,7 +173,7 @@ class DeltaCommitter:
     def _judge(
         self, committables: Sequence[DeltaCommittable], outcomes: list[CommitOutcome]
     ) -> list[DeltaCommittable]:
-        """Set what is known of each outcome and return those that are still to be committed."""
+        """Set every known outcome; return the committables still to be committed."""
         silent: dict[int, DeltaCommittable] = {}
         entries = []
         for position, committable in enumerate(committables):
@@ -201,7 +203,7 @@ class DeltaCommitter:
         return [c for c in silent.values() if c.handle not in torn]
 
     def _torn(self, committables: Sequence[DeltaCommittable]) -> set[str]:
-        """Return the handles of those whose files are not all there, whole."""
+        """Return the handles with a missing or damaged file."""
         files = [(c.handle, file) for c in committables for file in c.data_files]
         torn = set()
         sizes = store.sizes(self._files, [file.path for _, file in files])
@@ -217,7 +219,7 @@ class DeltaCommitter:
         version = self._table.transaction_version(self._ledger.app_id)
         return -1 if version is None else int(version)
 
-    # --- what is written
+    # --- writing
 
     def _add(self, committables: Sequence[DeltaCommittable]) -> bool:
         from deltalake.transaction import AddAction
@@ -244,7 +246,8 @@ class DeltaCommitter:
     def _append(
         self, outcome: str, handles: Sequence[str], actions: Sequence[Any], txn_version: int
     ) -> bool:
-        """Write one log entry and make it durable; False if it was refused, or may have been."""
+        """Write one log entry and make it durable. Return False if it was refused, or may have
+        been."""
         from deltalake.exceptions import CommitFailedError as RefusedError
         from deltalake.transaction import CommitProperties, Transaction
 
@@ -267,11 +270,11 @@ class DeltaCommitter:
         return True
 
     def _sync_entries(self, versions: Sequence[int]) -> None:
-        """delta-rs leaves it to the operating system when a log entry reaches the disk."""
+        """Make log entries durable: delta-rs leaves their flush to the operating system."""
         store.sync(self._files, [entry_path(version) for version in versions])
 
     def _delete(self, aborted: Sequence[DeltaCommittable]) -> None:
-        """Best effort: the next `list_lingering` comes back to what stays."""
+        """Delete the files, best effort: the next `list_lingering` comes back to leftovers."""
         try:
             paths = [p for c in aborted for p in pending_files.data_paths(self._files, c)]
             store.delete(self._files, paths)
@@ -281,7 +284,7 @@ class DeltaCommitter:
         self._tidy(aborted)
 
     def _tidy(self, ended: Sequence[DeltaCommittable]) -> None:
-        """Best effort: a record that stays is looked at by the next `list_lingering`."""
+        """Delete the records, best effort: the next `list_lingering` comes back to leftovers."""
         try:
             store.delete(self._files, [p for c in ended for p in pending_files.records(c)])
         except OSError as error:

@@ -1,6 +1,6 @@
-"""Arrow batches into the Parquet files of one attempt: one for each set of partition values.
+"""Writes Arrow batches into one attempt's Parquet files: one for each set of partition values.
 
-Partition columns are not in the files; their values are in the log.
+The files leave out the partition columns; the log has their values.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from seamark.sinks.delta.statistics import statistics
 from seamark.sinks.internal.partitions import NULL_NAME, Values, split
 
 ROW_GROUP_BYTES = 64 << 20
-"""Rows are gathered up to this size over all open files: Spark's batches are of 10,000 rows, far
-too few for a row group that is good to read."""
+"""Rows are gathered up to this size over all open files: Spark's batches of 10,000 rows are far too
+small for an efficient row group."""
 
 
 @dataclass
@@ -44,7 +44,8 @@ class _Open:
 class DataFiles:
     """The files of one attempt.
 
-    `name` makes the name of the nth file; `announce` is told new paths before they are made.
+    name: returns the name of the nth file.
+    announce: receives new paths before their files are created.
     """
 
     def __init__(
@@ -63,11 +64,11 @@ class DataFiles:
 
     @property
     def paths(self) -> list[str]:
-        """The files made so far."""
+        """The paths of the files created so far."""
         return [file.path for file in self._open.values()]
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take one batch, whose buffers are valid only until the call returns."""
+        """Take one batch. Its buffers are valid only until the call returns."""
         parts = list(split(batch, self._partition_by))
         new = [values for values, _ in parts if values not in self._open]
         if new:
@@ -86,7 +87,7 @@ class DataFiles:
             self._bytes = 0
 
     def close(self) -> list[DataFile]:
-        """Write what is left, make every file durable and return them."""
+        """Write the remaining rows, make every file durable and return the files."""
         for file in self._open.values():
             file.flush()
             file.writer.close()
@@ -106,7 +107,7 @@ class DataFiles:
         ]
 
     def discard(self) -> None:
-        """Give up: no file stays, as far as that can be done. Never raises."""
+        """Give up and remove every file, as far as possible. Never raises."""
         for file in self._open.values():
             with contextlib.suppress(Exception):
                 file.writer.close()
@@ -115,7 +116,7 @@ class DataFiles:
     def _create(self, path: str, schema: pa.Schema) -> _Open:
         file = self._files.create(path)
         metadata: list[Any] = []
-        # Without Arrow's own schema, which would hold Spark's session time zone: readers see UTC.
+        # Arrow's own schema would hold Spark's session time zone. Without it readers see UTC.
         writer = pq.ParquetWriter(file, schema, store_schema=False, metadata_collector=metadata)
         return _Open(path, file, writer, metadata)
 

@@ -1,8 +1,8 @@
-"""What an attempt has begun to write: small records, each made before the data files it names.
+"""Records of the data files an attempt has begun, each written before the files it names.
 
-They are how a data file of a dead attempt is found: data files lie among those of the table.
-Records lie below ``_seamark``, which neither readers nor VACUUM look into. An attempt has one for
-each time that it meets new partitions: ``<handle>.v<log version>.<number>.json``.
+Data files lie among those of the table, so only records find the files of a dead attempt. Records
+lie below ``_seamark``, skipped by readers and by VACUUM. An attempt writes one each time it meets
+new partitions: ``<handle>.v<log version>.<number>.json``.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _RECORD = re.compile(rf"{DIRECTORY}/(.+)\.v(\d+)\.(\d+)\.json")
 def write(
     files: Directory, handle: str, log_version: int, number: int, paths: Sequence[str]
 ) -> None:
-    """Say which data files the attempt will write next."""
+    """Record the data files to be written next by the attempt."""
     path = f"{DIRECTORY}/{handle}.v{log_version}.{number}.json"
     store.write(files, path, json.dumps(list(paths)).encode())
 
@@ -37,18 +37,18 @@ def records(committable: DeltaCommittable) -> list[str]:
 
 
 def data_paths(files: Directory, committable: DeltaCommittable) -> list[str]:
-    """Return every data file that the attempt has or may have begun."""
+    """Return every data file begun, or possibly begun, by the attempt."""
     paths = {file.path for file in committable.data_files}
     for record in records(committable):
         try:
             paths.update(map(str, json.loads(store.read(files, record) or b"[]")))
-        except ValueError:  # torn: its writer died over it, before the files that it was to name
+        except ValueError:  # torn: its writer died before it created the files
             continue
     return sorted(paths)
 
 
 def find(files: Directory, context: SinkContext) -> Iterator[DeltaCommittable]:
-    """Yield every attempt of this job and sink that has a record, committed or not. One listing."""
+    """Yield every attempt of this job and sink with a record, committed or not. One listing."""
     counts: dict[tuple[str, int], int] = {}
     owner = owner_path(context)
     for path in files.list(f"{DIRECTORY}/{owner}"):

@@ -1,4 +1,4 @@
-"""What is asked of the real table and its store before anything is written."""
+"""Checks of the real table and its store, made before anything is written."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _FEATURES = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
     "deletionVectors", "timestampNtz", "v2Checkpoint", "columnMapping",
 }  # fmt: skip
-"""Writer features that delta-rs knows and that ask nothing of a plain append, once
-`_check_settings` has found them not to be in use where they would."""
+"""Writer features known to delta-rs and harmless to a plain append, once `_check_settings` has
+ruled out their harmful uses."""
 _COLUMN_SETTINGS = {
     "delta.invariants": "an invariant",
     "delta.generationExpression": "a generation expression",
@@ -44,7 +44,7 @@ driver = partial(load_driver, "deltalake", "DeltaSink needs delta-rs", "delta")
 
 
 def errors() -> tuple[type[Exception], ...]:
-    """Return what delta-rs and the file systems raise."""
+    """Return the exceptions of delta-rs and of the file systems."""
     return (driver().exceptions.DeltaError, OSError)
 
 
@@ -54,7 +54,7 @@ def load(sink: DeltaSink, hadoop: HadoopSettings) -> Any:
 
 
 def shape(table: Any) -> object:
-    """Return what a commit relies on: equal while nobody alters the table."""
+    """Return the properties a commit relies on; equal while nobody alters the table."""
     metadata = table.metadata()
     protocol = table.protocol()
     return (
@@ -67,9 +67,9 @@ def shape(table: Any) -> object:
 
 
 def check(sink: DeltaSink, context: SinkContext, name: str) -> Any:
-    """Return the loaded table, made if it is missing and the sink may.
+    """Check the table and return it loaded; create it if it is missing and the sink may.
 
-    Raises PreflightError for the first thing that does not hold.
+    Raises PreflightError at the first failed check.
     """
     deltalake = driver()
     hadoop = context.hadoop.under(sink.storage_options)
@@ -203,7 +203,7 @@ def _check_writable(files: Directory) -> None:
 
 
 def _check_exclusive_create(path: str, hadoop: HadoopSettings, name: str) -> None:
-    """Have several make one log entry at once; one may succeed.
+    """Let several writers create one log entry at once; only one may succeed.
 
     A store that ignores the condition of a write would let two drivers both write version n.
     """

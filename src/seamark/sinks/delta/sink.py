@@ -1,4 +1,4 @@
-"""`DeltaSink`: what a user writes, checked when it is built."""
+"""`DeltaSink`: the user's configuration, checked when it is built."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ _OTHERS_IN_URIS = {
     "hdfs": re.compile(r"[^!-~]|[\"#<>?`{}]"),
     **dict.fromkeys(("s3", "s3a"), re.compile(r"[#?]")),
 }
-"""What delta-rs's URLs encode or decode once too often."""
+"""Characters encoded or decoded once too often in delta-rs's URLs."""
 
 
 @dataclass(frozen=True)
 class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
-    """Append rows to a Delta Lake table, each exactly once; all of an epoch's in one version.
+    """Append rows to a Delta Lake table exactly once; an epoch's rows all come in one version.
 
-    path: the table's directory: a local path or ``file:`` URI that the driver and all executors
-        share, ``hdfs://namenode/path``, or ``s3a://bucket/path`` (``s3:`` is the same).
+    path: the table's directory: a local path or ``file:`` URI shared by the driver and all
+        executors, ``hdfs://namenode/path``, or ``s3a://bucket/path`` (``s3:`` is the same).
     partition_by: the table's partition columns, in their order: string, integer, boolean or date.
-        As everywhere in Delta, an empty string in one of them is read back as null.
-    create_table: whether a missing table is made, with the DataFrame's columns.
-    storage_options: Hadoop's settings for S3 (``fs.s3a.endpoint``, ``fs.s3a.access.key``, …, or
-        for one bucket, ``fs.s3a.bucket.<bucket>.…``) or HDFS, over those of the Spark session,
-        which hold without it. What neither says comes from the environment or the machine's role.
-        Never shown or stored.
+        As everywhere in Delta, an empty string in a partition column is read back as null.
+    create_table: whether to create a missing table, with the DataFrame's columns.
+    storage_options: Hadoop settings for S3 (``fs.s3a.endpoint``, ``fs.s3a.access.key``, …, or for
+        one bucket, ``fs.s3a.bucket.<bucket>.…``) or HDFS. They override the Spark session's
+        settings, which hold without them. Settings missing in both come from the environment or the
+        machine's role. Never shown or stored.
 
-    An existing table's columns must have the DataFrame's types; it may have more that may be null.
-    Other writers may append, compact, alter and vacuum the table at the same time; VACUUM must keep
-    files for longer than the job may be down, as it deletes what is written and not yet committed.
+    An existing table's columns must have the DataFrame's types; further columns must be nullable.
+    Other writers may append, compact, alter and vacuum the table at the same time. VACUUM deletes
+    files written and not yet committed, so it must keep files for longer than the job may be down.
 
     Each commit's log entry has the application transaction ``seamark:<job id>:<uid>`` with the
-    epoch as its version. A job that was restored from a checkpoint has a new id.
+    epoch as its version. A job restored from a checkpoint has a new id.
 
     Raises ConfigurationError. Needs ``pip install 'seamark[delta]'``.
     """
@@ -89,7 +89,7 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
         return f"Delta table {self.path}{by}"
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """See `TwoPhaseCommitSink`: every column as it is."""
+        """See `TwoPhaseCommitSink`. Selects every column as it is."""
         check_columns(schema, self.describe())
         of = {column.name: column.type for column in schema}
         for name in self.partition_by:
@@ -106,7 +106,7 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
         return [quoted(column.name) for column in schema]
 
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """Nothing to check: a data file has no time-out, and its name is its attempt's own."""
+        """Check nothing: a data file has no time-out, and its name belongs to its attempt alone."""
 
     def create_writer(self, context: WriterContext) -> DeltaWriter:
         """See `TwoPhaseCommitSink`. Touches nothing before the first row."""

@@ -1,8 +1,8 @@
-"""A Parquet file's footer as the statistics that the Delta protocol puts into the log.
+"""The Delta protocol's per-file statistics for the log, from a Parquet file's footer.
 
-Readers skip files by them, so a bound that is not one loses rows. Left out is what different
-readers take differently: floats (NaN is greater than all in Spark and absent in Parquet), decimals
-(JSON numbers are read as floats), long texts, and all that is nested.
+Readers skip files by them, so a wrong bound loses rows. Values read differently by different
+readers get no bounds: floats (NaN is greater than all in Spark and absent in Parquet), decimals
+(JSON numbers are read as floats), long texts, and everything nested.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import json
 from typing import Any
 
 COLUMNS = 32
-"""The protocol's default: the first columns alone have statistics."""
+"""The protocol's default: only the first columns have statistics."""
 _LONGEST_TEXT = 64
 
 
 def statistics(metadata: Any) -> str:
-    """Return the JSON text for a whole file, from `pyarrow.parquet.FileMetaData`."""
+    """Return a whole file's statistics as JSON text, from `pyarrow.parquet.FileMetaData`."""
     result: dict[str, Any] = {"numRecords": metadata.num_rows}
     nulls: dict[str, int] = {}
     lowest: dict[str, Any] = {}
@@ -36,7 +36,7 @@ def statistics(metadata: Any) -> str:
             try:
                 low = _bound(min(s.min for s in bounded), up=False)
                 high = _bound(max(s.max for s in bounded), up=True)
-            except (ValueError, OverflowError):  # a time that Python does not have
+            except (ValueError, OverflowError):  # a time outside Python's range
                 continue
             if low is not None and high is not None:
                 lowest[name], highest[name] = low, high
@@ -45,9 +45,9 @@ def statistics(metadata: Any) -> str:
 
 
 def _bound(value: Any, *, up: bool) -> Any:
-    """Return a value as the log's JSON has it, None for one that is left out.
+    """Return a value in the log's JSON form, None for a value to be left out.
 
-    Times are cut to milliseconds: a greatest one upwards, as not every reader allows for the cut.
+    Times are cut to milliseconds. A maximum is rounded up, as not every reader allows for the cut.
     """
     if isinstance(value, str):
         return value if len(value) <= _LONGEST_TEXT else None

@@ -1,8 +1,7 @@
-"""A table's directory, on local disks, HDFS or S3: what delta-rs is told, and the calls that it
-lacks.
+"""A table's directory on local disks, HDFS or S3: delta-rs's options, and the calls it lacks.
 
-delta-rs reads and commits the table itself. Data files as they grow, the ledger's log entries and
-the records of attempts go by `seamark.file_systems`. Both reach HDFS and S3 as Spark does, by its
+delta-rs reads and commits the table itself. Growing data files, the ledger's log entries and the
+attempts' records go through `seamark.file_systems`. Both reach HDFS and S3 as Spark does, by its
 Hadoop settings.
 """
 
@@ -24,20 +23,21 @@ _DEADLINES = {
     "max_retries": "3",
     "retry_timeout": "20s",
 }
-"""A call to a store that is away must come back within seconds."""
+"""A call to an unreachable store must return within seconds."""
 _AT_ONCE = 16
 
 
 def is_local(uri: str) -> bool:
-    """Whether the table is on a local disk, else on HDFS or S3."""
+    """Whether the table is on a local disk; otherwise it is on HDFS or S3."""
     return "://" not in uri
 
 
 def delta_options(uri: str, hadoop: HadoopSettings) -> dict[str, str] | None:
-    """Return delta-rs's options for a table: what Spark's settings say, in delta-rs's names.
+    """Return delta-rs's options for a table: Spark's settings under delta-rs's names.
 
-    What they do not say, AWS's own places do: environment, profile, the machine's role. Requests
-    are path-style, delta-rs's default, which needs no name for each bucket.
+    AWS's own places fill in the rest: environment, profile, the machine's role. Requests are
+    path-style, delta-rs's default, so no bucket needs a host name of its own. None for a local
+    table.
     """
     if is_local(uri):
         return None
@@ -59,7 +59,7 @@ def delta_options(uri: str, hadoop: HadoopSettings) -> dict[str, str] | None:
 
 
 def read(files: Directory, path: str) -> bytes | None:
-    """Return a small file, None if there is none."""
+    """Return a small file's content, None if there is no such file."""
     try:
         with files.open(path) as file:
             return file.read()
@@ -68,13 +68,13 @@ def read(files: Directory, path: str) -> bytes | None:
 
 
 def write(files: Directory, path: str, data: bytes) -> None:
-    """Make a small file; durable on return."""
+    """Write a small file; durable on return."""
     with files.create(path) as file:
         file.write(data)
 
 
 def sizes(files: Directory, paths: Sequence[str]) -> list[int | None]:
-    """Return each file's size in bytes, None for one that is not there."""
+    """Return each file's size in bytes, None for a missing file."""
     if is_local(files.uri) or len(paths) < 2:
         return [files.size(path) for path in paths]
     with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -92,8 +92,7 @@ def delete(files: Directory, paths: Sequence[str]) -> None:
 
 
 def sync(files: Directory, paths: Sequence[str]) -> None:
-    """Make files of another program, and their names, durable; on HDFS and S3 that is the store's
-    own doing."""
+    """Make another program's files, and their names, durable. HDFS and S3 do so by themselves."""
     if not is_local(files.uri):
         return
     for path in paths:

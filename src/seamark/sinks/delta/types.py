@@ -1,7 +1,7 @@
 """Spark's types in Delta's schema, both ways.
 
-Delta's schema is the JSON of Spark's own, so nothing is converted: a column of a table must have
-the very type that the DataFrame's has.
+Delta's schema is the JSON of Spark's own, so nothing is converted: a table's column must have the
+very type of the DataFrame's column.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema
 
 PARTITION_TYPES = ("string", "tinyint", "smallint", "int", "bigint", "boolean", "date")
-"""Types whose text in the log and in a directory's name is the same to every reader."""
+"""Types with the same text, in the log and in a directory's name, for every reader."""
 
 _DELTA = {
     "tinyint": "byte", "smallint": "short", "int": "integer", "bigint": "long", "float": "float",
@@ -27,22 +27,22 @@ _TOKEN = re.compile(r"decimal\(\d+,\d+\)|(?:var)?char\(\d+\)|[^<>,:]+|[<>,:]")
 
 
 def schema_json(schema: Schema) -> str:
-    """Return the schema of a new table with these columns, each of which may be null.
+    """Return the schema of a new table with these columns, all nullable.
 
-    Raises ConfigurationError for a type that Delta does not have, or a field name that cannot be
-    told from the type's own punctuation.
+    Raises ConfigurationError for a type unknown to Delta, or for a field name that cannot be told
+    from the type's own punctuation.
     """
     fields = [_field(column.name, _delta_type(column)) for column in schema]
     return json.dumps({"type": "struct", "fields": fields})
 
 
 def column_types(schema: str) -> dict[str, str]:
-    """Return Spark's name of each column's type, from a Delta schema's JSON."""
+    """Return the Spark type of each column of a Delta schema's JSON."""
     return {field["name"]: _spark_type(field["type"]) for field in json.loads(schema)["fields"]}
 
 
 def normal(spark_type: str) -> str:
-    """Return the type as a table has it: Delta keeps char and varchar as string."""
+    """Return the type as stored in a table: Delta keeps char and varchar as string."""
     return re.sub(r"\b(?:var)?char\(\d+\)", "string", spark_type)
 
 

@@ -1,4 +1,4 @@
-"""The task's side: durable data files that no log entry names yet."""
+"""Task side: writes durable data files, not yet named by any log entry."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class DeltaWriter:
-    """One attempt. Touches nothing when no row comes."""
+    """One attempt's writer. Touches nothing without a row."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class DeltaWriter:
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append one batch. Raises WriteRefusedError, at the first one, if this machine does not
+        """Append one batch. Raises WriteRefusedError at the first batch if this machine does not
         see the table."""
         if batch.num_rows == 0:
             return
@@ -64,7 +64,7 @@ class DeltaWriter:
         return [self._committable(files)]
 
     def abort(self) -> None:
-        """Delete the data files; what stays is lingering."""
+        """Delete the data files; leftovers are lingering."""
         if self._data is None or self._files is None:
             return
         self._data.discard()
@@ -99,8 +99,8 @@ class DeltaWriter:
 
 
 def _last_checkpoint(files: Directory) -> int:
-    """Return a version that the table's log has reached; what becomes of this attempt stands in a
-    later entry. Cheap: the log's own hint, not a listing."""
+    """Return a version already reached by the table's log; this attempt's outcome comes in a later
+    entry. Cheap: reads the log's own hint, without a listing."""
     try:
         return int(json.loads(store.read(files, "_delta_log/_last_checkpoint") or b"{}")["version"])
     except (ValueError, KeyError):

@@ -1,7 +1,7 @@
-"""The driver's side: publishes pending files after the decision, or makes them impossible.
+"""Driver side: publishes pending files after the decision, or makes them impossible to publish.
 
-What proves an outcome, and that a commit and an abort exclude each other, is in `renamed_files.py`
-and `uploads.py`.
+`renamed_files.py` and `uploads.py` explain the proof of an outcome, and why a commit and an abort
+exclude each other.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
 
 
 class FileCommitter:
-    """Holds no open file; any thread may call."""
+    """Holds no open file. Any thread may call."""
 
     def __init__(self, directory: Directory, pending: Pending, context: SinkContext) -> None:
         self._directory = directory
@@ -33,7 +33,7 @@ class FileCommitter:
         self._threads = ThreadPoolExecutor(pending.at_once) if pending.at_once > 1 else None
 
     def preflight(self) -> None:
-        """Try out all that a commit and an abort need; raises PreflightError."""
+        """Try out every operation needed by a commit or an abort. Raises PreflightError."""
         try:
             spark_owns = bool(self._directory.list("_spark_metadata"))
             if not spark_owns:
@@ -52,11 +52,11 @@ class FileCommitter:
             )
 
     def commit(self, committables: Sequence[PendingFile]) -> Sequence[CommitOutcome]:
-        """Publish each pending file; LOST if it is torn, UNKNOWN if it is gone."""
+        """Publish each pending file. LOST: it is torn. UNKNOWN: it is gone."""
         return self._each(self._pending.publish, committables, CommitOutcome.RETRY)
 
     def abort(self, committables: Sequence[PendingFile]) -> Sequence[AbortOutcome]:
-        """Delete each pending file; a commit that comes later finds it missing."""
+        """Delete each pending file; a later commit finds it missing."""
         return self._each(self._pending.discard, committables, AbortOutcome.RETRY)
 
     def list_lingering(self) -> Iterator[Lingering[PendingFile]]:
@@ -81,7 +81,7 @@ class FileCommitter:
 
         outcomes = list((self._threads.map if self._threads else map)(try_to_end, files))
         try:
-            # Those of an earlier call that was cut off, too.
+            # Includes files of an earlier call that was cut off.
             self._pending.settle(files)
         except OSError as error:
             log.warning("%s: %s; trying again", self._name, error)

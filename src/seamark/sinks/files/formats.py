@@ -20,14 +20,14 @@ COMPRESSIONS: dict[str, tuple[str, ...]] = {
     "json": ("none", "gzip"),
     "csv": ("none", "gzip"),
 }
-"""By format: what every reader of it takes, the default first."""
+"""By format, the compressions taken by all of its readers; the default first."""
 
 
 class Output(Protocol):
-    """What an encoder writes into."""
+    """The file behind an encoder."""
 
     def write(self, data: Any, /) -> int:
-        """Take bytes, or a buffer that is valid only until the call returns."""
+        """Take bytes, or a buffer valid only until the call returns."""
         ...
 
 
@@ -36,25 +36,25 @@ class Encoder(Protocol):
 
     @property
     def buffered_bytes(self) -> int:
-        """How much it keeps in memory."""
+        """The bytes kept in memory."""
         ...
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch, whose buffers are valid only until the call returns."""
+        """Take a batch. Its buffers are valid only until the call returns."""
         ...
 
     def flush(self) -> None:
-        """Write what is kept in memory."""
+        """Write the rows kept in memory."""
         ...
 
     def close(self) -> None:
-        """Write what is left; the file itself stays open."""
+        """Write the remaining rows; the file itself stays open."""
         ...
 
 
 @dataclass(frozen=True)
 class Format:
-    """The chosen format with its options, and the encoder that it makes."""
+    """The chosen format with its options, and the maker of its encoder."""
 
     name: str
     compression: str
@@ -64,7 +64,7 @@ class Format:
 
     @property
     def extension(self) -> str:
-        """Of the files: readers take the compression of text from it."""
+        """The files' extension; readers take the compression of text from it."""
         packed = self.name != "parquet" and self.compression == "gzip"
         return f"{self.name}.gz" if packed else self.name
 
@@ -77,12 +77,12 @@ class Format:
 
 
 class ParquetEncoder:
-    """Gathers batches up to `ROW_GROUP_BYTES`: Spark's are of 10,000 rows, far too few for a row
-    group that is good to read."""
+    """Gathers batches up to `ROW_GROUP_BYTES`: Spark's batches of 10,000 rows are far too small for
+    an efficient row group."""
 
     def __init__(self, file: Any, schema: pa.Schema, compression: str = "snappy") -> None:
         self._schema = schema
-        # Without Arrow's own schema, which would hold Spark's session time zone: readers see UTC.
+        # Arrow's own schema would hold Spark's session time zone. Without it readers see UTC.
         self._writer = pa.parquet.ParquetWriter(
             file, schema, store_schema=False, compression=compression
         )
@@ -90,14 +90,14 @@ class ParquetEncoder:
         self.buffered_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Copy the batch, and write a row group when there is enough."""
+        """Copy the batch; write a row group once enough rows are gathered."""
         self._batches.append(pa.ipc.read_record_batch(batch.serialize(), self._schema))
         self.buffered_bytes += batch.nbytes
         if self.buffered_bytes >= ROW_GROUP_BYTES:
             self.flush()
 
     def flush(self) -> None:
-        """Write a row group of what was gathered."""
+        """Write the gathered rows as a row group."""
         if self._batches:
             table = pa.Table.from_batches(self._batches, self._schema)
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
@@ -110,7 +110,7 @@ class ParquetEncoder:
 
 
 class TextEncoder:
-    """Writes lines, packed or plain."""
+    """Writes lines, compressed or plain."""
 
     buffered_bytes = 0
 
@@ -130,10 +130,10 @@ class TextEncoder:
         self._file.write(memoryview(data)[start:end])
 
     def flush(self) -> None:
-        """Every line is written already."""
+        """Do nothing: every line is written already."""
 
     def close(self) -> None:
-        """End the packed stream."""
+        """End the compressed stream."""
         if self._packed:
             self._file.close()  # not the file below it
 
@@ -143,10 +143,10 @@ _TEXT = pa.large_string()
 
 
 class JsonText:
-    """One text column, which holds whole JSON objects."""
+    """One text column of whole JSON objects."""
 
     def header(self, names: Sequence[str]) -> bytes:
-        """JSON lines have none."""
+        """Return nothing: JSON lines have no header."""
         return b""
 
     def lines(self, batch: pa.RecordBatch) -> pa.Array:
@@ -155,8 +155,8 @@ class JsonText:
 
 
 class CsvText:
-    """Records by RFC 4180, with line feeds. A text is quoted where it must be: also when it is
-    empty, or reads as null."""
+    """Records by RFC 4180, with line feeds. Quotes a text only where it must, also an empty text
+    and one that reads as null."""
 
     def __init__(self, options: Format) -> None:
         self._options = options

@@ -1,4 +1,4 @@
-"""Where undecided files are kept: what `renamed_files.py` and `uploads.py` both do."""
+"""The place of undecided files: the interface of `renamed_files.py` and `uploads.py`."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from seamark.sinks.files.uploads import Uploads
 
 
 class Pending(Protocol):
-    """Any process may call. What cannot be reached raises OSError, or answers RETRY."""
+    """Any process may call. If the file system cannot be reached, a call raises OSError or returns
+    RETRY."""
 
     at_once: int
-    """How many files may be published or discarded in parallel, by threads."""
+    """The number of files that threads may publish or discard in parallel."""
 
     def preflight(self, job_id: str, sink_uid: str) -> None:
-        """Make the place, and try everything out once; raises OSError."""
+        """Create the place, and try everything out once. Raises OSError."""
         ...
 
     def begin(self, path: str, job_id: str, sink_uid: str) -> Stream:
-        """Begin the file that will be `path`. Raises WriteRefusedError if the driver's place is not
-        to be seen from this machine."""
+        """Begin the file that will be `path`. Raises WriteRefusedError if this machine does not see
+        the driver's directory."""
         ...
 
     def publish(self, file: PendingFile) -> CommitOutcome:
-        """Make it visible in one step, or say what became of it."""
+        """Make the file visible in one step, or return its earlier outcome."""
         ...
 
     def discard(self, file: PendingFile) -> AbortOutcome:
-        """Make it impossible to publish, or say that it is published."""
+        """Make the file impossible to publish, or report it published."""
         ...
 
     def settle(self, files: Sequence[PendingFile]) -> None:
-        """Make what was done to these files durable; raises OSError."""
+        """Make all changes to these files durable. Raises OSError."""
         ...
 
     def list(self, job_id: str, sink_uid: str) -> Iterator[PendingFile]:
@@ -47,6 +48,6 @@ class Pending(Protocol):
 
 
 def open_pending(uri: str, settings: HadoopSettings) -> Pending:
-    """Return the way that fits the file system of `uri`."""
+    """Return the implementation for the file system of `uri`."""
     directory: Any = open_directory(uri, settings)
     return Uploads(directory) if isinstance(directory, S3Directory) else RenamedFiles(directory)

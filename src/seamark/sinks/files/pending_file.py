@@ -1,8 +1,8 @@
-"""The committable: one file whose bytes are durable and whose name no reader sees yet.
+"""The committable: one file with durable bytes and a name no reader sees yet.
 
-The name says whose it is: ``part-<epoch>-<partition>-g<generation>-<owner>-<unique>.<extension>``,
-below its partition directories, `owner` standing for the job and the sink: so what lingers is found
-by its name alone. No other attempt ever has that name: a file that has it proves its commit.
+The name shows its owner: ``part-<epoch>-<partition>-g<generation>-<owner>-<unique>.<extension>``,
+below its partition directories. `owner` stands for the job and the sink, so lingering files are
+found by name alone. No other attempt ever has that name: a file under it proves its commit.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ _NAME = re.compile(
 
 @dataclass(frozen=True)
 class PendingFile(AttemptCommittable):
-    """`handle` is the path below the sink's directory that the file will have. `upload_id` and
-    `etags` name an S3 upload and its parts, and are empty elsewhere."""
+    """One attempt's durable file, not yet visible.
+
+    handle: the file's future path below the sink's directory.
+    upload_id, etags: an S3 upload and its parts; empty elsewhere.
+    """
 
     size_bytes: int = UNKNOWN
     upload_id: str = ""
@@ -36,7 +39,8 @@ class PendingFile(AttemptCommittable):
 
 
 def new_path(context: WriterContext, directory: str, extension: str) -> str:
-    """Return a path in `directory` that no other attempt has, nor this one a second time."""
+    """Return a path in `directory`, never used by another attempt, nor by this one a second
+    time."""
     at, owner = context, _owner(context.job_id, context.sink_uid)
     name = f"part-{at.epoch:08d}-{at.partition_id:05d}-g{at.generation}-{owner}-{random_token()}"
     name = f"{name}.{extension}"
@@ -44,8 +48,8 @@ def new_path(context: WriterContext, directory: str, extension: str) -> str:
 
 
 def found(path: str, job_id: str, sink_uid: str, upload_id: str = "") -> PendingFile | None:
-    """Return the committable of a pending file that was found by listing, None if it is not one of
-    this job and sink."""
+    """Return the committable of a pending file found by listing, None if it belongs to another job
+    or sink."""
     name = _NAME.fullmatch(path)
     if name is None or name[3] != _owner(job_id, sink_uid):
         return None

@@ -1,10 +1,9 @@
 """Local disks and HDFS: a pending file lies in ``_seamark/pending/``, and a rename publishes it.
 
-Rename and deletion are atomic and exclude each other, in the kernel or in the NameNode: of two
-drivers, one that commits and one that aborts, exactly one succeeds; no further fencing is needed.
-Readers that list the directory skip names that begin with ``_`` (Spark, pyarrow, pandas), and one
-that takes every ``*.parquet``, however deep (DuckDB's ``**``), finds none: pending names end with
-``.pending``.
+Rename and deletion are atomic and exclude each other, in the kernel or in the NameNode. If one
+driver commits and another aborts, exactly one succeeds; no further fencing is needed. Readers that
+list the directory (Spark, pyarrow, pandas) skip names beginning with ``_``. A reader of every
+``*.parquet`` at any depth (DuckDB's ``**``) finds none: pending names end with ``.pending``.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ class RenamedFiles:
         self._directory = directory
 
     def preflight(self, job_id: str, sink_uid: str) -> None:
-        """Make the directories and try a rename."""
+        """Create the directories and try a rename."""
         name = f"probe-{uuid.uuid4().hex}"
         pending = f"{_place(job_id, sink_uid)}/{name}"
         self._directory.create(pending).close()
@@ -58,8 +57,8 @@ class RenamedFiles:
         return Stream(path, file.write, finish, file.discard)
 
     def publish(self, file: PendingFile) -> CommitOutcome:
-        """Rename it; LOST if it is torn, UNKNOWN if it is neither pending nor published: it may
-        have been published, and taken away since."""
+        """Rename the file. LOST: it is torn. UNKNOWN: it is neither pending nor published; it may
+        have been published, and removed since."""
         pending, name = _pending(file), f"{self._directory.uri}: pending file {file.handle}"
         try:
             size = self._directory.size(pending)
@@ -78,20 +77,20 @@ class RenamedFiles:
         return CommitOutcome.COMMITTED
 
     def discard(self, file: PendingFile) -> AbortOutcome:
-        """Delete it; a rename that comes later finds it missing."""
+        """Delete the file; a later rename finds it missing."""
         self._directory.delete(_pending(file))
         published = self._directory.size(file.handle) is not None
         return AbortOutcome.COMMITTED if published else AbortOutcome.ABORTED
 
     def settle(self, files: Sequence[PendingFile]) -> None:
-        """Sync the directories, and take away those that were for pending files alone."""
+        """Sync the directories, and remove those used for pending files alone."""
         for file in files:
             if "/" in file.handle:
                 self._directory.prune(_pending(file), below=_place(file.job_id, file.sink_uid))
         self._directory.sync([name for file in files for name in (file.handle, _pending(file))])
 
     def list(self, job_id: str, sink_uid: str) -> Iterator[PendingFile]:
-        """Look into this sink's part of the pending area."""
+        """List this sink's part of the pending area."""
         place = _place(job_id, sink_uid)
         for path in sorted(self._directory.list(place)):
             name = path.removeprefix(f"{place}/").removesuffix(SUFFIX)

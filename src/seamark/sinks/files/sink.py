@@ -1,4 +1,4 @@
-"""`FileSink`: what a user writes, and which columns the files get."""
+"""`FileSink`: the user's configuration, and the columns of the files."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ _CSV_DEFAULTS = (True, ",", "")
 class FileSink(TwoPhaseCommitSink[PendingFile]):
     """Add files to a directory, each row exactly once.
 
-    path: a directory on a file system that the driver and all executors share: a local path or a
-        ``file:`` URI, ``hdfs:``, ``s3a:`` or ``s3:``; made when it is missing. It may hold other
-        files, but not those of Spark's own streaming file sink.
+    path: a directory on a file system shared by the driver and all executors: a local path or a
+        ``file:`` URI, ``hdfs:``, ``s3a:`` or ``s3:``; created if missing. It may hold other files,
+        but not those of Spark's own streaming file sink.
     format: ``"parquet"``, ``"json"`` (one object per line) or ``"csv"``.
     partition_by: columns whose values go into the names of directories, ``<column>=<value>/``, as
-        Spark's ``partitionBy`` does it; they are not in the files.
+        with Spark's ``partitionBy``; the files leave them out.
     compression: Parquet: ``"snappy"`` (default), ``"zstd"``, ``"gzip"``, ``"lz4"``, ``"none"``.
         JSON and CSV: ``"none"`` (default), ``"gzip"``.
-    header, delimiter, null_value: of CSV: whether each file begins with the columns' names; one
-        character between fields; the text that stands for null.
-    hadoop: settings by Hadoop's names, e.g. ``fs.s3a.endpoint``, over those of the Spark session,
-        for this sink alone.
+    header, delimiter, null_value: for CSV: whether each file begins with the columns' names; one
+        character between fields; the text for null.
+    hadoop: settings by Hadoop's names, e.g. ``fs.s3a.endpoint``, for this sink alone. They override
+        the Spark session's.
 
-    Each task of an epoch adds a file, or one for each partition directory, and each file becomes
-    visible whole, in one step, once the epoch is decided; the epoch's files one after another. Do
-    not delete, move or rename a file before the epoch after it is committed: its name is the proof
-    of its commit. Types, limits, and what readers see meanwhile: docs/sinks/files.md.
+    Each task of an epoch adds a file, or one for each partition directory. Once the epoch is
+    decided, each file becomes visible whole, in one step; the epoch's files follow one after
+    another. Do not delete, move or rename a file before the next epoch is committed: its name is
+    the proof of its commit. Types, limits, and the readers' view meanwhile: docs/sinks/files.md.
 
     Raises ConfigurationError.
     """
@@ -87,9 +87,9 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
         """Return the columns as they are for Parquet, one text column for JSON, text for CSV; then
         the partition columns, as text.
 
-        Raises ConfigurationError for intervals, variants and the like, for doubled names, for
-        binary in CSV, and for partition columns that are missing, all there is, or of a type that
-        no directory's name can hold.
+        Raises ConfigurationError for intervals, variants and the like, for duplicate names, and for
+        binary in CSV. Also for partition columns that are missing, the only columns, or of a type
+        unfit for a directory's name.
         """
         check_columns(schema, self.describe())
         partitions = [self._partition_column(schema, name) for name in self.partition_by]
@@ -106,8 +106,8 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
         return [*self._data_expressions(data), *as_text]
 
     def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
-        """See `DeadLetterFormat`: the columns of a dead letter, for JSON as one object; partition
-        columns last, as text."""
+        """See `DeadLetterFormat`. Returns the columns of a dead letter, for JSON as one object;
+        partition columns last, as text."""
         self.select_expressions(DEAD_LETTER_SCHEMA)
         if "row_json" in self.partition_by:
             raise ConfigurationError(
@@ -123,15 +123,15 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
         return pa.record_batch(columns)
 
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """Nothing to check: a pending file has no time-out here, and holds job and sink."""
+        """Check nothing: a pending file has no time-out here, and its name holds job and sink."""
 
     def create_writer(self, context: WriterContext) -> FileWriter:
-        """Return a writer of pending files; it touches nothing before the first row."""
+        """Return a writer of pending files. It touches nothing before the first row."""
         pending = open_pending(self.path, context.hadoop.under(self.hadoop))
         return FileWriter(pending, self._format, tuple(self.partition_by), context)
 
     def create_committer(self, context: SinkContext) -> FileCommitter:
-        """Return the committer; it holds no open file."""
+        """Return the committer. It holds no open file."""
         settings = context.hadoop.under(self.hadoop)
         directory = open_directory(self.path, settings)
         return FileCommitter(directory, open_pending(self.path, settings), context)
@@ -160,7 +160,7 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
                 "empty line, which readers of CSV skip; give null_value, e.g. 'NULL', or another "
                 "format"
             )
-        # Spark writes what its own CSV reader takes: plain digits, NaN, Infinity.
+        # Spark writes text for its own CSV reader: plain digits, NaN, Infinity.
         return [text_expression(column, ("decimal", "float", "double")) for column in data]
 
     def _partition_column(self, schema: Schema, name: str) -> Column:

@@ -1,4 +1,4 @@
-"""One pending file that is being written, in a task."""
+"""One pending file while a task writes it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class Stream:
-    """pyarrow's writers take it as a file; only `finish` and `abort` end it.
+    """A file for pyarrow's writers. Only `finish` and `abort` end it.
 
-    finish: makes every byte durable, and the file findable by listing; returns its upload id and
-        ETags, if it has them. Any process can publish the file from then on.
-    abort: gives up, also after `finish`; never raises.
+    finish: makes every byte durable, and the file findable by listing. Returns its upload id and
+        ETags, if it has them. From then on any process can publish the file.
+    abort: gives up, also after `finish`. Never raises.
     """
 
     closed = False
@@ -36,7 +36,7 @@ class Stream:
         return written
 
     def flush(self) -> None:
-        """Nothing: `finish` is what counts."""
+        """Do nothing: `finish` counts."""
 
     def close(self) -> None:
-        """Nothing: `finish` is what counts."""
+        """Do nothing: `finish` counts."""

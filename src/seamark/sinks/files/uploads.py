@@ -1,10 +1,10 @@
-"""S3: a pending file is a multipart upload under its final name, which completing it publishes.
+"""S3: a pending file is a multipart upload under its final name; its completion publishes it.
 
-S3 has no rename. But the parts of an upload are durable, no listing and no reader sees them, and
-any process that has its id can complete it, in one request, however large the file is: nothing is
-copied. An upload ends once, by completion or by abortion. So an upload that was aborted and whose
-object is not there can never appear, and an object that is there proves its completion. Some stores
-let a completion that is under way survive an abortion; the seal never asks for both.
+S3 has no rename. But the parts of an upload are durable and hidden from listings and readers. Any
+process with the upload's id can complete it in one request, however large the file is: nothing is
+copied. An upload ends once, by completion or by abortion. So an aborted upload without an object
+can never appear, and an existing object proves its completion. Some stores let a running completion
+survive an abortion; the seal never asks for both.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Uploads:
         self._directory = directory
 
     def preflight(self, job_id: str, sink_uid: str) -> None:
-        """Complete an upload, abort one, list them; needs PutObject, GetObject, DeleteObject,
+        """Complete an upload, abort one, list them. Needs PutObject, GetObject, DeleteObject,
         AbortMultipartUpload and ListBucketMultipartUploads."""
         name = f"_seamark/probe-{uuid.uuid4().hex}"
         upload = self._directory.begin_upload(name)
@@ -43,17 +43,18 @@ class Uploads:
         self._directory.abort_upload(name, other.upload_id)
 
     def begin(self, path: str, job_id: str, sink_uid: str) -> Stream:
-        """Begin the upload. Tried once: a try whose answer is lost may have begun one, and the next
-        would make a second of that name. So the attempt fails, and what it began is lingering."""
+        """Begin the upload, in a single try. A try with a lost answer may have begun an upload, and
+        a second try would begin another under the same name. So the attempt fails, and its upload
+        is lingering."""
         upload = self._directory.begin_upload(path)
         return Stream(
             path, upload.write, lambda: (upload.upload_id, tuple(upload.finish())), upload.abort
         )
 
     def publish(self, file: PendingFile) -> CommitOutcome:
-        """Complete the upload; UNKNOWN if it has ended and there is no object: it was aborted, or
-        the object has been taken away since."""
-        # First: S3 answers a repeated completion as if it were the first one.
+        """Complete the upload. UNKNOWN: it has ended and there is no object; it was aborted, or the
+        object has been removed since."""
+        # Ask first: S3 answers a repeated completion as if it were the first one.
         if self._directory.size(file.handle) is not None:
             return CommitOutcome.ALREADY_COMMITTED
         try:
@@ -73,10 +74,10 @@ class Uploads:
         return AbortOutcome.COMMITTED if published else AbortOutcome.ABORTED
 
     def settle(self, files: Sequence[PendingFile]) -> None:
-        """S3 has stored what it has answered."""
+        """Do nothing: S3 stores before it answers."""
 
     def list(self, job_id: str, sink_uid: str) -> Iterator[PendingFile]:
-        """Look through the uploads below the directory for this sink's names."""
+        """List the uploads below the directory with this sink's names."""
         for upload in self._directory.uploads():
             if (file := found(upload.path, job_id, sink_uid, upload.upload_id)) is not None:
                 yield file

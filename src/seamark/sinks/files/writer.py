@@ -1,4 +1,4 @@
-"""The task's side: durable pending files, one for each partition directory that its rows go to."""
+"""Task side: writes durable pending files, one for each partition directory of its rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from seamark.sinks.files.stream import Stream
 from seamark.sinks.internal.partitions import directory_part, split
 
 MOST_OPEN_FILES = 32
-"""For more directories than that the one used longest ago gets its file finished, and a second
-file if it comes again."""
+"""The limit for open files, one per directory. Beyond it the least recently used file is finished;
+its directory gets a second file if it comes again."""
 BUFFERED_BYTES = 128 << 20
-"""What all open files of a task may keep in memory together, without S3's parts of 8 MiB."""
+"""The limit for the buffers of all open files of a task together, without S3's parts of 8 MiB."""
 
 
 class FileWriter:
-    """One attempt. Writes no file when no row comes."""
+    """One attempt's writer. Writes no file without a row."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class FileWriter:
         self._format = format_
         self._partition_by = partition_by
         self._context = context
-        self._open: dict[str, _OpenFile] = {}  # by directory, the one used last at the end
+        self._open: dict[str, _OpenFile] = {}  # by directory, the most recently used last
         self._finished: list[tuple[Stream, PendingFile]] = []
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append the rows to the pending files of their directories. Raises WriteRefusedError, at
-        the first batch, if this machine does not share the directory with the driver."""
+        """Append the rows to the pending files of their directories. Raises WriteRefusedError at
+        the first batch if this machine does not share the directory with the driver."""
         if batch.num_rows == 0:
             return
         for values, rows in split(batch, self._partition_by):
@@ -63,7 +63,7 @@ class FileWriter:
         return [committable for _, committable in self._finished]
 
     def abort(self) -> None:
-        """Remove the pending files; what stays is lingering."""
+        """Remove the pending files; leftovers are lingering."""
         for file in self._open.values():
             with contextlib.suppress(Exception):
                 file.encoder.close()

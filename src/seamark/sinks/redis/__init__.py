@@ -1,7 +1,8 @@
-"""The Redis sink: strings or hashes by key, written before the decision or after it.
+"""Redis sink: strings or hashes by key, written before or after the decision.
 
-`sink.py` is what a user writes; `writer.py` and `committer.py` are its two sides, `scripts.py` what
-the server runs for them, `rows.py` how Arrow becomes bytes. docs/sinks/redis.md says what holds.
+`sink.py` is the configuration. `writer.py` and `committer.py` are the task and driver sides.
+`scripts.py` has the server's scripts, and `rows.py` turns Arrow into bytes. docs/sinks/redis.md has
+the guarantees.
 """
 
 from seamark.sinks.redis.sink import RedisSink

@@ -1,8 +1,8 @@
-"""The committable of a staged epoch, and the names of all keys that are Seamark's.
+"""The committable of a staged epoch, and the names of all of Seamark's own keys.
 
-``seamark:<job id>:<sink uid>:`` begins every one of them: ``guard`` (a hash, `scripts.GUARD`),
-``stages`` (a hash: each open stage by its handle), ``stage:<handle>`` (a list of blocks),
-``committed`` (a sorted set: handles of stages that are applied, by epoch) and ``synced``.
+Every key begins with ``seamark:<job id>:<sink uid>:`` and ends with one of: ``guard`` (a hash, see
+`scripts.py`), ``stages`` (a hash: each open stage by its handle), ``stage:<handle>`` (a list of
+blocks), ``committed`` (a sorted set: handles of applied stages, by epoch), ``synced``.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ PREFIX = "seamark:"
 
 @dataclass(frozen=True)
 class RedisCommittable(AttemptCommittable):
-    """One stage; its handle is the attempt's name."""
+    """One stage. Its handle is the attempt's name."""
 
     blocks: int = UNKNOWN
 
     @property
     def keys(self) -> Keys:
-        """The keys of the job's sink that made it."""
+        """The keys of the stage's own job and sink."""
         return Keys(self.job_id, self.sink_uid)
 
 

@@ -1,7 +1,7 @@
-"""The driver's side: checks the server, applies or drops stages, lists what lingers.
+"""Driver side: checks the server, applies or drops stages, lists lingering stages.
 
-An upserting sink has nothing to commit; its committer raises the guard at the start, and ends what
-the sink left when it was a staged one. Failpoints: `block-applied` after each block's answer;
+An upserting sink has nothing to commit. Its committer raises the guard at the start, and ends
+stages left from a time in staged mode. Failpoints: `block-applied` after the answer to each block;
 `ledger-committed` when a stage is applied and its proof written.
 """
 
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 COMMIT_CALL_S = 5.0
-"""A commit that has taken so long answers RETRY, and goes on from there when it is called again."""
+"""Time in seconds after which a commit answers RETRY. The next call continues from there."""
 
 _COMMITS = {
     b"committed": Fate.ENDED_NOW,
@@ -41,7 +41,8 @@ _COMMITS = {
 
 
 class RedisCommitter:
-    """See `Committer`. Keeps one connection between calls; a new one after any failure."""
+    """See `Committer`. Keeps one connection between calls, and opens a new one after any
+    failure."""
 
     def __init__(self, sink: RedisSink, context: SinkContext) -> None:
         self._sink = sink
@@ -52,12 +53,12 @@ class RedisCommitter:
         self._reasons = Reasons(_log, self._name)
 
     def preflight(self) -> None:
-        """See `Committer`. From here on no older generation's task writes anything."""
+        """See `Committer`. From here on no task of an older generation writes anything."""
         preflight.check(self._sink, self._context, self._keys, self._name)
 
     def commit(self, committables: Sequence[RedisCommittable]) -> Sequence[CommitOutcome]:
-        """See `Committer`. Stages are applied one after another, a block at a time. Raises
-        CommitFailedError when a key holds something else than what is to be written."""
+        """See `Committer`. Applies stages one after another, a block at a time. Raises
+        CommitFailedError when a key holds a value of another type."""
         deadline = time.monotonic() + COMMIT_CALL_S
         outcomes = [
             self._asked(partial(self._commit, c, deadline)) or CommitOutcome.RETRY
@@ -69,18 +70,18 @@ class RedisCommitter:
             if have is None or have < wanted:
                 self._reasons.say(f"only {have or 0} of {wanted} replicas have what was committed")
                 gone = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
-                # What is applied is found so by the next call.
+                # The next call finds the applied stages.
                 return [o if o in gone else CommitOutcome.RETRY for o in outcomes]
         if CommitOutcome.RETRY not in outcomes:
             self._reasons.forget()
         return outcomes
 
     def abort(self, committables: Sequence[RedisCommittable]) -> Sequence[AbortOutcome]:
-        """See `Committer`. A late commit, or a writer that goes on, finds no stage."""
+        """See `Committer`. A late commit, or a writer still running, finds no stage."""
         return [self._asked(partial(self._abort, c)) or AbortOutcome.RETRY for c in committables]
 
     def list_lingering(self) -> Iterable[Lingering[RedisCommittable]]:
-        """See `Committer`: the stages that are neither applied nor dropped, whatever the mode now.
+        """See `Committer`. Lists the stages neither applied nor dropped, in either mode.
 
         Raises AbortFailedError when the server does not answer for `LISTING_DEADLINE_S`.
         """
@@ -124,7 +125,7 @@ class RedisCommitter:
         return self._connected.call("EVAL", script, len(named), *named, c.handle, *arguments)
 
     def _asked(self, ask: Callable[[], T | None]) -> T | None:
-        """Return what `ask` returns; None when the server is away, or does not let us ask now."""
+        """Return the result of `ask`, None if the server is away or cannot answer now."""
         try:
             return ask()
         except server.driver().RedisError as error:

@@ -1,4 +1,4 @@
-"""What is asked of the real server before anything is written; each failure has its own error."""
+"""Checks of the real server, made before anything is written. Each failure has its own error."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _OLDEST = (6, 0)
 
 
 def check(sink: RedisSink, context: SinkContext, keys: Keys, name: str) -> None:
-    """Raise PreflightError for the first thing that does not hold; then raise the guard."""
+    """Raise PreflightError at the first failed check. If none fails, raise the guard."""
     try:
         with contextlib.closing(Link(sink.address, ANSWER_TIMEOUT_S)) as link:
             found = _information(link)
@@ -30,7 +30,7 @@ def check(sink: RedisSink, context: SinkContext, keys: Keys, name: str) -> None:
                 _check_durability(link, found, name)
             link.call("EVAL", scripts.FENCE, 1, keys.named("guard"), context.generation)
     except server.driver().RedisError as error:
-        # A server that wants a certificate may hang up before its reason can be read.
+        # A server that wants a certificate may hang up before we can read its reason.
         tls = sink.address.tls
         certificate = "; that ssl_certfile is in the URL if the server asks for one" if tls else ""
         raise PreflightError(
@@ -92,7 +92,7 @@ def _check_durability(link: Link, found: dict[str, str], name: str) -> None:
         )
     try:
         (_, fsync) = link.call("CONFIG", "GET", "appendfsync")
-    except (server.driver().ResponseError, ValueError):  # many hosted servers let nobody ask
+    except (server.driver().ResponseError, ValueError):  # many hosted servers forbid CONFIG
         _log.info("%s: appendfsync cannot be asked for at this server", name)
         return
     if fsync != b"always":

@@ -1,13 +1,13 @@
 """Arrow batches to blocks of key and value bytes, a column at a time: no Python object per row.
 
-A block is a run of rows for one operation. It has two forms: the arguments of a Redis command as
-the protocol sends them (`MSET`), and a MessagePack array of the same, which a script unpacks.
+A block is a run of rows for one operation. It has one of two forms: the arguments of a Redis
+command as sent by the protocol (`MSET`), or a MessagePack array of the same arguments for a script.
 
-| operation | what follows, for each row |
+| operation | arguments for each row |
 |---|---|
 | ``set`` | key, value |
 | ``delete`` | key |
-| ``hash`` | key; how many follow; field, value, …; how many follow; fields to delete |
+| ``hash`` | key; count of arguments; field, value, …; count of fields; fields to delete |
 
 In MessagePack the operation and the time to live in ms (empty: for ever) come first.
 """
@@ -30,15 +30,18 @@ BLOCK_ROWS = BLOCK_ARGUMENTS // 2
 BLOCK_BYTES = 2**20
 """Redis serves nobody else while it applies a block: a few milliseconds at this size."""
 LARGEST_BYTES = 512 * 2**20
-"""The longest string that Redis takes."""
+"""Redis's limit for one string."""
 
 _BINARY = pa.large_binary()
 
 
 @dataclass(frozen=True)
 class Layout:
-    """What becomes of a row: its key is the column `key` behind `prefix`; its value the column
-    `value` or, if that is None, a hash of all columns but `key`."""
+    """How a row is stored.
+
+    The key is the column `key` behind `prefix`. The value is the column `value` or, if that is
+    None, a hash of all columns but `key`.
+    """
 
     key: str
     value: str | None
@@ -48,7 +51,8 @@ class Layout:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows for one operation, with the buffer of their arguments in the one form or the other."""
+    """Rows for one operation, with the buffer of their arguments: for MSET if `mset`, else
+    MessagePack."""
 
     operation: str
     rows: int
@@ -67,7 +71,7 @@ class Block:
 
 
 def unfit(batch: pa.RecordBatch, layout: Layout) -> dict[int, str]:
-    """Return the rows that `blocks` would refuse, by their index, and why."""
+    """Return the indexes of the rows refused by `blocks`, each with the reason."""
     found: dict[int, str] = {}
     batch = datetimes_as_text(batch)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -85,16 +89,17 @@ def unfit(batch: pa.RecordBatch, layout: Layout) -> dict[int, str]:
 
 
 def key_names(batch: pa.RecordBatch, layout: Layout) -> list[bytes]:
-    """Return the Redis key of each row; none of them is null."""
+    """Return the Redis key of each row; no key may be null."""
     column = datetimes_as_text(batch).column(batch.schema.names.index(layout.key)).cast(_BINARY)
     return [layout.prefix.encode() + key for key in column.to_pylist()]
 
 
 def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Block]:
-    """Yield the batch as blocks, in the order in which they are to be applied.
+    """Yield the batch as blocks, to be applied in this order.
 
-    `mset`: blocks that MSET can apply get the form that it takes. Raises WriteRefusedError for a
-    key that is null, and for a value that Redis cannot hold.
+    mset: blocks fit for MSET get its form.
+
+    Raises WriteRefusedError for a null key, and for a value too long for Redis.
     """
     batch = datetimes_as_text(batch)
     names = batch.schema.names
@@ -112,7 +117,7 @@ def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Blo
         return
     values = _binary(batch.column(names.index(layout.value)))
     if values.null_count:
-        # Of a key with both a value and a null the last row counts: then their order does not.
+        # For a key with both a value and a null keep the last row: then block order is free.
         table = pa.table({"key": keys, "row": np.arange(len(keys))})
         last = table.group_by("key").aggregate([("row", "max")])["row_max"].combine_chunks()
         keys, values = keys.take(last), values.take(last)
@@ -124,14 +129,14 @@ def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Blo
 def _uniform(
     operation: str, columns: list[pa.Array], layout: Layout, *, mset: bool
 ) -> Iterator[Block]:
-    """Every row has one argument from each column."""
+    """Yield blocks of rows with one argument from each column."""
     rows = _joined(*(piece for c in columns for piece in (_resp(c) if mset else _msgpack(c))))
     counts = np.full(len(rows), len(columns))
     yield from _cut(operation, rows, counts, layout, mset=mset)
 
 
 def _hashes(keys: pa.Array, fields: Mapping[str, pa.Array], layout: Layout) -> Iterator[Block]:
-    """The fields that have a value are set, the others deleted."""
+    """Yield blocks that set the fields with a value and delete the others."""
     present = np.zeros(len(keys), dtype=np.int64)
     to_set, to_delete = [], []
     for name, values in fields.items():
@@ -166,7 +171,7 @@ def _binary(column: pa.Array) -> pa.Array:
 
 
 def _joined(*pieces: Any) -> pa.Array:
-    """Concatenate scalars and arrays row by row; null where a piece is."""
+    """Concatenate scalars and arrays row by row; null where any piece is null."""
     return pc.binary_join_element_wise(*pieces, _bytes(b""))
 
 

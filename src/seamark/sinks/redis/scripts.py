@@ -1,22 +1,22 @@
-"""What the server runs in one piece: Lua scripts, and the guard that they share.
+"""Lua scripts, each run by the server in one piece, and the guard they share.
 
 **The guard** of an upserting sink is a hash: ``generation`` and ``epoch`` of the newest write, and
-for each partition of that epoch the attempt that writes it, or ``done <attempt>``. A block is
-applied if and only if its writer is the newest in all three, and its partition is not done: what
-wakes up late (a paused driver's worker, a lost executor's task, a block that lay in a socket)
-changes nothing. So the value that stays is that of the newest epoch's winning attempt.
+for each partition of that epoch its writing attempt, or ``done <attempt>``. A block is applied if
+and only if its writer is the newest in all three, and its partition is not done. A late writer (a
+paused driver's worker, a lost executor's task, a block stuck in a socket) changes nothing. So a key
+keeps the value of the newest epoch's winning attempt.
 
-- An older generation or epoch, or an attempt below the partition's, is refused: for ever.
-- After ``done`` an attempt is refused even if it is newer: were it killed in the middle of its
-  rows, older rows of the epoch would stay on top. `RELEASE` takes ``done`` back when the task
-  fails after all, so that its retry may write.
+- An older generation or epoch, or an attempt below the partition's, is refused for ever.
+- After ``done`` even a newer attempt is refused: if it were killed in the middle of its rows, older
+  rows of the epoch would stay on top. `RELEASE` takes ``done`` back when the task fails after all,
+  so its retry may write.
 
-**A stage** is a list of blocks, and its entry in ``stages``: ``open``, or the number of blocks that
-are still to be applied. Each block is applied and taken off the list in one script, so whoever goes
-on with a commit, and however often, applies each once, in order.
+**A stage** is a list of blocks with an entry in ``stages``: ``open``, or the number of blocks still
+to be applied. One script both applies a block and takes it off the list. So each block is applied
+once and in order, whoever continues a commit, and however often.
 
-Scripts are sent as text with every call: at a block's size it costs nothing, and no server can have
-lost them.
+Every call sends its script as text: beside a block this costs nothing, and no server can have lost
+the script.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from __future__ import annotations
 from seamark.sinks.internal.outcomes import LEDGER_EPOCHS
 
 BLOCK_ARGUMENTS = 4000
-"""Lua can pass on less than 8,000 arguments at once."""
+"""Lua can pass on fewer than 8,000 arguments at once."""
 
 _ENTER = """
 local function enter()
@@ -74,22 +74,22 @@ end
 """
 
 ENTER = f"{_ENTER} return entered"
-"""May this attempt write? KEYS: guard; ARGV: generation, epoch, partition, attempt. ``ok``, or why
-not."""
+"""Ask whether this attempt may write. KEYS: guard; ARGV: generation, epoch, partition, attempt.
+Answers ``ok`` or the reason against it."""
 
 ENTER_AND_APPLY = f"""
 {_ENTER}{_APPLY}
 if entered == 'ok' then apply(cmsgpack.unpack(ARGV[5])) end
 return entered
 """
-"""The same, and apply a block, which is the fifth argument."""
+"""Ask the same, and apply a block, the fifth argument."""
 
 FINISH = f"""
 {_ENTER}
 if entered == 'ok' then redis.call('HSET', KEYS[1], 'p' .. ARGV[3], 'done ' .. ARGV[4]) end
 return entered
 """
-"""This attempt has written all of its rows."""
+"""Record that this attempt has written all of its rows."""
 
 RELEASE = """
 if redis.call('HGET', KEYS[1], 'generation') == ARGV[1]
@@ -97,7 +97,7 @@ if redis.call('HGET', KEYS[1], 'generation') == ARGV[1]
   and redis.call('HGET', KEYS[1], 'p' .. ARGV[3]) == 'done ' .. ARGV[4]
 then redis.call('HSET', KEYS[1], 'p' .. ARGV[3], ARGV[4]) end
 """
-"""This attempt, though done, has failed: another may write."""
+"""Let another attempt write: this one, though done, has failed."""
 
 FENCE = """
 if tonumber(redis.call('HGET', KEYS[1], 'generation') or -1) < tonumber(ARGV[1]) then
@@ -105,7 +105,7 @@ if tonumber(redis.call('HGET', KEYS[1], 'generation') or -1) < tonumber(ARGV[1])
   redis.call('HSET', KEYS[1], 'generation', ARGV[1], 'epoch', -1)
 end
 """
-"""A driver starts: older generations write no more. KEYS: guard; ARGV: generation."""
+"""Stop all writes of older generations when a driver starts. KEYS: guard; ARGV: generation."""
 
 COMMIT = f"""
 {_APPLY}
@@ -144,7 +144,7 @@ redis.call('UNLINK', stage)
 redis.call('HDEL', stages, handle)
 return 'aborted'
 """
-"""Drop a stage of which nothing is applied. KEYS and first ARGV as for `COMMIT`."""
+"""Drop a stage unless its commit has begun. KEYS and first ARGV as for `COMMIT`."""
 
 OTHERS_THAN_HASHES = """
 local found = {}
@@ -154,4 +154,4 @@ for i = 1, #ARGV do
 end
 return found
 """
-"""Which of these keys (from 1) hold something that HSET refuses, each followed by what it is."""
+"""Find the keys (by number, from 1) refused by HSET, each followed by its value's type."""

@@ -1,7 +1,7 @@
-"""Connections: the URL, a deadline on every call, and what the server's errors mean.
+"""Connections to the server: the URL, a deadline on every call, the meaning of its errors.
 
-The one module that knows redis-py, of which it uses the bare connection: no retries behind our
-back, and bytes that are packed already go out as they are.
+Only this module knows redis-py. It uses the bare connection: no retries behind our back, and packed
+bytes go out unchanged.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from seamark.sinks.redis.committable import Keys
 
 CONNECT_TIMEOUT_S = 5.0
 WRITE_TIMEOUT_S = 60.0
-"""How long the server may take for one block: it may be waiting for its disk."""
+"""The server's time limit for one block: it may be waiting for its disk."""
 ANSWER_TIMEOUT_S = 10.0
-"""As long for the driver's short questions, and for a block that it has applied."""
+"""The limit for the driver's short questions, and for a block applied at its request."""
 
 _ONE_PACKET_BYTES = 2**14
 _FORM = "give 'redis://user:password@host:6379/0'"
@@ -32,7 +32,7 @@ _OPTIONS = {
 
 @dataclass(frozen=True)
 class Address:
-    """Where the server is, and as whom to connect. Picklable; shows no password."""
+    """The server's address and login. Picklable; shows no password."""
 
     host: str
     port: int
@@ -56,7 +56,7 @@ class Address:
 def parse_url(url: object, sink: str) -> Address:
     """Return the parts of ``redis://user:password@host:port/database``, or ``rediss://`` for TLS.
 
-    Raises ConfigurationError, which never shows the URL: it may hold a password.
+    Raises ConfigurationError. Its text never shows the URL, which may hold a password.
     """
     allowed = "redis and rediss (with TLS)"
     parts = split_url(url, sink, ("redis", "rediss"), allowed, _FORM)
@@ -85,9 +85,11 @@ driver = partial(load_driver, "redis", "RedisSink needs redis-py", "redis")
 
 
 class Link:
-    """One connection. After any error it is closed and not used again.
+    """One connection. Any error closes it for good.
 
-    Raises redis-py's RedisError; `timeout_s` is the longest wait for one answer.
+    timeout_s: the longest wait for one answer.
+
+    Raises redis-py's RedisError.
     """
 
     def __init__(self, address: Address, timeout_s: float) -> None:
@@ -114,8 +116,8 @@ class Link:
         return self.answer()
 
     def send(self, packed: Sequence[Any]) -> None:
-        """Send buffers that hold one or more whole commands; `answer` follows once for each."""
-        if not self._open:  # redis-py would connect again, to a server that knows nothing of us
+        """Send buffers with one or more whole commands; `answer` follows once for each."""
+        if not self._open:  # redis-py would connect again, without our state on the server
             raise driver().ConnectionError("the connection was closed by an error before")
         if sum(map(len, packed)) < _ONE_PACKET_BYTES:
             packed = [b"".join(packed)]
@@ -123,12 +125,12 @@ class Link:
             self._connection.send_packed_command(packed, check_health=False)
 
     def answer(self) -> Any:
-        """Return the answer to the next command that has none yet."""
+        """Return the answer to the next unanswered command."""
         with self._closed_by_errors():
             return self._connection.read_response()
 
     def close(self) -> None:
-        """Close it, whatever state it is in."""
+        """Close the connection in any state."""
         self._open = False
         with contextlib.suppress(Exception):
             self._connection.disconnect()
@@ -143,8 +145,8 @@ class Link:
 
 
 def replicas_reached(link: Link, keys: Keys, replicas: int) -> int:
-    """Return how many replicas have all that was written before this call, by any connection; wait
-    until `replicas` have, or for ANSWER_TIMEOUT_S."""
+    """Return how many replicas have all writes made before this call, by any connection. Wait until
+    `replicas` of them have, or for half of ANSWER_TIMEOUT_S."""
     if replicas == 0:
         return 0
     # WAIT waits for the connection's own last write; replicas get all writes in one order.
@@ -153,7 +155,7 @@ def replicas_reached(link: Link, keys: Keys, replicas: int) -> int:
 
 
 def wait_for_replicas(link: Link, keys: Keys, replicas: int) -> None:
-    """Raise PreCommitError if not enough replicas have everything in time."""
+    """Raise PreCommitError if too few replicas have everything in time."""
     found = replicas_reached(link, keys, replicas)
     if found < replicas:
         raise PreCommitError(
@@ -163,6 +165,6 @@ def wait_for_replicas(link: Link, keys: Keys, replicas: int) -> None:
 
 
 def refuses(error: BaseException) -> bool:
-    """Whether an error of the server's is about the rows: repeating them cannot help. Anything else
+    """Whether a server's error is about the rows, so that repeating them cannot help. Anything else
     (away, loading, read-only after a failover, out of memory, busy) may pass."""
     return isinstance(error, driver().ResponseError) and "WRONGTYPE" in str(error)

@@ -1,4 +1,4 @@
-"""`RedisSink`: the configuration that a user writes, checked when it is built."""
+"""`RedisSink`: the user's configuration, checked when it is built."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
         such as ``@`` and ``/`` in the password percent-encoded; options ``?ssl_ca_certs=…``,
         ``ssl_certfile``, ``ssl_keyfile``, ``ssl_check_hostname``. The password is never shown or
         stored. One server and its replicas; no Redis Cluster.
-    key: the column whose text, behind `key_prefix`, is the key.
-    value: the column whose text or bytes becomes the string at the key; null deletes the key. None:
-        all other columns become the fields of a hash; null deletes the field, and fields that are
-        no columns stay as they are.
+    key: the column with the text of the key, behind `key_prefix`.
+    value: the column with the text or bytes of the string at the key; null deletes the key. None:
+        all other columns become the fields of a hash; null deletes the field, and the hash's other
+        fields stay as they are.
     mode:
-        ``"upsert"``: tasks write as rows come. A reader sees an epoch's rows before it is decided,
-            and while an epoch is repeated after a failure it may see a key's value go back for a
-            moment. Holds for deterministic jobs.
-        ``"staged"``: rows wait in Redis in a list of their own and are applied after the decision,
-            a block at a time. No value ever goes back, but every row is in memory twice until
-            then, and writing takes two to three times as long.
-    key_prefix: what keys begin with, e.g. ``"orders:"``.
-    ttl: how long a key lives after it was written, e.g. ``"1 h"``; None is for ever.
+        ``"upsert"``: tasks write as rows come. A reader sees an epoch's rows before its decision.
+            While an epoch is repeated after a failure, a key's value may go back for a moment.
+            Holds for deterministic jobs.
+        ``"staged"``: rows wait in Redis in a list of their own. After the decision they are
+            applied, a block at a time. No value ever goes back, but every row is in memory twice
+            until then, and writing takes two to three times as long.
+    key_prefix: the beginning of all keys, e.g. ``"orders:"``.
+    ttl: how long a key lives after its last write, e.g. ``"1 h"``; None is for ever.
     durability: ``"aof"``: the server must have its append-only file on, and must not evict keys.
-        ``"none"``: neither is asked for; what the server loses when it dies is lost.
+        ``"none"``: neither is checked; data lost by a dying server stay lost.
     replicas: how many replicas must have the rows before an epoch goes on.
 
-    Of several rows with one key in an epoch the last one of its task counts; between tasks it is
-    open which does: let one task have a key, as after a ``groupBy`` of it.
+    If several rows of an epoch have one key, the last row of a task counts. Between tasks the
+    winner is open: let one task have a key, as after a ``groupBy`` of it.
 
     Text of a column: strings as they are, binary its bytes, numbers and booleans as Spark's CAST
     gives them, dates and timestamps in UTC, arrays, maps and structs as JSON.
@@ -99,7 +99,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
 
     @property
     def address(self) -> Address:
-        """Where the server is, and as whom to connect."""
+        """The server's address and login."""
         return parse_url(self.url, "RedisSink")
 
     def __repr__(self) -> str:
@@ -107,7 +107,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
 
     @property
     def way(self) -> SinkWay:
-        """Idempotent, or two-phase commit if staged."""
+        """Idempotent for upserts, two-phase commit for stages."""
         return SinkWay.IDEMPOTENT if self.mode == "upsert" else SinkWay.TWO_PHASE_COMMIT
 
     def describe(self) -> str:
@@ -117,7 +117,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
         return f"Redis {kind} {self.key_prefix}* at {self.address} ({self.mode}{lost})"
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """See `TwoPhaseCommitSink`: scalars as text or as they are, the rest as JSON."""
+        """See `TwoPhaseCommitSink`. Selects scalars as text or as they are, the rest as JSON."""
         check_columns(schema, self.describe())
         names = [column.name for column in schema]
         require_column(self.key, schema, "key", "key", self.describe())
@@ -136,7 +136,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
         return [text_expression(column, _AS_STRING) for column in schema]
 
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """Nothing to check: a stage has no time-out."""
+        """Check nothing: a stage has no time-out."""
 
     def create_writer(self, context: WriterContext) -> RedisWriter:
         """See `TwoPhaseCommitSink`. Connects at the first row."""

@@ -1,6 +1,6 @@
-"""The task's side: `UpsertWriter` writes rows as they come, `StageWriter` puts them into a stage.
+"""Task side: `UpsertWriter` writes rows as they come, `StageWriter` puts them into a stage.
 
-One block is on its way while the next one is made. Failpoints: `rows-written`: an upsert's rows are
+The next block is encoded while one is on its way. Failpoints: `rows-written`: an upsert's rows are
 all there, nobody told yet; `stage-written`: the stage is whole, nobody told yet.
 """
 
@@ -24,7 +24,8 @@ from seamark.sinks.redis.server import WRITE_TIMEOUT_S, Address, Link
 
 
 class RedisWriter:
-    """One attempt; connects when its first row comes. The subclass says where blocks go."""
+    """One attempt's writer. Connects when its first row comes. The subclass decides where blocks
+    go."""
 
     mset = False
 
@@ -50,8 +51,8 @@ class RedisWriter:
         self._rows += batch.num_rows
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
-        """See `SelectiveWriter`: refused are a null key, a value that is too long and, where hashes
-        are written, a key that holds something else."""
+        """See `SelectiveWriter`. Refuses a null key, a value too long and, when hashes are written,
+        a key with a value of another type."""
         refused = unfit(batch, self._layout)
         if self._layout.value is None:
             refused |= self._other_kinds(batch, refused)
@@ -123,10 +124,10 @@ class RedisWriter:
 
 
 class UpsertWriter(RedisWriter):
-    """Every block goes through the guard (`scripts.py`), and is visible at once.
+    """Sends every block through the guard (`scripts.py`); its rows are visible at once.
 
-    Where MSET can apply a block, it does: twice as fast as a script. Then WATCH ties it to the
-    guard: had that changed since it let the block pass, EXEC would do nothing.
+    MSET applies the blocks it can: twice as fast as a script. WATCH then ties it to the guard: if
+    the guard has changed since it let the block pass, EXEC does nothing.
     """
 
     mset = True
@@ -143,8 +144,8 @@ class UpsertWriter(RedisWriter):
         self._finished = False
 
     def abort(self) -> None:
-        """See `CommittingWriter`. What is written stays, until the retry or the epoch's replay has
-        written it again; after `prepare_commit` it lets a retry of the task write."""
+        """See `CommittingWriter`. Written rows stay until the retry, or the epoch's replay, has
+        written them again. After `prepare_commit`, let a retry of the task write."""
         with contextlib.suppress(Exception):
             if self._finished:
                 link = Link(self._address, server.CONNECT_TIMEOUT_S)
@@ -159,7 +160,7 @@ class UpsertWriter(RedisWriter):
 
     def _finish(self) -> Sequence[RedisCommittable]:
         self._settle()
-        self._finished = True  # also if the answer does not come
+        self._finished = True  # even if no answer comes
         self._ask(scripts.FINISH)
         failpoints.reached("rows-written")
         return []
@@ -174,7 +175,7 @@ class UpsertWriter(RedisWriter):
             head = _head(9, *script, *who) + b"$%d\r\n" % size
             link.send([head, *packed, b"\r\n"])
             return
-        if not self._entered:  # that changes the guard: before it is watched
+        if not self._entered:  # changes the guard, so it precedes WATCH
             self._ask(scripts.ENTER)
             self._entered = True
         link.call("WATCH", self._guard)
@@ -183,8 +184,8 @@ class UpsertWriter(RedisWriter):
         link.send([head, block.body, _head(1, b"EXEC")])
 
     def _settle(self) -> None:
-        """Read what became of the block that is on its way; send it again if the guard has changed
-        under it, which another task's first block does."""
+        """Read the answer to the block on its way. Send the block again if the guard has changed
+        meanwhile, for example by another task's first block."""
         block, self._on_its_way = self._on_its_way, None
         while block is not None:
             if not block.mset:
@@ -210,7 +211,7 @@ class UpsertWriter(RedisWriter):
 
 
 class StageWriter(RedisWriter):
-    """Blocks go into a list, which nobody but the committer reads."""
+    """Appends blocks to a list read only by the committer."""
 
     def __init__(
         self, address: Address, layout: Layout, replicas: int, name: str, context: WriterContext
@@ -224,7 +225,7 @@ class StageWriter(RedisWriter):
         self._settle()
         stage = self._keys.stage(self._stage).encode()
         packed = block.packed()
-        # After the first one: only while the list is there. If it was aborted, it stays so.
+        # RPUSHX, from the second block on, needs the list: an aborted stage stays aborted.
         push = _head(3, b"RPUSHX" if self._blocks else b"RPUSH", stage)
         push += b"$%d\r\n" % sum(map(len, packed))
         before, after = b"", b"\r\n"
@@ -238,7 +239,7 @@ class StageWriter(RedisWriter):
 
     def _finish(self) -> Sequence[RedisCommittable]:
         self._settle()
-        # The last answer may be older than the server's death, or than an abort of the stage.
+        # After the last answer the server may have died, or the stage been aborted.
         self._require_whole(self._connected.call("LLEN", self._keys.stage(self._stage)))
         failpoints.reached("stage-written")
         return [RedisCommittable.of(self._context, self._stage, self._rows, blocks=self._blocks)]

@@ -1,8 +1,8 @@
-"""The driver's side: one SQLite transaction per call moves staged rows and writes the ledger.
+"""Driver side: one SQLite transaction per call moves staged rows and writes the ledger.
 
 Invariants:
-- a transaction's rows are in the table if and only if its ledger row says ``committed``;
-- a staged file is deleted only after its ledger row is durable.
+- A transaction's rows are in the table if and only if its ledger row says ``committed``.
+- A staged file is deleted only after its ledger row is durable.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 
 class SQLiteCommitter:
-    """Holds no connection between calls, so that any thread may call. Files of committed rows are
-    deleted in a thread of its own, beside the next epoch: the kernel takes 1 ms for each MB."""
+    """Holds no connection between calls, so any thread may call. A thread of its own deletes the
+    files of committed rows during the next epoch: the kernel takes 1 ms for each MB."""
 
     def __init__(self, path: str, table: str, root: Path, context: SinkContext) -> None:
         self._path = path
@@ -40,7 +40,7 @@ class SQLiteCommitter:
         self._deleting: threading.Thread | None = None
 
     def preflight(self) -> None:
-        """Check the table; make the database, the ledger and the staging area; raises
+        """Check the table; create the database, the ledger and the staging area. Raises
         PreflightError."""
         errors = database.driver_errors()
         directory = Path(self._path).parent
@@ -62,7 +62,7 @@ class SQLiteCommitter:
             ) from error
 
     def commit(self, committables: Sequence[StagedFile]) -> Sequence[CommitOutcome]:
-        """Insert the staged rows, all or none of this call's; RETRY for all while it is locked.
+        """Insert this call's staged rows, all or none. RETRY for all while the database is locked.
 
         LOST: the transaction was aborted, or its staged file is gone or torn. UNKNOWN: the ledger
         no longer keeps its epoch. Raises CommitFailedError when the table refuses the rows.
@@ -93,7 +93,7 @@ class SQLiteCommitter:
         return outcomes
 
     def abort(self, committables: Sequence[StagedFile]) -> Sequence[AbortOutcome]:
-        """Write a tombstone for each, then delete its file."""
+        """Write a tombstone for each transaction, then delete its file."""
         if not committables:
             return []
         errors = database.driver_errors()
@@ -113,7 +113,7 @@ class SQLiteCommitter:
         return outcomes
 
     def list_lingering(self) -> Iterator[Lingering[StagedFile]]:
-        """Yield staged files that no ledger row ends; delete those that one does.
+        """Yield staged files without a ledger row; delete those with one.
 
         Raises AbortFailedError if the ledger cannot be read.
         """
@@ -135,7 +135,7 @@ class SQLiteCommitter:
                 yield Lingering(found, found.generation)
 
     def close(self) -> None:
-        """Wait until committed files are deleted; nothing is open between calls."""
+        """Wait for the deletion of committed files. Nothing is open between calls."""
         self._end_deletion()
 
     def _commit_one(self, cursor: object, committable: StagedFile) -> Fate:
@@ -174,7 +174,8 @@ class SQLiteCommitter:
             self._deleting.join()
 
     def _delete(self, committables: Sequence[StagedFile]) -> None:
-        """Best effort: a file that stays has a ledger row, and `list_lingering` deletes it."""
+        """Delete the files, best effort: leftovers have a ledger row, and `list_lingering` deletes
+        them."""
         for committable in committables:
             with contextlib.suppress(OSError):
                 (self._root / committable.handle).unlink()

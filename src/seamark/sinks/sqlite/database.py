@@ -1,8 +1,8 @@
 """The database: connections, the ledger, and every SQL statement of this sink.
 
-The ledger, `_seamark_ledger`, holds one row per transaction that was ended: ``committed``, written
-in the SQLite transaction that inserted its rows and so the proof that they are visible, or
-``aborted``, a tombstone that makes a late commit fail. The primary key lets only one of them stand.
+The ledger, `_seamark_ledger`, holds one row per ended transaction. ``committed`` is written in the
+SQLite transaction of the inserted rows, so it proves that they are visible. ``aborted`` is a
+tombstone: it makes a late commit fail. The primary key lets only one of them stand.
 
 All access goes through one copy of SQLite, the ADBC driver's: two copies in one process break each
 other's POSIX locks.
@@ -45,13 +45,13 @@ def driver_errors() -> Any:
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether another connection holds the lock: the driver has no code of its own for it."""
+    """Whether another connection holds the lock. The driver has no error code for this."""
     return "is locked" in str(error)
 
 
 @contextlib.contextmanager
 def connect(path: str) -> Iterator[Any]:
-    """Yield a cursor outside of any transaction; usable in the calling thread."""
+    """Yield a cursor outside any transaction; usable in the calling thread."""
     with driver().connect(path, autocommit=True) as connection, connection.cursor() as cursor:
         cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
         yield cursor
@@ -59,7 +59,7 @@ def connect(path: str) -> Iterator[Any]:
 
 @contextlib.contextmanager
 def transaction(path: str) -> Iterator[Any]:
-    """Yield a cursor inside a write transaction; commit, durably, at the end."""
+    """Yield a cursor inside a write transaction; commit durably at the end."""
     with connect(path) as cursor:
         # A commit must survive a power failure: staged files are deleted right after it.
         cursor.execute("PRAGMA synchronous=FULL")
@@ -75,7 +75,7 @@ def transaction(path: str) -> Iterator[Any]:
 
 
 def prepare(path: str) -> None:
-    """Make the database and the ledger, if missing, and turn WAL mode on."""
+    """Create the database and the ledger if missing, and turn on WAL mode."""
     with connect(path) as cursor:
         cursor.execute("PRAGMA journal_mode=WAL")
         cursor.fetchall()
@@ -86,8 +86,8 @@ def prepare(path: str) -> None:
 
 
 def misfit(path: str, table: str, names: Sequence[str]) -> str:
-    """Say why rows with these columns cannot be inserted into the table; "" if they can, or there
-    is no such table yet."""
+    """Return why the table cannot take rows with these columns; "" if it can, or does not exist
+    yet."""
     if not Path(path).exists():
         return ""
     with connect(path) as cursor:
@@ -113,7 +113,7 @@ def misfit(path: str, table: str, names: Sequence[str]) -> str:
 
 
 def definition(path: str, table: str) -> list[str]:
-    """Return the statements that make the table and its unique indexes; none if it is missing."""
+    """Return the statements that create the table and its unique indexes; none if it is missing."""
     if not Path(path).exists():
         return []
     with connect(path) as cursor:
@@ -126,8 +126,8 @@ def definition(path: str, table: str) -> list[str]:
 
 
 def open_scratch() -> Any:
-    """Return a connection to a new, private database that is deleted when it is closed; what does
-    not fit into its cache is in a temporary file."""
+    """Return a connection to a new, private database, deleted when closed. A temporary file holds
+    the overflow of its cache."""
     return driver().connect("file:", autocommit=True)
 
 
@@ -148,7 +148,7 @@ def record(cursor: Any, committable: StagedFile, how: Fate) -> None:
 
 
 def ended(path: str, job_id: str, sink_uid: str) -> set[str]:
-    """Return the handles of one job's sink that have a ledger row."""
+    """Return the handles of one job's sink with a ledger row."""
     with connect(path) as cursor:
         cursor.execute(
             "SELECT handle FROM _seamark_ledger WHERE job_id = ? AND sink_uid = ?",
@@ -168,7 +168,7 @@ def newest_epoch(cursor: Any, job_id: str, sink_uid: str) -> int | None:
 
 
 def prune(cursor: Any, committables: Sequence[StagedFile]) -> None:
-    """Forget rows that no driver can ask for any more; never the newest."""
+    """Delete rows no driver can ask for any more; never the newest."""
     for job_id, sink_uid in {(c.job_id, c.sink_uid) for c in committables}:
         newest = newest_epoch(cursor, job_id, sink_uid)
         if newest is not None:

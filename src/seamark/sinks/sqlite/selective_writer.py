@@ -1,10 +1,10 @@
-"""Rows that the table would refuse, found before the decision: they are inserted into a copy of it.
+"""Finds rows the table would refuse, before the decision, by inserting them into a copy of it.
 
-SQLite inserts after the decision, when it is too late to refuse. The copy is empty, private to the
-attempt and thrown away; a table without constraints needs none. It has the table's own constraints
-(NOT NULL, CHECK, STRICT types, unique keys), so it finds what is wrong with a row by itself and
-within the attempt. Not a key that another task, an earlier epoch or another program has used: that
-still stops the job at the commit, and so does a trigger that raises.
+SQLite inserts after the decision, too late to refuse a row. The copy is empty, private to the
+attempt and thrown away; a table without constraints needs none. The copy has the table's own
+constraints (NOT NULL, CHECK, STRICT types, unique keys), so it finds the faults of a row by itself
+and within the attempt. It cannot find a key already used by another task, an earlier epoch or
+another program: such a key still stops the job at the commit, and so does a trigger that raises.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SelectiveSQLiteWriter(SQLiteWriter):
         return super().prepare_commit()
 
     def abort(self) -> None:
-        """Remove the staged file; what stays is lingering."""
+        """Remove the staged file; leftovers are lingering."""
         self._forget()
         super().abort()
 
@@ -68,7 +68,7 @@ class _TableCopy:
         text = " ".join(definition)
         self._table = table
         self._connection: Any = None
-        # Without a key no row depends on another one: none is kept.
+        # Without a key no row depends on another, so none is kept.
         self._keeps_rows = bool(_KEY.search(text))
         if _CONSTRAINT.search(text):
             self._connection = database.open_scratch()
@@ -78,7 +78,7 @@ class _TableCopy:
             self._cursor.execute("BEGIN")
 
     def refused(self, batch: pa.RecordBatch) -> list[RefusedRow]:
-        """Return the rows that the table refuses; the others are in it now."""
+        """Return the rows refused by the table; the others are in the copy now."""
         if self._connection is None:
             return []
         rows = datetimes_as_text(batch)
@@ -99,7 +99,7 @@ class _TableCopy:
         return why
 
     def close(self) -> None:
-        """Throw it away."""
+        """Throw the copy away."""
         if self._connection is not None:
             self._cursor.close()
             self._connection.close()

@@ -1,4 +1,4 @@
-"""`SQLiteSink`: what a user writes, and which columns the table gets."""
+"""`SQLiteSink`: the user's configuration, and the columns of the table."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from seamark.sinks.sqlite.writer import SQLiteWriter
 class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
     """Append rows to a table of a SQLite database, exactly once.
 
-    path: the database file, on a local file system that the driver and all executors share; made
-        when it is missing, in an existing directory. Rows are staged in ``<path>.seamark/`` until
-        their epoch is decided.
-    table: made when it is missing, with the DataFrame's columns. An existing table must have all of
-        them, which is checked when the job starts; others are left NULL. Rows are inserted after
-        the epoch is decided, and one that a constraint refuses stops the job: keep constraints off
-        it that could, or give `Job.sink` ``on_bad_row="dead_letter"``.
+    path: the database file, on a local file system shared by the driver and all executors. Created
+        if missing, in an existing directory. Rows are staged in ``<path>.seamark/`` until their
+        epoch is decided.
+    table: created if missing, with the DataFrame's columns. An existing table must have all of
+        them, checked when the job starts; its other columns get their default or NULL. Rows are
+        inserted after the epoch is decided, and a row refused by a constraint stops the job. Keep
+        such constraints off the table, or give `Job.sink` ``on_bad_row="dead_letter"``.
 
     Spark types become: boolean 0/1; integers INTEGER; float and double REAL (NaN becomes NULL, as
     SQLite has none); string TEXT; binary BLOB; decimal TEXT in plain digits; date TEXT
@@ -38,9 +38,9 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
     ``to_json`` writes it, timestamps in UTC (select ``window.start`` and ``window.end`` for columns
     of their own).
 
-    The database is put into WAL mode. A program that commits through this sink must not open the
-    same database in the same process by Python's ``sqlite3``: two copies of SQLite in one process
-    break each other's file locks. Other processes may read at any time.
+    The sink puts the database into WAL mode. A program that commits through this sink must not open
+    the same database in the same process by Python's ``sqlite3``: two copies of SQLite in one
+    process break each other's file locks. Other processes may read at any time.
 
     Raises ConfigurationError. Needs ``pip install 'seamark[sqlite]'``.
     """
@@ -68,7 +68,7 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
 
     @property
     def staging_root(self) -> Path:
-        """Where undecided rows lie: beside the database, as SQLite's own journal does."""
+        """The directory of undecided rows: beside the database, like SQLite's own journal."""
         return Path(self.path + ".seamark")
 
     def describe(self) -> str:
@@ -78,25 +78,25 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """Return one column per column: scalars as they are, decimals as digits, the rest as JSON.
 
-        Raises ConfigurationError for intervals, variants and the like, and for doubled names.
+        Raises ConfigurationError for intervals, variants and the like, and for duplicate names.
         """
         check_columns(schema, self.describe())
         # Spark writes a decimal in plain digits where Arrow would write 1E-7.
         return [text_expression(column, ("decimal",)) for column in schema]
 
     def check_transaction_scope(self, context: SinkContext) -> None:
-        """Nothing to check: a staged file has no time-out, and its name holds job and sink."""
+        """Check nothing: a staged file has no time-out, and its name holds job and sink."""
 
     def create_writer(self, context: WriterContext) -> SQLiteWriter:
-        """Return a writer that stages one Arrow file; it touches nothing before the first row."""
+        """Return a writer that stages one Arrow file. It touches nothing before the first row."""
         return SQLiteWriter(self.path, self.table, self.staging_root, context)
 
     def create_selective_writer(self, context: WriterContext) -> SelectiveSQLiteWriter:
-        """Return a writer that also finds the rows which the table would refuse."""
+        """Return a writer that also finds the rows refused by the table."""
         return SelectiveSQLiteWriter(self.path, self.table, self.staging_root, context)
 
     def create_committer(self, context: SinkContext) -> SQLiteCommitter:
-        """Return the committer; it opens the database anew in each call."""
+        """Return the committer. It opens the database anew in each call."""
         return SQLiteCommitter(self.path, self.table, self.staging_root, context)
 
     dump = staticmethod(dump_committable)

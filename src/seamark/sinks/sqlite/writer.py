@@ -1,4 +1,4 @@
-"""The task's side: Arrow batches into one durable Arrow IPC file beside the database."""
+"""Task side: writes Arrow batches into one durable Arrow IPC file beside the database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from seamark.sinks.sqlite import database
 
 
 class SQLiteWriter:
-    """One attempt. Writes no file when no row comes."""
+    """One attempt's writer. Writes no file without a row."""
 
     def __init__(self, path: str, table: str, root: Path, context: WriterContext) -> None:
         self._path = path
@@ -36,7 +36,7 @@ class SQLiteWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append one batch to the staged file.
 
-        Raises WriteRefusedError, at the first batch, if the table exists and cannot take it, or
+        Raises WriteRefusedError at the first batch, if the table exists and cannot take it, or if
         this machine does not share the database's directory with the driver.
         """
         if batch.num_rows == 0:
@@ -63,7 +63,7 @@ class SQLiteWriter:
         return [StagedFile.of(self._context, self._handle, self._rows, size_bytes=size)]
 
     def abort(self) -> None:
-        """Remove the staged file; what stays is lingering."""
+        """Remove the staged file; leftovers are lingering."""
         if self._file is not None:
             with contextlib.suppress(Exception):
                 self._file.close()
@@ -71,6 +71,7 @@ class SQLiteWriter:
             self._staged.unlink()
 
     def _check_table(self, schema: pa.Schema) -> None:
-        """Find out before the decision what would stop the job after it."""
+        """Raise WriteRefusedError before the decision for a misfit that would stop the job after
+        it."""
         if why := database.misfit(self._path, self._table, schema.names):
             raise WriteRefusedError(why)

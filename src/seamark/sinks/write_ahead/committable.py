@@ -1,6 +1,6 @@
-"""The committable of a write-ahead sink: one spool file, and the record that its rows were sent.
+"""The committable of a write-ahead sink (one spool file), and the record of sent rows.
 
-Both are written by `contracts/committables.py`; docs/FORMAT.md specifies them.
+`contracts/committables.py` writes both; docs/FORMAT.md specifies them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,11 @@ from seamark.sinks.internal.committables import UNKNOWN, AttemptCommittable
 
 @dataclass(frozen=True)
 class SpooledRows(AttemptCommittable):
-    """One attempt's rows. `handle` is the spool file's path below `directory`, the spool of the job
-    that wrote it: a restored job finds it there."""
+    """One attempt's rows.
+
+    handle: the spool file's path below `directory`.
+    directory: the spool of the job that wrote the file; a restored job finds it there.
+    """
 
     directory: str = ""
     size_bytes: int = UNKNOWN
@@ -28,7 +31,7 @@ class SpooledRows(AttemptCommittable):
 
     @property
     def file(self) -> SpoolFile:
-        """The file as it was written."""
+        """The spool file as it was written."""
         return SpoolFile(self.directory, self.handle, self.rows, self.size_bytes, self.crc32)
 
 

@@ -1,8 +1,8 @@
-"""The driver's side: sends an epoch's spool files once, and records that it did.
+"""Driver side: sends an epoch's spool files once, and records the send.
 
-An epoch is sent whole or not at all. Between the return of `send` and the durable record lies the
-one window in which a crash sends twice. Failpoints: `rows-sent` before the record, `sent-recorded`
-after it. The coordinator deletes the files once the epoch has its committed record.
+An epoch is sent whole or not at all. A crash sends it twice only between the return of `send` and
+the durable record. Failpoints: `rows-sent` before the record, `sent-recorded` after it. The
+coordinator deletes the files once the epoch has its committed record.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class WriteAheadCommitter:
         self._reasons = Reasons(log, self._name)
 
     def preflight(self) -> None:
-        """Look at the spool, and let the sink look at its target."""
+        """Check the spool, and let the sink check its target. Raises PreflightError."""
         try:
             self._own.list("0")
         except OSError as error:
@@ -56,11 +56,11 @@ class WriteAheadCommitter:
         self._sink.check_target()
 
     def commit(self, committables: Sequence[SpooledRows]) -> Sequence[CommitOutcome]:
-        """Send each epoch's rows, unless a record says that they were sent. LOST for all of them if
-        a spool file is missing or damaged; UNKNOWN if another job wrote them, and nothing is left.
+        """Send each epoch's rows, unless a record says they were sent.
 
-        Raises SendRefusedError for what the target refuses for good, CommitFailedError when `send`
-        does not return in time.
+        LOST for all of them: a spool file is missing or damaged. UNKNOWN: another job wrote them,
+        and nothing is left. Raises SendRefusedError for rows the target refuses for good,
+        CommitFailedError when `send` does not return in time.
         """
         outcomes: dict[str, CommitOutcome] = {}
         for _, found in groupby(sorted(committables, key=_attempt), key=_attempt):
@@ -75,11 +75,14 @@ class WriteAheadCommitter:
         return [outcomes[committable.handle] for committable in committables]
 
     def abort(self, committables: Sequence[SpooledRows]) -> Sequence[AbortOutcome]:
-        """Delete each spool file; a commit that comes later finds none."""
+        """Delete each spool file; a later commit finds none."""
         return [self._abort(committable) for committable in committables]
 
     def list_lingering(self) -> Iterator[Lingering[SpooledRows]]:
-        """Yield every file in this sink's own spool that nobody has begun to send."""
+        """Yield every file in this sink's own spool, unless its send has begun.
+
+        Raises AbortFailedError if the spool cannot be listed.
+        """
         at = self._context
         try:
             files = self._own.list()
@@ -97,7 +100,7 @@ class WriteAheadCommitter:
                 yield Lingering(rows, name.generation)
 
     def close(self) -> None:
-        """Nothing is open between calls."""
+        """Do nothing: nothing is open between calls."""
 
     def _commit_attempt(self, attempt: list[SpooledRows]) -> dict[str, CommitOutcome]:
         epoch = EpochSpool.find(attempt, self._context.spool_uri, self._context.hadoop)
@@ -120,7 +123,7 @@ class WriteAheadCommitter:
             if not self._send(epoch, handles, token):
                 return {**outcomes, **dict.fromkeys(handles, CommitOutcome.RETRY)}
             record = Sent(tuple(handles), str(token))
-            self._unrecorded[record.token] = record  # a full disk does not send it again
+            self._unrecorded[record.token] = record  # so a full disk causes no second send
         failpoints.reached("rows-sent")
         epoch.record(record)
         failpoints.reached("sent-recorded")
@@ -128,7 +131,8 @@ class WriteAheadCommitter:
         return {**outcomes, **dict.fromkeys(handles, CommitOutcome.COMMITTED)}
 
     def _send(self, epoch: EpochSpool, handles: list[str], token: EpochToken) -> bool:
-        """Call `send` in a thread, for as long as it may take; False if it is to be tried again."""
+        """Call `send` in a thread, for at most `send_timeout_s`. Return False if it must be tried
+        again."""
         errors: list[BaseException] = []
 
         def run() -> None:

@@ -4,10 +4,10 @@ A spool file goes through these names in ``<spool>/<epoch>/``:
 
     g…-….arrow            flushed; may be aborted
     g…-….arrow.claimed    being sent; cannot be aborted any more
-    <unique>.sent         a record that names every handle of one `send` that has returned
+    <unique>.sent         a record with every handle of one returned `send`
 
-Object stores have no rename and so no claim: there the protocol's seals alone, of which an abort
-needs one before it comes here, keep a commit and an abort apart.
+Object stores have no rename and so no claim. There only the protocol's seals keep a commit and an
+abort apart: an abort needs a seal before it comes here.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ class EpochSpool:
     epoch: int
     files: frozenset[str]
     settled: bool = False
-    """Whether the job that wrote the files says that the epoch is committed."""
+    """Whether the epoch is committed, according to the job that wrote the files."""
     forgotten: bool = False
-    """Whether another job wrote the files, and nothing is left of them, nor of its records."""
+    """Whether another job wrote the files, and neither they nor its records are left."""
 
     @classmethod
     def find(cls, files: Sequence[SpooledRows], own_uri: str, hadoop: HadoopSettings) -> EpochSpool:
-        """Look where the files of one attempt were written; then in the running job's own spool:
-        the whole checkpoint may have been moved since, or they have come with a
-        savepoint, and that job's directory may be gone, or out of reach."""
+        """Look where the files of one attempt were written, then in the running job's own spool.
+        The whole checkpoint may have been moved since. Or the files have come with a savepoint, and
+        their job's directory may be gone or out of reach."""
         written, epoch = files[0].directory, files[0].epoch
         own = cls.listed(own_uri, hadoop, epoch) if own_uri and own_uri != written else None
         try:
@@ -72,27 +72,27 @@ class EpochSpool:
 
     @classmethod
     def listed(cls, uri: str, hadoop: HadoopSettings, epoch: int) -> EpochSpool:
-        """Return what lies in a spool."""
+        """Return one epoch of a spool, listed now."""
         directory = open_directory(uri, hadoop)
         return cls(directory, hadoop, epoch, frozenset(directory.list(str(epoch))))
 
     def sent(self) -> set[str]:
-        """Return the handles that were sent, by the records."""
+        """Return the handles recorded as sent."""
         return read_sent(self.directory, self.files)
 
     def unsent(self, files: Sequence[SpooledRows]) -> list[SpooledRows]:
-        """Return those whose rows are not known to be at the target."""
+        """Return the files not known to be at the target."""
         sent = self.sent()
         return [] if self.settled else [f for f in files if f.handle not in sent]
 
     def problem(self, rows: SpooledRows) -> str:
-        """Return a line that says what is wrong with a file, "" if nothing is; reads it."""
+        """Read a file, and return its fault as a line; "" if it has none."""
         file = replace(rows.file, path=self.path(rows.handle))
         found = spool.problem(self.directory, file)
         return f"{self.directory.uri}/{file.path}: {found}" if found else ""
 
     def claim(self, handle: str) -> bool:
-        """Make a file one that cannot be aborted; False if it was aborted."""
+        """Claim a file, so that it cannot be aborted. Return False if it was aborted."""
         rename = getattr(self.directory, "rename", None)
         if rename is None or handle + CLAIMED in self.files:
             return True
@@ -113,12 +113,12 @@ class EpochSpool:
             file.write(dump_committable(sent))
 
     def path(self, handle: str) -> str:
-        """Return the name that a file has now."""
+        """Return a file's current name."""
         return handle + CLAIMED if handle + CLAIMED in self.files else handle
 
 
 class SpooledBatches(Iterator["pa.RecordBatch"]):
-    """The batches of one epoch, and where they lie, for a sender that reads them in executors."""
+    """The batches of one epoch, with their location for a sender that reads them in executors."""
 
     def __init__(self, directory: Directory, hadoop: HadoopSettings, paths: list[str]) -> None:
         self.directory = directory
@@ -130,12 +130,12 @@ class SpooledBatches(Iterator["pa.RecordBatch"]):
         return next(self._batches)
 
     def schema(self) -> pa.Schema:
-        """Return the columns: those of the first batch."""
+        """Return the schema of the first batch."""
         return next(spool.read(self.directory, self.paths[0])).schema
 
 
 def read_sent(directory: Directory, paths: frozenset[str]) -> set[str]:
-    """Return the handles that the records among `paths` name."""
+    """Return the handles named by the records among `paths`."""
     handles: set[str] = set()
     for path in paths:
         if not path.endswith(SENT):
@@ -145,14 +145,14 @@ def read_sent(directory: Directory, paths: frozenset[str]) -> set[str]:
                 handles.update(load_committable(Sent, file.read()).handles)
         except FileNotFoundError:  # deleted since it was listed
             continue
-        except CorruptRecordError as error:  # a driver died while it wrote it
+        except CorruptRecordError as error:  # a driver died while writing it
             log.warning("%s/%s says nothing: %s", directory.uri, path, error)
     return handles
 
 
 def _is_committed(rows: SpooledRows, hadoop: HadoopSettings) -> bool:
-    """Whether the job that wrote a file has committed its epoch to all sinks, by its records: then
-    it has deleted its files. False if nothing is there, or a job of another id."""
+    """Whether the job that wrote a file has committed its epoch to all sinks, by its records; it
+    has then deleted its files. False if nothing is there, or a job of another id."""
     job = open_directory(rows.directory.rpartition(f"/{spool.SPOOLS}/")[0], hadoop)
     try:
         with job.open("job.json") as file:

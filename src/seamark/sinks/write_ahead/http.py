@@ -1,4 +1,4 @@
-"""`WriteAheadSink.http`: an epoch's rows, POSTed to an endpoint."""
+"""`WriteAheadSink.http`: POSTs an epoch's rows to an endpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CONTENT_TYPES = {"json": "application/x-ndjson", "arrow": "application/vnd.apache.arrow.stream"}
 PASSING = (408, 425, 429, 500, 502, 503, 504)
-"""Answers that may be otherwise the next time; so is any other of 5xx."""
+"""Statuses that may change on the next try; so may any other 5xx."""
 _TRIES = 3
 _HEADER_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e\xa0-\xff]*")
@@ -64,7 +64,7 @@ class HttpSink(WriteAheadSink):
                     "line end, or another character that HTTP does not take (a value that was read "
                     "from a file may end with a line end: strip it)"
                 )
-        # A copy: what the caller does to its dictionary later changes nothing here.
+        # A copy: later changes to the caller's dictionary have no effect here.
         object.__setattr__(self, "headers", dict(self.headers))
         yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
         seconds(self.timeout, f"{self.describe()}: timeout", least_s=0.001)
@@ -85,7 +85,7 @@ class HttpSink(WriteAheadSink):
         return f"{parts.scheme}://{parts.hostname}{port}{parts.path}"
 
     def describe(self) -> str:
-        """Return the URL without what may be secret in it."""
+        """Return the URL without its possibly secret parts."""
         return f"HTTP POST to {self._shown}"
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
@@ -99,7 +99,7 @@ class HttpSink(WriteAheadSink):
         )
 
     def from_dead_letters(self, letters: pa.RecordBatch) -> pa.RecordBatch:
-        """See `DeadLetterFormat`: the columns of a dead letter, for JSON as one object."""
+        """See `DeadLetterFormat`. Returns the columns of a dead letter, for JSON as one object."""
         import pyarrow as pa
 
         if self.format == "arrow":
@@ -107,7 +107,8 @@ class HttpSink(WriteAheadSink):
         return pa.record_batch({"value": pa.array(dead_letters_as_json(letters), pa.string())})
 
     def check_target(self) -> None:
-        """Ask the server for anything at all; whatever it answers, it is there."""
+        """Send the server a HEAD request; any answer will do. Raises PreflightError if none
+        comes."""
         pool, url = self._pool()
         try:
             pool.request("HEAD", url, headers=self._headers(), redirect=False, retries=False)
@@ -159,7 +160,7 @@ class HttpSink(WriteAheadSink):
         return urllib3.PoolManager(timeout=timeout, retries=retries), url
 
     def _headers(self) -> dict[str, str]:
-        """Return what each request is sent with: a pool's own headers would be dropped."""
+        """Return the headers of each request: a pool's own headers would be dropped."""
         parts = urlsplit(self.url)
         if parts.username is None:
             return dict(self.headers)
@@ -169,11 +170,11 @@ class HttpSink(WriteAheadSink):
 
     @property
     def _passing(self) -> tuple[int, ...]:
-        # Who keeps keys answers 409 while the first request with this one is still being worked on.
+        # An endpoint with keys answers 409 while it still works on the first request with this one.
         return (*PASSING, 409) if self.idempotent else PASSING
 
     def _said(self, error: Exception) -> str:
-        """Return what went wrong, without the URL that urllib3 puts into its errors."""
+        """Return the kind of error, without the URL in urllib3's errors."""
         reason = getattr(error, "reason", None) or error
         return type(reason).__name__
 
@@ -181,15 +182,15 @@ class HttpSink(WriteAheadSink):
 def _is_url(text: object) -> bool:
     try:
         parts = urlsplit(text) if isinstance(text, str) else None
-        _ = parts and parts.port  # raises if it is no number of a port
+        _ = parts and parts.port  # raises if it is not a port number
     except ValueError:
         return False
     return parts is not None and parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _in_parts(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
-    """Yield lists of batches of `rows` rows each, but the last: the same ones for the same rows,
-    however the batches are cut."""
+    """Yield lists of batches with `rows` rows each, the last with fewer. The same rows give the
+    same lists, however the batches are cut."""
     part: list[pa.RecordBatch] = []
     room = rows
     for batch in batches:

@@ -1,4 +1,4 @@
-"""`WriteAheadSink`: the class that a user subclasses, and the two ready-made uses of it."""
+"""`WriteAheadSink`: the class for users to subclass, and its two ready-made uses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class WriteAheadWriter(SpoolWriter):
-    """The task's side: one durable spool file per attempt, none if no row comes. Failpoint:
+    """Task side: writes one durable spool file per attempt, none without a row. Failpoint:
     `write-ahead-written`."""
 
     abort = SpoolWriter.discard
@@ -47,17 +47,17 @@ class WriteAheadWriter(SpoolWriter):
 class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
     """Keep an epoch's rows in the checkpoint, and send them when the epoch is decided.
 
-    Subclass it for a system that has nothing to offer but a way to send rows, with `send`
-    (`contracts/write_ahead.py` says what it must do) and `describe`; make it a frozen dataclass, so
-    that it is a picklable value. The columns that `send` gets are those of the DataFrame.
+    Subclass it for a system with nothing to offer but a way to send rows. Define `send`
+    (`contracts/write_ahead.py` has its contract) and `describe`. Make the subclass a frozen
+    dataclass, so that it is a picklable value. `send` gets the DataFrame's columns.
 
     Set these in the subclass, as attributes of the class or as fields:
 
-    idempotent: whether the target keeps the tokens it has taken, in one step with their rows, and
-        drops what comes with one of them again. Then rows are in the target exactly once; else a
-        crash between `send` and its record, or a `send` that fails half-way, sends rows twice.
+    idempotent: whether the target keeps each taken token, in one step with its rows, and drops rows
+        that come with the token again. Then rows are in the target exactly once. Otherwise a crash
+        between `send` and its record, or a `send` failing half-way, sends rows twice.
     send_timeout: how long one `send` may take; at most 10 minutes count.
-    permanent_errors: exceptions of `send` that end the job at once, `SendRefusedError` besides.
+    permanent_errors: exceptions of `send` that end the job at once, besides `SendRefusedError`.
     """
 
     idempotent: bool = False
@@ -70,7 +70,7 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         ...
 
     def check_target(self) -> None:
-        """Look at the real target before anything is written: called in the driver, at each start.
+        """Check the real target before anything is written. Called in the driver, at each start.
         Raises PreflightError with the remedy. Does nothing here."""
 
     # --- ready-made
@@ -87,22 +87,27 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
     ) -> HttpSink:
         """Return a sink that POSTs each epoch's rows to an HTTP endpoint.
 
-        url: ``http:`` or ``https:``; what stands before the host and after ``?`` is never shown.
+        url: ``http:`` or ``https:``. The login before the host and the query after ``?`` are never
+            shown.
         format: ``"json"``: one object per line, as Spark's ``to_json`` writes it
             (``application/x-ndjson``); ``"arrow"``: an Arrow stream
             (``application/vnd.apache.arrow.stream``).
         headers: sent along, for example ``{"Authorization": …}``; their values are never shown.
-        idempotent: whether the endpoint keeps the ``Idempotency-Key`` of what it has taken, in one
-            step with the rows, and answers its repetition with 2xx and no effect.
-        timeout: how long the server may take to take the connection, and then to answer. All
+        idempotent: whether the endpoint keeps each taken ``Idempotency-Key``, in one step with the
+            rows, and answers its repetition with 2xx and no effect.
+        timeout: how long the server may take to accept the connection, and then to answer. All
             requests of an epoch together may take ten minutes.
         rows_per_request: a larger epoch is sent in several requests.
 
-        Each request has the header ``Idempotency-Key: <token>``; the second request of an epoch
-        has ``<token>.1``, and so on, and a key stands for the same rows for ever. Answers: 2xx is
-        taken; 408, 425, 429, 5xx and no answer are tried again, after ``Retry-After`` where that is
-        given, and so is 409 if the endpoint is `idempotent`: it is still working on that key;
-        anything else is a refusal, which stops the job. Redirects are not followed.
+        Each request has the header ``Idempotency-Key: <token>``; the second request of an epoch has
+        ``<token>.1``, and so on. A key stands for the same rows for ever.
+
+        Answers:
+
+        - 2xx: the rows are taken.
+        - 408, 425, 429, 5xx or no answer: tried again, after ``Retry-After`` if given.
+        - 409: tried again if the endpoint is `idempotent`, as it is still working on that key.
+        - Anything else: a refusal; it stops the job. Redirects are not followed.
 
         Raises ConfigurationError. Needs ``pip install 'seamark[http]'``.
         """
@@ -119,14 +124,14 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         idempotent: bool = False,
         timeout: Duration = "10min",
     ) -> SparkFormatSink:
-        """Return a sink that writes each epoch with any batch writer that Spark has:
+        """Return a sink that writes each epoch with any of Spark's batch writers, as
         ``df.write.format(format).options(**options).mode(mode).save()``. The executors read the
         epoch's rows from the checkpoint.
 
-        options: as the writer wants them; values are never shown. In a value, ``{token}``,
-            ``{epoch}``, ``{job_id}`` and ``{sink_uid}`` stand for the epoch's own, so that a
-            repetition is one that the target recognises: a directory of the epoch's own with
-            ``mode="overwrite"``, or Delta's ``txnAppId`` and ``txnVersion``.
+        options: the writer's own; values are never shown. In a value, ``{token}``, ``{epoch}``,
+            ``{job_id}`` and ``{sink_uid}`` stand for the epoch's own, so that the target recognises
+            a repetition: by a directory of the epoch's own with ``mode="overwrite"``, or by Delta's
+            ``txnAppId`` and ``txnVersion``.
         idempotent: whether a repeated write with the same options changes nothing.
         timeout: how long one epoch's write may take.
 
@@ -151,8 +156,8 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         return seconds(self.send_timeout, f"{self.describe()}: send_timeout")
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """Return the columns as they are; raises ConfigurationError for types that Arrow cannot
-        bring from Spark."""
+        """Return the columns as they are. Raises ConfigurationError for types Arrow cannot bring
+        from Spark."""
         check_columns(schema, self.describe())
         return [quoted(column.name) for column in schema]
 
@@ -161,11 +166,11 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         _ = self.send_timeout_s
 
     def create_writer(self, context: WriterContext) -> WriteAheadWriter:
-        """Return a writer of one spool file; it touches nothing before the first row."""
+        """Return a writer of one spool file. It touches nothing before the first row."""
         return WriteAheadWriter(context)
 
     def create_committer(self, context: SinkContext) -> WriteAheadCommitter:
-        """Return the committer, which calls `send`."""
+        """Return the committer. It calls `send`."""
         if not context.spool_uri:
             raise UserError(f"{self.describe()}: a write-ahead sink needs a checkpoint directory")
         return WriteAheadCommitter(self, context)

@@ -1,6 +1,6 @@
-"""`WriteAheadSink.spark_format`: an epoch's rows, written by one of Spark's batch writers.
+"""`WriteAheadSink.spark_format`: writes an epoch's rows with one of Spark's batch writers.
 
-The one sink that knows Spark: it *is* a Spark job, which the driver runs at the commit.
+The one sink that knows Spark: it *is* a Spark job, run by the driver at the commit.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MODES = ("append", "overwrite")
-"""Not Spark's others: after a write that broke off they would skip the epoch, or never write it."""
+"""Without Spark's other modes: after an interrupted write they would skip the epoch, or never write
+it."""
 
 PLACES = ("token", "epoch", "job_id", "sink_uid")
 
@@ -68,7 +69,7 @@ class SparkFormatSink(WriteAheadSink):
         return f"Spark's batch writer {self.format} ({self.mode})"
 
     def check_target(self) -> None:
-        """Look whether Spark finds the format."""
+        """Check that Spark finds the format. Raises PreflightError."""
         from py4j.protocol import Py4JJavaError
 
         spark = _session()
@@ -82,7 +83,7 @@ class SparkFormatSink(WriteAheadSink):
             ) from error
 
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
-        """Run one Spark job that reads the spool files in the executors, and writes them."""
+        """Run one Spark job: its executors read the spool files and write their rows."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import AnalysisException, IllegalArgumentException
         from pyspark.sql.pandas.types import from_arrow_schema
@@ -101,7 +102,7 @@ class SparkFormatSink(WriteAheadSink):
             raise RuntimeError(_said(error)) from error
 
     def _options(self, token: EpochToken) -> dict[str, str]:
-        """Return the options with the epoch's own values in their places."""
+        """Return the options with the epoch's own values filled in."""
         values = {"token": str(token), **vars(token)}
         options = {}
         for name, value in self.options.items():
@@ -119,14 +120,14 @@ def _session() -> Any:
 
 
 def _said(error: Any) -> str:
-    """Return the first line of what Java said."""
+    """Return the first line of Java's message."""
     return str(error.java_exception).splitlines()[0]
 
 
 def _reader(
     uri: str, hadoop: HadoopSettings, paths: Sequence[str]
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return what reads, in an executor, the files whose numbers it is given."""
+    """Return a function for executors; it reads the files with the given numbers."""
 
     def read(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         directory = open_directory(uri, hadoop)
