@@ -88,7 +88,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class Base:
-    """A start for sources: a savepoint, or a job as of its last decided epoch."""
+    """Where a savepoint goes on, or a job after its last decided epoch."""
 
     name: str
     sources: Sequence[Source]
@@ -104,7 +104,7 @@ def names_savepoint(what: str) -> bool:
 
 
 def base_of(what: str, storage: str | None) -> Base:
-    """Return the start of a savepoint, or of the job named `what`. Raises SavepointError; UserError
+    """Return where a savepoint, or the job named `what`, goes on. Raises SavepointError; UserError
     if there is no such job."""
     if names_savepoint(what):
         savepoint = open_savepoint(what)

@@ -90,11 +90,12 @@ class LiveJob(ObservedJob):
         return Execution(0, start, run.execution.failures, run.end)
 
     def state(self) -> JobState:
-        """Return what the job is doing, or how it has ended."""
+        """Return the job's state, after its end the final one."""
         return self.supervisor().state
 
     def restarts(self) -> int:
-        """Return how often this execution was restarted, also by failures that are not kept."""
+        """Return the number of restarts of this execution, including those after failures no longer
+        kept."""
         return self.supervisor().restarts
 
     def executions(self) -> Sequence[Execution]:

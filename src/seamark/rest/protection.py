@@ -2,7 +2,7 @@
 
 - While the server listens on the loopback address, the ``Host`` header must name it, so a foreign
   page cannot reach it under a name of its own (DNS rebinding). No answer allows another origin to
-  read it (CORS), and a preflight gets none.
+  read it (CORS), and a preflight gets no permission.
 - A body has at most 64 kB, a URL 8 kB, the headers 16 kB. A client has a limited rate of requests
   (`RestConfig`), all clients together limited work at once: the job's own threads run in this
   process. Holders of the job's token have a rate and places of their own (`guard.py`).
