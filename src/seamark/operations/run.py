@@ -43,10 +43,10 @@ class Program:
     """A program to run, with the options of its command line.
 
     `settings` are ``key=value`` texts, the later ones winning. `restore` is the path of a savepoint
-    or a retained checkpoint to start from. `drop_state` drops state without a taker, `parallelism`
-    is the number of state partitions, and `claim_mode` settles the savepoint's owner after the
-    restore. With an option of `spark` the program is submitted. `log_level` is "" if the command
-    line gives none.
+    or a retained checkpoint to start from. `drop_state` drops everything without a taker,
+    `parallelism` is the number of state partitions, and `claim_mode` settles the savepoint's owner
+    after the restore. With an option of `spark` the program is submitted. `log_level` is "" if the
+    command line gives none.
     """
 
     app: str

@@ -2,7 +2,8 @@
 
 A connection waits for its client (for the headers, for the body, until the answer is read), or its
 client waits for the server. While it waits for its client it has a deadline. If there are too many
-connections, the longest waiting one is ended. `Guard` (guard.py) tells each connection its turn.
+connections, the client with the most loses its oldest waiting one. `Guard` (guard.py) tells each
+connection what it waits for.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The guard around every served application: it limits the requests worked on at once, and keeps no
 place for a slow client. Holders of the token have places of their own.
 
-An answer is made in memory before it is sent, so a client too slow to read it holds no place.
+An answer is made in memory before it is sent, so a client not reading it holds no place.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ DELETE_ON_CANCELLATION = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
 @dataclass(frozen=True)
 class LiveJob(ObservedJob):
     """One job. Asked for each request, from other threads than the job's. `supervisor` returns the
-    run's, made before anybody can ask."""
+    run's supervisor, made before anybody can ask."""
 
     is_live: ClassVar[bool] = True
 
@@ -99,7 +99,8 @@ class LiveJob(ObservedJob):
         return self.supervisor().restarts
 
     def executions(self) -> Sequence[Execution]:
-        """Return the job's executions, this one first; earlier ones are read once."""
+        """Return the job's executions, this one first if it is recorded; earlier ones are read
+        once."""
         recorder = self.supervisor().execution
         own = [recorder.recorded] if recorder.recorded else []
         return [*own, *reversed(recorder.earlier())]
