@@ -1,5 +1,5 @@
-"""The `seamark` command: argument parsing and what is shown; the work is in `operations`.
+"""The `seamark` command: argument parsing and printing; `operations` does the work.
 
-Start with `main.py`, which has the list of verbs; they are grouped as in `seamark --help`:
-`running.py`, `reading.py`, `changing.py`, `development.py`.
+Start with `main.py`, the list of verbs. They are grouped as in `seamark --help`: `running.py`,
+`reading.py`, `changing.py`, `development.py`.
 """

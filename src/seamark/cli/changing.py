@@ -1,6 +1,5 @@
-"""`seamark checkpoint`, `stop` and `cancel`: what changes a running job. Savepoints are in
-`savepoints.py`.
-"""
+"""`seamark checkpoint`, `stop` and `cancel`: the verbs to change a running job. Savepoints are in
+`savepoints.py`."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def find(verb: str, job: str, storage: str | None, token_file: Path | None) -> RunningJob:
-    """Return a running job, for a verb that changes it; raises as `find_running`."""
+    """Return the running job to be changed by `verb`; raises as `find_running`."""
     from seamark.operations.running_job import find_running
     from seamark.operations.storage import storage_of
 

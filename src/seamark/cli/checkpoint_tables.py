@@ -13,13 +13,13 @@ from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.stats_summary import StatsSummary
 
 _WIDE = 130
-"""Columns of a terminal in which the whole table fits."""
+"""Terminal columns wide enough for the whole table."""
 SHOWN = 20
 """Rows of history in the table; --json has all."""
 
 
 def show_all(found: CheckpointingStatistics) -> None:
-    """Print counts, the newest of the history and the summary."""
+    """Print the counts, the newest checkpoints of the history, and the summary."""
     console = stdout()
     counts = found.counts
     checkpoints = "checkpoint" if counts.total == 1 else "checkpoints"
@@ -117,7 +117,8 @@ def _table(*columns: str) -> Table:
 
 
 def _status(one: CheckpointStatistics) -> str:
-    """Return SAVEPOINT for a whole one: it has the id of the checkpoint that it was made from."""
+    """Return SAVEPOINT for a whole savepoint, otherwise the status: a savepoint has its
+    checkpoint's id."""
     completed = one.status is CheckpointStatus.COMPLETED
     return "SAVEPOINT" if one.is_savepoint and completed else one.status.value
 

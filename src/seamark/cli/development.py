@@ -32,7 +32,7 @@ def dev_kafka(
 
     from seamark.dev.kafka import run_local_kafka
 
-    logging.basicConfig(level=logging.INFO, format="%(message)s")  # what is being fetched, to where
+    logging.basicConfig(level=logging.INFO, format="%(message)s")  # downloads and their places
     run_local_kafka(brokers, directory, _announce)
 
 

@@ -1,4 +1,4 @@
-"""How a command ends: the exit codes, and the one place where an error becomes a paragraph."""
+"""How a command ends: the exit codes, and the one place to turn an error into a paragraph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Commands(TyperGroup):
     """The root of all commands."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command that was given."""
+        """Run the given command."""
         last = logging.StreamHandler()
         last.setFormatter(VisibleFormatter())
         logging.lastResort = last  # for warnings; -v makes a handler
@@ -37,8 +37,8 @@ class Commands(TyperGroup):
 
 @contextmanager
 def errors_as_paragraphs() -> Iterator[None]:
-    """Let every error that Seamark raises on purpose end the command with one paragraph on stderr
-    and its exit code; what else is raised is a bug and keeps its traceback."""
+    """Let every SeamarkError end the command with one paragraph on stderr and its exit code. Any
+    other error is a bug and keeps its traceback."""
     try:
         yield
     except SeamarkError as error:

@@ -1,4 +1,4 @@
-"""What `seamark list` shows of all jobs, and `seamark info` of one."""
+"""Prints all jobs for `seamark list`, and one for `seamark info`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _WIDE = 110
 
 
 def show_all(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: bool) -> None:
-    """Print one line a job, and why each failed one did. `option` is what a command needs to find
-    jobs of that storage."""
+    """Print a line for each job, and the reason of each failure. With `option` a suggested command
+    finds jobs of this storage."""
     if not jobs:
         say(f"No job in {storage} has ever run." if all_ else f"No job runs in {storage}.")
         if not all_:
@@ -60,7 +60,8 @@ def show_all(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: 
 
 
 def show(info: JobInfo, option: str) -> None:
-    """Print all that is known; `option` is what a command needs to find jobs of that storage."""
+    """Print all known facts about a job. With `option` a suggested command finds jobs of its
+    storage."""
     console, job = stdout(), info.job
     console.print(
         Text.assemble((job.name, "bold"), "  ", (job.state.value, STYLES.get(job.state, "")))

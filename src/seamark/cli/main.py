@@ -1,7 +1,7 @@
 """The `seamark` command line: its verbs, in the order of `--help`.
 
-Whatever is slow to import is imported inside the command that needs it, so that `--help` and shell
-completion are quick. Exit codes: `exits.py`.
+Slow imports stand inside the commands, so `--help` and shell completion are quick. Exit codes:
+`exits.py`.
 """
 
 from __future__ import annotations

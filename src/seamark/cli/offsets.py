@@ -1,6 +1,6 @@
-"""`seamark offsets`: where a savepoint goes on in Kafka, and copies that go on elsewhere.
+"""`seamark offsets`: a savepoint's offsets in Kafka, and copies with other offsets.
 
-Nothing is written into the savepoint that is given.
+The given savepoint is never written to.
 """
 
 from __future__ import annotations
@@ -220,7 +220,7 @@ def _required(servers: str | None, config: Path | None) -> Brokers:
 
 
 class _How(NamedTuple):
-    """What `set` and `rewind` were told beside the change."""
+    """The options of `set` and `rewind` beside the change."""
 
     to: str | None
     dry_run: bool
@@ -274,8 +274,8 @@ def _print(shown: Preview) -> None:
 
 
 def _savepoint_of(job: str, how: _How) -> str:
-    """Take a savepoint of a running job, or make one of the newest checkpoint of a job that has no
-    driver any more; return its path."""
+    """Take a savepoint of a running job, or write one from the newest checkpoint of a job without a
+    driver; return its path."""
     from seamark.api.config import storage_uri
     from seamark.cli.changing import find
     from seamark.cli.terminal import waiting

@@ -1,4 +1,4 @@
-"""Arguments and options that several verbs have, with what a shell completes for them."""
+"""Arguments and options shared by several verbs, with their shell completion."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ Timeout = Annotated[
 
 
 class SavepointFormat(str, Enum):
-    """Of --type, as Flink's. (Its own enum: the package that has it takes its time to import.)"""
+    """The values of --type, as Flink's. (An enum of its own: the package of the other one takes its
+    time to import.)"""
 
     CANONICAL = "canonical"
     NATIVE = "native"

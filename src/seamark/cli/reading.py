@@ -1,4 +1,4 @@
-"""`seamark list`, `info`, `explain` and `checkpoints`: what changes nothing."""
+"""`seamark list`, `info`, `explain` and `checkpoints`: the verbs that change nothing."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ _STYLES = {"mapped": "green", "new": "yellow", "dropped": "red"}
 
 
 def show_plan(program: Any, *, as_json: bool) -> None:
-    """Print what the restore would do; the exit code is 0 if it would be done, else NOT_DONE."""
+    """Print the effect of the restore. The exit code is 0 if it can be done; MISTAKE if the program
+    ends with that code before its plan; otherwise NOT_DONE."""
     from seamark.operations.run_detached import ProgramEndedError, plan_of
 
     try:

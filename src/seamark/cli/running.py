@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ClaimMode(str, Enum):
-    """`restore_plan.ClaimMode`, for the options' help: importing that takes a second."""
+    """`restore.plan.ClaimMode`, for the options' help: importing the original takes a second."""
 
     NO_CLAIM = "no-claim"
     CLAIM = "claim"

@@ -1,6 +1,6 @@
-"""`seamark savepoint`: take one, look at one, dispose of one.
+"""`seamark savepoint`: take, inspect, compare or dispose of a savepoint.
 
-``seamark savepoint JOB [DIR]`` takes one, as Flink's does, so whatever is no verb of this group is
+``seamark savepoint JOB [DIR]`` takes one, as Flink's does: every word except this group's verbs is
 the name of a job.
 """
 
@@ -20,7 +20,7 @@ from seamark.cli.visible import echo
 
 class _Savepoints(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Put in the verb that Flink leaves out."""
+        """Insert the verb left out in Flink's syntax."""
         if args and args[0] in ("-d", "--dispose"):
             args = ["dispose", *args[1:]]
         elif args and args[0] not in (*self.commands, *ctx.help_option_names):

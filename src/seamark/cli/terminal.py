@@ -1,6 +1,6 @@
-"""What commands print on: results on stdout, everything about them on stderr.
+"""The terminal of the commands: results go to stdout, everything about them to stderr.
 
-A pipe gets plain lines: no colours, no spinner, and tables as wide as they are.
+A pipe gets plain lines: no colours, no spinner, and tables in their full width.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def _console(*, stderr: bool) -> Console:
 
 
 def say(text: str) -> None:
-    """Tell what is being done, or has been: one line on stderr."""
+    """Print a line on stderr about work begun or done."""
     stderr().print(Text(text), soft_wrap=True)
 
 
 def suggest(*commands: str) -> None:
-    """Name the commands that are likely to come next, on stderr."""
+    """Name the likely next commands, on stderr."""
     for number, command in enumerate(commands):
         stderr().print(Text("Next:  " if not number else "       ") + Text(command, "bold"),
                        soft_wrap=True)  # fmt: skip
@@ -60,9 +60,9 @@ def suggest(*commands: str) -> None:
 
 @contextmanager
 def waiting(text: str) -> Iterator[Callable[[str], None]]:
-    """Show that something takes its time: a spinner with the seconds on a terminal, else nothing.
+    """Show a wait: a spinner with the seconds on a terminal, else nothing.
 
-    Yields a function to be called now and then, with what is known of the progress or "".
+    Yields a function to be called now and then, with the known progress or "".
     """
     console = stderr()
     if not console.is_terminal:
@@ -82,10 +82,10 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
 
 @contextmanager
 def writing(text: str) -> Iterator[Callable[[int, int | None], None]]:
-    """Show how much is written: a bar on a terminal, else nothing.
+    """Show the bytes written: a bar on a terminal, else nothing.
 
-    Yields a function to be called now and then with the bytes that are written and how many there
-    will be; None while that is not known.
+    Yields a function to be called now and then with the bytes written and the bytes expected; None
+    while these are unknown.
     """
     console = stderr()
     if not console.is_terminal:
@@ -101,17 +101,17 @@ def writing(text: str) -> Iterator[Callable[[int, int | None], None]]:
 
 
 def reading(uri: str) -> AbstractContextManager[object]:
-    """Show that a storage is read, where that takes a Spark session."""
+    """Show a wait while a storage is read through Spark; nothing for a local storage."""
     return nullcontext() if uri.startswith("file:") else waiting(f"Reading {uri} through Spark")
 
 
 def time_of(seconds: float) -> str:
-    """Return a time since 1970 as people of this time zone read it."""
+    """Format seconds since 1970 as a time in this machine's time zone."""
     return f"{datetime.fromtimestamp(seconds).astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def ago(seconds: float) -> str:
-    """Return a length of time in its two largest units."""
+    """Format a length of time in its two largest units."""
     whole = max(round(seconds), 0)
     for unit, size, part, small in (
         ("d", 86400, "h", 3600), ("h", 3600, "min", 60), ("min", 60, "s", 1),
@@ -122,14 +122,14 @@ def ago(seconds: float) -> str:
 
 
 def ms(value: float) -> str:
-    """Return milliseconds as text; n/a of what is not known."""
+    """Format milliseconds; n/a if unknown."""
     if not value >= 0:  # not known, or the percentile of nothing
         return "n/a"
     return f"{value:.0f} ms" if value < 10_000 else f"{value / 1e3:.1f} s"
 
 
 def size(value: float) -> str:
-    """Return bytes as text; n/a of what is not known."""
+    """Format bytes; n/a if unknown."""
     if not value >= 0:
         return "n/a"
     for unit in ("B", "kB", "MB", "GB"):

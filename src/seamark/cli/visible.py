@@ -1,4 +1,4 @@
-"""What was read from a storage or a driver, as it may be shown on a terminal."""
+"""Makes texts from a storage or a driver safe to show on a terminal."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _UNSEEN = re.compile(
 
 
 def visible(text: str) -> str:
-    """Return `text` with every character that a terminal would obey, instead of showing it, as its
-    escape in Python. Line breaks and tabs stay."""
+    """Return `text` with each character obeyed by a terminal, instead of shown, as its Python
+    escape. Line breaks and tabs stay."""
     return _UNSEEN.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 

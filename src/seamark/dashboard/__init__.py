@@ -1,8 +1,7 @@
 """The dashboard: a server of its own that shows every job of a storage in a browser.
 
-`server.py` runs it and `routes.py` has its paths, which are those of a driver (`rest/`) for all
-jobs. `stored_jobs.py` is what the storage tells, `drivers.py` asks those that live,
-`shared_pages.py` makes each page once for all browsers, `answers.py` sends it, `protection.py` says
-who may do what.
-The front end is in `static/`: plain ES modules, no build (docs/adr has the choices).
+`server.py` runs it. `routes.py` has its paths: a driver's (`rest/`), for all jobs. `stored_jobs.py`
+reads the storage, `drivers.py` asks live drivers, `shared_pages.py` makes each page once for all
+browsers, `answers.py` sends it, `protection.py` grants access. The front end is in `static/`: plain
+ES modules, no build (docs/adr has the choices).
 """

@@ -1,7 +1,7 @@
-"""Sends pages to browsers: not again what they have, and packed.
+"""Sends pages to browsers: packed, and only pages new to the browser.
 
-Most requests are for a page that was made for another browser a moment ago. `ReadyPages` answers
-them before the routes are looked through, which is most of what such a request costs.
+Most requests are for a page made for another browser a moment ago. `ReadyPages` answers them before
+the search through the routes, the greatest part of such a request's cost.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ Asgi = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class ReadyPages:
-    """ASGI middleware; `fresh` returns the page of a path with its query if it is ready."""
+    """ASGI middleware; `fresh` returns the page of a path with its query, or None if it is not
+    ready."""
 
     def __init__(self, app: Asgi, fresh: Callable[[str], Page | None]) -> None:
         self._app = app

@@ -1,4 +1,4 @@
-"""What the dashboard shows of a checkpoint history that Flink's pages do not have. Pure."""
+"""Flink's pages of a checkpoint history, with the dashboard's additions. Pure."""
 
 from __future__ import annotations
 
@@ -20,10 +20,13 @@ def checkpoints_page(
     status: CheckpointStatus | None,
     epoch: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """Return Flink's ``/jobs/:id/checkpoints`` with the newest `limit` checkpoints of the history
-    that were triggered before `before` (ms since 1970) and have this status; None is all.
-    `matching` (Seamark's) is how many have this status, and `epoch` what is under way beside all
-    this, as a driver's ``/jobs/:id/epoch``."""
+    """Return Flink's ``/jobs/:id/checkpoints`` with a part of the history.
+
+    The part is the newest `limit` checkpoints triggered before `before` (ms since 1970) with this
+    status; None is all. Seamark's are `matching`, the number of checkpoints with this status,
+    `older`, the number of them older than the part, and `epoch`, a driver's ``/jobs/:id/epoch``
+    beside the history.
+    """
     matching = [c for c in found.history if status in (None, c.status)]
     shown = [c for c in matching if before is None or 0 <= c.trigger_timestamp < before]
     part = replace(found, history=shown[:limit]).to_json()
@@ -32,15 +35,15 @@ def checkpoints_page(
 
 
 def details_page(one: CheckpointStatistics) -> dict[str, Any]:
-    """Return Flink's ``/jobs/:id/checkpoints/details/:n``; `phases` is Seamark's, and a savepoint
-    has none."""
+    """Return Flink's ``/jobs/:id/checkpoints/details/:n``; `phases` is Seamark's, and missing for a
+    savepoint."""
     phased = {} if one.is_savepoint else {"phases": asdict(phases(one))}
     return {**one.to_json(details=True), **phased}
 
 
 def epoch_beside(found: CheckpointingStatistics, epoch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a driver's ``/jobs/:id/epoch`` as it is where `found`, which was read after the driver
-    answered, is known: what has ended since is no longer under way."""
+    """Return a driver's ``/jobs/:id/epoch`` as it is beside `found`, a history read after the
+    driver answered: epochs in the history are no longer under way."""
     ended = {(c.id, c.trigger_timestamp): c for c in found.history if not c.is_savepoint}
 
     def is_over(one: Mapping[str, Any]) -> bool:
@@ -63,10 +66,10 @@ def epoch_beside(found: CheckpointingStatistics, epoch: Mapping[str, Any]) -> di
 def with_those_under_way(
     found: CheckpointingStatistics, epoch: Mapping[str, Any]
 ) -> CheckpointingStatistics:
-    """Return `found`, what the storage has, with the checkpoints and savepoints besides it that a
-    driver's ``/jobs/:id/epoch`` names: no more is known of them than that they are.
+    """Return the stored history `found` with the checkpoints and savepoints of a driver's
+    ``/jobs/:id/epoch`` added. Only their ids, trigger times and formats are known.
 
-    None is missed in between if `found` was read after the driver answered.
+    If `found` was read after the driver answered, no checkpoint is missed in between.
     """
     recorded = {(c.id, c.trigger_timestamp, c.is_savepoint) for c in found.history}
     older = [*epoch.get("unrecorded", ()), *epoch["uncommitted"]]

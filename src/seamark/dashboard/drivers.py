@@ -11,14 +11,14 @@ from seamark.dashboard.shared_pages import Page
 from seamark.runtime.registry import ASK_S, MOST_BYTES
 
 ACT_S = 10.0
-"""How long a driver may take to answer a request that changes its job."""
+"""How long a driver may take to answer a request to change its job."""
 
 
 class DriverSilentError(Exception):
     """A driver cannot be reached, or does not answer in time."""
 
 
-# A driver is at the address that it has recorded: no proxy, and no redirection to somewhere else.
+# A driver is at its recorded address: no proxy, and no redirection.
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: object) -> None:
         return None
@@ -29,7 +29,7 @@ _open = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect
 
 def send(rest_url: str, path: str, token: str, method: str = "GET", body: bytes = b"") -> Page:
     """Return a driver's answer, whatever its status; `token` is the job's, "" for none. Raises
-    DriverSilentError: of what changes the job it is not known then whether it was done."""
+    DriverSilentError: after a request to change the job, nobody knows then whether it was done."""
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     if body:
         headers["Content-Type"] = "application/json"

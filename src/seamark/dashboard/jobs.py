@@ -37,7 +37,7 @@ from seamark.runtime.token import read_token
 
 _READ_AT_ONCE = 16
 NOTHING_KNOWN = Page(b"", 204)
-"""Only the job's driver could know it, and it does not answer."""
+"""Only the job's driver could know the page; it does not answer, or is too old to have the page."""
 
 
 class Jobs:
@@ -53,13 +53,13 @@ class Jobs:
         self._savepoints = Savepoints(storage)
 
     def fresh(self, key: str) -> Page | None:
-        """Return a page that was made less than a second ago. Never waits."""
+        """Return a page if it need not be made again yet. Never waits."""
         return self._pages.fresh(key)
 
     # --- all jobs
 
     def overview(self, key: str) -> Page:
-        """Return ``/jobs/overview``: the running ones first, the last started first."""
+        """Return ``/jobs/overview``: running jobs before ended jobs, the last started first."""
 
         def row(job: StoredJob) -> dict[str, Any] | None:
             try:
@@ -121,12 +121,12 @@ class Jobs:
             if found.end is None and found.start.rest_url:
                 try:
                     page = _ask(job, found, path)
-                    # A port may be taken by another driver since.
+                    # Another driver may have the port by now.
                     since = round(found.start.started_at * 1000)
                     if page.status == 200 and _start_time(page) == since:
                         self._last_seen[job.job_id] = round(time.time() * 1000)
                         return page
-                except (DriverSilentError, ValueError):  # or what answers is no driver
+                except (DriverSilentError, ValueError):  # or no driver answered
                     pass
             seen = self._last_seen.get(job.job_id)
             reason = "" if found.end is None else found.end.reason
@@ -140,7 +140,8 @@ class Jobs:
         return dict(json.loads(self._live_details(job).body))
 
     def from_driver(self, jid: str, page: str) -> Page:
-        """Return a page of the job's driver; if it is silent, what it has stored of it."""
+        """Return a page of the job's driver; if the driver is silent, the page it stored at its
+        start."""
         job, execution = self._find(jid)
         path = f"/jobs/{jid}/{page}"
 
@@ -158,12 +159,13 @@ class Jobs:
         return self._pages.get(path, make)
 
     def ask_driver(self, jid: str, path: str) -> Page:
-        """Return a driver's answer of this moment: for what is polled by one browser alone."""
+        """Return a driver's answer of this moment, for pages polled by one browser alone."""
         job, execution = self._find(jid)
         return self._to_driver(lambda: _ask(job, execution, f"/jobs/{jid}{path}"))
 
     def stopping(self, jid: str, trigger_id: str) -> Page:
-        """Return how far a stop is: its driver says so until it ends, then the storage does."""
+        """Return the progress of a stop: the driver tells it until it ends, then the storage
+        does."""
         found = self.ask_driver(jid, f"/stop/{trigger_id}")
         _, execution = self._find(jid)
         if found.status != 502 or execution.end is None:
@@ -172,8 +174,8 @@ class Jobs:
         return Page.of({"status": {"id": "COMPLETED"}, "operation": {"state": state}})
 
     def act(self, jid: str, method: str, path: str, body: bytes) -> Page:
-        """Forward a request that changes the job, with the job's token, which goes only to the
-        driver that has it."""
+        """Forward a request to change the job, with the job's token. The token goes only to the
+        driver whose record is signed with it."""
         if (token := read_token(jid)) is None:
             return Page.problem(
                 409,
@@ -210,36 +212,36 @@ class Jobs:
         return self._savepoints.dispose(request.savepoint_path, request.triggerId)
 
     def disposal(self, trigger_id: str) -> Page:
-        """Return what came of a disposal."""
+        """Return the outcome of a disposal."""
         return self._savepoints.disposal(trigger_id)
 
     def _with_those_under_way(
         self, job: StoredJob
     ) -> tuple[CheckpointingStatistics, dict[str, Any] | None]:
-        """Return the history, and beside it what is under way; None where no driver says it."""
+        """Return the history, and beside it the epoch page; None if no driver answers with one."""
         epoch = self.from_driver(job.job_id, "epoch")
         try:
             if epoch.status == 200:
                 known = EpochPage.model_validate_json(epoch.body).model_dump(by_alias=True)
                 found = job.history(epoch.made_s)
                 return with_those_under_way(found, known), epoch_beside(found, known)
-        except ValueError:  # what answers is no driver of this version
+        except ValueError:  # no driver of this version answered
             pass
         return job.history(), None
 
     # --- one job, from the storage
 
     def page(self, jid: str, key: str, make: Callable[[StoredJob], Page]) -> Page:
-        """Return a page that is made of what the storage has."""
+        """Return a page made from the storage."""
         job, _ = self._find(jid)
         return self._pages.get(key, lambda: make(job))
 
     def savepoints(self, job: StoredJob) -> Page:
-        """Return ``/jobs/:id/savepoints``: those that its drivers have recorded."""
+        """Return ``/jobs/:id/savepoints``: the savepoints recorded by the job's drivers."""
         return Page.of(self._savepoints.page(self._with_those_under_way(job)[0]))
 
     def lineage(self, job: StoredJob) -> Page:
-        """Return ``/jobs/:id/lineage``, of a job that runs with the state that its driver tells."""
+        """Return ``/jobs/:id/lineage``; a running job's state is its driver's answer."""
         return Page.of(lineage_page(job, JobState(self._details(job)["state"])))
 
     def checkpoints(
@@ -252,8 +254,8 @@ class Jobs:
     def checkpoint(
         self, job: StoredJob, checkpoint_id: int, uid: str | None, triggered: int | None = None
     ) -> Page:
-        """Return one checkpoint with its operators, or one of its operators with its subtasks: the
-        newest attempt at it, or the one that was triggered then (ms since 1970)."""
+        """Return one checkpoint with its operators, or its operator `uid` with the subtasks. The
+        attempt is the newest, or the attempt triggered at `triggered` (ms since 1970)."""
         found = job.history().find(checkpoint_id, triggered)
         if found is None:
             execution = job.execution()

@@ -1,11 +1,11 @@
-"""Who may do what with the dashboard. It listens on the loopback address only.
+"""Grants access to the dashboard. It listens on the loopback address only.
 
-- Whoever is on this machine may read, from a page of the dashboard's own: the `Host` header must
-  name a loopback address, so that a foreign page cannot reach it under a name of its own (DNS
-  rebinding), and no answer allows another origin to read it (CORS).
-- Whatever changes a job needs the dashboard's token, as a bearer. A browser does not send it by
-  itself, so a foreign page cannot either.
-- The page may load only what this server serves, and runs no inline script (CSP).
+- Everybody on this machine may read, from the dashboard's own pages: the `Host` header must name a
+  loopback address, so a foreign page cannot reach it under a name of its own (DNS rebinding). No
+  answer allows another origin to read it (CORS).
+- Every request to change a job needs the dashboard's token, as a bearer. A browser does not send it
+  by itself, so a foreign page cannot either.
+- The page may load only files of this server, and runs no inline script (CSP).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LOOPBACK = re.compile(rb"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?")
 
 
 def allows(authorization: str | None, token: str) -> bool:
-    """Whether the value of an ``Authorization`` header is this token, as a bearer's."""
+    """Whether the value of an ``Authorization`` header is this token, as a bearer."""
     scheme, _, given = (authorization or "").partition(" ")
     return scheme.lower() == "bearer" and hmac.compare_digest(
         given.strip().encode(), token.encode()
@@ -30,7 +30,7 @@ def allows(authorization: str | None, token: str) -> bool:
 
 
 class Protection(Guard):
-    """ASGI middleware: refuses foreign hosts and large bodies, adds these headers."""
+    """ASGI middleware: refuses foreign hosts and large bodies, adds `headers`."""
 
     at_once = 18  # fewer than the threads that make pages
     most_body = 4096
@@ -48,7 +48,7 @@ class Protection(Guard):
     def refusal(
         self, scope: Message, headers: dict[bytes, bytes], client: str
     ) -> JSONResponse | None:
-        """Return why a request is not answered; None if it is."""
+        """Return the refusal of a request; None if it is to be answered."""
         if _LOOPBACK.fullmatch(headers.get(b"host", b"")):
             return None
         return refuse(421, "this dashboard answers on the loopback address only")

@@ -34,8 +34,8 @@ _TYPES = {".mjs": "text/javascript", ".js": "text/javascript", ".svg": "image/sv
 
 
 def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
-    """Return the application; `token` is what a request must show that changes a job, `connections`
-    are the server's."""
+    """Return the application. A request to change a job must show `token`; `connections` are the
+    server's."""
     app = FastAPI(title="Seamark dashboard", openapi_url=None, docs_url=None, redoc_url=None)
     app.add_middleware(ReadyPages, fresh=jobs.fresh)
     app.add_middleware(  # the outermost
@@ -58,7 +58,7 @@ def make_app(jobs: Jobs, token: str, connections: Connections) -> FastAPI:
 
 
 def _page_routes(jobs: Jobs) -> APIRouter:
-    """Return the paths of what is made once for all browsers."""
+    """Return the paths of pages made once for all browsers."""
     router = APIRouter()
 
     async def answer(request: Request, make: Callable[[str], Page]) -> Response:
@@ -130,7 +130,7 @@ def _page_routes(jobs: Jobs) -> APIRouter:
 
 
 def _action_routes(jobs: Jobs, token: str) -> APIRouter:
-    """Return the paths of what changes a job, and of what comes of it."""
+    """Return the paths of actions on a job, and of their outcomes."""
     router = APIRouter()
 
     async def require_token(request: Request) -> None:
@@ -148,7 +148,7 @@ def _action_routes(jobs: Jobs, token: str) -> APIRouter:
         return await _respond(request, lambda: jobs.act(jid, method, path, body))
 
     def forwarded(path: str) -> None:
-        """One of Flink's asynchronous operations: begun, and asked for by its trigger id."""
+        """Add one of Flink's asynchronous operations: its request, and polling it by trigger id."""
 
         @router.post(f"/jobs/{{jid}}/{path}", dependencies=allowed)
         async def begin(request: Request, jid: JobId) -> Response:
@@ -181,7 +181,7 @@ def _action_routes(jobs: Jobs, token: str) -> APIRouter:
 
 
 async def _respond(request: Request, make: Callable[[], Page]) -> Response:
-    """Answer with a page that is made on another thread."""
+    """Answer with a page made on another thread."""
     return respond(request.headers, await run_in_threadpool(_or_problem, make))
 
 

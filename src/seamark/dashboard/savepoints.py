@@ -1,8 +1,8 @@
-"""The savepoints of the dashboard's jobs: which are known, whether they are still there, and their
-disposal, which needs no driver.
+"""The savepoints of the dashboard's jobs: their list, their existence, and their disposal without a
+driver.
 
-Known are those that the jobs' drivers have recorded (`checkpoint/statistics_store.py`). Where they
-lie, and under which name, only their owner decides afterwards.
+The list has the savepoints recorded by the jobs' drivers (`checkpoint/statistics_store.py`).
+Afterwards only a savepoint's owner decides where it lies, and under which name.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KIND = "savepoint-disposal"
 
 
 class Savepoints:
-    """Those of all jobs of a storage. Safe to use from any thread."""
+    """The savepoints of all jobs in a storage. Safe to use from any thread."""
 
     def __init__(self, storage: str) -> None:
         self._storage = storage
@@ -35,9 +35,9 @@ class Savepoints:
         self._disposals = Operations()
 
     def page(self, found: CheckpointingStatistics) -> dict[str, Any]:
-        """Return those of one job, newest first, in Flink's fields of a checkpoint, with its
-        operators. `there` (Seamark's) is whether it still lies in its path; null if that is not
-        known."""
+        """Return the savepoints of one job, newest first, in Flink's fields of a checkpoint, with
+        operators. `there` (Seamark's) says whether a savepoint still lies at its path; null if
+        unknown."""
         known = [one for one in found.history if one.is_savepoint]
         with ThreadPoolExecutor(_LOOKED_FOR_AT_ONCE) as pool:
             there = list(pool.map(self._is_there, known))
@@ -72,7 +72,7 @@ class Savepoints:
         return Page.of({"request-id": trigger}, 202)
 
     def disposal(self, trigger_id: str) -> Page:
-        """Return what came of a disposal."""
+        """Return the outcome of a disposal."""
         operation = self._disposals.find(KIND, trigger_id)
         if operation is None:
             return Page.problem(404, f"There is no {KIND} with the trigger id {trigger_id}")

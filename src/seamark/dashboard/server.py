@@ -21,9 +21,9 @@ CONNECTIONS = 512
 def run_dashboard(storage: str, port: int, announce: Callable[[str], None]) -> None:
     """Serve the jobs of `storage`, and return after SIGINT or SIGTERM. Called from the main thread.
 
-    `port` 0 takes a free one. `announce` is called with the address once it answers; behind its #
-    stands the token that changes jobs, which nothing else says. Raises UserError if the port is
-    taken, or the storage cannot be read.
+    `port` 0 takes a free one. Once the server listens, `announce` is called with its address. After
+    the # of the address stands the token to change jobs, told nowhere else. Raises UserError if the
+    port is taken, or the storage cannot be read.
     """
     listener = Listener()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -1,4 +1,4 @@
-"""What is made once for all browsers, however many ask for it."""
+"""Values made once for all browsers, however many ask."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ T = TypeVar("T")
 FRESH_S = 0.9
 """How long a value is handed out again: browsers ask once a second."""
 REST = 4
-"""A value that was slow to make is handed out this many times as long as it took …"""
+"""A value slow to make is handed out for this many times its making time …"""
 STALE_S = 10.0
 """… but no longer than this."""
 KEPT = 1000
@@ -27,7 +27,7 @@ _HIDE = Redactor(()).everywhere
 
 
 class Page:
-    """One answer: its bytes, and what a browser compares to find that it has them already."""
+    """One answer: its bytes, and their ETag, by which a browser recognizes them."""
 
     def __init__(self, body: bytes, status: int = 200) -> None:
         self.body = body
@@ -36,17 +36,17 @@ class Page:
 
     @staticmethod
     def of(value: Any, status: int = 200) -> Page:
-        """Return `value` as JSON, without what looks like a secret in its texts."""
+        """Return `value` as JSON, with suspected secrets in its texts hidden."""
         return Page.of_figures(_HIDE(value), status)
 
     @staticmethod
     def of_figures(value: Any, status: int = 200) -> Page:
-        """Return `value`, which has no text but its own names, as JSON."""
+        """Return `value` as JSON; it must hold no text but its own names."""
         return Page(json.dumps(value, separators=(",", ":")).encode(), status)
 
     @staticmethod
     def problem(status: int, why: str) -> Page:
-        """Return why a request was not answered, as drivers say it."""
+        """Return why a request was not answered, in the form of drivers."""
         return Page.of({"errors": [why]}, status)
 
     @cached_property
@@ -69,7 +69,7 @@ class _Slot(Generic[T]):
 
 
 class Shared(Generic[T]):
-    """Values by key, each made again after a while, when it is asked for. Safe in any thread."""
+    """Values by key; each is made again when asked for after a while. Safe in any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -81,8 +81,8 @@ class Shared(Generic[T]):
         return slot.made[0] if slot is not None and time.monotonic() < slot.until else None
 
     def get(self, key: str, make: Callable[[], T], since_s: float = 0.0) -> T:
-        """Return the value, made by `make` unless it is fresh, and not begun before `since_s`
-        (monotonic). Whoever asks for it meanwhile waits and gets the same. What `make` raises is
+        """Return the value. `make` is called unless the value is fresh and was begun at `since_s`
+        (monotonic) or later. Callers meanwhile wait and get the same value. An error of `make` is
         raised, and `make` is called again next time."""
         with self._lock:
             slot = self._slots.setdefault(key, _Slot())

@@ -1,7 +1,7 @@
-"""What a storage tells of its jobs: their executions, failures and checkpoint history.
+"""The jobs of a storage as read from it: their executions, failures and checkpoint history.
 
-Read for jobs that run too, so that looking at a job costs its driver next to nothing. All that is
-read here is kept in files that never change, and is read once.
+Running jobs are read from the storage too, so looking at a job costs its driver next to nothing.
+The files read here never change, and each is read once.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class StoredJob(ObservedJob):
         return self._newest_execution.get("", read)
 
     def history(self, since_s: float = 0.0) -> CheckpointingStatistics:
-        """Return the checkpoints that have ended, summed up; read at `since_s` (monotonic) or
+        """Return the ended checkpoints with their summary, read at `since_s` (monotonic) or
         later."""
         return self._history.get("", self._statistics.read, since_s)
 
     def row(self) -> dict[str, Any]:
-        """Return what the list of jobs shows of a job's checkpoints (Seamark's)."""
+        """Return the part about checkpoints in a job's row of the list of jobs (Seamark's)."""
         history = self.history()
         last = history.latest_completed
         names = ("id", "trigger_timestamp", "end_to_end_duration", "state_size")
@@ -79,14 +79,14 @@ class StoredJob(ObservedJob):
         return self.execution().state
 
     def executions(self) -> Sequence[Execution]:
-        """Return the executions that are kept; one that is over is read once."""
+        """Return the kept executions; an ended execution is read once."""
 
         def read() -> list[Execution]:
             numbers = self._executions.numbers()
             running = []
             for number in numbers:
                 if number not in self._over and (found := self._executions.read(number)):
-                    # One that has ended, or was followed by another, does not change any more.
+                    # An execution ended, or followed by another, does not change any more.
                     if found.end is not None or number != numbers[-1]:
                         self._over[number] = found
                     else:
@@ -99,16 +99,16 @@ class StoredJob(ObservedJob):
     failed = executions
 
     def origin(self) -> tuple[int, Mapping[str, Any] | None]:
-        """Return what the leases and the job's identity say."""
+        """Return the newest generation among the leases, and the origin in the job's identity."""
         restored_from = self._records.read_identity().restored_from
         return max(self._records.generations(), default=0), restored_from
 
     def figures(self, uid: str) -> PartFigures:
-        """Return how many subtasks a part had in the last completed checkpoint."""
+        """Return only the subtasks of a part, counted in the last completed checkpoint."""
         last = self.history().latest_completed
         subtasks = {task.uid: task.num_subtasks for task in (last.tasks if last else ())}
         return PartFigures(subtasks=subtasks.get(uid, UNKNOWN))
 
     def told(self, page: str) -> Any:
-        """Return the page as the driver has stored it at its start."""
+        """Return the page as stored by the driver at its start; None if it stored none."""
         return self.execution().start.pages.get(page)

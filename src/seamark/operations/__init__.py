@@ -1,1 +1,1 @@
-"""One function per use case; the command line only calls these."""
+"""One function for each use case; the command line only calls these."""

@@ -1,6 +1,6 @@
-"""`seamark checkpoint`, `savepoint`, `stop` and `cancel`: what is asked of a running job.
+"""`seamark checkpoint`, `savepoint`, `stop` and `cancel`: requests to a running job.
 
-Each returns when the job has done it. `tick` is called now and then meanwhile, for a spinner.
+Each function returns when the job has done its work. It calls `tick` now and then, for a spinner.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from seamark.runtime.checkpoint_history import jobs_in, read_history
 from seamark.runtime.registry import RegisteredJob
 
 RECORDED_S = 10.0
-"""How long the end of a job may take to be recorded after its driver has fallen silent."""
+"""How long recording a job's end may take after its driver has fallen silent."""
 
 Tick = Callable[[], None]
 Progress = Callable[[int, int], None]
-"""Told the bytes of a savepoint that are written, and how many there will be."""
+"""Called with a savepoint's bytes written so far, and its expected bytes."""
 
 
 def take_checkpoint(running: RunningJob, timeout_s: float, tick: Tick) -> dict[str, Any]:
-    """Let the job take a checkpoint now; return it, in Flink's fields, when it is completed.
+    """Let the job take a checkpoint now; return the completed checkpoint in Flink's fields.
 
-    Raises OperationFailedError if it failed, or is not complete after `timeout_s`.
+    Raises OperationFailedError if the checkpoint failed, or is not complete after `timeout_s`.
     """
     done = _perform(running, "checkpoint", "/checkpoints", timeout_s=timeout_s, tick=tick)
     id_ = running.driver.part(done, "checkpointId", int)
@@ -47,10 +47,10 @@ def take_savepoint(
     type_: str = "canonical",
     progress: Progress | None = None,
 ) -> str:
-    """Let the job write a savepoint of this type (``canonical`` or ``native``) below `directory`,
-    or where its settings say; return its path.
+    """Let the job write a savepoint of type ``canonical`` or ``native``; return its path.
 
-    Raises OperationFailedError if it failed, or is not whole after `timeout_s`.
+    The savepoint lies below `directory`; None takes the directory of the job's settings. Raises
+    OperationFailedError if the savepoint failed, or is not whole after `timeout_s`.
     """
     body = {"target-directory": directory, "formatType": type_.upper()}
     how = {"body": body, "timeout_s": timeout_s, "tick": tick, "progress": progress}
@@ -68,10 +68,10 @@ def stop_with_savepoint(
     *,
     drain: bool = False,
 ) -> str:
-    """End the job with a savepoint below `directory`, or where its settings say, drained before if
-    that is wanted; return its path when the job has ended. As `take_savepoint` otherwise.
+    """End the job with a savepoint; return the savepoint's path when the job has ended.
 
-    Raises OperationFailedError if either failed: without the savepoint the job goes on.
+    The parameters are those of `take_savepoint`; `drain` drains the job first. Raises
+    OperationFailedError if the savepoint or the end failed: without the savepoint the job goes on.
     """
     body = {"targetDirectory": directory or None, "formatType": type_.upper(), "drain": drain}
     how = {"body": body, "timeout_s": timeout_s, "tick": tick, "progress": progress}
@@ -85,10 +85,11 @@ def stop_with_savepoint(
 
 
 def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:
-    """End the job after its current epoch; return the checkpoint that was completed last, when all
-    that is decided is committed. None if none ever was.
+    """End the job after its current epoch; return the last completed checkpoint, None if there is
+    none.
 
-    Raises OperationFailedError if the job failed instead, or has not ended after `timeout_s`.
+    Returns when every decided epoch is committed. Raises OperationFailedError if the job failed
+    instead, or has not ended after `timeout_s`.
     """
 
     def ended() -> RegisteredJob | None:
@@ -100,10 +101,11 @@ def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatist
 
 
 def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
-    """End the job at once: the epoch under way is aborted; return when all is settled, and whether
-    its checkpoints are still there (they are not with DELETE_ON_CANCELLATION).
+    """End the job at once, aborting the epoch under way; return whether its checkpoints are still
+    there.
 
-    Raises OperationFailedError if the job failed instead, or has not ended after `timeout_s`.
+    They are gone with DELETE_ON_CANCELLATION. Returns when all is settled. Raises
+    OperationFailedError if the job failed instead, or has not ended after `timeout_s`.
     """
     running.driver.change("PATCH", "?mode=cancel")
     deadline = time.monotonic() + timeout_s
@@ -125,7 +127,7 @@ def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
 
 
 def _perform(running: RunningJob, what: str, path: str, **how: Any) -> Any:
-    """Do as `DriverClient.perform`; a failure says what has failed, and of which job."""
+    """Call `DriverClient.perform`; a failure names the operation and the job."""
     try:
         return running.driver.perform(path, **how)
     except OperationFailedError as error:
@@ -136,11 +138,12 @@ def _lives(driver: DriverClient) -> bool:
     try:
         return not JobState(driver.part(driver.poll(""), "state", str)).is_terminal
     except (DriverUnreachableError, UserError, OperationFailedError, ValueError):
-        return False  # gone, or another driver, or something else, has its port
+        return False  # the driver is gone; its port may be another process's
 
 
 def _await_end(running: RunningJob, tick: Tick) -> RegisteredJob | None:
-    """Return the job as it is recorded when its end is; None if it never is."""
+    """Return the job when its end is recorded, or when it has been started again. Returns None if
+    it is deleted, or nothing is recorded within RECORDED_S."""
     deadline = time.monotonic() + RECORDED_S
     while time.monotonic() < deadline:
         try:

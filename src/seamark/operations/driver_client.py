@@ -1,9 +1,9 @@
 """Asks the driver of one job over its REST interface, with a deadline for every request.
 
-All verbs that concern a running job go through `DriverClient`. What can go wrong becomes one of
-three errors: DriverUnreachableError (nobody answers), UserError (the request was refused: a wrong
-token, something that is not there), OperationFailedError (the job could not do it, or what answers
-is no driver that this Seamark understands).
+All verbs for a running job go through `DriverClient`. Every failure becomes one of three errors:
+DriverUnreachableError (nobody answers), UserError (the request was refused: a wrong token, a
+missing page), OperationFailedError (the job could not do it, or the answer is not from a driver
+this Seamark understands).
 """
 
 from __future__ import annotations
@@ -29,14 +29,15 @@ from seamark.runtime.registry import (
 from seamark.runtime.token import HOME_VARIABLE, read_token, token_path
 
 REQUEST_S = 10.0
-"""How long a driver may take to answer one request; one that takes a checkpoint answers at once."""
+"""How long a driver may take to answer one request; the request for a checkpoint is answered at
+once."""
 POLL_S = 0.2
 SILENT_TRIES = 3
-"""So often a driver in the middle of an operation is asked before it is held to be gone."""
+"""How often a silent driver is asked during an operation before it is held to be gone."""
 SHOWN = 200
-"""So many characters of an answer that is not understood are shown."""
+"""Characters shown of an answer not understood."""
 BUSY_TRIES = 20
-"""So often a request is sent again that the driver refuses because it is busy."""
+"""How often a request is sent while the driver refuses it as busy."""
 TOKEN_VARIABLE = "SEAMARK_TOKEN"
 """Environment: the job's token, where its file is not at hand."""
 _BUSY = (429, 503)
@@ -45,12 +46,12 @@ _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class NotThereError(UserError):
-    """The driver does not know what was asked for (404): another job, or an older version."""
+    """The driver answered 404: it runs another job, or is of an older version."""
 
 
 class DriverClient:
-    """One running job. `token_file` holds its token; None takes SEAMARK_TOKEN, or the file that
-    the driver has made for its own user."""
+    """One running job. `token_file` holds its token; None takes SEAMARK_TOKEN, or the token file
+    made by the driver for its own user."""
 
     def __init__(self, job: RegisteredJob, token_file: Path | None = None) -> None:
         self.job = job
@@ -64,8 +65,8 @@ class DriverClient:
         return self._request("GET", path, token=token)
 
     def part(self, answer: Any, name: str, type_: type[T]) -> T:
-        """Return a field of the driver's answer; raises OperationFailedError if it has none of that
-        type: what answers is a driver of another version, or none at all."""
+        """Return a field of the driver's answer. Raises OperationFailedError if the answer has no
+        such field of this type: the driver is of another version, or no driver answered."""
         found = answer.get(name) if isinstance(answer, dict) else None
         if isinstance(found, type_):
             return found
@@ -83,7 +84,8 @@ class DriverClient:
             return None
 
     def poll(self, path: str) -> Any:
-        """Return the answer, as `get`; a driver that is busy may fail to answer a few times."""
+        """Return the answer, as `get`; a silent driver is asked SILENT_TRIES times, for it may be
+        busy."""
         for _ in range(SILENT_TRIES - 1):
             try:
                 return self.get(path)
@@ -92,8 +94,8 @@ class DriverClient:
         return self.get(path)
 
     def change(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Send a request that changes the job, with its token; return the answer. Raises UserError
-        if the driver's record is not signed with that token."""
+        """Send a request to change the job, with its token; return the answer. Raises UserError if
+        the driver's record is not signed with this token."""
         token = self._token()
         try:
             require_signed(self.job.execution, self.job.name, token)
@@ -113,13 +115,14 @@ class DriverClient:
         progress: Callable[[int, int], None] | None = None,
         ended: Callable[[], Any] = lambda: None,
     ) -> Any:
-        """Ask for one of Flink's asynchronous operations and poll until it is done, at
-        `answers_at` where that is another path; return its ``operation``.
+        """Start one of Flink's asynchronous operations and poll until it is done; return its
+        ``operation``.
 
-        `tick` is called between two polls, or `progress`, with what is done and what is to be done,
-        if the driver says that. `ended` is called when the driver no longer answers: if
-        it returns something, that is the result. Raises OperationFailedError with the driver's
-        reason, or when `timeout_s` have passed: the operation then goes on.
+        It is polled at `answers_at`, or at `path` where `answers_at` is None. Between two polls
+        `progress` is called with the bytes done and the bytes expected if the driver tells them,
+        otherwise `tick`. When the driver no longer answers, `ended` is called: its result, unless
+        None, is returned. Raises OperationFailedError with the driver's reason, or after
+        `timeout_s`: the operation then goes on.
         """
         deadline = time.monotonic() + timeout_s
         trigger = uuid.uuid4().hex
@@ -219,7 +222,7 @@ class DriverClient:
 
 
 def _reason(cause: Mapping[str, Any]) -> str:
-    """Return why an operation failed: the text, which may begin with the class already."""
+    """Return why an operation failed; the text may begin with the error's class already."""
     text = str(cause.get("stack-trace") or "").strip()
     kind = str(cause.get("class") or "").rpartition(".")[2]
     return text if not kind or kind in text else f"{kind}: {text}"

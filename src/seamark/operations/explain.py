@@ -1,4 +1,5 @@
-"""`seamark explain`: what a program's jobs guarantee, without running them, or what one did."""
+"""`seamark explain`: the guarantees of a program's jobs, without running them, or of a job's last
+run."""
 
 from __future__ import annotations
 
@@ -15,11 +16,11 @@ from seamark.operations.storage import readable, storage_of
 from seamark.runtime.registry import find_job, newest_execution
 
 RUN_NAME = "__seamark_explain__"
-"""What `__name__` is in the program: not ``"__main__"``, so that its job is not run."""
+"""`__name__` in the program: not ``"__main__"``, so the program does not run its job."""
 
 
 def explain(app: Path) -> dict[str, GuaranteeReport]:
-    """Return the guarantee report of each job that the program at `app` declares, by job name.
+    """Return the guarantee report of each job declared by the program at `app`, by job name.
 
     The program is executed to its end under another `__name__`: jobs must be declared at its top
     level and run under ``if __name__ == "__main__":``. Nothing outside is written. Raises UserError
@@ -44,9 +45,9 @@ def explain(app: Path) -> dict[str, GuaranteeReport]:
 
 
 def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
-    """Return what a job guarantees, by the job's name, id or the first digits of its id: what its
-    driver says, or has stored when it began. Raises UserError if there is no such job, or its last
-    driver has stored nothing: it was one of an older version."""
+    """Return the guarantees of a job, found by name, id or the first digits of its id. Its last
+    driver stored them at its start. Raises UserError if there is no such job, or its last driver
+    stored nothing because it was of an older version."""
     uri = storage_of("explain", storage)
     with readable(uri):
         found = find_job(uri, job)

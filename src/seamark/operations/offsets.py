@@ -1,7 +1,7 @@
-"""`seamark offsets`: where a savepoint, or a job, goes on in its sources, and a copy of the
-savepoint that goes on elsewhere.
+"""`seamark offsets`: the source offsets of a savepoint or a job, and a copy of the savepoint with
+other offsets.
 
-The rules are `savepoints/edit/offsets.py`'s; here the brokers are asked.
+`savepoints/edit/offsets.py` has the rules; this module asks the brokers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 @dataclass(frozen=True)
 class Brokers:
-    """The Kafka cluster that the sources read; no savepoint holds its address. `options` are
+    """The Kafka cluster read by the sources; no savepoint holds its address. `options` are
     librdkafka's."""
 
     bootstrap_servers: str
@@ -58,7 +58,7 @@ class Brokers:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What a user wants changed: as `savepoints.offsets.Change`, but that `position` is
+    """The change asked for by a user: as `savepoints.edit.offsets.Change`, but `position` is
     ``"earliest"``, ``"latest"``, milliseconds since 1970, or None."""
 
     partitions: Mapping[Partition, int]
@@ -70,8 +70,8 @@ class Wanted:
 
 @dataclass(frozen=True)
 class Preview:
-    """What a change would do: `moves` are all partitions of the sources it is for, `problems` what
-    forbids it, `consequences` what the guarantee becomes."""
+    """The effect of a change: `moves` are all partitions of the changed sources, `problems` forbid
+    the change, `consequences` tell its effect on the guarantee."""
 
     moves: tuple[Move, ...]
     problems: tuple[str, ...]
@@ -88,7 +88,7 @@ class Preview:
 
 @dataclass(frozen=True)
 class Base:
-    """Where something goes on: a savepoint, or a job as of its last decided epoch."""
+    """Where a savepoint goes on, or a job after its last decided epoch."""
 
     name: str
     sources: Sequence[Source]
@@ -104,7 +104,7 @@ def names_savepoint(what: str) -> bool:
 
 
 def base_of(what: str, storage: str | None) -> Base:
-    """Return where a savepoint, or a job of that name, goes on; raises SavepointError, or UserError
+    """Return where a savepoint, or the job named `what`, goes on. Raises SavepointError; UserError
     if there is no such job."""
     if names_savepoint(what):
         savepoint = open_savepoint(what)
@@ -129,7 +129,7 @@ def _directory(job: str, storage: str | None) -> str:
 
 
 def can_take_savepoint(job: str, storage: str | None) -> bool:
-    """Whether a job has a driver that answers: it has not ended, and was not killed."""
+    """Whether the job's driver answers: the job has not ended, and was not killed."""
     uri = storage_of("offsets", storage)
     with readable(uri):
         state = find_job(uri, job).state
@@ -137,8 +137,11 @@ def can_take_savepoint(job: str, storage: str | None) -> bool:
 
 
 def savepoint_of_newest(job: str, storage: str | None, beside: str) -> SavepointRecord:
-    """Write a savepoint of the newest checkpoint of a job without a driver into a new directory in
-    that of the path `beside`; return it. Starts a Spark. Raises SavepointError."""
+    """Write a savepoint of the newest checkpoint of a job without a driver; return it.
+
+    The savepoint is a new directory beside the path `beside`. Starts a Spark session. Raises
+    SavepointError.
+    """
     directory = _directory(job, storage)
     target = _beside(storage_uri(beside, "--to"), job)
     return savepoint_of_checkpoint(spark_session("seamark"), directory, target)
@@ -150,8 +153,7 @@ def _beside(path: str, id_: str) -> str:
 
 
 def show(base: Base, brokers: Brokers | None) -> list[Move]:
-    """Return the partitions of the sources that read Kafka; with `brokers` also what their logs
-    hold."""
+    """Return the partitions of the Kafka sources; with `brokers`, also the bounds of their logs."""
     found = [
         Move(source.uid, *at, offset, offset)
         for source in base.sources
@@ -165,8 +167,8 @@ def show(base: Base, brokers: Brokers | None) -> list[Move]:
 
 
 def preview(base: Base, wanted: Wanted, brokers: Brokers) -> Preview:
-    """Return what a change would do; nothing is written. Raises SavepointError for one that makes
-    no sense, OperationFailedError if the brokers do not answer."""
+    """Return the effect of a change; nothing is written. Raises SavepointError for a senseless
+    change, OperationFailedError if the brokers do not answer."""
     with closing(KafkaLog(brokers.bootstrap_servers, brokers.options)) as log:
         change = Change(wanted.partitions, wanted.topics, _position(wanted, log), wanted.only_back)
         found = [
@@ -181,9 +183,9 @@ def preview(base: Base, wanted: Wanted, brokers: Brokers) -> Preview:
 
 
 def write(savepoint: SavepointRecord, shown: Preview, target: str | None) -> SavepointRecord:
-    """Write the copy that a preview has shown into the new directory `target`, or one beside the
-    savepoint; return it. Raises SavepointError if the preview has problems, or `target` is
-    not empty; DamagedCheckpointError if the savepoint is damaged."""
+    """Write the previewed copy into the new directory `target`, by default one beside the
+    savepoint; return it. Raises SavepointError if the preview has problems, or `target` is not
+    empty; DamagedCheckpointError if the savepoint is damaged."""
     if shown.problems:
         raise SavepointError(
             f"savepoint {savepoint.uri}: these are no offsets to go on from: "
@@ -199,7 +201,7 @@ def write(savepoint: SavepointRecord, shown: Preview, target: str | None) -> Sav
 
 
 def parse_partitions(given: Sequence[str]) -> dict[Partition, int]:
-    """Return what ``TOPIC:PARTITION=OFFSET`` texts say; raises UserError."""
+    """Parse ``TOPIC:PARTITION=OFFSET`` texts; raises UserError."""
     found: dict[Partition, int] = {}
     for text in given:
         at, _, offset = text.rpartition("=")
@@ -213,7 +215,7 @@ def parse_partitions(given: Sequence[str]) -> dict[Partition, int]:
 
 
 def parse_topics(given: Sequence[str]) -> dict[str, str]:
-    """Return what ``OLD=NEW`` texts say; raises UserError."""
+    """Parse ``OLD=NEW`` texts; raises UserError."""
     found = {}
     for text in given:
         old, _, new = text.partition("=")
@@ -224,8 +226,8 @@ def parse_topics(given: Sequence[str]) -> dict[str, str]:
 
 
 def parse_moment(text: str) -> int:
-    """Return milliseconds since 1970 of a moment: itself such a number, or ISO 8601 with its time
-    zone; raises UserError."""
+    """Return a moment in milliseconds since 1970. `text` is this number, or ISO 8601 with its time
+    zone. Raises UserError."""
     if text.isdecimal():
         return int(text)
     try:
@@ -241,8 +243,8 @@ def parse_moment(text: str) -> int:
 
 
 def read_options(path: Path | None) -> dict[str, str]:
-    """Return the settings of a file of ``name=value`` lines, as Kafka's own tools take with
-    ``--command-config``; the names are librdkafka's. Raises UserError; never shows a value."""
+    """Return the settings in a file of ``name=value`` lines, as taken by ``--command-config`` of
+    Kafka's own tools. The names are librdkafka's. Raises UserError; never shows a value."""
     if path is None:
         return {}
     try:

@@ -1,7 +1,7 @@
-"""`seamark list`, `info JOB` and `checkpoints JOB`: what is known of jobs, running or ended.
+"""`seamark list`, `info JOB` and `checkpoints JOB`: the facts about jobs, running or ended.
 
-The storage has what outlives a driver: executions with their guarantees, identity, leases,
-checkpoint statistics. A driver that answers adds the epoch under way.
+The storage outlives a driver: it has executions with their guarantees, identity, leases and
+checkpoint statistics. A driver adds the epoch under way, if it answers.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _PART = ("uid", "kind", "description", "guarantee")
 
 @dataclass(frozen=True)
 class JobInfo:
-    """One job. `guarantees` and `epoch` are the driver's answers as they came. Without a driver
-    `guarantees` is what the last one has stored at its start, None if it has not, and `epoch` None.
-    `restarts` are those of the last execution; `generation` is 0 where no lease stands."""
+    """One job. `guarantees` and `epoch` are the driver's answers, unchanged. Without a driver
+    `guarantees` is the page stored by the last driver at its start, None if it stored none, and
+    `epoch` is None. `restarts` are those of the last execution; `generation` is 0 without a
+    lease."""
 
     job: RegisteredJob
     directory: str
@@ -48,8 +49,8 @@ class JobInfo:
 
     @property
     def parts(self) -> Sequence[Mapping[str, str]]:
-        """Sources, operators and sinks: uid, kind, description, guarantee ("" if unknown). Where
-        guarantees are not known those of the last completed checkpoint."""
+        """Sources, operators and sinks: uid, kind, description, guarantee ("" if unknown). While
+        guarantees are unknown, the parts of the last completed checkpoint."""
         if self.guarantees is not None:
             return [{key: part[key] for key in _PART} for part in self.guarantees["parts"]]
         tasks = self.last_completed.tasks if self.last_completed is not None else ()
@@ -58,7 +59,8 @@ class JobInfo:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it with Flink's names where Flink has them; ms since 1970, ms."""
+        """Return it with Flink's names where Flink has them; times in ms since 1970, durations in
+        ms."""
         shown = self.job.to_json()
         end = shown["end-time"]
         identity, last = self.identity, self.last_completed
@@ -77,8 +79,8 @@ class JobInfo:
 
 
 def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]:
-    """Return jobs, the last started first: those that run, those whose driver does not answer
-    unless only `running` ones are wanted, and with `ended` all others.
+    """Return jobs, the last started first: running jobs; UNREACHABLE jobs, unless only `running`
+    ones are wanted; with `ended` all others.
 
     `storage` is a URI. Raises UserError if there is nothing at it.
     """
@@ -98,10 +100,10 @@ def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]
 
 
 def info(job: str, storage: str | None) -> JobInfo:
-    """Return what is known of a job, by its name, id or the first digits of its id.
+    """Return the facts about a job, found by name, id or the first digits of its id.
 
-    Works for a job that runs, has ended, or whose driver is silent. Raises UserError if there is no
-    such job.
+    Works for a running job, an ended job, and a job with a silent driver. Raises UserError if there
+    is no such job.
     """
     uri = storage_of("info", storage)
     with readable(uri):
@@ -138,7 +140,7 @@ def _info(uri: str, job: str) -> JobInfo:
 
 
 def _guarantees(page: Any) -> Mapping[str, Any] | None:
-    """Return the page; None of one that is not as this version knows it."""
+    """Return the page; None if this version does not know its form."""
     try:
         parts = [part[key] for part in page["parts"] for key in _PART]
         texts = [page["guarantee"], page["weakest"], *parts]
@@ -165,13 +167,13 @@ def _identity(store: CheckpointStore) -> JobIdentity | None:
 
 
 def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
-    """Return what the storage has of the job's checkpoints, up to the last one that has ended.
+    """Return the stored history of the job's checkpoints, up to the last ended checkpoint.
 
-    `job` is its name, its id or the first digits of that; `storage` is that of the job's
-    CheckpointConfig, None takes it from seamark.toml. Raises UserError if there is no such job.
+    `job` is its name, its id or the first digits of its id. `storage` is the storage of the job's
+    CheckpointConfig; None takes it from seamark.toml. Raises UserError if there is no such job.
     """
     uri = storage_of("checkpoints", storage)
-    # By its name first: jobs that Job.run has never run have no more than that.
+    # By its name first: a job never run by Job.run has only a name.
     with readable(uri):
         return read_history(uri, job if job in jobs_in(uri) else find_job(uri, job).name)
 
@@ -179,7 +181,7 @@ def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
 def one_checkpoint(
     found: CheckpointingStatistics, job: str, checkpoint_id: int
 ) -> CheckpointStatistics:
-    """Return the newest attempt at one checkpoint; raises UserError if none is kept."""
+    """Return the newest attempt at one checkpoint; raises UserError if no attempt is kept."""
     if (checkpoint := found.find(checkpoint_id)) is not None:
         return checkpoint
     kept = [c.id for c in found.history]

@@ -1,9 +1,8 @@
 """`seamark run app.py`: run a program as ``python app.py`` would, with settings laid over its own.
 
-The process becomes the program's (exec), so its signals, exit code and files are its own; with an
-option of spark-submit's it becomes spark-submit's. What the command line gave goes along in the
-environment: `api/settings.py` and `Job.run` read it. With ``-d``, and with
-``--plan`` too: `run_detached.py`.
+The process becomes the program's (exec), and so do its signals, exit code and files; with an option
+of spark-submit it becomes spark-submit's. The environment carries the command line's settings:
+`api/settings.py` and `Job.run` read them. ``-d`` and ``--plan`` are in `run_detached.py`.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ _ELSEWHERE = re.compile(r"\w+:/")
 
 @dataclass(frozen=True)
 class Program:
-    """A program to run, and what the command line says about it.
+    """A program to run, with the options of its command line.
 
-    `settings` are ``key=value`` texts, the later ones winning; `restore` is the path of a savepoint
-    or a retained checkpoint to start from, and `drop_state` whether what has no taker is dropped;
-    `parallelism` is the number of state partitions, and `claim_mode` whose the savepoint is then;
-    with an option of `spark` the program is submitted; `log_level` is "" where the command line
-    says nothing.
+    `settings` are ``key=value`` texts, the later ones winning. `restore` is the path of a savepoint
+    or a retained checkpoint to start from. `drop_state` drops everything without a taker,
+    `parallelism` is the number of state partitions, and `claim_mode` settles the savepoint's owner
+    after the restore. With an option of `spark` the program is submitted. `log_level` is "" if the
+    command line gives none.
     """
 
     app: str
@@ -62,12 +61,12 @@ class Program:
 
     @property
     def runs_on_a_cluster(self) -> bool:
-        """Whether its driver will be a process of another machine's."""
+        """Whether its driver will be a process on another machine."""
         return given(self.spark) and deploy_mode(self.spark) == "cluster"
 
     @property
     def for_job(self) -> Sequence[str]:
-        """The options given that only `Job.run` obeys."""
+        """The given options obeyed by `Job.run` alone."""
         options = {
             "-s": self.restore is not None,
             "-n": self.drop_state,
@@ -77,8 +76,8 @@ class Program:
         return [option for option, is_given in options.items() if is_given]
 
     def command(self) -> tuple[list[str], dict[str, str]]:
-        """Return what to execute, and its environment. Raises UserError if there is no such
-        program or setting, or an option cannot be kept."""
+        """Return the command to execute, and its environment. Raises UserError if there is no such
+        program or setting, or an option cannot be obeyed."""
         elsewhere = self.runs_on_a_cluster and _ELSEWHERE.match(self.app)
         if not elsewhere and not Path(self.app).is_file():
             raise UserError(f"{self.app}: there is no such file; give the path of a Python program")
@@ -102,10 +101,10 @@ class Program:
 def run(program: Program) -> NoReturn:
     """Become ``python <app> <arguments>``, with this Python, or spark-submit.
 
-    Raises UserError before that, as `Program.command`. A program that ends well without a job,
-    although an option was given that only a job obeys, ends with exit code 2. In the program a
-    UserError that nothing catches ends it with one paragraph on stderr and exit code 2; any other
-    exception is shown with its traceback, as Python does.
+    Raises UserError before, as `Program.command`. The program gets exit code 2 if it ends well
+    without a job although an option for a job was given. A UserError caught nowhere ends the
+    program with one paragraph on stderr and exit code 2; any other exception is shown with its
+    traceback, as Python does.
     """
     command, environment = program.command()
     if program.for_job and not given(program.spark):
@@ -117,8 +116,8 @@ def run(program: Program) -> NoReturn:
 
 
 def prepare_program() -> None:
-    """Called by ``import seamark`` in a program that `run` has started: a UserError that ends it
-    is shown as the command line shows it, and the log level of the command line holds."""
+    """Called by ``import seamark`` in a program started by `run`. Sets the log level of the command
+    line, and shows a UserError at the program's end as the command line does."""
     before = sys.excepthook
 
     def show(
@@ -132,8 +131,8 @@ def prepare_program() -> None:
 
     sys.excepthook = show
     if level := os.environ.pop(LOG_LEVEL_VARIABLE, None):  # not for Spark's Python workers
-        # Not a handler of the root logger's: logging.basicConfig would then do nothing in the
-        # program. What no handler takes goes to this one.
+        # Not a handler of the root logger: logging.basicConfig would then do nothing in the
+        # program. This one gets the records no other handler takes.
         last = logging.StreamHandler()
         last.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.lastResort = last
@@ -141,9 +140,9 @@ def prepare_program() -> None:
 
 
 def main(names: dict[str, Any]) -> None:
-    """Execute the program whose path is the first argument, with `names` as its globals: those of
-    ``__main__``. Exits with 2 if it ends well and has not called `Job.run`: it has ignored options
-    that only a job obeys, and nothing else would say so."""
+    """Execute the program at the first argument's path, with `names`, the globals of ``__main__``.
+    Exits with 2 if the program ends well without a call of `Job.run`: its options for a job had no
+    effect, and nothing else would say so."""
     del sys.argv[0]
     app = sys.argv[0]
     sys.path[0] = str(Path(app).resolve().parent)

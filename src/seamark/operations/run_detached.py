@@ -1,8 +1,8 @@
 """`seamark run -d app.py`: start a driver that outlives the command, and wait until its job runs.
-And ``-s PATH --plan``: find what the restore would do, without doing it.
+And ``-s PATH --plan``: preview the restore without doing it.
 
-The driver gets a session of its own, no input, and a log file; it tells where its job answers
-through a file (`checkpoint/executions.py`), and is believed when the job itself says RUNNING.
+The driver gets a session of its own, no input, and a log file. It writes its job's address into a
+file (`checkpoint/executions.py`); the job counts as running when it says RUNNING itself.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _POLL_S = 0.1
 
 @dataclass(frozen=True)
 class StartedJob:
-    """A job that was started in the background. `state` is as the driver says; of one that has
-    ended already, FINISHED. `directory` is the job's in its storage; `pid` the driver's."""
+    """A job started in the background. `state` is the driver's answer, or FINISHED if the job has
+    ended already. `directory` is the job's in its storage; `pid` is the driver's."""
 
     name: str
     job_id: str
@@ -58,8 +58,8 @@ class StartedJob:
 
 
 class ProgramEndedError(OperationFailedError):
-    """The program has ended before its job ran. `tail` is the end of what it said; `code` its exit
-    code, 2 for a mistake that its user can mend."""
+    """The program ended before its job ran. `tail` is the end of its output; `code` is its exit
+    code, 2 for a mistake its user can mend."""
 
     def __init__(self, message: str, tail: list[str], code: int) -> None:
         super().__init__(message)
@@ -72,10 +72,9 @@ def run_detached(
 ) -> StartedJob:
     """Start the program in the background and return its job when it runs.
 
-    `log` is the file for what it says, appended to; None makes one below ``~/.seamark/logs``.
-    `tick` is called now and then, with the log. Raises UserError as `Program.command` does, and for
-    a driver that would run elsewhere; ProgramEndedError if the program ends first. At Ctrl-C the
-    program goes on.
+    The program's output is appended to `log`; None makes a log below ``~/.seamark/logs``. `tick` is
+    called now and then, with the log. Raises UserError as `Program.command` does, and for a driver
+    on another machine; ProgramEndedError if the program ends first. At Ctrl-C the program goes on.
     """
     if program.runs_on_a_cluster:
         raise UserError(
@@ -108,8 +107,8 @@ def run_detached(
 
 
 def _look(announcement: Path, process: subprocess.Popen[bytes], log: Path) -> StartedJob | None:
-    """Return the job if it runs, or has ended well."""
-    code = process.poll()  # before the file: what ended before it looked has announced by now
+    """Return the job if it runs, or has ended well; None before its driver has announced it."""
+    code = process.poll()  # before the file: a program ended by now has announced its job
     try:
         found = json.loads(announcement.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -148,11 +147,11 @@ def _ended(what: str, code: int, log: Path) -> ProgramEndedError:
 
 def plan_of(program: Program) -> dict[str, Any]:
     """Return the plan as `RestorePlan.to_json` gives it. The program is executed up to its
-    `job.run()`, which writes the plan into a file that this process names, and ends; what the
-    program prints goes to stderr.
+    `job.run()`, writes the plan into a file named by this process, and ends. Its output goes to
+    stderr.
 
-    Raises UserError as `Program.command` does, and for a driver that would run elsewhere;
-    ProgramEndedError if the program ends before, with its own words on stderr.
+    Raises UserError as `Program.command` does, and for a driver on another machine;
+    ProgramEndedError if the program ends without a plan, with its own words on stderr.
     """
     if program.runs_on_a_cluster:
         raise UserError(

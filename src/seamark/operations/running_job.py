@@ -1,4 +1,4 @@
-"""Finds a job that runs, and its driver: what every command needs that asks something of a job."""
+"""Finds a running job and its driver, for every command with a request to the job."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ AGAIN = "start its program again, and it goes on after its last decided epoch: s
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A job whose driver answers, and the storage in which it was found."""
+    """A job with an answering driver, and the storage in which it was found."""
 
     job: RegisteredJob
     storage: str
@@ -28,9 +28,9 @@ class RunningJob:
 def find_running(
     command: str, job: str, storage: str | None, token_file: Path | None = None
 ) -> RunningJob:
-    """Return a job by its name, id or the first digits of its id; `command` is what an error about
-    the storage names. Raises UserError if there is no such job, and DriverUnreachableError if no
-    driver answers for it: it says how the job ended, or where its driver should be."""
+    """Return a job, found by name, id or the first digits of its id. An error about the storage
+    names `command`. Raises UserError if there is no such job, and DriverUnreachableError if no
+    driver answers for it: the error says how the job ended, or where its driver should be."""
     uri = storage_of(command, storage)
     with readable(uri):
         found = find_job(uri, job)
@@ -45,7 +45,7 @@ def find_running(
 
 
 def why_unreachable(job: RegisteredJob) -> str:
-    """Return why the driver of an UNREACHABLE job may be silent, and what to do."""
+    """Return why the driver of an UNREACHABLE job may be silent, and the remedy."""
     if job.host != socket.gethostname():
         return (
             f"its driver (pid {job.pid} on {job.host}) does not answer here: its address, "

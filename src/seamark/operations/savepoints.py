@@ -10,8 +10,8 @@ open_savepoint = claims.open_savepoint
 
 
 def dispose(path: str, storage: str | None, *, incomplete: bool = False) -> list[str]:
-    """Delete a savepoint, as `claims.dispose`; `storage` is what --storage gave, None for that of
-    seamark.toml, if there is one."""
+    """Delete a savepoint, as `claims.dispose`. `storage` is the value of --storage; None takes the
+    storage of seamark.toml, if there is one."""
     try:
         looked_at = storage_of("savepoint", storage)
     except UserError:

@@ -1,7 +1,7 @@
-"""The command line of spark-submit for a program that `seamark run` is to submit.
+"""The command line of spark-submit for a program submitted by `seamark run`.
 
-In client mode the driver runs here, and what `seamark run` says reaches it in the environment. In
-cluster mode it runs elsewhere: the same variables travel as settings of YARN's and Kubernetes'.
+In client mode the driver runs here and gets the options of `seamark run` in its environment. In
+cluster mode it runs elsewhere: the same variables travel as settings of YARN or Kubernetes.
 """
 
 from __future__ import annotations
@@ -18,23 +18,24 @@ from seamark.api.settings import COMMAND_LINE_VARIABLE
 from seamark.model.errors import MissingDependencyError, UserError
 
 SparkOptions = Mapping[str, str | Sequence[str] | None]
-"""Options of spark-submit as it names them, with their values; a sequence is repeated."""
+"""Options of spark-submit by its own names, with their values; each value of a sequence repeats the
+option."""
 
 _DEPLOY_MODE = re.compile(r"^\s*spark\.submit\.deployMode[\s=:]+(\w+)", re.MULTILINE)
 
 
 def given(options: SparkOptions) -> bool:
-    """Whether any of them has a value: only then the program is submitted."""
+    """Whether any option has a value: only then is the program submitted."""
     return any(options.values())
 
 
 def submit_command(
     options: SparkOptions, app: str, arguments: Sequence[str], variables: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """Return the command that submits the program, and the environment that it adds.
+    """Return the command to submit the program, and the variables to add to its environment.
 
-    `variables` are what the program is to find in its environment. Raises UserError if they cannot
-    reach a driver of that kind, MissingDependencyError without a spark-submit.
+    `variables` are meant for the program's environment. Raises UserError if they cannot reach a
+    driver of this deploy mode, MissingDependencyError without a spark-submit.
     """
     settings = _options(options)
     if deploy_mode(options) != "cluster":
@@ -54,7 +55,7 @@ def submit_command(
             "runs no Python driver on a standalone cluster); use --deploy-mode client"
         )
     for key, value in variables.items():
-        if key == COMMAND_LINE_VARIABLE:  # JSON has quotes, which YARN's launch script loses
+        if key == COMMAND_LINE_VARIABLE:  # YARN's launch script loses JSON's quotes
             value = quote(value)
         settings += ["--conf", f"{prefix}{key}={value}"]
     return [str(_spark_submit()), *settings, app, *arguments], {}
@@ -73,7 +74,7 @@ def deploy_mode(options: SparkOptions) -> str:
     path = Path(str(options.get("--properties-file") or f"{home}/spark-defaults.conf"))
     try:
         found = _DEPLOY_MODE.search(path.read_text(encoding="utf-8"))
-    except OSError:  # spark-submit says it, if the user named it
+    except OSError:  # spark-submit reports it, if the user named it
         return "client"
     return found[1] if found else "client"
 
@@ -87,7 +88,8 @@ def _options(options: SparkOptions) -> list[str]:
 
 
 def _spark_submit() -> Path:
-    """The one of SPARK_HOME, as with Spark's own commands, or that of this Python's pyspark."""
+    """Return spark-submit of SPARK_HOME, as Spark's own commands do, or of this Python's
+    pyspark."""
     home = os.environ.get("SPARK_HOME")
     if not home:
         spec = importlib.util.find_spec("pyspark")

@@ -1,6 +1,6 @@
-"""Which storage a command looks at: its --storage, or that of seamark.toml.
+"""The storage of a command: its --storage, or that of seamark.toml.
 
-Imports neither Spark nor anything that asks a driver: a shell waits for `job_names`.
+Imports neither Spark nor a driver's client: a shell waits for `job_names`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from seamark.model.errors import OperationFailedError, UserError
 
 
 def storage_of(command: str, storage: str | None) -> str:
-    """Return the storage as a URI; `storage` is what --storage gave. Raises ConfigurationError if
-    neither it nor seamark.toml gives one; `command` is what the error names."""
+    """Return the storage as a URI. `storage` is the value of --storage. Raises ConfigurationError,
+    with the name of `command`, if neither --storage nor seamark.toml gives a storage."""
     if storage is not None:
         return storage_uri(storage, "--storage")
     return str(resolve(command, CheckpointConfig())[0].storage)
@@ -26,7 +26,8 @@ def storage_of(command: str, storage: str | None) -> str:
 
 @contextmanager
 def readable(uri: str) -> Iterator[None]:
-    """Raise OperationFailedError if the storage cannot be read in here: it is away, or refuses."""
+    """Raise OperationFailedError if the storage cannot be read in this context: it is away, or
+    refuses."""
     try:
         yield
     except OSError as error:
@@ -34,8 +35,8 @@ def readable(uri: str) -> Iterator[None]:
 
 
 def storage_option(uri: str) -> str:
-    """Return what a command on jobs of that storage needs: `` --storage <uri>``, or "" if
-    seamark.toml names it already."""
+    """Return the option by which a command finds jobs of this storage: `` --storage <uri>``, or ""
+    if seamark.toml names it already."""
     try:
         return "" if storage_of("", None) == uri else f" --storage {quote(uri)}"
     except UserError:
@@ -43,12 +44,12 @@ def storage_option(uri: str) -> str:
 
 
 def job_names(storage: str | None) -> list[str]:
-    """Return the names of the jobs in a local storage, for shell completion: quick and silent;
-    [] of any other storage, or if anything is wrong."""
+    """Return the names of the jobs in a local storage, for shell completion: quick and silent.
+    Returns [] for any other storage, and after any error."""
     try:
         local = local_of(storage_of("completion", storage))
         if local is None:
             return []
         return sorted(path.parent.name for path in Path(local).glob("*/job.json"))
-    except Exception:  # whatever it is, a Tab must not print it
+    except Exception:  # a Tab must print no error
         return []

@@ -1,6 +1,8 @@
-"""The paths by which a job is changed, or asked for what takes its time: checkpoint, savepoint,
-stop, cancel, disposal of a savepoint, restore plan. Each needs the job's bearer token; what came of
-it is asked for by its trigger id. `actions.py` has their state.
+"""The paths of actions on a job: checkpoint, savepoint, stop, cancel, disposal of a savepoint,
+restore plan.
+
+Each action needs the job's bearer token. Its outcome is polled by its trigger id. `actions.py` has
+the state.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ def _with_token(actions: Actions, responses: Responses) -> dict[str, Any]:
 
 
 def job_action_routes(actions: Actions) -> APIRouter:
-    """Return the paths that change the job."""
+    """Return the paths of the actions by which the job changes."""
     router, job = APIRouter(), actions.job
     changing = _with_token(actions, _CHANGING)
 
@@ -100,7 +102,7 @@ def job_action_routes(actions: Actions) -> APIRouter:
 
 
 def savepoint_routes(actions: Actions) -> APIRouter:
-    """Return the paths of savepoints, beside taking one."""
+    """Return the paths of savepoints, except for taking one."""
     router, job = APIRouter(), actions.job
     protected = _with_token(actions, _PROTECTED)
 
@@ -132,8 +134,8 @@ def savepoint_routes(actions: Actions) -> APIRouter:
 
 
 def result_routes(actions: Actions) -> APIRouter:
-    """Return the paths at which trigger ids are asked for. Added after those of pages, whose names
-    would be trigger ids here."""
+    """Return the paths to poll by trigger id. They are added after the pages: these paths would
+    take a page's name for a trigger id."""
     router = APIRouter()
 
     def result(path: str, form: type[BaseModel]) -> Callable[[F], F]:

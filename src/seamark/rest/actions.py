@@ -1,5 +1,5 @@
-"""The state of what changes a job over REST: the token, what is under way (`operations.py`), and
-who waits for its end. `action_routes.py` has the paths."""
+"""The state of the REST actions on a job: the token, the operations under way (`operations.py`),
+and the clients waiting for the end. `action_routes.py` has the paths."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from seamark.runtime.token import DriverToken
 log = logging.getLogger(__name__)
 
 LINGER_S = 5.0
-"""How long a driver answers after its job's end, for those who poll for what they have begun."""
+"""How long a driver answers after its job's end, for clients still polling their operations."""
 
 
 class Actions:
-    """The actions of one driver, and whoever waits for their end."""
+    """The actions on one driver's job, and the clients waiting for their end."""
 
     def __init__(self, job: LiveJob) -> None:
         self.job = job
@@ -36,9 +36,9 @@ class Actions:
         self._end_told = False
 
     def open(self, job_id: str) -> Sign:
-        """Make the job's token: from now on, whoever has it may change the job. Return what signs
-        with it. Where it cannot be written nobody may, which is a warning: the job runs all the
-        same."""
+        """Make the job's token: from now on its holders may change the job. Return the token's
+        signer. If the token cannot be written, nobody may change the job; this is only a warning,
+        and the job runs."""
         try:
             self._token = DriverToken(job_id)
         except (UserError, OSError) as error:
@@ -47,8 +47,8 @@ class Actions:
         return self._token.sign
 
     def close(self) -> None:
-        """After the job's end: let those know of it who poll for what they have begun, for some
-        seconds at most; then take the token back. Without such there is no delay."""
+        """Called after the job's end: wait until polling clients have been told of the end, at most
+        LINGER_S, then take the token back. Without such clients there is no delay."""
         deadline = time.monotonic() + LINGER_S
         while time.monotonic() < deadline and (
             self.operations.are_waited_for() or (self._cancelled and not self._end_told)
@@ -62,7 +62,7 @@ class Actions:
         return self._token is not None and self._token.allows(authorization)
 
     def allow(self, request: Request) -> None:
-        """Refuse a request that does not bring the job's token."""
+        """Refuse a request without the job's token."""
         if not self.allows(request.headers.get("authorization")):
             raise HTTPException(
                 401,
@@ -72,11 +72,11 @@ class Actions:
             )
 
     def told(self, state: JobState) -> None:
-        """Note that somebody was told how the job ended, if it has."""
+        """Note the state told to a client: a terminal state tells the job's end."""
         self._end_told |= state.is_terminal
 
     def check(self, jid: str) -> None:
-        """Refuse a job id that is not this driver's."""
+        """Refuse a job id other than this driver's."""
         if jid != self.job.job_id():
             raise HTTPException(404, f"Job {jid} not found; this driver runs {self.job.job_id()}")
 
@@ -87,8 +87,8 @@ class Actions:
         start: Callable[[], Future[Any]],
         shown: Shown,
     ) -> models.TriggerResponse:
-        """Begin an operation, and answer with its trigger id or with why not; `shown` makes the
-        answer of its result."""
+        """Begin an operation, and answer with its trigger id; `shown` makes the later answer from
+        its result. Answers 409 if the job refuses the operation, 429 if too many are under way."""
         try:
             trigger = self.operations.begin(kind, asked.triggerId, start, shown)
         except UserError as error:
@@ -103,8 +103,8 @@ class Actions:
         self.job.cancel()
 
     def result(self, kind: str, trigger_id: str, jid: str = "") -> dict[str, Any]:
-        """Return what came of an operation, as it is answered, also of one that is not `jid`'s
-        alone (""); 404 if it is not known."""
+        """Return the answer about an operation; 404 if it is unknown. `jid` must be this driver's
+        job, or "" for an operation of no job."""
         if jid:
             self.check(jid)
         operation = self.operations.find(kind, trigger_id)

@@ -1,7 +1,7 @@
-"""The checkpoint history as it is sent: a thousand checkpoints, that may be asked for every second.
+"""The checkpoint history as sent: a thousand checkpoints, perhaps asked for every second.
 
-A checkpoint that has ended is made into JSON once. The whole page is made again only when something
-has changed, and is not sent to whoever has it already (``If-None-Match``).
+An ended checkpoint is made into JSON once. The whole page is made again only after a change, and is
+not sent to a client with the newest version (``If-None-Match``).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class CheckpointPages:
         tag = f'"{self._job.checkpoints_version()}"'
         if tag in _tags(request):
             return Response(status_code=304, headers={"ETag": tag})
-        with self._lock:  # whoever asks meanwhile gets what is being made
+        with self._lock:  # requests meanwhile wait for this page
             kept, body = self._pages.pop(page, ("", b""))
             if kept != tag:
                 body = make().encode()

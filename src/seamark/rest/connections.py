@@ -1,8 +1,9 @@
-"""The connections of a server, none of which can hold it up: however slow, silent or many they are.
+"""The connections of a server: none can hold the server up, however slow, silent or many they are.
 
 A connection waits for its client (for the headers, for the body, until the answer is read), or its
-client waits for us. While it waits for its client it has a deadline; and when there are too many,
-the one that has waited longest is ended. `Guard` (guard.py) tells each what it waits for.
+client waits for the server. While it waits for its client it has a deadline. If there are too many
+connections, the client with the most loses its oldest waiting one. `Guard` (guard.py) tells each
+connection what it waits for.
 """
 
 from __future__ import annotations
@@ -22,19 +23,18 @@ BODY_S = 5.0
 ANSWER_S = 10.0
 MOST_HEADER_BYTES = 16 * 1024
 ACCEPTED_AT_ONCE = 32
-"""So many connections are accepted before those that there are get their turn. A connection takes
-four turns until its request is known: all that come meanwhile must not make one too many of it."""
+"""Connections accepted before the existing ones get their turn. A connection takes four turns until
+its request is known: the connections accepted meanwhile must not push it out."""
 QUEUED = 1024
 THIS_MACHINE = "this machine"
 
 
 class Listener(socket.socket):
-    """A socket to listen on, whose queue in the kernel is longer than what is accepted at once: the
-    event loop makes them the same, and a client that finds the queue full tries again a second
-    later."""
+    """A listening socket with a queue in the kernel longer than ACCEPTED_AT_ONCE. The event loop
+    would make them equal, and a client that finds the queue full tries again a second later."""
 
     def listen(self, backlog: int = 0, /) -> None:
-        """Listen, whatever the event loop says of the queue."""
+        """Listen with QUEUED places, whatever backlog the event loop wants."""
         super().listen(QUEUED)
 
 
@@ -50,7 +50,7 @@ class Connections:
         return self._all.get(scope["client"])
 
     def add(self, new: Connection) -> None:
-        """Called when a client has connected; ends another connection if there are too many."""
+        """Called when a client has connected; ends a connection if there are too many."""
         self._all[new.client] = new
         if len(self._all) > self._most:
             one_too_many = self._one_too_many(new)
@@ -63,8 +63,9 @@ class Connections:
             del self._all[ended.client]
 
     def _one_too_many(self, new: Connection) -> Connection:
-        """Choose the oldest of the client that has most: of those that wait, if there are any. A
-        client that has shown the token keeps its connections."""
+        """Choose the oldest connection of the client with the most: among waiting connections, if
+        there are any. A client proven by the token keeps its connections; if all others are proven,
+        `new` goes."""
         unproven = [one for one in self._all.values() if not one.is_proven and one is not new]
         if not unproven:
             return new
@@ -77,7 +78,7 @@ class Connection(H11Protocol):
     """One connection, with a deadline while it waits for its client."""
 
     table: Connections
-    """Of its server."""
+    """The connections of its server."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the headers of a first request."""
@@ -98,19 +99,19 @@ class Connection(H11Protocol):
         super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget it."""
+        """Forget the connection."""
         self.work()
         self.table.remove(self)
         super().connection_lost(exc)
 
     def expect(self, seconds: float) -> None:
-        """Wait so long for the client; then end the connection."""
+        """Wait `seconds` for the client, then end the connection."""
         self.work()
         self.waits = True
         self._timer = self.loop.call_later(seconds, self._end_if_late)
 
     def work(self) -> None:
-        """Wait for the client no longer: it waits for us."""
+        """Stop waiting for the client: it waits for the server now."""
         self.waits = self._rests = False
         if self._timer is not None:
             self._timer.cancel()
@@ -125,7 +126,7 @@ class Connection(H11Protocol):
 
 
 def _origin(host: str) -> str:
-    """Return the client's address; one for all of this machine, which has many."""
+    """Return the client's address; THIS_MACHINE for every loopback address."""
     try:
         return THIS_MACHINE if ipaddress.ip_address(host).is_loopback else host
     except ValueError:
@@ -148,7 +149,7 @@ def guarded_server(
             log_level="warning",
             access_log=False,
             server_header=False,
-            proxy_headers=False,  # who asks is who is connected, whatever he says
+            proxy_headers=False,  # the client is the connected peer, whatever its headers say
             lifespan="off",
             ws="none",
             **settings,

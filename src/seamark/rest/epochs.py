@@ -1,5 +1,6 @@
-"""What is under way in a driver at this moment: its epochs with their phases, and the transactions
-that they hold open. Seamark's own pages; asked often, so nothing is read for them.
+"""The epochs under way in a driver with their phases, and the transactions they hold open.
+
+These pages are Seamark's own. They are asked for often, so nothing is read for them.
 """
 
 from __future__ import annotations
@@ -31,9 +32,9 @@ class Phase(str, Enum):
     PRE_COMMIT = "PRE_COMMIT"
     """Every transaction is flushed, and the attempt is being stored."""
     DECISION = "DECISION"
-    """It is stored; Spark commits its state, and with that decides."""
+    """The attempt is stored; Spark commits its state, and so decides the epoch."""
     COMMIT = "COMMIT"
-    """It is decided, and is being committed to the sinks."""
+    """The epoch is decided, and is being committed to the sinks."""
 
 
 class Epoch(Hyphenated):
@@ -88,7 +89,7 @@ class OpenTransactions(BaseModel):
 
 
 def epoch_page(coordinator: Coordinator | None) -> EpochPage:
-    """Return what is under way."""
+    """Return the epochs and savepoints under way."""
     newest = EpochUnderWay(id=UNKNOWN, phase=Phase.IDLE, phase_since=UNKNOWN)
     if coordinator is None:
         return EpochPage(**dict(newest), last_completed=UNKNOWN, uncommitted=[])
@@ -106,7 +107,7 @@ def epoch_page(coordinator: Coordinator | None) -> EpochPage:
         **dict(newest),
         last_completed=coordinator.last_committed,
         uncommitted=shown,
-        # Asked after `in_progress`: an epoch that ends in between is here, or is recorded.
+        # Asked after `in_progress`: an epoch ended in between is here, or is recorded.
         unrecorded=[
             Epoch(id=one.epoch, trigger_timestamp=_triggered_ms(one))
             for one in coordinator.statistics.unrecorded()
@@ -124,7 +125,7 @@ def epoch_page(coordinator: Coordinator | None) -> EpochPage:
 def open_transactions(
     coordinator: Coordinator | None, sinks: Mapping[str, TwoPhaseCommitSink[Any]]
 ) -> OpenTransactions:
-    """Return the transactions of the epochs that are under way; `sinks` by uid."""
+    """Return the transactions of the epochs under way; `sinks` by uid."""
     if coordinator is None:
         return OpenTransactions(transactions=[], truncated=False)
     found: list[OpenTransaction] = []

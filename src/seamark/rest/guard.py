@@ -1,7 +1,7 @@
-"""What is around every application that we serve: so much is worked on at once, and no place is
-kept for a client that is slow. Whoever holds the token has places of his own.
+"""The guard around every served application: it limits the requests worked on at once, and keeps no
+place for a slow client. Holders of the token have places of their own.
 
-An answer is made in memory before it is sent, so a client that does not read it holds no place.
+An answer is made in memory before it is sent, so a client not reading it holds no place.
 """
 
 from __future__ import annotations
@@ -22,10 +22,9 @@ App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 
 class Guard:
-    """ASGI middleware. `at_once` requests of holders of the token are worked on at once, and as
-    many of others; `holds` tells a holder by the value of his ``Authorization`` header. A body has
-    at most `most_body` bytes. Every answer gets `headers`.
-    """
+    """ASGI middleware. Works on `at_once` requests of token holders at once, and on as many of
+    others. `holds` tells a holder by the value of the ``Authorization`` header. A body has at most
+    `most_body` bytes. Every answer gets `headers`."""
 
     at_once: ClassVar[int]
     most_body: ClassVar[int]
@@ -43,8 +42,8 @@ class Guard:
     def refusal(
         self, scope: Message, headers: dict[bytes, bytes], client: str
     ) -> JSONResponse | None:
-        """Return why a request is not answered; None if it is. `client` is who asks: an address, or
-        "" of a holder of the token."""
+        """Return the refusal of a request; None if it is to be answered. `client` is its address,
+        or "" for a holder of the token."""
         raise NotImplementedError
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
@@ -102,12 +101,12 @@ class Guard:
 
 
 def refuse(status: int, why: str, headers: dict[str, str] | None = None) -> JSONResponse:
-    """Return a refusal, as all of them look."""
+    """Return a refusal in the common form."""
     return JSONResponse({"errors": [why]}, status, headers)
 
 
 async def _end(receive: Receive) -> None:
-    """Wait for the end of a connection that has been ended: nobody wants its answer."""
+    """Wait until an ended connection is gone: nobody wants its answer."""
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -1,7 +1,7 @@
-"""A job in its driver: what its pages show of it, and what can be done with it; `job.py` makes it.
+"""A job in its driver: the data of its pages, and the actions on it. `job.py` makes it.
 
-Settings and guarantees, which do not change while it runs, are also stored when an execution begins
-(`kept_pages`, ``executions/<n>/started.json``), for those who look when no driver answers.
+Settings and guarantees do not change during an execution. They are also stored at its start
+(`kept_pages`, ``executions/<n>/started.json``), for readers while no driver answers.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ DELETE_ON_CANCELLATION = ExternalizedCheckpointRetention.DELETE_ON_CANCELLATION
 
 @dataclass(frozen=True)
 class LiveJob(ObservedJob):
-    """One job. Asked for each request, from other threads than the job's; `supervisor` is that of
-    the run, which there is before anybody can ask."""
+    """One job. Asked for each request, from other threads than the job's. `supervisor` returns the
+    run's supervisor, made before anybody can ask."""
 
     is_live: ClassVar[bool] = True
 
@@ -67,7 +67,7 @@ class LiveJob(ObservedJob):
 
     @property
     def coordinator(self) -> Coordinator | None:
-        """The newest run's; None before the first."""
+        """The newest run's coordinator; None before the first run."""
         return self.supervisor().coordinator
 
     def job_id(self) -> str:
@@ -75,29 +75,32 @@ class LiveJob(ObservedJob):
         return self.supervisor().job_id
 
     def checkpoints_version(self) -> str:
-        """Return something that changes whenever `checkpoints` does; of this driver alone."""
+        """Return a version of `checkpoints`, new after every change. It holds for this driver
+        alone."""
         version = "" if self.coordinator is None else self.coordinator.statistics.version
         return f"{round(self.supervisor().started_at * 1000)}.{version}"
 
     # --- as every observed job
 
     def execution(self) -> Execution:
-        """Return this execution, whether it could be recorded or not."""
+        """Return this execution, recorded or not."""
         run = self.supervisor()
         graph = self.graph.to_record()
         start = ExecutionStart(self.job_id(), self.name, "", 0, run.started_at, "", graph)
         return Execution(0, start, run.execution.failures, run.end)
 
     def state(self) -> JobState:
-        """Return what the job is doing, or how it has ended."""
+        """Return the job's state, after its end the final one."""
         return self.supervisor().state
 
     def restarts(self) -> int:
-        """Return how often this execution was restarted, also by failures that are not kept."""
+        """Return the number of restarts of this execution, including those after failures no longer
+        kept."""
         return self.supervisor().restarts
 
     def executions(self) -> Sequence[Execution]:
-        """Return the job's executions with this one; those before are read once."""
+        """Return the job's executions, this one first if it is recorded; earlier ones are read
+        once."""
         recorder = self.supervisor().execution
         own = [recorder.recorded] if recorder.recorded else []
         return [*own, *reversed(recorder.earlier())]
@@ -107,14 +110,15 @@ class LiveJob(ObservedJob):
         return [self.execution()]
 
     def origin(self) -> tuple[int, Mapping[str, Any] | None]:
-        """Return the coordinator's generation, and its job's origin."""
+        """Return the coordinator's generation, and its job's origin; 0 and None before the first
+        run."""
         if self.coordinator is None:
             return 0, None
         identity = self.coordinator.identity
         return self.coordinator.generation, identity.restored_from if identity else None
 
     def figures(self, uid: str) -> PartFigures:
-        """Return what has flowed through a part in this driver."""
+        """Return the figures of a part in this driver."""
         return self.flow.of(uid)
 
     def told(self, page: str) -> Any:
@@ -129,26 +133,26 @@ class LiveJob(ObservedJob):
         }
         return pages[page]()
 
-    # --- what changes the job
+    # --- actions on the job
 
     def trigger_checkpoint(self) -> Future[int]:
         """Take a checkpoint now, as `Job.trigger_checkpoint`."""
         return self.supervisor().trigger_checkpoint()
 
     def stop(self) -> Future[JobState]:
-        """Stop the job, as `Job.stop`; return the state in which it will have ended."""
+        """Stop the job, as `Job.stop`; return its final state to come."""
         self.supervisor().stop()
         return self.supervisor().outcome
 
     def cancel(self) -> Future[JobState]:
-        """Cancel the job, as `Job.cancel`; return the state in which it will have ended."""
+        """Cancel the job, as `Job.cancel`; return its final state to come."""
         self.supervisor().cancel()
         return self.supervisor().outcome
 
-    # --- what does not change
+    # --- pages of a whole execution
 
     def kept_pages(self) -> dict[str, Any]:
-        """Return the pages by their paths below ``/jobs/:id/``, as they are answered: without
+        """Return the pages to store by their paths below ``/jobs/:id/``, as answered: without
         secrets. Called once, when the job's id is known."""
         pages: dict[str, type[BaseModel]] = {
             "config": models.JobConfig,

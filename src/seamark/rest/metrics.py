@@ -1,8 +1,8 @@
-"""The Prometheus metrics of a job, made when they are asked for; ``GET /metrics`` in the driver.
+"""The Prometheus metrics of a job, made on demand; ``GET /metrics`` in the driver.
 
-`METRICS` declares each; docs/operations/metrics.md lists it with its meaning and Flink's name.
-Nothing is read from the storage: the figures are those that the coordinator and `FlowFigures` have
-in memory.
+`METRICS` declares each metric; docs/operations/metrics.md lists it with its meaning and Flink's
+name. Nothing is read from the storage: the coordinator and `FlowFigures` have the figures in
+memory.
 """
 
 from __future__ import annotations
@@ -136,13 +136,14 @@ METRICS = {
         "How long its oldest transaction can have been open; 0 if none is."
     ),
 }
-"""The text of each, by its kind and its name behind ``seamark_``."""
+"""Each metric's text, by its kind and its name after ``seamark_``."""
 _LABELS = {
     "job_state": "state",
     "job_checkpoint_failures": "reason",
     "job_checkpoint_phase_duration_seconds": "phase",
 }
-"""The label beside the job's. A part's metrics have one of its kind, with its uid."""
+"""A metric's label beside the job's. A part's metrics have the part's kind as label, with its
+uid."""
 _COUNTS = {
     "committed": "committables_successful",
     "already_committed": "committables_already_committed",
@@ -153,24 +154,24 @@ _COUNTS = {
     "lingering_aborted": "lingering_transactions_aborted",
 }
 Values = Mapping[str, Any]
-"""By a metric's name, its value, or its values by that of its own label."""
+"""A metric's value by its name; a metric with its own label has values by the label's value."""
 
 
 @dataclass
 class Durations:
-    """How many durations fell below each bound, and their sum."""
+    """The number of durations below each bound, and their sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_S) + 1))
     sum_s: float = 0.0
 
     def add(self, duration_ms: int) -> None:
-        """Count one; -1, which is not known, is left out."""
+        """Count one duration; -1 (not known) is left out."""
         if duration_ms >= 0:
             self.counts[bisect_left(BUCKETS_S, duration_ms / 1e3)] += 1
             self.sum_s += duration_ms / 1e3
 
     def buckets(self) -> list[tuple[str, float]]:
-        """Return for each bound how many durations are no longer, as Prometheus counts them."""
+        """Return for each bound the number of durations up to it, as Prometheus counts."""
         bounds, total, found = [*map(str, map(float, BUCKETS_S)), "+Inf"], 0, []
         for bound, count in zip(bounds, self.counts, strict=True):
             total += count
@@ -179,7 +180,7 @@ class Durations:
 
 
 class JobMetrics(Collector):
-    """Collects one job's metrics, from the moment that it is made."""
+    """Collects one job's metrics, from its own creation on."""
 
     def __init__(self, job: LiveJob) -> None:
         self._job = job
@@ -190,7 +191,7 @@ class JobMetrics(Collector):
         job.flow.listen(self._observe)
 
     def page(self, accept: str | None) -> tuple[bytes, str]:
-        """Return the metrics in a form that an ``Accept`` header asks for, and its media type."""
+        """Return the metrics in the form an ``Accept`` header asks for, and its media type."""
         encode, media_type = choose_encoder(accept or "")
         return encode(self._registry), media_type
 
@@ -201,7 +202,8 @@ class JobMetrics(Collector):
                 self._phases[name].add(duration_ms)
 
     def describe(self) -> Iterator[Family]:
-        """Nothing: what there is depends on the job, and no other collector is in the registry."""
+        """Return nothing: the metrics depend on the job, and no other collector is in the
+        registry."""
         return iter(())
 
     def collect(self) -> Iterator[Family]:
@@ -241,7 +243,7 @@ def _of_the_job(job: LiveJob) -> Values:
         "job_state": {
             each.value: float(each is run.state)
             for each in JobState
-            if each is not JobState.UNREACHABLE  # a driver that answers is not
+            if each is not JobState.UNREACHABLE  # this driver answers
         },
         "job_uptime_seconds": time.time() - run.started_at,
         "job_restarts": run.restarts,
@@ -286,7 +288,7 @@ def _of_the_last_checkpoint(job: LiveJob) -> Values:
 
 
 def _of_parts(job: LiveJob) -> Values:
-    """Return what flows through the parts of the job's graph."""
+    """Return the figures of the parts of the job's graph."""
     of: dict[str, dict[str, PartFigures]] = {"source": {}, "operator": {}, "sink": {}}
     for part in job.graph.vertices:
         of[part.kind][part.id] = job.flow.of(part.id)
@@ -318,7 +320,7 @@ def _of_parts(job: LiveJob) -> Values:
 
 
 def _of_transactions(job: LiveJob) -> Values:
-    """Return what becomes of the sinks' transactions."""
+    """Return the figures of the sinks' transactions."""
     pending = job.coordinator.pending_committables() if job.coordinator is not None else {}
     sinks = {uid: declared.sink for uid, declared in job.declaration.sinks.items()}
     counts = {uid: job.flow.commits.get(uid, CommitCounts()) for uid in sinks}

@@ -1,7 +1,8 @@
-"""The answers of the REST interface, by Flink's names; FastAPI makes the OpenAPI document of them.
+"""The answers of the REST interface, by Flink's names; FastAPI makes the OpenAPI document from
+them.
 
 Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 is "not known" or
-"not yet". What Flink does not have is marked as Seamark's.
+"not yet". Fields without a counterpart in Flink are marked as Seamark's.
 """
 
 from __future__ import annotations
@@ -266,7 +267,7 @@ class Guarantees(BaseModel):
 
 
 def _documented(name: str, text: str, fields: Mapping[str, Any], **more: Any) -> type[BaseModel]:
-    """Return the form of a page that is made without it: required `fields` with their types."""
+    """Return the form of a page made without it: required `fields` with their types."""
     required = {field: (type_, ...) for field, type_ in fields.items()}
     return create_model(name, __doc__=text, **{**required, **more})
 
@@ -471,7 +472,7 @@ class Accepted(BaseModel):
 
 
 def _operation(name: str, path: str, result: type[BaseModel], **more: Any) -> type[BaseModel]:
-    """Return the answer at ``<path>/:triggerid``: `result`, or why there is none."""
+    """Return the form of the answer at ``<path>/:triggerid``: `result`, or why there is none."""
     operation = result | OperationFailed | None
     return _documented(name, path, {"status": OperationStatus, "operation": operation}, **more)
 

@@ -1,8 +1,8 @@
-"""One job as its pages show it, whoever knows it, and the pages that are made of it alone.
+"""One job as its pages show it, live or stored, and the pages made from it alone.
 
-`ObservedJob` is a live job, in its driver (`live_job.py`), or a stored one, as its storage has it
-while no driver answers (`dashboard/stored_jobs.py`). `PAGES` are served by both servers. A stored
-job's pages leave out what only a driver could know, and have failures of all executions.
+`ObservedJob` is a live job in its driver (`live_job.py`), or a stored job read from its storage
+while no driver answers (`dashboard/stored_jobs.py`). Both servers serve `PAGES`. A stored job's
+pages leave out figures known to a driver only, and have the failures of all executions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from seamark.rest.epochs import EpochPage, OpenTransactions
 
 
 class ObservedJob(ABC):
-    """Asked for each request, from any thread. What it returns is of this moment."""
+    """Asked for each request, from any thread. Every answer is of this moment."""
 
     is_live: ClassVar[bool]
 
@@ -34,37 +34,38 @@ class ObservedJob(ABC):
 
     @abstractmethod
     def state(self) -> JobState:
-        """Return what the job is doing, or how it has ended; UNREACHABLE if nobody can know."""
+        """Return the job's state, after its end the final one; UNREACHABLE if nobody can know
+        it."""
 
     def restarts(self) -> int:
-        """Return how often the last execution was restarted."""
+        """Return the number of restarts of the last execution."""
         return self.execution().restarts
 
     @abstractmethod
     def executions(self) -> Sequence[Execution]:
-        """Return the executions that are recorded, the newest first."""
+        """Return the recorded executions, the newest first."""
 
     @abstractmethod
     def failed(self) -> Sequence[Execution]:
-        """Return the executions whose failures are shown, the newest first."""
+        """Return the executions to show failures of, the newest first."""
 
     @abstractmethod
     def origin(self) -> tuple[int, Mapping[str, Any] | None]:
-        """Return the generation, 0 where none is known, and what the job was restored from, as
-        `JobIdentity` names it."""
+        """Return the generation, 0 if unknown, and the job's origin as
+        `JobIdentity.restored_from`."""
 
     @abstractmethod
     def figures(self, uid: str) -> PartFigures:
-        """Return what flows through a part; of a stored job, its subtasks alone."""
+        """Return the figures of a part; of a stored job only its subtasks."""
 
     @abstractmethod
     def told(self, page: str) -> Any:
-        """Return one of the pages that only a driver makes, by its path below ``/jobs/:id/``; None
-        if nothing is known of it."""
+        """Return a page made by drivers alone, by its path below ``/jobs/:id/``; None if it is
+        unknown."""
 
 
 def details(job: ObservedJob) -> dict[str, Any]:
-    """Return what the overview shows of a job."""
+    """Return a job's row in the overview."""
     execution, state = job.execution(), job.state()
     start, end = execution.start, execution.end
     since, until = _ms(start.started_at), _ms(time.time() if end is None else end.ended_at)
@@ -80,8 +81,8 @@ def details(job: ObservedJob) -> dict[str, Any]:
 
 
 def job_page(job: ObservedJob) -> dict[str, Any]:
-    """Return ``/jobs/:id``: the job with its graph, as Flink's ``vertices`` and ``plan``, and what
-    flows through each part (docs/operations/metrics.md says how that is measured)."""
+    """Return ``/jobs/:id``: the job, its graph as Flink's ``vertices`` and ``plan``, and the
+    figures of each part (docs/operations/metrics.md says how they are measured)."""
     shown, vertices, nodes = details(job), [], []
     times = ("start-time", "end-time", "duration")
     for part in job.execution().start.graph:
@@ -114,7 +115,7 @@ def job_page(job: ObservedJob) -> dict[str, Any]:
 def _flow(kind: str, figures: PartFigures) -> dict[str, Any]:
     return {
         "read-records": figures.rows,
-        # What comes out of an operator is not counted; the others pass on each row.
+        # An operator's output is not counted; other parts pass on each row.
         "write-records": UNKNOWN if kind == "operator" else figures.rows,
         "read-bytes": UNKNOWN,
         "write-bytes": figures.data_bytes if kind == "sink" else UNKNOWN,
@@ -126,8 +127,8 @@ def _flow(kind: str, figures: PartFigures) -> dict[str, Any]:
 
 
 def exceptions_page(job: ObservedJob) -> dict[str, Any]:
-    """Return ``/jobs/:id/exceptions``, the newest first; `execution` (Seamark's) is the number of
-    the failure's own, in the dashboard alone."""
+    """Return ``/jobs/:id/exceptions``, the newest first. `execution` (Seamark's, in the dashboard
+    alone) is the number of the failed execution."""
     entries = [
         {
             "exceptionName": failure.exception,
@@ -145,8 +146,8 @@ def exceptions_page(job: ObservedJob) -> dict[str, Any]:
 
 
 def lineage_page(job: ObservedJob, state: JobState | None = None) -> dict[str, Any]:
-    """Return ``/jobs/:id/lineage``; `state` is what the job is doing, where others know that. A
-    former execution that has not said how it ended was killed."""
+    """Return ``/jobs/:id/lineage``; `state` is the job's, if the caller knows it. A former
+    execution without a recorded end was killed."""
     generation, origin = job.origin()
     now = state or job.state()
 
@@ -181,7 +182,7 @@ def _ms(seconds: float) -> int:
 @dataclass(frozen=True)
 class Page:
     """One page of a job: its path below ``/jobs/:id/``, its form and description in the OpenAPI
-    document, and what makes it, None of what is `told`; `name` is "" where it is the path."""
+    document, and its maker, None for a page of `told`. `name` is "" where it is the path."""
 
     path: str
     form: type[BaseModel]
@@ -190,7 +191,7 @@ class Page:
     name: str = ""
 
     def of(self, job: ObservedJob) -> Any:
-        """Return the page of a job; None if nothing is known of it."""
+        """Return the page of a job; None if it is unknown."""
         return job.told(self.path) if self.make is None else self.make(job)
 
 
@@ -207,4 +208,4 @@ PAGES = (
     Page("transactions", OpenTransactions, "The transactions that wait for their commit."),
     Page("lineage", models.Lineage, _LINEAGE, lineage_page),
 )
-"""All but ``/jobs/:id`` itself, and the checkpoints'."""
+"""All pages except ``/jobs/:id`` itself and those of checkpoints."""

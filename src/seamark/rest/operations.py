@@ -1,7 +1,7 @@
-"""What was asked of a job and goes on: Flink's asynchronous operations, found by trigger ids.
+"""Flink's asynchronous operations: begun by a request, found by trigger id.
 
-A request begins one and is answered at once with its id; whoever has the id polls it until it is
-COMPLETED. `routes.py` has the paths.
+A request begins an operation and is answered at once with its trigger id. The client polls by this
+id until the operation is COMPLETED. `action_routes.py` has the paths.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from seamark.runtime.failures import reason_of
 T = TypeVar("T")
 
 KEPT = 200
-"""So many operations are remembered; the oldest completed one goes first."""
+"""Operations remembered; the oldest goes first."""
 AT_ONCE = 32
-"""So many may be under way."""
+"""Operations under way at most."""
 
 WAITED_FOR_S = 5.0
-"""Who has begun an operation asks for its end so often, at least."""
+"""A client polls its operation at least this often."""
 
 Shown = Callable[[Any], Mapping[str, Any]]
-"""Makes an operation's answer of its result."""
+"""Makes the answer from an operation's result."""
 
 
 class TooManyOperationsError(SeamarkError):
-    """So many operations are under way that no more are begun; ask again later."""
+    """Too many operations are under way to begin another; ask again later."""
 
 
 class Operation:
-    """One operation: what `kind` it is, how its result is `shown`, and the `result` to come."""
+    """One operation: its `kind`, its `result` to come, and `shown` to make the answer from it."""
 
     def __init__(self, kind: str, shown: Shown, result: Future[Any]) -> None:
         self.kind = kind
@@ -52,11 +52,13 @@ class Operation:
         self._done_s = time.monotonic()
 
     def is_waited_for(self) -> bool:
-        """Whether nobody has been told yet what came of it, and it ended only now, if at all."""
+        """Whether a client may still wait: nobody was told the outcome, and the operation is under
+        way or ended less than WAITED_FOR_S ago."""
         return not self._told and time.monotonic() - self._done_s < WAITED_FOR_S
 
     def answer(self) -> dict[str, Any]:
-        """Return it as Flink does: its status, and when it is completed what came of it."""
+        """Return the operation as Flink does: its status, and after completion its outcome. Under
+        way it has its progress, if known."""
         if not self.result.done():
             under_way: dict[str, Any] = {"status": {"id": "IN_PROGRESS"}, "operation": None}
             progress = getattr(self.result, "progress", lambda: None)()
@@ -81,9 +83,9 @@ class Operations:
     def begin(
         self, kind: str, trigger_id: str | None, start: Callable[[], Future[Any]], shown: Shown
     ) -> str:
-        """Begin an operation; return its trigger id: `trigger_id`, or a new one. The same id given
-        again, for the same kind, begins nothing: a client may repeat a request that was not
-        answered. Raises what `start` raises, and TooManyOperationsError."""
+        """Begin an operation; return its trigger id: `trigger_id`, or a new one. An id repeated for
+        the same kind begins nothing, so a client may repeat an unanswered request. Raises the
+        errors of `start`, and TooManyOperationsError."""
         with self._lock:
             trigger_id = trigger_id or secrets.token_hex(16)
             if (known := self._by_id.get(trigger_id)) is not None and known.kind == kind:
@@ -98,19 +100,19 @@ class Operations:
             return trigger_id
 
     def find(self, kind: str, trigger_id: str) -> Operation | None:
-        """Return an operation of this kind; None if there is none, or it is forgotten."""
+        """Return an operation of this kind; None if it is unknown or forgotten."""
         with self._lock:
             operation = self._by_id.get(trigger_id)
         return operation if operation is not None and operation.kind == kind else None
 
     def are_waited_for(self) -> bool:
-        """Whether somebody is still to be told what came of one."""
+        """Whether a client is still to be told an operation's outcome."""
         with self._lock:
             return any(operation.is_waited_for() for operation in self._by_id.values())
 
 
 def beside(work: Callable[[], T]) -> Future[T]:
-    """Begin `work` on a thread of its own; return what will come of it."""
+    """Begin `work` on a thread of its own; return its result to come."""
     answer: Future[T] = Future()
     answer.set_running_or_notify_cancel()
 

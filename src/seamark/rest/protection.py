@@ -1,11 +1,11 @@
-"""What every request meets first: a look at its host, at its size, at how many there are.
+"""The first checks of every request: its host, its size, its client's rate.
 
-- While the server listens on the loopback address, the ``Host`` header must name it, so that a
-  page from elsewhere cannot reach it under a name of its own (DNS rebinding). No answer allows
-  another origin to read it (CORS), and a preflight gets none.
-- A body has at most 64 kB, a URL 8 kB, the headers 16 kB; a client has so many requests a second
-  (`RestConfig`), all of them so much work at once: the job's own threads run in this process.
-  Whoever holds the job's token has a rate and places of his own (`guard.py`).
+- While the server listens on the loopback address, the ``Host`` header must name it, so a foreign
+  page cannot reach it under a name of its own (DNS rebinding). No answer allows another origin to
+  read it (CORS), and a preflight gets no permission.
+- A body has at most 64 kB, a URL 8 kB, the headers 16 kB. A client has a limited rate of requests
+  (`RestConfig`), all clients together limited work at once: the job's own threads run in this
+  process. Holders of the job's token have a rate and places of their own (`guard.py`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from seamark.rest.guard import App, Guard, Message, refuse
 
 MOST_URL_BYTES = 8 * 1024
 BURST_S = 6.0
-"""A client that was silent so long may use up all that it has not asked meanwhile."""
+"""A client silent for so long may send all requests saved meanwhile at once."""
 CLIENTS = 1024
 _LOOPBACK = re.compile(rb"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
 
@@ -38,7 +38,7 @@ class RequestRates:
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def wait_s(self, client: str) -> float:
-        """Note a request; return 0, or in how many seconds the client may ask again."""
+        """Note a request; return 0, or the seconds until the client may ask again."""
         now, full = self._clock(), self._per_second * BURST_S
         left, at = self._buckets.pop(client, (full, now))
         left = min(left + (now - at) * self._per_second, full)
@@ -74,7 +74,7 @@ class Protection(Guard):
     def refusal(
         self, scope: Message, headers: dict[bytes, bytes], client: str
     ) -> JSONResponse | None:
-        """Return why a request is not answered; None if it is."""
+        """Return the refusal of a request; None if it is to be answered."""
         if self._config.is_loopback and not _LOOPBACK.fullmatch(headers.get(b"host", b"")):
             return refuse(421, "this driver answers on the loopback address only (Host header)")
         if len(scope["raw_path"]) + len(scope["query_string"]) > MOST_URL_BYTES:

@@ -1,5 +1,5 @@
-"""The paths of the REST interface, as Flink's. What changes a job is in `action_routes.py`, what a
-page of the job is in `observed.py`."""
+"""The paths of the REST interface, as Flink's. `action_routes.py` has the actions on the job,
+`observed.py` its pages."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _REFUSED[429] = "Too many requests; see Retry-After"
 
 
 def make_app(job: LiveJob, actions: Actions) -> FastAPI:
-    """Return the application that shows one job, and changes it by `actions`."""
+    """Return the application to show one job, and to change it by `actions`."""
     hide = job.redactor.everywhere
 
     class Redacted(JSONResponse):
@@ -81,7 +81,7 @@ def make_app(job: LiveJob, actions: Actions) -> FastAPI:
 
 
 def problems(error: RequestValidationError) -> list[str]:
-    """Return what is wrong with a request, a line for each part of it."""
+    """Return the faults of a request, a line for each invalid part."""
     return [f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
 
 

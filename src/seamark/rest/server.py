@@ -23,8 +23,8 @@ CONNECTIONS = 256
 
 
 class RestServer:
-    """Serves one job from `start` to `stop`; ends with the program in any case. Where the config
-    says that there is none, nothing happens."""
+    """Serves one job from `start` to `stop`; ends with the program in any case. Does nothing if the
+    config has disabled it."""
 
     def __init__(self, job: LiveJob, config: RestConfig) -> None:
         self._config = config
@@ -36,8 +36,8 @@ class RestServer:
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
-        """Listen, and return the URL that others ask; "" if there is no server. Raises
-        PreflightError if the address or the port cannot be had."""
+        """Listen, and return the URL for clients; "" if there is no server. Raises PreflightError
+        if the address or the port cannot be had."""
         if not self._config.enabled:
             return ""
         listener = listen(self._config)
@@ -52,7 +52,7 @@ class RestServer:
 
     def _host(self) -> str:
         address = self._config.address
-        if address in ("0.0.0.0", "::"):  # every address of this machine, which others know by name
+        if address in ("0.0.0.0", "::"):  # every address of this machine: clients take its name
             return socket.gethostname()
         try:
             return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
@@ -60,13 +60,13 @@ class RestServer:
             return address
 
     def allow_changes(self, job_id: str) -> Sign:
-        """Called when the job's id is known: make its token, so that it can be changed; return what
-        signs with it."""
+        """Called when the job's id is known: make the job's token, so its holders can change the
+        job. Return the token's signer."""
         return self._actions.open(job_id) if self._config.enabled else unsigned
 
     def stop(self) -> None:
-        """Called when the job has ended. Stop listening; requests under way have a few seconds to
-        be answered, and so have those who have told the job to end and ask whether it has."""
+        """Called when the job has ended. Clients polling for its end have a few seconds to learn of
+        it. Then the server stops listening, and requests under way are answered within STOP_S."""
         self._actions.close()
         self._server.should_exit = True
         if self._thread is not None:
@@ -74,7 +74,8 @@ class RestServer:
 
 
 def listen(config: RestConfig) -> socket.socket:
-    """Return a socket that listens where the config says; raises PreflightError if it cannot."""
+    """Return a socket listening where the config says. Raises PreflightError if it cannot listen
+    there."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
             config.address, config.port, type=socket.SOCK_STREAM
