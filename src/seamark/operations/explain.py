@@ -22,19 +22,22 @@ RUN_NAME = "__seamark_explain__"
 def explain(app: Path) -> dict[str, GuaranteeReport]:
     """Return the guarantee report of each job declared by the program at `app`, by job name.
 
-    The program is executed to its end under another `__name__`: jobs must be declared at its top
-    level and run under ``if __name__ == "__main__":``. Nothing outside is written. Raises UserError
-    if there is no such file, or no job in it; the program's own exceptions pass through.
+    The program is executed to its end, without arguments, under another `__name__`: jobs must be
+    declared at its top level and run under ``if __name__ == "__main__":``. Nothing outside is
+    written. Raises UserError if there is no such file, or no job in it; the program's own
+    exceptions pass through.
     """
     from seamark.job import Job
 
     if not app.is_file():
         raise UserError(f"{app}: there is no such file; give the path of a Python program")
+    arguments, sys.argv = sys.argv, [str(app)]  # the program is not to read our own
     sys.path.insert(0, str(app.resolve().parent))
     try:
         names = runpy.run_path(str(app), run_name=RUN_NAME)
     finally:
         sys.path.pop(0)
+        sys.argv = arguments
     jobs = {id(value): value for value in names.values() if isinstance(value, Job)}
     if not jobs:
         raise UserError(

@@ -26,7 +26,7 @@ import seamark as sm
 from pyspark.sql import functions as F
 from seamark.sources.fields import EventTime, Sequence
 
-name, servers, topic, *order = sys.argv[1:]
+name, servers, topic, *order = sys.argv[1:] or ("one", "localhost:9092", "sessions")
 job = sm.Job(name, sm.CheckpointConfig(interval="500ms", savepoint_dir="savepoints"))
 fields = {"at": EventTime(), "row": Sequence()}
 rows = job.source(sm.DatagenSource(rows_per_second=100, fields=fields), uid="rows")
@@ -76,7 +76,7 @@ def test_each_session_is_in_both_sinks_once(
     run("one", "-p", "4", "app.py", "one", *target)
     site.kill_everything()
     run("one", "app.py", "one", *target)
-    said = site.seamark("explain", "one").stdout
+    said = site.seamark("explain", "app.py").stdout
     site.seamark("stop", "-p", "savepoints", "one")
     (saved,) = (site.directory / "savepoints").iterdir()
 

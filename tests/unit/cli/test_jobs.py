@@ -302,3 +302,10 @@ def test_a_bug_keeps_its_traceback(tmp_path: Path) -> None:
     ended = seamark("explain", "app.py", cwd=tmp_path)
     assert (ended.returncode, ended.stdout) == (1, "")
     assert ended.stderr.endswith("ZeroDivisionError: division by zero\n")
+
+
+def test_explain_keeps_its_own_arguments_from_the_program(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import sys\nprint(sys.argv)\n")
+    ended = seamark("explain", "--json", "app.py", cwd=tmp_path)
+    assert (ended.returncode, ended.stdout) == (2, "['app.py']\n")
+    assert "no job found" in ended.stderr
