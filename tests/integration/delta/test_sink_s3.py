@@ -50,7 +50,7 @@ def under(s3: LocalS3, sink: DeltaSink) -> SinkUnderTest:
 class TestWhatS3CouldBreak:
     """A part of the suite, for every run: what rests on the store rather than on the sink."""
 
-    _buffers = SinkConformance._buffers
+    _checkpoints = SinkConformance._checkpoints
     test_killed = SinkConformance.test_a_commit_killed_at_each_failpoint_is_ended_by_the_next
     test_races = SinkConformance.test_of_a_commit_and_an_abort_at_once_exactly_one_succeeds
     test_server = ServerConformance.test_prepared_rows_survive_kill_9_of_the_server
