@@ -10,7 +10,6 @@ import math
 import secrets
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import asdict
@@ -22,7 +21,7 @@ from seamark.runtime.failures import reason_of
 T = TypeVar("T")
 
 KEPT = 200
-"""Operations remembered; the oldest goes first."""
+"""Operations remembered; the oldest ended operation goes first."""
 AT_ONCE = 32
 """Operations under way at most."""
 
@@ -78,7 +77,7 @@ class Operations:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_id: OrderedDict[str, Operation] = OrderedDict()
+        self._by_id: dict[str, Operation] = {}
 
     def begin(
         self, kind: str, trigger_id: str | None, start: Callable[[], Future[Any]], shown: Shown
@@ -95,8 +94,8 @@ class Operations:
                     f"{AT_ONCE} operations are under way already; poll them, and ask again later"
                 )
             self._by_id[trigger_id] = Operation(kind, shown, start())
-            while len(self._by_id) > KEPT:
-                self._by_id.popitem(last=False)
+            if len(self._by_id) > KEPT:
+                del self._by_id[next(id_ for id_, o in self._by_id.items() if o.result.done())]
             return trigger_id
 
     def find(self, kind: str, trigger_id: str) -> Operation | None:
