@@ -360,7 +360,8 @@ def check_the_holder_of_the_token_is_kept_apart(home: Path, url: str) -> None:
         for _ in range(300):
             line = stack.enter_context(socket.create_connection(place, 20))
             line.sendall(b"GET /overview HTTP/1.1\r\nHost: localhost\r\nX-More: ")
-        assert ask(url, "GET", "/jobs").status == 429
+        # Several: the rate allows some again while a slow machine makes the connections.
+        assert 429 in [ask(url, "GET", "/jobs").status for _ in range(30)]
         assert [job["state"] for job in listed(home)] == ["RUNNING"]
         for verb in ("checkpoint", "info"):
             done = CliRunner().invoke(app, [verb, "clicks", "--storage", f"{home}/store"])
