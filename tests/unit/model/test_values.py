@@ -76,5 +76,5 @@ def test_sizes(value, expected: int) -> None:
 
 @pytest.mark.parametrize("value", ["", "MB", "-1", "1 mile", -1, 1.5, True, None])
 def test_a_wrong_size_is_refused(value) -> None:
-    with pytest.raises(errors.ConfigurationError, match="x: .* is not a size"):
+    with pytest.raises(errors.ConfigurationError, match=r"x: .* is not a size"):
         whole_bytes(value, "x")
