@@ -207,6 +207,7 @@ class CheckpointingConfig(BaseModel):
     state_backend: str
     checkpoint_storage: str
     unaligned_checkpoints: bool
+    aligned_checkpoint_timeout: int = 0
     tolerable_failed_checkpoints: int
     checkpoints_after_tasks_finish: bool
     state_changelog_enabled: bool

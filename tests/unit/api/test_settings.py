@@ -183,7 +183,7 @@ def test_an_unknown_key_in_a_file_names_the_file(directory: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"given in {file}.*'checkpoint.min_pause'"):
         resolve("j", PROGRAM)
     file.write_text("zzz = 1\n")
-    with pytest.raises(ConfigurationError, match=r"known are checkpoint\.changelog, "):
+    with pytest.raises(ConfigurationError, match=r"known are checkpoint\.aligned_timeout, "):
         resolve("j", PROGRAM)
 
 
