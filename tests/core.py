@@ -26,12 +26,12 @@ CORE = {
     "integration/jobs/test_restarts.py::test_decision_deleted_by_hand": (
         "a restart that refuses, as a decision is gone"
     ),
-    "spark/test_savepoints.py": "a savepoint, restored with other numbers of partitions",
-    "spark/test_job.py": "each argument of a job; bounded runs",
-    "spark/test_branches.py": "one plan for several sinks",
-    "spark/test_watermarks.py": "no operator loses its watermark",
-    "spark/test_batch_oracle.py": "random programs beside Spark's batch run of them",
-    "spark/test_worker_daemon.py": "the Python workers of a session",
+    "spark/savepoints/test_savepoints.py": "a savepoint, restored with other numbers of partitions",
+    "spark/jobs/test_job.py": "each argument of a job; bounded runs",
+    "spark/plans/test_branches.py": "one plan for several sinks",
+    "spark/plans/test_watermarks.py": "no operator loses its watermark",
+    "spark/plans/test_batch_oracle.py": "random programs beside Spark's batch run of them",
+    "spark/session/test_worker_daemon.py": "the Python workers of a session",
     # Each sink under the conformance suite, on its real system.
     "integration/kafka/test_sink_conformance.py": "Kafka",
     "integration/postgres/test_sink_conformance.py": "PostgreSQL",

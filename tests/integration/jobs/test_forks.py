@@ -38,7 +38,7 @@ from tests.chaos.outputs import (
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
-from tests.spark.test_savepoints import Started
+from tests.threads import RunningJob
 
 PROGRAM = Path(__file__).parents[2] / "chaos" / "app_sinks.py"
 ROWS = 20
@@ -83,12 +83,12 @@ def files(tmp_path: Path) -> Files:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Started]]:
+def start() -> Iterator[Callable[..., RunningJob]]:
     """Start jobs; what a failed test has left running is stopped."""
-    started: list[Started] = []
+    started: list[RunningJob] = []
 
-    def run(job: sm.Job, **how: Any) -> Started:
-        started.append(Started(job, **how))
+    def run(job: sm.Job, **how: Any) -> RunningJob:
+        started.append(RunningJob(job, **how))
         return started[-1]
 
     yield run
@@ -148,7 +148,7 @@ def require(outputs: Sequence[Output], expected: dict[int, int]) -> None:
 
 
 def test_every_lineage_brings_each_of_its_rows_once(
-    files: Files, outputs: Sequence[Output], start: Callable[..., Started], tmp_path: Path
+    files: Files, outputs: Sequence[Output], start: Callable[..., RunningJob], tmp_path: Path
 ) -> None:
     files.add()
     first = start(declare(tmp_path, "first", files, outputs))
@@ -190,7 +190,7 @@ def test_every_lineage_brings_each_of_its_rows_once(
 
 @pytest.mark.chaos
 def test_lineages_in_mysql_redis_and_where_a_write_ahead_sink_sends(
-    files: Files, start: Callable[..., Started], tmp_path: Path
+    files: Files, start: Callable[..., RunningJob], tmp_path: Path
 ) -> None:
     with MariaDBServer() as mariadb, RedisServer() as redis:
         outputs = [
@@ -229,7 +229,7 @@ def test_lineages_in_mysql_redis_and_where_a_write_ahead_sink_sends(
 def test_restored_jobs_are_killed_while_the_first_goes_on(
     files: Files,
     outputs: Sequence[Output],
-    start: Callable[..., Started],
+    start: Callable[..., RunningJob],
     tmp_path: Path,
     failpoint: str,
 ) -> None:

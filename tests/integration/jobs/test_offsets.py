@@ -24,7 +24,7 @@ from seamark.cli.main import app
 from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import ConfigurationError, RestoreError
 from seamark.runtime.session import spark_session
-from tests.spark.test_savepoints import Started
+from tests.threads import RunningJob
 
 T0_MS = int(time.time()) * 1000  # the broker deletes what is older than a week
 
@@ -79,19 +79,19 @@ def offsets(*arguments: str, code: int = 0) -> Any:
 @pytest.fixture
 def running(
     kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path
-) -> Iterator[tuple[str, Started]]:
+) -> Iterator[tuple[str, RunningJob]]:
     """A topic with the numbers up to 20, and a job that has read them all."""
     name = topic(2)
     fill(kafka.bootstrap_servers, name, range(20))
     job = declare(tmp_path, "first", kafka.bootstrap_servers, name, ending="never")
-    first = Started(job)
+    first = RunningJob(job)
     first.wait_for_epochs(1)
     yield name, first
     first.end()
 
 
 @pytest.fixture
-def taken(running: tuple[str, Started], tmp_path: Path) -> tuple[str, str]:
+def taken(running: tuple[str, RunningJob], tmp_path: Path) -> tuple[str, str]:
     """The topic, and a savepoint with which the job has ended."""
     name, first = running
     path = first.take("stop_with_savepoint", tmp_path / "savepoints")
@@ -101,7 +101,7 @@ def taken(running: tuple[str, Started], tmp_path: Path) -> tuple[str, str]:
 
 
 def test_a_copy_goes_on_elsewhere_and_the_preview_says_what_is_read_again_or_left_out(
-    kafka: LocalKafka, running: tuple[str, Started], tmp_path: Path
+    kafka: LocalKafka, running: tuple[str, RunningJob], tmp_path: Path
 ) -> None:
     (topic, first), servers = running, kafka.bootstrap_servers
     said = offsets(

@@ -1,5 +1,8 @@
-"""How: directories with Spark's file names and no content (real jobs: tests/spark/test_damage.py).
-Checksum files are made here by the format's own words, and each bit of a file is flipped."""
+"""How: directories with Spark's file names and no content. Checksum files are made here by the
+format's own words, and each bit of a file is flipped.
+
+Real jobs: tests/spark/checkpoints/test_damage.py.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """How: Hypothesis draws odd names of directories, with what URIs, globs, Hadoop and UTF-8 give a
 meaning to. A name is taken as it stands, as the kernel takes it, or refused when the job is built.
-`tests/spark/test_odd_paths.py` asks Hadoop the same."""
+`tests/spark/storage/test_odd_paths.py` asks Hadoop the same."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 The rows are made by `runtime.datagen.rows` in this process, without Spark; figures that are drawn
 from a distribution are compared with it at a distance that chance reaches never, the seed being
-fixed. tests/spark/test_datagen.py compares Spark's stream with the same function.
+fixed. tests/spark/sources/test_datagen.py compares Spark's stream with the same function.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """FileSink beyond the conformance suite: bytes of each format as readers see them, and its checks.
 
 How: writers and committers on a real directory; read back by pyarrow.dataset, pandas, DuckDB and
-csv. What Spark reads is in `tests/spark/test_file_sink.py`, HDFS and S3 in `tests/integration`.
+csv. Spark's own reader: `tests/spark/sinks/test_file_sink.py`; HDFS and S3: `tests/integration`.
 """
 
 from __future__ import annotations
