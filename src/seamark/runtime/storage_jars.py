@@ -1,4 +1,4 @@
-"""Finds jars for checkpoints on object stores and HDFS, and for the servers in their tests.
+"""Finds jars for checkpoints on S3.
 
 PySpark contains Spark's HDFS client, but not the S3 connector (S3A). S3A is hadoop-aws of exactly
 PySpark's Hadoop version, with the AWS SDK it was built with. `jars.py` fetches the jars.
@@ -14,7 +14,6 @@ from seamark.runtime.jars import Request, pyspark_jars, resolve
 
 AWS_SDK_VERSION = "2.35.4"
 """The version hadoop-aws 3.4.2 and 3.5 are built with."""
-S3PROXY_VERSION = "4.1.0"
 
 
 def hadoop_version() -> str:
@@ -45,37 +44,5 @@ def s3a_jars() -> list[Path]:
                 f"{sdk}:sts:{AWS_SDK_VERSION}",
             ),
             excludes=(f"{sdk}:bundle", "org.slf4j:*"),  # Spark has its own SLF4J
-        ),
-    )
-
-
-def hdfs_server_jars() -> list[Path]:
-    """Return the class path of a NameNode and a DataNode (56 MB, fetched at the first call)."""
-    version = hadoop_version()
-    servers = resolve(
-        f"hdfs-server-{version}",
-        Request((f"org.apache.hadoop:hadoop-client-minicluster:{version}",), transitive=False),
-    )
-    # Only the jars the servers need of PySpark's 300: at start they search every jar on the class
-    # path.
-    needed = ("hadoop-client-*", "log4j-*", "slf4j-api-*", "jcl-over-slf4j-*", "commons-lang-*")
-    return [*servers, *(jar for name in needed for jar in pyspark_jars().glob(f"{name}.jar"))]
-
-
-def s3_server_jars() -> list[Path]:
-    """Return the class path of S3Proxy, an S3 server on a local directory (fetched at the first
-    call). Leaves out its dependencies for other clouds."""
-    return resolve(
-        f"s3proxy-{S3PROXY_VERSION}",
-        Request(
-            (f"org.gaul:s3proxy:{S3PROXY_VERSION}",),
-            excludes=(
-                "com.azure:*",
-                "com.google.cloud:*",
-                "com.github.openstack4j.core:*",
-                "com.github.openstack4j.core.connectors:*",
-                "org.apache.sshd:*",
-                "io.netty:*",
-            ),
         ),
     )
