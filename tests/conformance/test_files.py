@@ -27,7 +27,7 @@ from seamark.contracts.sink import CommitOutcome
 from seamark.file_systems import open_directory
 from seamark.file_systems.s3 import S3Directory
 from seamark.sinks.files import FileSink
-from seamark.sinks.files.pending_file import PendingFile
+from seamark.sinks.files.pending import PendingFile
 from seamark.verify.conformance import (
     ExpiryConformance,
     ForgettingConformance,

@@ -19,8 +19,7 @@ from typing import Any, Literal
 from xml.sax.saxutils import escape
 
 from seamark.dev.java_server import JavaServer, LocalServers, free_ports
-from seamark.runtime.jars import Request, find_java, pyspark_jars, resolve
-from seamark.runtime.storage_jars import hadoop_version
+from seamark.runtime.jars import Request, find_java, hadoop_version, pyspark_jars, resolve
 
 Daemon = Literal["namenode", "datanode"]
 SUPERUSER = "hdfs"

@@ -196,13 +196,7 @@ class _Taking:
         path = f"{self.directory}/{name}"
         files = open_files(self.spark, path)
         try:
-            write_taking(
-                files,
-                job_id=identity.job_id,
-                job_name=identity.name,
-                job_directory=run.uri,
-                epoch=epoch,
-            )
+            write_taking(files, identity.job_id, identity.name, run.uri, epoch)
             sinks = {uid: type(sink).__name__ for uid, sink in run.sinks.items()}
             return export_savepoint(
                 self.spark,

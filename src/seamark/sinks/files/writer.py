@@ -12,8 +12,7 @@ from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.sinks.files.formats import Encoder, Format
 from seamark.sinks.files.pending import Pending
-from seamark.sinks.files.pending_file import PendingFile, new_path
-from seamark.sinks.files.stream import Stream
+from seamark.sinks.files.pending_file import PendingFile, Stream, new_path
 from seamark.sinks.internal.partitions import directory_part, split
 
 MOST_OPEN_FILES = 32
