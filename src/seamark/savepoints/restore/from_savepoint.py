@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import CorruptRecordError, DamagedCheckpointError
 from seamark.runtime.hadoop_files import open_files
-from seamark.runtime.kafka_topics import Subscription, not_read
+from seamark.runtime.kafka_topics import Subscription, left_behind
 from seamark.runtime.state_backend import PROVIDER, provider_of
 from seamark.savepoints.claims import claim, claimed_by, read_claim
 from seamark.savepoints.edit.offsets import is_kafka
@@ -63,12 +63,11 @@ def topic_changes(
             continue
         now = reading[source.uid]
         kept = {t: partitions for t, partitions in source.offset.items() if now.reads(t)}
-        gone = [topic for topic in source.offset if topic not in kept]
         new = tuple(topic for topic in now.topics if topic not in source.offset)
-        if gone:
+        if left := left_behind(source.uid, source.offset, now):
+            clause, rename = left
             problems.append(
-                f"{not_read(source.uid, gone, now)}. If it was renamed, say so in a copy: seamark "
-                f"offsets set --topic {gone[0]}={new[0] if new else 'NEW'} {savepoint}; to leave "
+                f"{clause}. If it was renamed, say so in a copy: {rename} {savepoint}; to leave "
                 "the rest of it unread: -n, allow_non_restored_state=True"
             )
             offsets[source.uid] = kept
