@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from tests import core
 from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 from tests.storage_servers import TWO_CORES, serving
 
 # Set for the whole process, so that programs which tests start inherit them.

@@ -8,8 +8,8 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
-from seamark.dev.s3 import LocalS3
 from tests.servers.needed import needed
+from tests.servers.s3 import LocalS3
 
 T = TypeVar("T")
 

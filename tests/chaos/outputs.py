@@ -15,15 +15,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.file_systems.s3 import S3Directory
 from tests.chaos import checker, workload
 from tests.chaos.history import Pair
+from tests.servers.hdfs import LocalHdfs
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
+from tests.servers.s3 import LocalS3
 
 
 class Output:

@@ -24,12 +24,10 @@ import pyarrow.parquet
 import pytest
 
 from seamark.contracts.sink import CommitOutcome
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from seamark.file_systems import open_directory
 from seamark.file_systems.s3 import S3Directory
 from seamark.sinks.files import FileSink
-from seamark.sinks.files.pending_file import PendingFile
+from seamark.sinks.files.pending import PendingFile
 from seamark.verify.conformance import (
     ExpiryConformance,
     ForgettingConformance,
@@ -38,6 +36,8 @@ from seamark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 RENAMES = ("file-renamed", "file-renamed:2", "file-renamed:3")

@@ -1,7 +1,7 @@
 """`KafkaSource`: the user's configuration, and the Spark Kafka options made from it.
 
 Spark's own connector reads; its offsets are in Spark's offset log, part of every checkpoint.
-`kafka_group.py` commits them to a consumer group.
+`KafkaGroupOffsets` commits them to a consumer group.
 """
 
 from __future__ import annotations
@@ -10,12 +10,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
-from seamark.sources.kafka_group import KafkaGroupOffsets
-from seamark.sources.settings import check_ending, checked_options
+from seamark.sources.settings import Ending, check_ending, checked_options, moment_of
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _STARTING = "starting_offsets= says where to start"
@@ -45,7 +44,7 @@ _DEFAULTS = {
 
 
 @dataclass(frozen=True)
-class KafkaSource:
+class KafkaSource(Ending):
     """Read Kafka topics, with the columns of Spark's Kafka source.
 
     They are key, value, topic, partition, offset, timestamp and timestampType.
@@ -81,6 +80,8 @@ class KafkaSource:
     group_id: str | None = None
     isolation_level: str = "read_committed"
     options: Mapping[str, object] = field(default_factory=dict, repr=False)  # may hold passwords
+    replayable: ClassVar[bool] = True
+    """Kafka keeps the rows between two offsets, for as long as its retention says."""
 
     def __post_init__(self) -> None:
         servers = self.bootstrap_servers
@@ -129,16 +130,6 @@ class KafkaSource:
         options = checked_options(self.options, self._name, _OWNED, _OWNED_PREFIXES)
         object.__setattr__(self, "options", options)
 
-    @property
-    def replayable(self) -> bool:
-        """True: Kafka keeps the rows between two offsets, for as long as its retention says."""
-        return True
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it ends with the latest offsets at the job's start."""
-        return self.ending == "latest"
-
     def describe(self) -> str:
         """Return the topics, and the isolation level if it is not the safe one."""
         text = (
@@ -183,12 +174,7 @@ class KafkaSource:
             return {"startingOffsets": str(start)}
         if isinstance(start, Mapping):
             return {"startingOffsets": self._offsets_json(start)}
-        moment = start
-        if isinstance(start, str):
-            try:  # Python 3.10 does not read the Z
-                moment = datetime.fromisoformat(start.replace("Z", "+00:00"))
-            except ValueError:
-                moment = start
+        moment = moment_of(start) if isinstance(start, str) else start
         if not isinstance(moment, datetime):
             raise ConfigurationError(
                 f"{self._name}: starting_offsets is {start!r}; give 'earliest', 'latest', a moment "
@@ -228,3 +214,61 @@ class KafkaSource:
 
 def _is_whole(value: object, at_least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
+
+
+TIMEOUT_MS = 20_000
+
+
+class KafkaGroupOffsets:
+    """The `OffsetCommitter` of one group, the user's `group_id` itself, by Spark's own client.
+
+    `options` are those of Spark's reader. That client, in Spark's JVM, takes them unchanged,
+    security included; librdkafka's have other names.
+    """
+
+    def __init__(self, jvm: Any, options: Mapping[str, str], group_id: str) -> None:
+        self._jvm = jvm
+        self._group_id = group_id
+        self._admin: Any = None
+        self._settings = {
+            name.lower().removeprefix("kafka."): value
+            for name, value in options.items()
+            if name.lower().startswith("kafka.")
+        }
+
+    def commit(self, end_offset: Any) -> None:
+        """Commit ``{topic: {partition: next offset}}``; raises OSError with Kafka's answer."""
+        kafka, java = self._jvm.org.apache.kafka, self._jvm.java
+        if self._admin is None:
+            self._admin = self._connect()
+        offsets = java.util.HashMap()
+        for topic, partitions in end_offset.items():
+            for partition, offset in partitions.items():
+                offsets.put(
+                    kafka.common.TopicPartition(topic, int(partition)),
+                    kafka.clients.consumer.OffsetAndMetadata(int(offset)),
+                )
+        answer = self._admin.alterConsumerGroupOffsets(self._group_id, offsets).all()
+        try:
+            answer.get(TIMEOUT_MS, java.util.concurrent.TimeUnit.MILLISECONDS)
+        except Exception as error:
+            said = getattr(error, "java_exception", None)  # py4j's own text says little
+            if said is None:
+                raise
+            raise OSError(f"group {self._group_id}: {said.getCause() or said}") from error
+
+    def close(self) -> None:
+        """Close the connection without waiting for it."""
+        if self._admin is not None:
+            self._admin.close(self._jvm.java.time.Duration.ofMillis(0))
+
+    def _connect(self) -> Any:
+        admin = self._jvm.org.apache.kafka.clients.admin
+        known = admin.AdminClientConfig.configNames()
+        settings = self._jvm.java.util.HashMap()
+        for name, value in self._settings.items():
+            if known.contains(name):  # the others are the consumer's
+                settings.put(name, value)
+        settings.put("default.api.timeout.ms", str(TIMEOUT_MS))
+        settings.put("request.timeout.ms", str(TIMEOUT_MS // 2))
+        return admin.AdminClient.create(settings)

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.model.errors import ConfigurationError
 from tests.integration.delta.sink_kit import attempt, batch, driver, made, numbers
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 
 NAMES = ["a%41b", "100%", "a#1", "a?b", "a b ", "a+b", "é", "a;b", "a[1]", "a{1}", "a*", "a:b",
          "a\\b", "a^b", "a|b", "a`b", 'a"b', "a<b>", "a&k=v", "~", "a'b", "😀"]  # fmt: skip

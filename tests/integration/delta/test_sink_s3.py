@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from seamark.contracts.sink import CommitOutcome
-from seamark.dev.s3 import LocalS3
 from seamark.model.errors import PreflightError
 from seamark.sinks.delta import DeltaSink
 from seamark.verify.conformance import (
@@ -29,6 +28,7 @@ from tests.integration.delta.sink_kit import (
     numbers,
     under_suite,
 )
+from tests.servers.s3 import LocalS3
 from tests.storage_servers import serving
 from tests.weak_s3 import Weakness, WeakS3
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from tests.chaos.outputs import StoredFilesOutput
 from tests.chaos.scenario import SinksScenario
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 from tests.storage_servers import spark_configuration
 
 POINTS = ["file-renamed:2", "upload-completed:2"]

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import EmbeddedScenario
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 from tests.storage_servers import spark_configuration
 
 AWAY_S = 3.0

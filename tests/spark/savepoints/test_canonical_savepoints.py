@@ -29,7 +29,6 @@ from seamark.savepoints.restore.location import (
     FORMAT,
     NewOperator,
     Placement,
-    damaged_savepoint,
     find_damage,
     fit_problems,
     restore_canonical,
@@ -119,7 +118,7 @@ def restore(
     if problems := fit_problems(spark, found, placed, place.backend, place.partitions):
         raise RestoreError("; ".join(problems))
     if damage := find_damage(spark, found):
-        raise damaged_savepoint(found, damage)
+        raise DamagedCheckpointError.found(f"savepoint {found.uri} is damaged", damage)
     restore_canonical(
         spark,
         found,

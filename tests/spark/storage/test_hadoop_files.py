@@ -14,13 +14,13 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.local_files import LocalFiles
-from seamark.dev.s3 import LocalS3
 from seamark.model.errors import DamagedCheckpointError
 from seamark.runtime.hadoop_files import HadoopFiles, open_files
 from seamark.savepoints.claims import remove_savepoint
 from seamark.savepoints.edit.offsets import write_copy
 from seamark.savepoints.record import read_savepoint
 from seamark.savepoints.state.copies import copier
+from tests.servers.s3 import LocalS3
 from tests.storage_servers import serving
 from tests.unit.savepoints.edit.test_offsets import ROWS, with_files_of
 from tests.unit.savepoints.test_claims import with_state

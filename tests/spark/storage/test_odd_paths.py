@@ -22,14 +22,14 @@ from seamark.api.config import storage_uri
 from seamark.checkpoint.inspection import require_sound
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.store import CheckpointStore
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from seamark.file_systems import HadoopSettings, open_directory, shared_uri
 from seamark.file_systems.location import Location
 from seamark.model.errors import CheckpointError, ConfigurationError
 from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.claims import dispose
 from seamark.savepoints.take.checkpoint import savepoint_of_checkpoint
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 from tests.spark.savepoints.restore_app import add_clicks, counting_job, counts
 from tests.spark.savepoints.test_restore import run_app
 from tests.spark.storage.test_hadoop_files import reach

@@ -11,11 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.storage_check import DEADLINE_S, check_storage
-from seamark.dev.hdfs import LocalHdfs
 from seamark.dev.java_server import free_ports
-from seamark.dev.s3 import LocalS3
 from seamark.model.errors import PreflightError
 from seamark.runtime.hadoop_files import HadoopFiles, open_files
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 from tests.spark.storage.test_hadoop_files import reach
 from tests.storage_servers import serving
 from tests.weak_s3 import Weakness, WeakS3

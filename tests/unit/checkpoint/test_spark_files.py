@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint import hadoop_checksum
+from seamark.checkpoint import local_files
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.spark_files import StateTree, log_paths, metadata_at, unique_ids
 from seamark.model.errors import CorruptRecordError
@@ -102,9 +102,9 @@ def with_checksum(tmp_path: Path, data: bytes, chunk: int = 16) -> tuple[Path, P
 @pytest.mark.parametrize("size", [0, 1, 16, 40, 48])
 def test_a_file_that_matches_its_checksum_file(tmp_path: Path, size: int) -> None:
     file, sidecar = with_checksum(tmp_path, bytes(range(size)))
-    assert hadoop_checksum.verify(file) == size
+    assert local_files.verify(file) == size
     sidecar.unlink()
-    assert hadoop_checksum.verify(file) == size
+    assert local_files.verify(file) == size
 
 
 def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path) -> None:
     for content in bad:
         file.write_bytes(content)
         with pytest.raises(CorruptRecordError, match=r"7\.delta"):
-            hadoop_checksum.verify(file)
+            local_files.verify(file)
 
 
 @pytest.mark.parametrize("stored", [b"", b"crc\0", b"crc\0\0\0\0\0", b"crC\0\0\0\0\x10abcd"])
@@ -126,7 +126,7 @@ def test_a_damaged_checksum_file_is_named(tmp_path: Path, stored: bytes) -> None
     file, sidecar = with_checksum(tmp_path, b"abcd")
     sidecar.write_bytes(stored)
     with pytest.raises(CorruptRecordError, match=r"\.7\.delta\.crc: this checksum file is damaged"):
-        hadoop_checksum.verify(file)
+        local_files.verify(file)
 
 
 def test_of_an_operators_metadata_one_file_holds_at_an_epoch() -> None:

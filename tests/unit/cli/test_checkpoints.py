@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from seamark.cli.main import app
+from seamark.model.errors import CheckpointError
 from tests.unit.checkpoint.test_coordinator import World, until
 
 
@@ -22,8 +23,9 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         world.decide(epoch)
         until(lambda: driver.last_committed == epoch)  # noqa: B023
     driver.begin_epoch(30)
-    driver.statistics.failed(30, "timeout [600 s]")
-    driver.finish()
+    driver.fail(CheckpointError("timeout [600 s]"))
+    with pytest.raises(CheckpointError):
+        driver.finish()
     return tmp_path / "store"
 
 

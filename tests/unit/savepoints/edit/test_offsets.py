@@ -29,7 +29,7 @@ from seamark.savepoints.edit.offsets import (
     write_copy,
 )
 from seamark.savepoints.record import SavepointRecord, Source, read_savepoint, write_savepoint
-from seamark.savepoints.restore.topics import topic_changes
+from seamark.savepoints.restore.from_savepoint import topic_changes
 from seamark.savepoints.state.copies import copier
 from tests.unit.savepoints.test_record import a_savepoint
 

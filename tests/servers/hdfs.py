@@ -1,8 +1,8 @@
 """A real HDFS on this machine, for development and tests: one NameNode and one DataNode.
 
-Each is a process of its own, from the jars of `runtime/storage_jars.py`, on 127.0.0.1 only. Each
-keeps its port and its data while the `LocalHdfs` lives: to a client, `kill` and `restart` look like
-a machine that died and came back. The processes never outlive ours (`runtime/child_jvm.py`).
+Each is a process of its own, on 127.0.0.1 only. Each keeps its port and its data while the
+`LocalHdfs` lives: to a client, `kill` and `restart` look like a machine that died and came back.
+The processes never outlive ours (`runtime/child_jvm.py`).
 """
 
 from __future__ import annotations
@@ -19,8 +19,7 @@ from typing import Any, Literal
 from xml.sax.saxutils import escape
 
 from seamark.dev.java_server import JavaServer, LocalServers, free_ports
-from seamark.runtime.jars import find_java
-from seamark.runtime.storage_jars import hdfs_server_jars
+from seamark.runtime.jars import Request, find_java, hadoop_version, pyspark_jars, resolve
 
 Daemon = Literal["namenode", "datanode"]
 SUPERUSER = "hdfs"
@@ -46,7 +45,7 @@ class LocalHdfs(LocalServers):
     def start(self) -> None:
         """Format the file system, start both daemons and return when files can be written."""
         java = find_java()
-        class_path = ":".join([str(self._directory), *map(str, hdfs_server_jars())])
+        class_path = ":".join([str(self._directory), *map(str, _server_jars())])
         for site, settings in (("core", self._core()), ("hdfs", self._hdfs())):
             (self._directory / f"{site}-site.xml").write_text(_site(settings))
         base = ("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path)
@@ -159,3 +158,16 @@ def _site(settings: Mapping[str, str]) -> str:
         for key, value in settings.items()
     )
     return f"<configuration>\n{properties}</configuration>\n"
+
+
+def _server_jars() -> list[Path]:
+    """Return the class path of a NameNode and a DataNode (56 MB, fetched at the first call)."""
+    version = hadoop_version()
+    servers = resolve(
+        f"hdfs-server-{version}",
+        Request((f"org.apache.hadoop:hadoop-client-minicluster:{version}",), transitive=False),
+    )
+    # Only the jars the servers need of PySpark's 300: at start they search every jar on the class
+    # path.
+    needed = ("hadoop-client-*", "log4j-*", "slf4j-api-*", "jcl-over-slf4j-*", "commons-lang-*")
+    return [*servers, *(jar for name in needed for jar in pyspark_jars().glob(f"{name}.jar"))]

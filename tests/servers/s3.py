@@ -15,8 +15,9 @@ import tempfile
 from pathlib import Path
 
 from seamark.dev.java_server import JavaServer, LocalServers, free_ports
-from seamark.runtime.jars import find_java
-from seamark.runtime.storage_jars import s3_server_jars
+from seamark.runtime.jars import Request, find_java, resolve
+
+S3PROXY_VERSION = "4.1.0"
 
 
 class LocalS3(LocalServers):
@@ -71,7 +72,7 @@ class LocalS3(LocalServers):
         }
         properties = self._directory / "s3proxy.properties"
         properties.write_text("".join(f"{key}={value}\n" for key, value in settings.items()))
-        class_path = ":".join(map(str, s3_server_jars()))
+        class_path = ":".join(map(str, _server_jars()))
         self._server = JavaServer(
             "S3 server",
             find_java(),
@@ -119,3 +120,22 @@ class LocalS3(LocalServers):
         with socket.create_connection(("127.0.0.1", self.port), timeout=5) as client:
             client.sendall(b"GET / HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n")
             return client.recv(5) == b"HTTP/"
+
+
+def _server_jars() -> list[Path]:
+    """Return the class path of S3Proxy, an S3 server on a local directory (fetched at the first
+    call). Leaves out its dependencies for other clouds."""
+    return resolve(
+        f"s3proxy-{S3PROXY_VERSION}",
+        Request(
+            (f"org.gaul:s3proxy:{S3PROXY_VERSION}",),
+            excludes=(
+                "com.azure:*",
+                "com.google.cloud:*",
+                "com.github.openstack4j.core:*",
+                "com.github.openstack4j.core.connectors:*",
+                "org.apache.sshd:*",
+                "io.netty:*",
+            ),
+        ),
+    )
