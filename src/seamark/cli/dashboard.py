@@ -18,8 +18,8 @@ def dashboard(
 ) -> None:
     """Show the jobs of a storage in the browser, running or ended, until Ctrl-C.
 
-    Prints the address. Everybody on this machine may look; what stands behind the # of the address
-    is the token without which nobody can stop a job.
+    Prints the address. Everybody on this machine may look; only holders of the token, behind the #
+    of the address, can change a job.
     """
     from seamark.dashboard.server import run_dashboard
     from seamark.operations.storage import storage_of
