@@ -1,5 +1,5 @@
-"""What every test needs: Spark's Python workers are this Python, Spark stays on loopback, and no
-driver outlives its test. Also the order of the files, and what `make test` leaves out.
+"""The needs of every test: Spark's Python workers are this Python, Spark stays on loopback, and no
+driver outlives its test. Also the order of the files, and the tests left out of `make test`.
 
 The broker's fixtures are in `integration/conftest.py`.
 """
@@ -62,8 +62,8 @@ LONGEST = (
     "spark/jobs/test_failures.py",
     "integration/cluster/test_cluster.py",
 )
-"""The files that take a minute and more. They come first: one that came last would be waited for by
-workers that have nothing left to do."""
+"""The files longer than a minute. They come first: a long file at the end would keep the other
+workers waiting."""
 
 
 TERMINAL: list[Any] = []
@@ -117,8 +117,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def no_driver_is_left() -> Iterator[None]:
-    """A test that failed, or ran into its time-out, may have left drivers, which never end. Those
-    that were there before it belong to fixtures of several tests."""
+    """A failed or timed-out test may have left drivers; they never end. Drivers from before it
+    belong to fixtures of several tests."""
     before = set(Driver.living)
     yield
     for driver in Driver.living - before:
@@ -127,11 +127,11 @@ def no_driver_is_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[LocalHdfs]:
-    """A NameNode and a DataNode; a test that kills one brings it back."""
+    """A NameNode and a DataNode; a test may kill one, and brings it back."""
     yield from serving(LocalHdfs)
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[LocalS3]:
-    """An S3 server; a test that kills it brings it back."""
+    """An S3 server; a test may kill it, and brings it back."""
     yield from serving(LocalS3)

@@ -1,6 +1,5 @@
-"""A write-ahead sink, as a user writes one, for a target that keeps the tokens it has taken: a
-database that takes an epoch's rows and their token in one transaction.
-"""
+"""A user's write-ahead sink, for a target with a table of tokens: a database, taking an epoch's
+rows and their token in one transaction."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """How: two jobs run in drivers of their own, and a real browser looks at them through `seamark
 dashboard`, a process too. One job is killed by SIGKILL, the other stopped by the button; the
-dashboard's server is killed and started again. In every tab that a test opens, an error in the
-console, an exception or a request to another host fails it.
-"""
+dashboard's server is killed and started again. In every tab opened by a test, an error in the
+console, an exception or a request to another host fails it."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ STORED_ID = "ab" * 16
 
 
 class Site:
-    """The storage, its two drivers, and the dashboard that shows them."""
+    """The storage, its two drivers, and their dashboard."""
 
     def __init__(self, root: Path) -> None:
         (root / "app.py").write_text(PROGRAM)
@@ -254,7 +253,7 @@ def test_it_is_used_without_a_mouse(site: Site, visit: Callable[..., Visit]) -> 
 def test_a_checkpoint_that_is_shown_stays_from_its_trigger_on(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row that goes and comes again loses what a user has focused in it."""
+    """A removed and restored row loses the user's focus in it."""
     monkeypatch.setattr(shared_pages, "FRESH_S", 0.0)
     monkeypatch.setattr(shared_pages, "REST", 0)
     jobs, jid = Jobs(f"file://{site.store}"), site.jid("clicks")

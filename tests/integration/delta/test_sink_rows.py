@@ -1,5 +1,5 @@
-"""What DeltaSink writes and which tables it takes: every type there and back, partitions, the
-statistics that readers skip files by, and each refusal at start. Real tables on a local disk."""
+"""The files and tables of DeltaSink: every type there and back, partitions, the statistics for
+skipping files, and each refusal at start. Real tables on a local disk."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_every_type_goes_there_and_back(tmp_path: Path) -> None:
 
 
 def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
-    """A file that a reader leaves out by them holds no row that it asks for."""
+    """A file skipped by its statistics holds none of the reader's rows."""
     sink = made(
         tmp_path / "statistics",
         schema=pa.schema([("n", pa.int64()), ("t", pa.timestamp("us", "UTC")), ("s", pa.string()),

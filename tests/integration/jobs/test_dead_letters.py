@@ -1,4 +1,4 @@
-"""Files into two tables that refuse every fiftieth row, killed around the decision.
+"""Files into two tables, each refusing every fiftieth row, killed around the decision.
 
 One scenario as in `test_embedded.py`. Each good row must be in both tables exactly once, and each
 bad one once in the dead letters of each: of one a table, of the other JSON files.

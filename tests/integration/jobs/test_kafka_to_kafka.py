@@ -2,12 +2,12 @@
 
 One scenario: a producer never stops and a read_committed reader never stops, while driver after
 driver is started with a failpoint and dies by its own SIGKILL there (its Spark JVM with it). The
-order is such that each point is really reached: a recovery only commits what a death after the
-decision has left. At two points drivers die twice in a row. In the end a last driver drains the
-input, is stopped by SIGTERM, and both readers are judged: nothing lost, doubled, reordered within a
-key, or shown too early.
+order lets each point really be reached: a recovery commits only after a death behind the decision.
+At two points drivers die twice in a row. In the end a last driver drains the input, is stopped by
+SIGTERM, and both readers are judged: nothing lost, doubled, reordered within a key, or shown too
+early.
 
-`decision-voided` and `plan-voided` need a driver that wakes up: see `test_two_drivers.py`.
+`decision-voided` and `plan-voided` need a sleeping driver to wake up: see `test_two_drivers.py`.
 """
 
 from __future__ import annotations

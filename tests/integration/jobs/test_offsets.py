@@ -1,8 +1,8 @@
-"""`seamark offsets`, and a source whose topic has another name, on a real broker.
+"""`seamark offsets`, and a source with a renamed topic, on a real broker.
 
 How: a job reads a topic of two partitions and ends with a savepoint; the command line makes copies
-of it that go on elsewhere. Jobs that are restored from them read to the end of the log, so their
-sinks' files show what was read, and their counts what the state has made of it.
+with other offsets. Jobs restored from them read to the end of the log, so their sinks' files show
+the rows read, and their counts the state.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def rows(home: Path, name: str) -> list[int]:
 
 
 def counts(home: Path, name: str) -> dict[int, int]:
-    """Return the last count of each partition that was written."""
+    """Return the last written count of each partition."""
     found: dict[int, int] = {}
     for row in written(home, name, "counts"):
         found[row["partition"]] = max(row["count"], found.get(row["partition"], 0))
@@ -80,7 +80,7 @@ def offsets(*arguments: str, code: int = 0) -> Any:
 def running(
     kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path
 ) -> Iterator[tuple[str, RunningJob]]:
-    """A topic with the numbers up to 20, and a job that has read them all."""
+    """A topic with the numbers up to 20, and a job past all of them."""
     name = topic(2)
     fill(kafka.bootstrap_servers, name, range(20))
     job = declare(tmp_path, "first", kafka.bootstrap_servers, name, ending="never")
@@ -92,7 +92,7 @@ def running(
 
 @pytest.fixture
 def taken(running: tuple[str, RunningJob], tmp_path: Path) -> tuple[str, str]:
-    """The topic, and a savepoint with which the job has ended."""
+    """The topic, and the savepoint at the job's end."""
     name, first = running
     path = first.take("stop_with_savepoint", tmp_path / "savepoints")
     first.join()

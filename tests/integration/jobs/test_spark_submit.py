@@ -1,8 +1,8 @@
 """A job under spark-submit, where the JVM is the parent: counts to Kafka and SQLite, stopped twice.
 
-The signals go where a user's go: SIGTERM to the process of spark-submit, which is the JVM alone;
-Ctrl-C to its whole process group. Each must leave nothing decided uncommitted and nothing open. The
-last driver is plain Python, and everything must be there once.
+The signals go where a user's go: SIGTERM to the process of spark-submit, the JVM alone; Ctrl-C to
+its whole process group. Each must leave nothing decided uncommitted and nothing open. The last
+driver is plain Python, and everything must be there once.
 """
 
 from __future__ import annotations

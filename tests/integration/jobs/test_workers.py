@@ -1,8 +1,8 @@
-"""Tasks that fail: an exception in the middle of the rows, and Python workers killed with -9.
+"""Failing tasks: an exception in the middle of the rows, and Python workers killed with -9.
 
-Spark runs the task again; the job goes on without a restart, and what the dead attempt wrote never
-becomes visible. Workers that die with an open transaction are in `test_kafka_to_kafka.py`.
-Speculative attempts need executors on two hosts at least: in local mode Spark never starts one.
+Spark runs the task again; the job goes on without a restart, and the dead attempt's rows never
+become visible. Workers dying with an open transaction are in `test_kafka_to_kafka.py`. Speculative
+attempts need executors on two hosts at least: in local mode Spark never starts one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Records as Spark makes them: the same rows through Spark's own Kafka sink and through ours.
 
 How: a plain DataFrame goes through `df.write.format("kafka")`, and through the sink's own SQL,
-Arrow and a real writer; a reader compares what lies in the two topics. Avro values are read back
-with Confluent's deserializer and a real schema registry. The last test is a whole job.
+Arrow and a real writer; a reader compares the two topics. Avro values are read back with
+Confluent's deserializer and a real schema registry. The last test is a whole job.
 """
 
 from __future__ import annotations

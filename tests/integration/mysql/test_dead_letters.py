@@ -1,6 +1,6 @@
-"""Which rows MariaDB refuses, or would alter, and what becomes of them and their neighbours.
+"""Rows refused or altered by MariaDB, and the fate of them and their neighbours.
 
-How: a real server and tables with each kind of constraint; writers that set rows aside. The suite
+How: a real server and tables with each kind of constraint; writers with rows set aside. The suite
 for such writers is in `test_sink_conformance.py`.
 """
 

@@ -1,6 +1,6 @@
 """The server is killed with SIGKILL, stopped or away in each phase; the sink goes on with the next.
 
-How: a server of the test's own, whose writers and committers live through its death.
+How: a server of the test's own; writers and committers live through its death.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The server is killed with -9, stopped or away in each phase; it recovers from its own log.
 
-How: one server of this module's own, so that it may die; what must survive is read afterwards.
+How: one server of this module's own, free to die; the surviving rows are read afterwards.
 """
 
 from __future__ import annotations

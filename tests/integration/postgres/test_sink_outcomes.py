@@ -1,7 +1,7 @@
-"""What PostgreSQL answers when a transaction is ended, and what the sink makes of each answer.
+"""PostgreSQL's answers at the end of a transaction, and the sink's conclusions.
 
-How: a real server, asked by the sink and, beside it, by hand; lost replies by a proxy that cuts the
-line after the server has done what it was asked to.
+How: a real server, asked by the sink and, beside it, by hand; lost replies by a proxy, cutting the
+line after the server has executed the request.
 """
 
 from __future__ import annotations

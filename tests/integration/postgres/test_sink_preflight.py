@@ -1,6 +1,6 @@
-"""What stops a job at its start, and what the error says; and that no secret is in any text.
+"""The obstacles to a job's start, and their errors; and no secret is in any text.
 
-How: a real server whose tables, roles and privileges are set up by hand.
+How: a real server, with tables, roles and privileges set up by hand.
 """
 
 from __future__ import annotations

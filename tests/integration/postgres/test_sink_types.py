@@ -1,7 +1,7 @@
 """Every Spark type into its column type, and back through the server's own eyes.
 
-How: Arrow batches as Spark makes them, written by the sink into a table that it made itself or that
-the test declares, and read with psycopg. `nulls` and the edges of each type are in every column.
+How: Arrow batches as Spark makes them, written by the sink into a table of its own or of the
+test's, and read with psycopg. `nulls` and the edges of each type are in every column.
 """
 
 from __future__ import annotations

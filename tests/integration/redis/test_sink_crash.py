@@ -1,7 +1,7 @@
-"""Staged epochs whose commit is killed, cut off or met by another; a server that does not answer.
+"""Staged epochs, their commit killed, cut off or met by another; a server without answers.
 
-How: stages of several small blocks; committers in processes that die at a failpoint, two at once,
-and behind a proxy that cuts the line when the server has executed what it was sent.
+How: stages of several small blocks; committers in processes dying at a failpoint, two at once, and
+behind a proxy cutting the line after the server has executed a request.
 """
 
 from __future__ import annotations

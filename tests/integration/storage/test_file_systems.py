@@ -1,7 +1,7 @@
-"""`seamark.file_systems` on each store: what a `Directory` promises, with real servers.
+"""`seamark.file_systems` on each store: the promises of a `Directory`, with real servers.
 
-HDFS is the NameNode and DataNode of `dev/hdfs.py`, S3 the server of `dev/s3.py`. A writer that must
-die is a child process that kills itself.
+HDFS is the NameNode and DataNode of `dev/hdfs.py`, S3 the server of `dev/s3.py`. A dying writer is
+a child process, killing itself.
 """
 
 from __future__ import annotations

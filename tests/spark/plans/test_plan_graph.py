@@ -1,5 +1,5 @@
-"""How: jobs are declared over real streaming DataFrames of one session and not run; the graph that
-is found in Spark's plans is held against the one that their author had in mind."""
+"""How: jobs are declared over real streaming DataFrames of one session and not run; the graph found
+in Spark's plans is held against the author's intention."""
 
 from __future__ import annotations
 

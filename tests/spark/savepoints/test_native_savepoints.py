@@ -1,8 +1,8 @@
-"""Stateful operators through native savepoints, which copy the state's files, in one real session.
+"""Stateful operators through native savepoints, copies of the state's files, in one real session.
 
-How: as test_canonical_savepoints.py, whose queries these are: between two batches the checkpoint is
-copied into a savepoint, deleted, and the query goes on from the moved savepoint; its rows are
-compared with those of the same query that stays on one checkpoint.
+How: as test_canonical_savepoints.py, with its queries: between two batches the checkpoint is copied
+into a savepoint, deleted, and the query goes on from the moved savepoint; its rows are compared
+with those of the same query on one checkpoint.
 """
 
 from __future__ import annotations

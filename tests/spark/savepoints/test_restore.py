@@ -1,6 +1,6 @@
-"""How: one real stateful job of four epochs, whose directory every test compares before and after
-(but for those that kill it first); restores of it into new jobs, whose SQLite tables are read. A
-job that is to be killed runs in a process of its own (`restore_app.py`)."""
+"""How: one real stateful job of four epochs; every test compares its directory before and after
+(except tests killing it first); restores of it into new jobs, and reads of their SQLite tables. A
+job to be killed runs in a process of its own (`restore_app.py`)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 number of partitions (killed by SIGKILL on the way, and done again), disposed of.
 
 How: the program's drivers are processes of their own, and every verb is one; the sink's files are
-read in the end: of the rows that the jobs have read, each is counted once.
+read in the end: of the rows read by the jobs, each is counted once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Settings from a real `seamark.toml` and from the command line, laid over a program's own.
 
 Each test has a directory of its own as the current one, and an environment without Seamark's
-variables; `command_line` sets what `seamark run -D` passes on.
+variables; `command_line` sets the options of `seamark run -D`.
 """
 
 from __future__ import annotations

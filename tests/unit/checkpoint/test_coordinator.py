@@ -40,7 +40,7 @@ from tests.unit.checkpoint.memory_sink import MemorySink
 
 
 class World:
-    """One job's directory, its sinks, and drivers that come and go."""
+    """One job's directory, its sinks, and its drivers in turn."""
 
     def __init__(self, directory: Path, **sinks: MemorySink) -> None:
         self.directory = directory
@@ -227,7 +227,7 @@ def test_no_call_of_a_sink_hangs_a_run_for_ever(world: World, call: str) -> None
 def test_a_storage_that_refuses_a_record_fails_the_run_and_loses_nothing(
     world: World, record: str
 ) -> None:
-    """The storage's directory becomes a file, which nobody can write below, root included."""
+    """The storage's directory becomes a file: nobody can write below it, root included."""
     driver = world.driver()
     epochs, away = world.directory / "epochs", world.directory / "away"
     world.epoch(driver, 0)

@@ -22,7 +22,7 @@ OPERATOR = TaskCheckpointStatistics(
 
 
 def asked_after(world: World, epoch: int) -> float:
-    """A moment between the trigger of this epoch and that of the next."""
+    """A moment between the triggers of this epoch and of the next."""
     (one,) = (c for c in world.drivers[-1].statistics.read().history if c.id == epoch)
     return (one.trigger_timestamp + 1) / 1e3
 

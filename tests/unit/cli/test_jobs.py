@@ -1,7 +1,6 @@
 """How: records of jobs are written as their drivers would have left them, and each verb is called
-on them: on jobs that have ended, that were killed, that ran elsewhere, and on mistakes. Verbs on a
-driver that lives: tests/spark/operations/test_operators_day.py.
-"""
+on them: on ended jobs, killed jobs, jobs elsewhere, and on mistakes. Verbs on a living driver:
+tests/spark/operations/test_operators_day.py."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""`seamark run -d` and through spark-submit, with programs that need no Spark: real processes, and
-the command that would be executed. A job that runs: tests/spark/operations/test_operators_day.py.
-"""
+"""`seamark run -d` and through spark-submit, with programs without Spark: real processes, and the
+final command. A running job: tests/spark/operations/test_operators_day.py."""
 
 from __future__ import annotations
 

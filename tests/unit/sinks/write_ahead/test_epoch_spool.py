@@ -18,7 +18,7 @@ SENT: list[str] = []
 
 
 class Sink(sm.WriteAheadSink):
-    """Notes what it is sent."""
+    """Notes the sent rows."""
 
     def describe(self) -> str:
         return "a list"
