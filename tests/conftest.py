@@ -24,7 +24,7 @@ from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS
 from tests.storage_servers import TWO_CORES, serving
 
-# Set for the whole process, so that programs which tests start inherit them.
+# Set for the whole process, for programs started by tests to inherit.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -32,9 +32,9 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
 # Where a test says nothing else. On four cores a driver that lives for seconds takes a fifth more
 # CPU: twice the Python workers, and twice the tasks of an epoch that has few rows.
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{TWO_CORES} pyspark-shell")
-# The tokens of jobs, which killed drivers leave behind, are no business of the user's own.
+# The tokens left behind by jobs of killed drivers are no business of the user's own.
 os.environ.setdefault("SEAMARK_HOME", tempfile.mkdtemp(prefix="seamark-home-"))
-# A shell has what it runs in the background ignore Ctrl-C, and all that tests start would too.
+# A shell lets its background programs ignore Ctrl-C, and all their children would too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

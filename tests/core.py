@@ -42,7 +42,7 @@ CORE = {
     "conformance/test_idempotent.py": "sinks of keyed rows",
     "conformance/test_sqlite.py": "SQLite",
     "conformance/test_write_ahead.py": "write-ahead",
-    # What a user sees.
+    # A user's view.
     "dashboard/test_in_browser.py::test_checkpoints_appear_and_open_down_to_subtasks": (
         "a real browser, at two jobs that run"
     ),

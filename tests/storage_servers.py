@@ -31,5 +31,5 @@ def spark_configuration(directory: Path, s3: LocalS3) -> dict[str, str]:
     lines = [f"{key} {value}\n" for key, value in s3.spark_settings().items()]
     settings = directory / "spark-defaults.conf"
     settings.write_text("".join(lines))
-    # SPARK_CONF_DIR would change the JVM's class path, which must be that of `class_archive`.
+    # SPARK_CONF_DIR would change the JVM's class path: `class_archive` needs it unchanged.
     return {"PYSPARK_SUBMIT_ARGS": f"{TWO_CORES} --properties-file {settings} pyspark-shell"}

@@ -89,7 +89,7 @@ class Driver:
         self.log = log
         self.failpoint = failpoint
         self._mark = uuid.uuid4().hex
-        # What a killed JVM leaves behind goes with us. Short: it holds sockets, whose paths are.
+        # A killed JVM's leftovers go with us. Short: it holds sockets, with short paths only.
         self._scratch = tempfile.mkdtemp(prefix="sm-")
         variables = {
             **os.environ,

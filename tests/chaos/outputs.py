@@ -129,7 +129,7 @@ class StoredFilesOutput(Output):
     def rows(self) -> list[Pair]:
         shown = [path for path in self._directory.list() if not path.startswith("_")]
         for path in shown:
-            if path not in self._read:  # a file that is shown never changes
+            if path not in self._read:  # a visible file never changes
                 with self._directory.open(path) as file:
                     table = pa.parquet.read_table(io.BytesIO(file.read()))
                 columns = (table["key"].to_pylist(), table["value"].to_pylist())

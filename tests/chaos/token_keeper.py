@@ -24,7 +24,7 @@ class TokenKeeper(sm.WriteAheadSink):
     def send(self, batches: Iterator[pa.RecordBatch], token: sm.EpochToken) -> None:
         with (
             contextlib.closing(sqlite3.connect(self.path, timeout=60)) as connection,
-            contextlib.suppress(sqlite3.IntegrityError),  # a token that it has taken
+            contextlib.suppress(sqlite3.IntegrityError),  # a token taken before
             connection,
         ):
             connection.execute("CREATE TABLE IF NOT EXISTS tokens (token TEXT PRIMARY KEY)")

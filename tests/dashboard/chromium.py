@@ -33,7 +33,7 @@ def browser() -> Iterator[Browser]:
     """Start it; it has ended afterwards."""
     program = _program()
     with sync_playwright() as playwright:
-        # Root may not use Chromium's sandbox; what is visited is ours.
+        # Root may not use Chromium's sandbox; all visited pages are ours.
         started = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )

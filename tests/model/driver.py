@@ -244,7 +244,7 @@ class Driver:
         planned = max(world.offsets, default=-1)
         yield
         committed = world.latest_decision()
-        again = planned not in (committed, -1)  # it cannot tell that its newest plan is decided
+        again = planned not in (committed, -1)  # it does not know its newest plan is decided
         epoch = planned if again else planned + 1
         if epoch - 1 not in world.offsets and epoch > 0:
             raise SparkFailedError(f"offsets/{epoch - 1} does not exist")

@@ -32,7 +32,7 @@ class Run:
         self.crashed_at: set[Point] = set()
         self.paused_at: set[Point] = set()
 
-    # --- what can be done
+    # --- the moves
 
     def start(self) -> Driver:
         driver = Driver(f"d{len(self.drivers)}", self.world, self.protocol)

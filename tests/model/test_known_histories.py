@@ -184,7 +184,7 @@ def test_a_transaction_that_timed_out_is_written_again_and_its_rewrite_too() -> 
     assert run.world.chains[lost][0] is rewrite
 
 
-# --- the stops that are allowed
+# --- the allowed stops
 
 
 def late_void(run: Run) -> Driver:

@@ -81,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             numbers = pa.ipc.open_stream(body).read_all()["number"].to_pylist()
         with (
-            contextlib.suppress(sqlite3.IntegrityError),  # a key that it has taken
+            contextlib.suppress(sqlite3.IntegrityError),  # a key taken before
             sqlite3.connect(self.database, timeout=60) as connection,
         ):
             if self.path.endswith("?keep"):

@@ -34,7 +34,7 @@ _SETTINGS = {
     "innodb-lock-wait-timeout": "10",
     "innodb-buffer-pool-size": "64M",
     "innodb-log-file-size": "16M",
-    # A commit that was answered must still be there after kill -9.
+    # An answered commit must still be there after kill -9.
     "innodb-flush-log-at-trx-commit": "1",
 }
 
@@ -45,7 +45,7 @@ class MariaDBServer(ServerProcess):
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._programs = self._find_programs()
-        # In memory where there is room: what survives kill -9 of a process is the same there.
+        # In memory where there is room: it survives kill -9 of a process just the same.
         memory = Path("/dev/shm")
         roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2**30
         root = Path(tempfile.mkdtemp(prefix="sm-mariadb-", dir=memory if roomy else None))

@@ -104,7 +104,7 @@ class NewestMySQLServer(MySQLServer):
 
     def _command(self) -> list[object]:
         given = super()._command()
-        # Options that later versions have under other names.
+        # Options with other names in later versions.
         return [
             "--tls-version="
             if part == "--skip-ssl"

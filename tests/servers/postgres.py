@@ -23,7 +23,7 @@ _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "60",
     "shared_buffers": "32MB",
-    # fsync stays on: a server that is killed must still have what it said was durable.
+    # fsync stays on: a killed server must still have everything it called durable.
     "max_prepared_transactions": "100",
 }
 

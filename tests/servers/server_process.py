@@ -145,7 +145,7 @@ class ServerProcess(ABC):
 
 def _send(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):  # a child that has done its work
+        with contextlib.suppress(psutil.NoSuchProcess):  # a child at the end of its work
             process.send_signal(number)
 
 

@@ -82,7 +82,7 @@ class SparkCluster:
             process = start_jvm(
                 Path(shutil.which("env") or "/usr/bin/env"),
                 [
-                    *("-u", "PYTHONPATH"),  # executors have what the job brings them
+                    *("-u", "PYTHONPATH"),  # executors have the job's own files
                     *(f"{key}={value}" for key, value in variables.items()),
                     str(home / "bin" / "spark-class"),
                     *(f"org.apache.spark.deploy.{name}", "--host", host, "--port", "0"),

@@ -227,7 +227,7 @@ def test_a_log_that_was_cleaned_up_proves_nothing(
     append(sink, range(20, 30))
     assert committer.commit([committable]) == [CommitOutcome.UNKNOWN]
     assert "have been cleaned up" in caplog.text
-    # What the table names is committed all the same, and is never deleted.
+    # Files named by the table are committed all the same, and never deleted.
     named = written(sink, range(30, 40), epoch=2)
     assert committer.commit([named]) == [COMMITTED]
     old = dataclasses.replace(named, log_version=0)
@@ -239,7 +239,7 @@ def test_a_log_that_was_cleaned_up_proves_nothing(
     assert late.abort([old]) == [AbortOutcome.COMMITTED]
     assert late.commit([old]) == [CommitOutcome.ALREADY_COMMITTED]
     assert set(range(30, 40)) < set(numbers(sink))
-    # What is written from now on is not concerned.
+    # Later writes are not concerned.
     assert committer.commit([written(sink, range(5), epoch=1)]) == [COMMITTED]
 
 

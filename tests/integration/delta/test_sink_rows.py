@@ -94,7 +94,7 @@ def test_every_type_goes_there_and_back(tmp_path: Path) -> None:
     assert rows(sink) == [
         {**row, "at": row["at"] and row["at"].astimezone(UTC)} for row in written.to_pylist()
     ]
-    # The table that the sink has made is one that it takes.
+    # The sink takes its own table.
     sink.create_committer(context(*columns)).preflight()
 
 

@@ -168,7 +168,7 @@ def test_every_lineage_brings_each_of_its_rows_once(
     require(outputs, {0: 1, 1: 2, 2: 2})
 
     # Both have gone further; from the savepoint on it is done once more, with the first's prefix,
-    # one sink less, and another that gets what is read from now on.
+    # one sink less, and another for the rows from now on.
     (removed,) = (output for output in outputs if isinstance(output, SQLiteOutput))
     kept = [output for output in outputs if output is not removed]
     added = FilesOutput(tmp_path / "added")

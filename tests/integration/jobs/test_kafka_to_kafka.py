@@ -57,10 +57,10 @@ def test_killed_at_every_failpoint(kafka: LocalKafka, tmp_path: Path) -> None:
         for died in scenario.drivers[-1 - len(RECOVERY_POINTS) : -1]:
             assert "goes on after epoch" not in died.text(), f"{died} died after its recovery"
         for following in [*WORKER_POINTS[1:], None]:
-            # Here the Python worker dies, and each that replaces it; Spark runs its task again.
+            # Here the Python worker dies, and each replacement; Spark runs its task again.
             driver.wait_for_epochs(8)
             assert "SIGKILL" in driver.text() or "crashed" in driver.text(), "no worker died"
-            # What the dead attempt left open at the broker was found there.
+            # The dead attempt's open transactions were found at the broker.
             assert "aborting" in driver.text(), driver.tail()
             driver.kill_tree()
             driver = scenario.start(following)

@@ -155,6 +155,6 @@ def test_the_page_of_metrics_has_all_of_them_and_no_others(running: MeasuredJob)
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in text_string_to_metric_families(running.page())
     }
-    # Only a job that was restored, or went on, has gone on from a checkpoint.
+    # Only a job restored, or started again, has gone on from a checkpoint.
     families.add("seamark_job_last_checkpoint_restore_timestamp_seconds")
     assert documented == families

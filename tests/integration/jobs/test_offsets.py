@@ -26,7 +26,7 @@ from seamark.model.errors import ConfigurationError, RestoreError
 from seamark.runtime.session import spark_session
 from tests.threads import RunningJob
 
-T0_MS = int(time.time()) * 1000  # the broker deletes what is older than a week
+T0_MS = int(time.time()) * 1000  # the broker deletes records older than a week
 
 
 def fill(servers: str, topic: str, values: range) -> None:
@@ -211,11 +211,11 @@ def test_a_renamed_topic_is_refused_until_the_offsets_are_of_the_new_one(
     third = declare(tmp_path, "third", servers, new, starting_offsets={new: {0: 4, 1: -1}})
     third.run(path, allow_non_restored_state=True)
     assert Counter(rows(tmp_path, "third")) == Counter([108])
-    # One more topic: what the savepoint has goes on, the other is read from its start.
+    # One more topic: the savepoint's topic goes on, the other is read from its start.
     both = declare(tmp_path, "fourth", servers, [old, new], starting_offsets="latest")
     both.run(path)
     assert rows(tmp_path, "fourth") == [20, 21, 22, *range(100, 110)]
-    # Nor need a job have run: it begins at offsets that are given, with the state that is.
+    # Nor need a job have run: it begins at given offsets, with a given state.
     begun = declare(tmp_path, "fifth", servers, new)
     spark = spark_session("tests")
     state = spark.sql("SELECT struct(0 AS partition) AS key, struct(90L AS count) AS value")

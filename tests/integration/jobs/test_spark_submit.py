@@ -26,7 +26,7 @@ class SubmittedScenario(WindowsScenario):
 
 def test_submitted_stopped_and_submitted_again(kafka: LocalKafka, tmp_path: Path) -> None:
     with SubmittedScenario(tmp_path, kafka.bootstrap_servers) as scenario:
-        # Nobody brings the Kafka connector: the job adds it to the JVM that runs already.
+        # Nobody brings the Kafka connector: the job adds it to the running JVM.
         scenario.launcher = spark_submit("--master", "local[2]")
         first = scenario.start()
         jars = ",".join(map(str, spark_kafka_jars()))
@@ -47,7 +47,7 @@ def test_submitted_stopped_and_submitted_again(kafka: LocalKafka, tmp_path: Path
 def stop(scenario: SubmittedScenario, driver: Driver, number: signal.Signals, group: bool) -> None:
     driver.wait_for_epochs(3)
     driver.send(number, group=group)
-    # As every JVM that a signal has ended; Python has no say in it.
+    # As every JVM ended by a signal; Python has no say in it.
     assert driver.wait(STOPPED_WITHIN_S) == 128 + number, driver.tail()
     wait_until("Python has ended too", lambda: not driver.tree(), 10)
     assert scenario.ended.exists(), f"job.run() has not returned\n{driver.tail()}"

@@ -19,7 +19,7 @@ from tests.chaos.scenario import PassthroughScenario
 def test_failed_and_killed_tasks(kafka: LocalKafka, tmp_path: Path) -> None:
     marker = tmp_path / "raised"
     with PassthroughScenario(tmp_path, kafka.bootstrap_servers, rate=200.0) as scenario:
-        # Slow rows, so that workers are nearly always in the middle of a task.
+        # Slow rows, to have workers nearly always in the middle of a task.
         driver = scenario.start(raise_once=str(marker), slow_s=0.004)
         driver.wait_for_epochs(4)
         assert marker.exists(), "a task has failed"

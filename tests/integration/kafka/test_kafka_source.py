@@ -61,7 +61,7 @@ def read(tmp_path: Path, source: KafkaSource) -> list[str]:
         ({0: 2, 1: -2}, ["c", "old"]),
         ({0: -1, 1: 0}, ["old"]),
     ],
-    # Names of their own: a time in one would be another in each process that pytest-xdist starts.
+    # Names of their own: a time in one would differ between the processes of pytest-xdist.
     ids=["earliest", "latest", "time", "time-as-text", "offsets", "ends"],
 )
 def test_it_starts_where_it_is_told(

@@ -164,7 +164,7 @@ def test_avro_of_columns(
         {"id": 1, "price": decimal.Decimal("12.30"), "at": AT, "tags": ["a", None], "note": None},
         {"id": 2, "price": None, "at": None, "tags": None, "note": 'q"'},
     ]
-    # A column more and one less are compatible with what is there.
+    # A column more and one less are compatible with the registered schema.
     write(sink, orders(spark).selectExpr("id + 10 AS id", "true AS sold"))
     assert deserialized(kafka, name, registry.url)[2] == {"id": 11, "sold": True}
     # Another type is not, and nothing is written.

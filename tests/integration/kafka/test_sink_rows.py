@@ -101,7 +101,7 @@ def test_both_paths_write_the_same_bytes_to_the_same_partitions(
         )
         assert len(found) == len(expected)
         for key in {k for k, _ in expected if k is not None}:
-            # All of a key in one partition, and in the order in which it was written.
+            # All of a key in one partition, and in the order of writing.
             assert len({p for p, k, _ in found if k == key}) == 1
             assert [v for _, k, v in found if k == key] == [v for k, v in expected if k == key]
         counts = {p: sum(1 for q, _, _ in found if q == p) for p in {p for p, _, _ in found}}

@@ -122,7 +122,7 @@ def test_each_missing_permission_is_named_with_what_to_grant(
     refused(rf"the group 'seamark\.{name}'.*grant READ and DESCRIBE on it")
     secure.grant("GROUP", "seamark.poor-", "READ", user=POOR_USER)
     preflight(sink)
-    # That it may not write only the first write shows.
+    # Only the first write shows the missing right.
     for _ in ("the fast producer", "the general one"):
         with pytest.raises(WriteRefusedError, match=rf"{name}.*grant WRITE and DESCRIBE on the to"):
             kit.prepare(sink, kit.attempt(kit.new_job()), range(10))

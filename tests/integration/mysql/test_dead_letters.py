@@ -19,7 +19,7 @@ from seamark.verify.conformance.steps import attempt
 from tests.integration.mysql import sink_kit as kit
 from tests.servers.mariadb import MariaDBServer
 
-KINDS = {  # a column's definition, a value that is refused, a pattern of the reason
+KINDS = {  # a column's definition, a refused value, a pattern of the reason
     "length": ("VARCHAR(3)", "four", "truncated"),
     "range": ("TINYINT UNSIGNED", "300", "Out of range"),
     "number": ("INT", "x", "Incorrect integer"),

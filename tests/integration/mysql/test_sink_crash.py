@@ -102,7 +102,7 @@ def test_a_server_that_does_not_answer_is_asked_again(
         assert time.monotonic() - began < 60
     finally:
         own_server.resume()
-    # The server executes what it was sent while it stood still: it may be committed by now.
+    # The server executes requests from during its standstill: it may be committed by now.
     assert until_proved(committer.commit, committables) != [CommitOutcome.RETRY]
 
 

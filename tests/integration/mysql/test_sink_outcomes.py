@@ -84,7 +84,7 @@ def test_1397_of_a_transaction_that_another_commits_at_this_moment(target: Targe
             thread.start()
         for thread in threads:
             thread.join()
-        # MySQL 8.0 may tell both that it was theirs.
+        # MySQL 8.0 may report success to both.
         assert set(outcomes) <= {COMMITTED, ALREADY}
     assert target.visible() == list(range(10))
 

@@ -32,7 +32,7 @@ def fresh_schema(server: PostgresServer) -> Iterator[str]:
         with server.connect() as connection:
             for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
                 connection.execute(f"ROLLBACK PREPARED '{gid}'")
-            connection.execute("SET lock_timeout = '10s'")  # a writer that was left open
+            connection.execute("SET lock_timeout = '10s'")  # a writer left open
             connection.execute(f"DROP SCHEMA {schema} CASCADE")
 
 

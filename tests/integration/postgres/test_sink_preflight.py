@@ -103,7 +103,7 @@ def test_privileges_that_are_missing_are_named(postgres: PostgresServer, schema:
         assert f'GRANT CREATE ON SCHEMA "{schema}" TO clerk' in refused(staged)
         postgres.execute(f"GRANT CREATE ON SCHEMA {schema} TO clerk")
         assert "GRANT INSERT, SELECT, UPDATE" in refused(upsert)
-        # With no more than that, each way works from end to end.
+        # With these rights alone, each way works from end to end.
         for partition, sink in enumerate((prepared, staged)):
             committer = sink.create_committer(kit.driver())
             committer.preflight()

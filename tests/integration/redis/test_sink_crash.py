@@ -50,7 +50,7 @@ def test_a_commit_that_dies_between_blocks_is_ended_by_the_next(
     assert status == -signal.SIGKILL
     assert len(kit.visible(redis)) == min(3 * nth, 10)
     successor = sink.create_committer(driver(2))
-    # What has begun can't be taken back any more.
+    # A begun commit can't be taken back any more.
     assert list(successor.abort(made)) == [AbortOutcome.COMMITTED]
     assert until_proved(successor.commit, made) == [ALREADY if nth == 4 else COMMITTED]
     assert sorted(kit.visible(redis)) == list(range(10))

@@ -45,14 +45,14 @@ def does_not_matter(path: str, damage: str) -> bool:
     if re.fullmatch(r"(statistics|executions)/.*", path):
         return True  # figures for people
     if re.fullmatch(r"epochs/[01]/.*|spark/(commits/\.?[01]|offsets/\.?0)(\.crc)?", path):
-        return True  # of epochs that later ones have subsumed
+        return True  # of subsumed epochs
     if re.fullmatch(r"spark/state/0/\d/\.?[12]\.zip(\.crc)?", path):
         return True  # likewise: a whole store is in 3.zip
     if re.fullmatch(rf"epochs/{NEWEST}/manifest\.json|epochs/{NEWEST + 1}/sealed\.1\.json", path):
         return damage == "deleted"  # as after a crash just before it was written
     return path.endswith(".crc") and (
         damage == "deleted"  # the file itself is good, and nothing is left to compare it with
-        or damage == "flipped"  # in the chunk length, which fits a small file all the same
+        or damage == "flipped"  # in the chunk length: it fits a small file all the same
     )
 
 

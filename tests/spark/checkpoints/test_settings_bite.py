@@ -111,7 +111,7 @@ def test_only_so_many_checkpoints_are_retained(tmp_path: Path) -> None:
     assert committed == list(range(epochs - LEAST_RECORDS, epochs))
     for log in ("spark/commits", "spark/offsets"):
         assert kept(log)[-1] == epochs - 1
-        # Spark deletes in the background, after the epoch that makes room.
+        # Spark deletes in the background, after the epoch making room.
         assert 3 <= len(kept(log)) <= 3 + 2, f"{log}: {kept(log)}"
     files(tmp_path, [epochs])
     job, rows = a_job(tmp_path, num_retained=3)

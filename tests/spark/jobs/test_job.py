@@ -141,7 +141,7 @@ def test_a_driver_that_died_while_it_wrote_the_first_plan_can_be_followed(tmp_pa
     clicks(tmp_path, 100)
     offsets = tmp_path / "store/clicks/spark/offsets"
     offsets.mkdir(parents=True)
-    (offsets / ".0.4711.tmp").touch()  # what is left of it: Spark alone refuses this directory
+    (offsets / ".0.4711.tmp").touch()  # the rest of it: Spark alone refuses this directory
     bounded_job(tmp_path).run()
     assert read(tmp_path / "out.db", "SELECT count(*), count(DISTINCT id) FROM raw") == [(100, 100)]
 

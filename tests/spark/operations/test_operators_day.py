@@ -222,7 +222,7 @@ class ByCommandLine:
             assert done.stdout == "", done.stdout
 
         wrong, none = {"SEAMARK_TOKEN": "wrong"}, {"SEAMARK_HOME": "elsewhere"}
-        # A token that has not signed the driver's record is not even sent.
+        # A token other than the signer of the driver's record is not even sent.
         not_sent = "the token was not sent there"
         refused(2, not_sent, "checkpoint", name, **wrong)
         refused(2, not_sent, "cancel", name, **wrong)

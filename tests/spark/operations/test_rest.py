@@ -87,7 +87,7 @@ def start(home: Path, drivers: list[Driver], *settings_given: str) -> Driver:
     spark = f"--conf spark.hadoop.fs.s3a.secret.key={SECRETS[SPARK]}"
     environment = {
         "AWS_SECRET_ACCESS_KEY": SECRETS["in the environment"],
-        "BUCKET_ACCESS_KEY": home.name,  # a name in the storage's path, which stays whole
+        "BUCKET_ACCESS_KEY": home.name,  # a name in the storage's path: it stays whole
         "PYSPARK_SUBMIT_ARGS": f"{spark} pyspark-shell",
         "SEAMARK_SETTINGS": json.dumps(settings_given),
     }
@@ -259,7 +259,7 @@ def check_secrets(home: Path, url: str, jid: str) -> None:
         assert texts[f"/jobs/{jid}{page}"].count("connect postgresql://***@db/x") >= told
     assert "s3a://bucket/savepoints" in texts[f"/jobs/{jid}/config"]
     stored = next(home.glob("store/clicks/executions/1/started.json")).read_text()
-    assert "s3a://bucket/savepoints" in stored  # what outlives the driver
+    assert "s3a://bucket/savepoints" in stored  # the things outliving the driver
     texts["started.json"] = stored
     texts["seamark.log"] = (home / "seamark.log").read_text()
     for kind in ("executions/1/failure.*.json", "statistics/*.json"):
@@ -400,7 +400,7 @@ def check_against_the_openapi_document(url: str, jid: str) -> None:
 
 
 def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list[Driver]) -> None:
-    (home / "store").mkdir()  # a storage that is not there is refused, an empty one is not
+    (home / "store").mkdir()  # a missing storage is refused, an empty one is not
     assert listed(home, "--all") == []
     first = start(home, drivers)
     job = running(home, first)

@@ -59,7 +59,7 @@ def _sessions(rows: DataFrame) -> DataFrame:
 
 
 def _distinct_within(rows: DataFrame) -> DataFrame:
-    if rows.isStreaming:  # an operator of its own, which a batch has not
+    if rows.isStreaming:  # an operator of its own, unlike in a batch
         return rows.dropDuplicatesWithinWatermark(["at", "k", "n"])
     return rows.dropDuplicates(["at", "k", "n"])
 
@@ -169,7 +169,7 @@ def write_slice(directory: Path, number: int, chance: random.Random) -> None:
         rows = [{"at": _text(3600.0 * number), "k": END, "v": 0}]
     path = directory / f"{number}.json"
     path.write_text("\n".join(map(json.dumps, rows)))
-    os.utime(path, (1e9 + number, 1e9 + number))  # the order in which Spark reads them
+    os.utime(path, (1e9 + number, 1e9 + number))  # Spark's order of reading
 
 
 def _text(at_s: float) -> str:

@@ -247,7 +247,7 @@ def run_batches(
     config = CheckpointConfig(state_backend=place.backend.value, changelog=place.changelog)
     settings = backend_settings(spark, config, {"state_backend", "changelog"})
     settings["spark.sql.shuffle.partitions"] = str(place.partitions)
-    # What a batch's watermark ends is only seen in the next one, whatever comes in between.
+    # Results ended by a batch's watermark only show in the next one, whatever comes in between.
     settings["spark.sql.streaming.noDataMicroBatches.enabled"] = "false"
     with session_settings(spark, settings):
         query = (

@@ -64,7 +64,7 @@ def test_counts_go_on_from_a_history_that_was_never_read(
     started = RunningJob(changed, restore=str(to), parallelism=3)
     started.wait_for_epochs(1)
     started.end()
-    # Of the history the state knows the digits alone; the sink has what changed since.
+    # Of the history the state knows the digits alone; the sink has the changes since.
     of_digits = {key: [110] for key in range(10)}
     assert shown(tmp_path, "job") == {**of_digits, **{key: [10] for key in range(100, 110)}}
 

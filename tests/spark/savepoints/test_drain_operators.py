@@ -142,7 +142,7 @@ def test_nothing_stays_open(
         write_input(tmp_path / "in", number)
     started = RunningJob(declare(tmp_path, kinds))
     started.wait_for_epochs(FILES)
-    if idle:  # the run that is drained has had no epoch: there is nothing new
+    if idle:  # the drained run has had no epoch: there is nothing new
         started.job.trigger_checkpoint().result(120)
         started.end()
         started = RunningJob(declare(tmp_path, kinds))

@@ -110,7 +110,7 @@ def test_operators_are_renumbered_and_what_cannot_be_restored_is_refused(
     new = (NewOperator(0, planned(spark, sums, one, tmp_path)),)
     moved = Placement({"operator-0": 1}, source)
     restore(spark, tmp_path / "one", tmp_path / "grown", place, moved, new)
-    # The same file again, and a new one: what was seen before is dropped by state alone.
+    # The same file again, and a new one: rows seen before are dropped by state alone.
     shutil.copy2(inputs / "0000.json", inputs / "0000-again.json")
     write_input(inputs, 1)
     expected = distinct.run_batch(tmp_path / "distinct", place)

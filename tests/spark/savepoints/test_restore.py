@@ -127,7 +127,7 @@ def test_a_running_checkpoint_that_is_deleted_meanwhile_is_said(
 
     shutil.copytree(first / "store/first", tmp_path / "first")
     deleted = tmp_path / "first/spark/state/0/0/1.delta"
-    monkeypatch.setattr(  # as the running job's maintenance would do, at that very moment
+    monkeypatch.setattr(  # as the running job's maintenance would do, at just this moment
         failpoints, "reached", lambda name: name == "restore-begun" and deleted.unlink()
     )
     with pytest.raises(Exception, match="has deleted this checkpoint meanwhile"):

@@ -143,5 +143,5 @@ def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driv
     seamark(home, "savepoint", "-d", taken)
     assert not Path(taken.removeprefix("file:")).exists()
     seamark(home, "savepoint", "-d", taken, code=2)
-    # The job that had claimed the other one has deleted it.
+    # The job with the claim on the other one has deleted it.
     assert not list((home / "savepoints").iterdir())

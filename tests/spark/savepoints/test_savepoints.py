@@ -135,7 +135,7 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
         declare(tmp_path, "first", numbers, savepoint_dir=str(tmp_path / "savepoints"))
     )
     first.wait_for_epochs(1)
-    # Rows that the running query has in memory are not read from its files.
+    # Rows in the running query's memory are not read from its files.
     deltas = {p: p.read_bytes() for p in (tmp_path / "store/first/spark").rglob("*.delta")}
     assert len(deltas) >= 2
     for delta in deltas:

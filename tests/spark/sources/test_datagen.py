@@ -158,7 +158,7 @@ def test_an_unbounded_source_follows_the_clock_across_a_restart(
     found = together.rows()
     numbers = found.column("row").to_pylist()
     assert numbers == list(range(len(numbers)))  # no gap, no jump, nothing twice
-    assert len(numbers) > first.rows().num_rows + 1_000  # what became due meanwhile came, too
+    assert len(numbers) > first.rows().num_rows + 1_000  # rows due meanwhile came, too
     assert_equal_columns(found, expected(source, len(numbers), offset["started_ms"]))
 
 

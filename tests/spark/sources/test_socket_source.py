@@ -129,7 +129,7 @@ def test_a_killed_job_starts_again_doubles_nothing_and_says_what_is_lost(
     warned = [(int(m[1]), int(m[2])) for m in LOST.finditer(driver.text())]
     assert warned == ([] if decided else [(epoch, had)])
     missing = 250 - len(found)
-    # What came too late for the epoch, if anything, is lost uncounted.
+    # Lines too late for the epoch, if any, are lost uncounted.
     assert missing == 50 - had if decided else missing >= had > 0
     assert "out of order" not in driver.text()
 

@@ -140,7 +140,7 @@ def test_what_becomes_of_transactions_is_counted(world: World) -> None:
     world.epoch(driver, 1)
     world.decide(1)
     until(lambda: driver.last_committed == 1)
-    sink.open.clear()  # what it has answered of epoch 1 was made up
+    sink.open.clear()  # its answer about epoch 1 was made up
     world.epoch(driver, 2)
     sink.flush("nobody's", driver.generation)
     driver.finish()
@@ -320,7 +320,7 @@ def test_the_next_epochs_start_proves_a_decision_whose_file_is_gone(world: World
     driver = world.driver()
     world.epoch(driver, 0)
     world.plan(1)
-    world.epoch(driver, 1)  # Spark starts it after commits/0 only, which a late driver deleted
+    world.epoch(driver, 1)  # Spark starts it after commits/0 only; a late driver deleted this file
     assert driver.last_committed == 0
     assert world.sinks["orders"].visible == ["0.1"]
 

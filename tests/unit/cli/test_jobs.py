@@ -128,7 +128,7 @@ def test_info_of_an_ended_job_comes_from_its_storage(storage: Path) -> None:
     assert lines["job id"] == ORDERS
     assert lines["reason"] == "no space left"
     assert lines["ended"].endswith(", after 1 min 0 s")
-    # What its driver stored when it began.
+    # Stored by its driver when it began.
     assert lines["guarantee"].startswith("at-least-once, because of out")
     assert [line.split() for line in shown.stdout.splitlines()[-2:]] == [
         ["in", "source", "exactly-once", "d"],

@@ -100,7 +100,7 @@ def test_ctrl_c_leaves_the_program_running_and_says_so(home: Path) -> None:
             )
             assert process.wait(60) == 130
             os.kill(pid, 0)
-            assert os.getsid(pid) == pid  # a terminal that closes does not reach it
+            assert os.getsid(pid) == pid  # the closing of a terminal does not reach it
         finally:
             os.kill(pid, signal.SIGKILL)
 

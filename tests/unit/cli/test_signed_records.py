@@ -121,7 +121,7 @@ def test_the_driver_that_has_signed_its_record_gets_the_token(
     assert done.exit_code == 0, done.output
     assert "Checkpoint 7 completed" in done.stdout
     assert ("POST", f"{JOB}/checkpoints", f"Bearer {known}") in driver.seen
-    # Its polls bring the token too, so that they are answered before others' requests.
+    # Its polls bring the token too, and are answered before others' requests.
     assert ("GET", f"{JOB}/checkpoints/{trigger}", f"Bearer {known}") in driver.seen
 
 

@@ -64,7 +64,7 @@ def test_a_local_path_is_what_the_kernel_takes_it_for(top: Path, path: str) -> N
     assume(local.startswith(f"{top}/") and len(path.encode()) < 200)
     try:
         Path(text).mkdir(parents=True, exist_ok=True)
-    except OSError:  # what is above it by '..' is not there
+    except OSError:  # nothing above it by '..' is there
         return
     assert Path(local).samefile(text)
 
