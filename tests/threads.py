@@ -18,7 +18,7 @@ PATIENCE_S = 120
 
 
 class RunningJob:
-    """A job that runs in a thread. `error` is the error its run ended with, if any."""
+    """A job in a thread. `error` is the error its run ended with, if any."""
 
     def __init__(self, job: sm.Job, **how: Any) -> None:
         """Start it; `how` goes to `Job.run`."""
@@ -77,7 +77,7 @@ class RunningJob:
 def meanwhile(condition: Callable[[], Any], act: Callable[[], object]) -> None:
     """Call `act` in another thread, as soon as `condition` holds.
 
-    Also called at the end of the patience, since most acts end the job for which the test waits.
+    Also called at the end of the patience, since most acts end the job the test waits for.
     """
 
     def wait() -> None:

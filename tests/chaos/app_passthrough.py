@@ -1,6 +1,6 @@
 """Kafka to Kafka, stateless, as a user writes it: ``python app_passthrough.py '{"servers": …}'``.
 
-`trouble` makes the first attempt of a task fail, or every row slow, for the tests that need it.
+`trouble` makes the first attempt of a task fail, or every row slow, for some tests.
 """
 
 import json

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show where a savepoint goes on in its sources; make a copy that goes on elsewhere.",
+    help="Show the offsets of a savepoint; make a copy with other offsets.",
 )
 
 
@@ -37,31 +37,29 @@ def _option(metavar: str, help_: str, *names: str) -> Any:
 What = Annotated[
     str, typer.Argument(metavar="PATH|JOB", help="A savepoint's directory, or a job's name.")
 ]
-Servers = Annotated[str | None, _option("HOST:PORT,…", "Kafka's brokers, to be asked.")]
+Servers = Annotated[str | None, _option("HOST:PORT,…", "Kafka's brokers, asked for their offsets.")]
 Config = Annotated[
     Path | None,
-    _option("FILE", "Settings of the consumer that asks them: librdkafka's, name=value."),
+    _option("FILE", "Settings of the consumer for --bootstrap-servers: librdkafka's, name=value."),
 ]
-SourceUid = Annotated[str | None, _option("UID", "Only this source; default: all of Kafka's.")]
+SourceUid = Annotated[str | None, _option("UID", "Only this source; default: all Kafka sources.")]
 Partitions = Annotated[
     list[str] | None, _option("TOPIC:P=OFFSET", "The next offset to read; may be repeated.")
 ]
 Topics = Annotated[
     list[str] | None,
-    _option("OLD=NEW", "The topic has another name now; may be repeated.", "--topic"),
+    _option("OLD=NEW", "A renamed topic; may be repeated.", "--topic"),
 ]
 To = Annotated[
     str | None,
-    _option(
-        "NEWPATH", "Where the copy is put, a new directory; default: one beside the savepoint."
-    ),
+    _option("NEWPATH", "The copy's directory, a new one; default: beside the savepoint."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")]
 ToTimestamp = Annotated[
     str | None,
     _option(
         "TIME",
-        "The first row of that time or later; ISO 8601 with a time zone, or ms since 1970.",
+        "The first row at this time or later: ISO 8601 with a time zone, or ms since 1970.",
     ),
 ]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The start of each log.")]
@@ -77,9 +75,9 @@ def show(
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Show the offset of each partition; with --bootstrap-servers also what its log holds.
+    """Show the offset of each partition; with --bootstrap-servers also the extent of its log.
 
-    Of a job: those of its last decided epoch.
+    For a job: the offsets after its last decided epoch.
     """
     import json
 
@@ -162,9 +160,10 @@ def _with_how(command: Callable[..., None]) -> Callable[..., None]:
 def set_(
     what: What, partition: Partitions = None, to_latest: ToLatest = False, *, how: _How
 ) -> None:
-    """Write a copy of a savepoint with other offsets: of single partitions, or a position for all.
+    """Write a copy of a savepoint with other offsets: of single partitions, or one place for all.
 
-    Of a running job a savepoint is taken first. What each partition would re-read or skip is shown.
+    A running job has a savepoint taken first. Shows the rows to be read again or skipped in each
+    partition.
     """
     from seamark.operations import offsets
 
@@ -179,10 +178,10 @@ def set_(
 @app.command()
 @_with_how
 def rewind(what: What, *, how: _How) -> None:
-    """Write a copy of a savepoint that goes on earlier. No row is skipped: a partition that is
-    before that place already stays where it is.
+    """Write a copy of a savepoint with earlier offsets. No row is skipped: a partition already
+    before the given place stays there.
 
-    Of a running job a savepoint is taken first. What each partition would re-read is shown.
+    A running job has a savepoint taken first. Shows the rows to be read again in each partition.
     """
     position = _position(how)
     if position is None:

@@ -1,4 +1,4 @@
-"""`seamark list`, `info`, `explain` and `checkpoints`: the verbs that change nothing."""
+"""`seamark list`, `info`, `explain` and `checkpoints`: the read-only verbs."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from seamark.cli.visible import echo
 def list_jobs(
     storage: options.Storage = None,
     running: Annotated[
-        bool, typer.Option("--running", "-r", help="Only jobs whose driver answers.")
+        bool, typer.Option("--running", "-r", help="Only jobs with an answering driver.")
     ] = False,
     all_: Annotated[
-        bool, typer.Option("--all", "-a", help="Also jobs that finished, were canceled or failed.")
+        bool, typer.Option("--all", "-a", help="Also finished, canceled and failed jobs.")
     ] = False,
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Print the jobs of a storage: those that run, and those whose driver does not answer.
+    """Print the running jobs of a storage, and the jobs without an answering driver.
 
-    With --all those too that have ended. A driver that was killed has not said that its job ended:
-    the job is UNREACHABLE until its program is started again.
+    With --all also the ended jobs. A killed driver leaves no record of an end: its job is
+    UNREACHABLE until the program is started again.
     """
     from seamark.cli import job_page
     from seamark.operations.reading import jobs
@@ -48,7 +48,7 @@ def info(
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Print all that is known of one job, whether it runs, has ended or does not answer."""
+    """Print everything known of one job, running, ended or unreachable."""
     from seamark.cli import job_page
     from seamark.operations.reading import info as job_info
     from seamark.operations.storage import storage_of, storage_option
@@ -66,7 +66,7 @@ def explain(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="APP.PY|JOB", help="A program that declares a job, or a running job."
+            metavar="APP.PY|JOB", help="A program with a job, or the name or id of a job."
         ),
     ],
     storage: options.Storage = None,
@@ -75,8 +75,8 @@ def explain(
 ) -> None:
     """Print the end-to-end guarantee of a program's jobs, the weakest link and the remedy.
 
-    The program is loaded but its job is not run: it must be declared at the top level, and run
-    under `if __name__ == "__main__":`. Of a job that runs, its driver is asked.
+    The program is loaded, but its job does not run: it must be declared at the top level, and run
+    under `if __name__ == "__main__":`. For a job, the storage has the report of its last start.
     """
     from seamark.operations.explain import explain as explain_app
     from seamark.operations.explain import explain_job
@@ -133,8 +133,8 @@ def dashboard(
 ) -> None:
     """Show the jobs of a storage in the browser, running or ended, until Ctrl-C.
 
-    Prints the address. Everybody on this machine may look; what stands behind the # of the address
-    is the token without which nobody can stop a job.
+    Prints the address. Everybody on this machine may look; only holders of the token, behind the #
+    of the address, can change a job.
     """
     from seamark.dashboard.server import run_dashboard
     from seamark.operations.storage import storage_of

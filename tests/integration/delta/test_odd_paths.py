@@ -1,7 +1,8 @@
-"""Tables whose paths have odd names: refused when the sink is built, or log and rows lie together.
+"""Tables with odd names in their paths: refused when the sink is built, or log and rows lie
+together.
 
-delta-rs makes the log, by a URI; the rows go by `seamark.file_systems`, which takes a path as it
-stands."""
+delta-rs makes the log, by a URI; the rows go by `seamark.file_systems`, with paths taken literally.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""A job that reads Kafka is drained while records arrive, and again when it has read nothing since
-its start.
+"""A Kafka job is drained while records arrive, and again without a new record since its start.
 
 How: numbers a second apart are counted in windows of ten seconds, into JSON files. The savepoint's
-offsets say what was read; the windows of all jobs together must have counted exactly that.
+offsets tell the rows read; the windows of all jobs together must have counted exactly these.
 """
 
 from __future__ import annotations

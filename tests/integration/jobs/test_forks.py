@@ -1,10 +1,10 @@
-"""A job's past run twice: a savepoint restored while its job goes on, and after that.
+"""A job's past run twice: a savepoint restored while its job goes on, and afterwards.
 
 How: a job writes the rows of numbered files into Kafka, PostgreSQL (prepared and staged), SQLite,
 files and a Delta table at once; jobs restored from its savepoint write into the very same places,
-in epochs of the same numbers. What a reader sees in each is counted row by row: every lineage has
-to bring every row that it has read, once. With `make chaos` MySQL, Redis and a write-ahead target
-have their turn, and restored jobs are killed around their commits, while the first goes on.
+in epochs of the same numbers. The visible rows in each are counted one by one: every lineage has to
+bring every row it has read, once. With `make chaos` MySQL, Redis and a write-ahead target have
+their turn, and restored jobs are killed around their commits, while the first goes on.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ROWS = 20
 
 
 class Files:
-    """The input: `add` puts one more file of rows there, which is an epoch."""
+    """The input: `add` puts one more file of rows there: one epoch."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -84,7 +84,7 @@ def files(tmp_path: Path) -> Files:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., RunningJob]]:
-    """Start jobs; what a failed test has left running is stopped."""
+    """Start jobs; the jobs left by a failed test are stopped."""
     started: list[RunningJob] = []
 
     def run(job: sm.Job, **how: Any) -> RunningJob:
@@ -98,7 +98,7 @@ def start() -> Iterator[Callable[..., RunningJob]]:
 
 
 def sinks(outputs: Sequence[Output], prefix: str) -> list[dict[str, Any]]:
-    """Return how each sink is made; that of Kafka has a prefix of its own for each job, if any."""
+    """Return how each sink is made; Kafka's has a prefix of its own for each job, if any."""
     return [
         {
             "uid": output.uid, "frame": "rows", "maker": output.maker, "dead_letters": None,
@@ -168,7 +168,7 @@ def test_every_lineage_brings_each_of_its_rows_once(
     require(outputs, {0: 1, 1: 2, 2: 2})
 
     # Both have gone further; from the savepoint on it is done once more, with the first's prefix,
-    # one sink less, and another that gets what is read from now on.
+    # one sink less, and another for the rows from now on.
     (removed,) = (output for output in outputs if isinstance(output, SQLiteOutput))
     kept = [output for output in outputs if output is not removed]
     added = FilesOutput(tmp_path / "added")

@@ -1,8 +1,7 @@
 """How: one job from Kafka through an operator to Kafka and files runs in a thread of the test, its
-intake capped so that it lags behind at first. Prometheus's own parser reads what its driver
-answers, in both forms. What the Grafana dashboard and the alert rules ask for is looked for in that
-answer, and so is each metric that the page of them documents.
-"""
+intake capped, to lag behind at first. Prometheus's own parser reads its driver's answers, in both
+forms. Every query of the Grafana dashboard and the alert rules, and every metric on their page,
+must be in an answer."""
 
 from __future__ import annotations
 
@@ -91,7 +90,7 @@ def running(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 @pytest.fixture(scope="module")
 def samples(running: MeasuredJob) -> Samples:
-    """What is answered when all rows have arrived; on the way there the lag was seen."""
+    """The answer after all rows have arrived; on the way there the lag was seen."""
     lags = set()
 
     def arrived() -> Any:
@@ -156,6 +155,6 @@ def test_the_page_of_metrics_has_all_of_them_and_no_others(running: MeasuredJob)
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in text_string_to_metric_families(running.page())
     }
-    # Only a job that was restored, or went on, has gone on from a checkpoint.
+    # Only a job restored, or started again, has gone on from a checkpoint.
     families.add("seamark_job_last_checkpoint_restore_timestamp_seconds")
     assert documented == families

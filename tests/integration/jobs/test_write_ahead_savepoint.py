@@ -1,8 +1,8 @@
-"""A savepoint of a job whose write-ahead targets are away has their rows, and what is restored from
-it sends them: with the first job's directory gone, beside it, and after it.
+"""A savepoint of a job with its write-ahead targets away has their rows, and a job restored from it
+sends them: with the first job's directory gone, beside it, and after it.
 
-How: jobs in this process over two HTTP endpoints. One keeps the tokens that it is sent; the
-other one answers 503 while the savepoint is taken. What each has is counted row by row.
+How: jobs in this process over two HTTP endpoints. One keeps its tokens; the other one answers 503
+while the savepoint is taken. The rows of each are counted one by one.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ def test_rows_that_were_not_sent_go_along(
 def test_a_retained_checkpoint_of_two_epochs_that_wait(
     tmp_path: Path, endpoints: dict[str, HttpEndpoint], spark: SparkSession
 ) -> None:
-    """Both are decided, and the job that decided them never starts again."""
+    """Both are decided, and their job never starts again."""
     kept, plain = endpoints["kept"], endpoints["plain"]
     files = Files(tmp_path / "in")
     everything = Counter(files.add())
@@ -187,7 +187,7 @@ def test_a_job_ends_with_a_savepoint_while_two_epochs_wait(
     spark: SparkSession,
     concurrent: int,
 ) -> None:
-    """Both go along; of the first the sink that is there has been sent its rows."""
+    """Both go along; of the first, the reachable sink has its rows."""
     kept, plain = endpoints["kept"], endpoints["plain"]
     files = Files(tmp_path / "in")
     everything = Counter(files.add())

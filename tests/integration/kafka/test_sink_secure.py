@@ -1,8 +1,8 @@
-"""TLS, passwords and access control, on a broker that insists on them.
+"""TLS, passwords and access control, on a broker with all of them on.
 
-How: rows go over its SASL_SSL listener, and what became of them is read over one where all is
-allowed. A whole job is killed twice, so that its recovery commits and aborts over TLS too; then
-every file that it left is searched for its password.
+How: rows go over its SASL_SSL listener, and are read over one without limits. A whole job is killed
+twice, so that its recovery commits and aborts over TLS too; then every file left by it is searched
+for its password.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def test_each_missing_permission_is_named_with_what_to_grant(
     refused(rf"the group 'seamark\.{name}'.*grant READ and DESCRIBE on it")
     secure.grant("GROUP", "seamark.poor-", "READ", user=POOR_USER)
     preflight(sink)
-    # That it may not write only the first write shows.
+    # Only the first write shows the missing right.
     for _ in ("the fast producer", "the general one"):
         with pytest.raises(WriteRefusedError, match=rf"{name}.*grant WRITE and DESCRIBE on the to"):
             kit.prepare(sink, kit.attempt(kit.new_job()), range(10))

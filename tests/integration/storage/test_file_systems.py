@@ -1,7 +1,7 @@
-"""`seamark.file_systems` on each store: what a `Directory` promises, with real servers.
+"""`seamark.file_systems` on each store: the promises of a `Directory`, with real servers.
 
 HDFS is the NameNode and DataNode of `tests/servers/hdfs.py`, S3 the server of
-`tests/servers/s3.py`. A writer that must die is a child process that kills itself.
+`tests/servers/s3.py`. A dying writer is a child process, killing itself.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""How: a real job with an interval of ten minutes reads files that the test writes, so every epoch
-that comes within the test was asked for: by a call, or over HTTP. A row "hold" keeps its task until
-the test lets it go, a row "fail" raises there.
-"""
+"""How: a real job with an interval of ten minutes reads the test's files, so every epoch within the
+test was asked for: by a call, or over HTTP. A row "hold" keeps its task until the test lets it go,
+a row "fail" raises there."""
 
 from __future__ import annotations
 
@@ -28,7 +27,7 @@ from tests.threads import PATIENCE_S, RunningJob
 
 
 class AskedJob(RunningJob):
-    """A job that runs in a thread, and the files it reads."""
+    """A job in a thread, and its input files."""
 
     def __init__(self, spark: SparkSession, home: Path) -> None:
         self.home = home
@@ -83,7 +82,7 @@ class AskedJob(RunningJob):
 
 @pytest.fixture
 def running(spark: SparkSession, tmp_path: Path) -> Iterator[AskedJob]:
-    """A job whose first trigger has found nothing: the next one would come in ten minutes."""
+    """A job after a first trigger without rows: the next one would come in ten minutes."""
     job = AskedJob(spark, tmp_path)
     with pytest.raises(UserError, match="no checkpoint, and takes none now"):
         job.ask().result(PATIENCE_S)
@@ -154,7 +153,7 @@ def test_a_job_is_cancelled_and_its_driver_says_so_before_it_goes(running: Asked
 
 
 class RestClient:
-    """Who has the token of a running job, and its address."""
+    """A client with the token of a running job, and its address."""
 
     def __init__(self, running: AskedJob) -> None:
         (job,) = list_jobs(f"file://{running.home}/store")
@@ -169,7 +168,7 @@ class RestClient:
             return answer.status, json.load(answer)
 
     def operation(self, path: str) -> Any:
-        """Return what became of an operation, when it is done."""
+        """Return the outcome of an operation, when it is done."""
         page = wait_until(
             path,
             lambda: [p for p in [self.send("GET", path)[1]] if p["status"]["id"] == "COMPLETED"],

@@ -1,7 +1,7 @@
 """How: a real job of three epochs on each state backend. Each file of its directory is truncated,
 bit-flipped, emptied and deleted in turn, in a copy, and the copy is looked at as every start does:
-the file is named, or it is one of the few of which docs/operations/damaged-checkpoint.md says that
-they don't matter; a real run over all of those at once then counts right."""
+the file is named, or is one of the few harmless ones of docs/operations/damaged-checkpoint.md; a
+real run over all of those at once then counts right."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def does_not_matter(path: str, damage: str) -> bool:
     if re.fullmatch(r"(statistics|executions)/.*", path):
         return True  # figures for people
     if re.fullmatch(r"epochs/[01]/.*|spark/(commits/\.?[01]|offsets/\.?0)(\.crc)?", path):
-        return True  # of epochs that later ones have subsumed
+        return True  # of subsumed epochs
     if re.fullmatch(r"spark/state/0/\d/\.?[12]\.zip(\.crc)?", path):
         return True  # likewise: a whole store is in 3.zip
     if re.fullmatch(rf"epochs/{NEWEST}/manifest\.json|epochs/{NEWEST + 1}/sealed\.1\.json", path):
         return damage == "deleted"  # as after a crash just before it was written
     return path.endswith(".crc") and (
         damage == "deleted"  # the file itself is good, and nothing is left to compare it with
-        or damage == "flipped"  # in the chunk length, which fits a small file all the same
+        or damage == "flipped"  # in the chunk length: it fits a small file all the same
     )
 
 
@@ -76,7 +76,7 @@ def damaged(directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def is_named(path: str, problems: tuple[str, ...] | list[str]) -> bool:
-    """By its own name, or, a checksum file, by that of its file."""
+    """By its own name, or, for a checksum file, by its file's."""
     name = path.rsplit("/", 1)[-1]
     return any(name in line or re.sub(r"^\.|\.crc$", "", name) in line for line in problems)
 

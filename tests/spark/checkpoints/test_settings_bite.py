@@ -1,5 +1,5 @@
-"""How: real queries in which a checkpoint setting shows: in the times that the coordinator has
-measured, in the files that lie in the storage, or in what a sink holds."""
+"""How: real queries for each checkpoint setting to show its effect: in the times measured by the
+coordinator, in the stored files, or in a sink's rows."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_only_so_many_checkpoints_are_retained(tmp_path: Path) -> None:
     assert committed == list(range(epochs - LEAST_RECORDS, epochs))
     for log in ("spark/commits", "spark/offsets"):
         assert kept(log)[-1] == epochs - 1
-        # Spark deletes in the background, after the epoch that makes room.
+        # Spark deletes in the background, after the epoch making room.
         assert 3 <= len(kept(log)) <= 3 + 2, f"{log}: {kept(log)}"
     files(tmp_path, [epochs])
     job, rows = a_job(tmp_path, num_retained=3)
@@ -123,7 +123,7 @@ def test_only_so_many_checkpoints_are_retained(tmp_path: Path) -> None:
 def test_a_cancelled_job_ends_at_once_and_keeps_or_deletes_its_checkpoints(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """Row 1 sleeps: the epoch that holds it is never committed."""
+    """Row 1 sleeps: the epoch with it is never committed."""
     files(tmp_path, [0])
     asleep = tmp_path / "asleep"
 

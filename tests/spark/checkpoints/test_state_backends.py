@@ -1,7 +1,6 @@
-"""How: the same job, which keeps a sum for each key, runs on each state backend over the same three
-files (many keys, then a few of them again; a fourth one would make RocksDB compact them), and its
-statistics are compared with the bytes on disk.
-"""
+"""How: the same job, with a sum for each key, runs on each state backend over the same three files
+(many keys, then a few of them again; a fourth one would make RocksDB compact them), and its
+statistics are compared with the bytes on disk."""
 
 from __future__ import annotations
 

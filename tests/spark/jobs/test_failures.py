@@ -1,5 +1,5 @@
-"""How: real queries into SQLite that fail where a test says so, and go on or give up in the same
-driver. What failed, and when, is left in files by the tasks themselves; results are read with SQL.
+"""How: real queries into SQLite fail at chosen places, and go on or give up in the same driver. The
+tasks themselves leave the failures, and their times, in files; results are read with SQL.
 
 A failure costs a restart, so each test makes as few as show its point.
 """
@@ -70,7 +70,7 @@ def open_transactions(tmp_path: Path) -> list[Path]:
 
 
 class RefusingSink(sm.SQLiteSink):
-    """Refuses a row whose id is in `refused` as many times; each time leaves a line in `log`."""
+    """Refuses a row with its id in `refused` as many times; each time leaves a line in `log`."""
 
     def __init__(self, path: str, table: str, log: Path, refused: dict[int, int]) -> None:
         super().__init__(path, table=table)
@@ -202,7 +202,7 @@ def test_an_epoch_that_runs_into_the_timeout_is_aborted_and_runs_again(
 
 
 def failing_udf(log: Path, failures: int) -> Any:
-    """Return a UDF that raises in as many epochs; each call leaves its time in `log`."""
+    """Return a UDF; it raises in as many epochs; each call leaves its time in `log`."""
 
     @F.udf("bigint")
     def failing(id_: int) -> int:
@@ -245,7 +245,7 @@ def test_fixed_delay_restarts_once_and_the_next_failure_ends_the_job_which_keeps
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Row 0 fails once and row 5 always, so the restart succeeds and epoch 1's failure is one too
-    many. In Flink as here ``DELETE_ON_CANCELLATION`` deletes nothing of a job that has failed."""
+    many. In Flink as here ``DELETE_ON_CANCELLATION`` deletes nothing of a failed job."""
     files(tmp_path, 2)
     job, rows = bounded_job(
         tmp_path,
@@ -327,9 +327,9 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_job_goes_on_when_a_full_disk_has_room_and_may_be_written_again(
     tmp_path: Path, small_disk: Path, spark: SparkSession
 ) -> None:
-    """Epoch 1's task fills the disk that holds the checkpoints; then, in epoch 2, the directory of
-    Spark's decisions is made immutable, which not even root may write. Each is mended after two
-    failures. The restart strategy has one attempt only: tolerated failures do not use it up."""
+    """Epoch 1's task fills the disk of the checkpoints; then, in epoch 2, the directory of Spark's
+    decisions is made immutable: not even root may write there. Each is mended after two failures.
+    The restart strategy has one attempt only: tolerated failures do not use it up."""
     files(tmp_path, 3)
     store, ballast = small_disk / "store", small_disk / "ballast"
     commits = store / "job/spark/commits"

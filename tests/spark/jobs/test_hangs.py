@@ -1,8 +1,7 @@
-"""How: real queries over a file that never answers, a FIFO without a writer: Spark's open of it, in
-the JVM, blocks as on a mount whose server is gone, and no interrupt ends it. The deadlines of
-minutes are cut to seconds. A storage server that stops in the middle of a run is in
-`tests/integration/storage/test_hangs.py`.
-"""
+"""How: real queries over a silent file, a FIFO without a writer: Spark's open of it, in the JVM,
+blocks as on a mount without its server, and no interrupt ends it. The deadlines of minutes are cut
+to seconds. A storage server stopped in the middle of a run is in
+`tests/integration/storage/test_hangs.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +21,7 @@ from tests.unit.checkpoint.test_files_deadline import hanging
 def test_a_query_that_does_not_start_ends_the_job(
     tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`metadata` is the first file that Spark reads, in the call that starts the query."""
+    """`metadata` is the first file read by Spark, in the call to start the query."""
     monkeypatch.setattr(query, "QUERY_START_S", 3.0)
     files(tmp_path, 1)
     job, rows = bounded_job(tmp_path)

@@ -1,4 +1,4 @@
-"""How: a real session and real sinks; a mistake in every argument, then bounded runs whose sinks
+"""How: a real session and real sinks; a mistake in every argument, then bounded runs; their sinks
 are read with plain SQL and Spark's own reader."""
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def test_a_driver_that_died_while_it_wrote_the_first_plan_can_be_followed(tmp_pa
     clicks(tmp_path, 100)
     offsets = tmp_path / "store/clicks/spark/offsets"
     offsets.mkdir(parents=True)
-    (offsets / ".0.4711.tmp").touch()  # what is left of it: Spark alone refuses this directory
+    (offsets / ".0.4711.tmp").touch()  # the rest of it: Spark alone refuses this directory
     bounded_job(tmp_path).run()
     assert read(tmp_path / "out.db", "SELECT count(*), count(DISTINCT id) FROM raw") == [(100, 100)]
 
@@ -253,7 +253,7 @@ LATE = "transaction timeout 900s is not above checkpoint interval 0.1s . timeout
 def test_a_job_whose_kafka_transactions_would_not_outlive_an_epoch_is_refused(
     tmp_path: Path, settings: dict[str, Any], refused: str
 ) -> None:
-    """Before anything is asked of the broker; the default settings get as far as that."""
+    """Before anything is asked of the broker; the default settings get as far."""
     job = sm.Job("late", config(tmp_path, **settings))
     rows = job.source(sm.DatagenSource(rows_per_second=10, number_of_rows=10), "in")
     sink = sm.KafkaSink("localhost:1", topic="t", transactional_id_prefix="p", value_format="json")
@@ -322,7 +322,7 @@ def test_columns_may_have_odd_names(tmp_path: Path, spark: SparkSession, sinks: 
 
 
 def test_the_session_is_that_of_the_dataframe(spark: SparkSession) -> None:
-    """Settings of a query that were made on another session would not reach it."""
+    """Settings of a query made on another session would not reach it."""
     other = spark.newSession()
     assert spark_session("other", other.range(1)) is other
     assert spark_session("tests", spark.range(1)) is spark

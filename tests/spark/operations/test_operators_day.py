@@ -45,7 +45,7 @@ PATIENCE_S = 240
 
 
 class Site:
-    """A directory with a program, and everything that runs for it."""
+    """A directory with a program, and its processes."""
 
     def __init__(self, directory: Path, program: str = PROGRAM) -> None:
         self.directory = directory
@@ -88,7 +88,7 @@ class Site:
         self._scratch.cleanup()
 
     def rows(self) -> list[int]:
-        """Return the rows that both jobs have made visible."""
+        """Return the visible rows of both jobs."""
         return sorted(row["row"] for row in self.visible("out-*"))
 
     def counted(self) -> int:
@@ -120,13 +120,13 @@ def site(tmp_path: Path) -> Iterator[Site]:
 
 
 class Operator(Protocol):
-    """What an operator does, by one means or another."""
+    """The deeds of an operator, by one means or another."""
 
     def start(self, name: str, *options: str) -> None:
         """Run the program as a job of this name; return when it is RUNNING."""
 
     def make_mistakes(self, name: str) -> None:
-        """Do what must be refused, and change nothing."""
+        """Do the forbidden, and change nothing."""
 
     def state(self, name: str) -> str: ...
 
@@ -193,7 +193,7 @@ def live_a_day(site: Site, operator: Operator) -> None:
 
 
 def savepoints_of(page: Any) -> dict[str, int]:
-    """Return what a page of checkpoints, with Flink's fields, tells of savepoints."""
+    """Return the savepoints on a page of checkpoints, with Flink's fields."""
     found = [one for one in page["history"] if one["is_savepoint"]]
     assert all(one["checkpoint_type"] == "SAVEPOINT" for one in found)
     assert page["latest"]["savepoint"]["external_path"] == found[0]["external_path"]
@@ -222,7 +222,7 @@ class ByCommandLine:
             assert done.stdout == "", done.stdout
 
         wrong, none = {"SEAMARK_TOKEN": "wrong"}, {"SEAMARK_HOME": "elsewhere"}
-        # A token that has not signed the driver's record is not even sent.
+        # A token other than the signer of the driver's record is not even sent.
         not_sent = "the token was not sent there"
         refused(2, not_sent, "checkpoint", name, **wrong)
         refused(2, not_sent, "cancel", name, **wrong)

@@ -1,7 +1,6 @@
-"""How: a job runs in a driver of its own, which is asked over HTTP, found by `seamark list`,
-killed by SIGKILL, started again and stopped. Its answers are held against its own OpenAPI document
-by schemathesis, which makes up requests, good and bad.
-"""
+"""How: a job runs in a driver of its own; the test asks it over HTTP, finds it by `seamark list`,
+kills it by SIGKILL, starts it again and stops it. Its answers are held against its own OpenAPI
+document by schemathesis, with made-up requests, good and bad."""
 
 from __future__ import annotations
 
@@ -88,7 +87,7 @@ def start(home: Path, drivers: list[Driver], *settings_given: str) -> Driver:
     spark = f"--conf spark.hadoop.fs.s3a.secret.key={SECRETS[SPARK]}"
     environment = {
         "AWS_SECRET_ACCESS_KEY": SECRETS["in the environment"],
-        "BUCKET_ACCESS_KEY": home.name,  # a name in the storage's path, which stays whole
+        "BUCKET_ACCESS_KEY": home.name,  # a name in the storage's path: it stays whole
         "PYSPARK_SUBMIT_ARGS": f"{spark} pyspark-shell",
         "SEAMARK_SETTINGS": json.dumps(settings_given),
     }
@@ -213,7 +212,7 @@ def send(method: str, url: str, token: str | None, body: Any = None) -> tuple[in
 
 
 def check_changes(url: str, jid: str) -> None:
-    """With the job's token, and with none, another job's or an earlier driver's, which must do
+    """With the job's token, and with none, another job's or an earlier driver's: these must do
     nothing."""
     token = read_token(jid)
     posted = ("/checkpoints", "/savepoints", "/stop", "/restore-plan")
@@ -237,7 +236,7 @@ def check_changes(url: str, jid: str) -> None:
 
 
 def check_secrets(home: Path, url: str, jid: str) -> None:
-    """A failure whose message is full of secrets is told on many pages, without them."""
+    """A failure with a message full of secrets is told on many pages, without them."""
     job = f"{url}/jobs/{jid}"
     (home / "fail").touch()
     _, asked = send("POST", f"{job}/checkpoints", read_token(jid))
@@ -260,7 +259,7 @@ def check_secrets(home: Path, url: str, jid: str) -> None:
         assert texts[f"/jobs/{jid}{page}"].count("connect postgresql://***@db/x") >= told
     assert "s3a://bucket/savepoints" in texts[f"/jobs/{jid}/config"]
     stored = next(home.glob("store/clicks/executions/1/started.json")).read_text()
-    assert "s3a://bucket/savepoints" in stored  # what outlives the driver
+    assert "s3a://bucket/savepoints" in stored  # the things outliving the driver
     texts["started.json"] = stored
     texts["seamark.log"] = (home / "seamark.log").read_text()
     for kind in ("executions/1/failure.*.json", "statistics/*.json"):
@@ -275,7 +274,7 @@ def check_secrets(home: Path, url: str, jid: str) -> None:
 
 
 class Answer(NamedTuple):
-    """What came back; header names are found in any case."""
+    """The answer; header names are found in any case."""
 
     status: int
     headers: HTTPMessage
@@ -283,7 +282,7 @@ class Answer(NamedTuple):
 
 
 def ask(url: str, method: str, path: str, body: bytes = b"", **headers: str) -> Answer:
-    """Send a request as it is, without what a client library would mend; read the answer."""
+    """Send a request as it is, without a client library's mending; read the answer."""
     connection = HTTPConnection(urlsplit(url).netloc, timeout=20)
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     connection.request(method, path, body or None, named)
@@ -354,7 +353,7 @@ def check_protection(url: str, jid: str) -> None:
 
 
 def check_the_holder_of_the_token_is_kept_apart(home: Path, url: str) -> None:
-    """Others have used up their rate, and hold every connection that there may be."""
+    """Others have used up their rate, and hold every possible connection."""
     place = (urlsplit(url).hostname, urlsplit(url).port)
     with contextlib.ExitStack() as stack:
         for _ in range(300):
@@ -369,7 +368,7 @@ def check_the_holder_of_the_token_is_kept_apart(home: Path, url: str) -> None:
 
 
 def completed(url: str, pause_s: float = 0.1) -> Any:
-    """Return what became of an operation, when it is done."""
+    """Return the outcome of an operation, when it is done."""
 
     def done_page() -> Any:
         return [page for page in [get(url)] if page["status"]["id"] == "COMPLETED"]
@@ -379,8 +378,8 @@ def completed(url: str, pause_s: float = 0.1) -> Any:
 
 
 def check_against_the_openapi_document(url: str, jid: str) -> None:
-    """What changes the job is asked for without the token, and with it: there of other jobs, which
-    are not found, and of this one for checkpoints."""
+    """Changes of the job are asked for without the token, and with it: unknown ones of other jobs,
+    and of this one for checkpoints."""
     authorized = {"Authorization": f"Bearer {read_token(jid)}"}
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     paths = []
@@ -402,7 +401,7 @@ def check_against_the_openapi_document(url: str, jid: str) -> None:
 
 
 def test_a_job_is_found_asked_and_told_from_a_dead_one(home: Path, drivers: list[Driver]) -> None:
-    (home / "store").mkdir()  # a storage that is not there is refused, an empty one is not
+    (home / "store").mkdir()  # a missing storage is refused, an empty one is not
     assert listed(home, "--all") == []
     first = start(home, drivers)
     job = running(home, first)

@@ -66,4 +66,4 @@ def test_the_command_lines_interval_holds_and_sigterm_ends_the_job_cleanly(tmp_p
     assert storage in lines
     prepared = {path.parent.name for path in tmp_path.glob("store/j/epochs/*/prepared.*")}
     done = {path.parent.name for path in tmp_path.glob("store/j/epochs/*/committed.json")}
-    assert prepared == done  # what was under way at SIGTERM was settled
+    assert prepared == done  # the epoch under way at SIGTERM was settled

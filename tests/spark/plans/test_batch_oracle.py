@@ -1,11 +1,11 @@
-"""The judge that knows nothing of Seamark: Spark's batch run of the same program.
+"""The judge without knowledge of Seamark: Spark's batch run of the same program.
 
 How: Hypothesis draws a program as users write them: one or two sources, up to three stateful
 operators, one to four sinks, each with stateless steps of its own over any node. The job runs over
 the input in slices; it ends at some of them and is started again. In the end every sink must hold,
-row for row, what the same query gives as a batch over the same input. Rows far in the future come
-last, so that the watermark holds nothing back; they are left out of the comparison. They come in
-the same run as other rows: a start would give an operator the watermark that it has missed.
+row for row, the result of the same query as a batch over the same input. Rows far in the future
+come last, to push the watermark past everything; they are left out of the comparison. They come in
+the same run as other rows: a start would give an operator its missed watermark.
 
 `make chaos` draws hundreds. A failure prints the program, and Hypothesis the seed.
 """
@@ -34,7 +34,7 @@ SCHEMA = "at TIMESTAMP, k STRING, v BIGINT"
 DELAY_S = 5
 SLICES = 3
 END = "~end"
-"""The key of the rows that drive the watermark on."""
+"""The key of the rows to drive the watermark on."""
 
 Frames = dict[str, DataFrame]
 
@@ -59,7 +59,7 @@ def _sessions(rows: DataFrame) -> DataFrame:
 
 
 def _distinct_within(rows: DataFrame) -> DataFrame:
-    if rows.isStreaming:  # an operator of its own, which a batch has not
+    if rows.isStreaming:  # an operator of its own, unlike in a batch
         return rows.dropDuplicatesWithinWatermark(["at", "k", "n"])
     return rows.dropDuplicates(["at", "k", "n"])
 
@@ -111,7 +111,7 @@ STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
 @dataclass(frozen=True)
 class Program:
     """`sinks`: of each its node, its steps, and whether its node is built anew for it, as another
-    Python object. `ends`: the slices after which the job ends and is started again."""
+    Python object. `ends`: the slices with an end and a new start of the job after them."""
 
     sinks: tuple[tuple[str, tuple[str, ...], bool], ...]
     ends: frozenset[int] = frozenset({0})
@@ -169,7 +169,7 @@ def write_slice(directory: Path, number: int, chance: random.Random) -> None:
         rows = [{"at": _text(3600.0 * number), "k": END, "v": 0}]
     path = directory / f"{number}.json"
     path.write_text("\n".join(map(json.dumps, rows)))
-    os.utime(path, (1e9 + number, 1e9 + number))  # the order in which Spark reads them
+    os.utime(path, (1e9 + number, 1e9 + number))  # Spark's order of reading
 
 
 def _text(at_s: float) -> str:
@@ -178,7 +178,7 @@ def _text(at_s: float) -> str:
 
 
 def held(directory: Path) -> Iterator[str]:
-    """Yield what the files of a sink hold."""
+    """Yield the rows of a sink's files."""
     for path in directory.rglob("*.json"):
         for line in path.read_text().splitlines():
             if (row := json.loads(line))["k"] != END:

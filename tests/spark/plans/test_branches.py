@@ -1,5 +1,5 @@
 """How: unite real streaming DataFrames and look at the plan; split handmade Arrow batches as Spark
-sends them. What a job makes of such a plan, `test_batch_oracle.py` judges."""
+sends them. `test_batch_oracle.py` judges the results of such plans."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How: plans of several sources and stateful operators; Spark's own report of a run says which of
-its numbers is which operator."""
+"""How: plans of several sources and stateful operators; Spark's own report of a run tells the
+operator of each number."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_sources_and_operators_are_shown_by_uid(tmp_path: Path, spark: SparkSess
 def test_a_checkpoint_with_other_numbers_is_refused_before_anything_is_written(
     tmp_path: Path, spark: SparkSession, more: str
 ) -> None:
-    """As that of an earlier version is, which computed a shared stream once for each sink."""
+    """Like an earlier version's: it computed a shared stream once for each sink."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in/0.json").write_text('{"id": 1, "at": "2026-01-01T00:00:00Z"}')
 

@@ -1,5 +1,5 @@
-"""How: jobs are declared over real streaming DataFrames of one session and not run; the graph that
-is found in Spark's plans is held against the one that their author had in mind."""
+"""How: jobs are declared over real streaming DataFrames of one session and not run; the graph found
+in Spark's plans is held against the author's intention."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def job(tmp_path: Path, spark: SparkSession) -> sm.Job:
 
 
 def rows(job: sm.Job, uid: str) -> DataFrame:
-    # Each with a rate of its own: to Spark two that are equal in everything are one source.
+    # Each with a rate of its own: to Spark two equal in everything are one source.
     rate = 1 + sum(map(ord, uid))
     return job.source(sm.DatagenSource(rows_per_second=rate), uid).withWatermark(
         "timestamp", "1 minute"

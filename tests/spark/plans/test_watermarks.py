@@ -1,5 +1,5 @@
 """How: plain queries of Spark's over files, each with two equal aggregations, with and without the
-reuse of exchanges; what they give, and what the look at their plan finds."""
+reuse of exchanges; their results, and the findings in their plan."""
 
 from __future__ import annotations
 

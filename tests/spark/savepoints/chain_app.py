@@ -21,7 +21,7 @@ from tests.spark.savepoints.stateful_programs import PROGRAMS
 asked = json.loads(sys.argv[1])
 name = asked["name"]
 spark = spark_session(name)
-# Without new files there is no epoch, so that an epoch is a file here, whatever the timing.
+# Without new files there is no epoch: a file is an epoch here, whatever the timing.
 spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
 job = sm.Job(name, sm.CheckpointConfig(storage="store", interval="50ms", **asked["config"]))
 source = sm.FileSource(

@@ -1,4 +1,4 @@
-"""A program with one stateful job, to be killed: argument 1 is the folder that all lies in."""
+"""A program with one stateful job, to be killed: argument 1 is the folder for everything."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import seamark as sm
 
 
 def add_clicks(folder: Path, first: int, rows: int = 30) -> None:
-    """One more input file, which is one more epoch: `rows` clicks on three pages."""
+    """One more input file: one more epoch: `rows` clicks on three pages."""
     (folder / "in").mkdir(parents=True, exist_ok=True)
     lines = [json.dumps({"id": i, "page": f"p{i % 3}"}) for i in range(first, first + rows)]
     hidden = folder / "in" / f".{first}.json"
@@ -38,7 +38,7 @@ def counting_job(folder: Path, name: str, database: str | None = None, **setting
 
 
 def counts(folder: Path, name: str) -> list[int]:
-    """Return the counts of page p0 in the order in which they were written."""
+    """Return the counts of page p0 in their order of writing."""
     with sqlite3.connect(folder / f"{name}.db") as connection:
         rows = connection.execute("SELECT page, count FROM counts ORDER BY rowid").fetchall()
     by_page = {page: [c for p, c in rows if p == page] for page in ("p0", "p1", "p2")}

@@ -1,7 +1,7 @@
-"""Streaming queries, one for each kind of state that Spark keeps, over small JSON files.
+"""Streaming queries, one for each kind of Spark's state, over small JSON files.
 
-Each program says what its rows are from its input alone: whatever became of its state in between,
-the rows of a batch are those that the same query gives on one checkpoint without interruption.
+Each program derives its rows from its input alone: whatever the fate of its state in between, a
+batch has the rows of the same query on one checkpoint without interruption.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def write_input(directory: Path, number: int, *, overlap: bool = False) -> None:
     """Add a file of events of ten seconds, the same ones for the same number.
 
     With `overlap` it reaches five seconds back, no further than the watermark, and some events of
-    the last file come again: what is done with them depends on the state of their very keys.
+    the last file come again: their treatment depends on the state of their own keys.
     """
     directory.mkdir(parents=True, exist_ok=True)
     begin = START + number * 10
@@ -227,7 +227,7 @@ class Place:
 def run_batch(
     spark: SparkSession, stream: DataFrame, checkpoint: Path, place: Place, mode: str = "append"
 ) -> list[Row]:
-    """Run the query's next batch, of all that is there; return its rows, in no order."""
+    """Run the query's next batch, of all files there; return its rows, in no order."""
     rows: list[Row] = []
     for _, batch in run_batches(spark, stream, checkpoint, place, mode, {"once": True}):
         rows += batch
@@ -242,12 +242,12 @@ def run_batches(
     mode: str = "append",
     trigger: dict[str, bool] | None = None,
 ) -> list[tuple[int, list[Row]]]:
-    """Run batches until everything that is there is read; return each one's number and rows."""
+    """Run batches until all files there are read; return each one's number and rows."""
     found: list[tuple[int, list[Row]]] = []
     config = CheckpointConfig(state_backend=place.backend.value, changelog=place.changelog)
     settings = backend_settings(spark, config, {"state_backend", "changelog"})
     settings["spark.sql.shuffle.partitions"] = str(place.partitions)
-    # What a batch's watermark ends is only seen in the next one, whatever comes in between.
+    # Results ended by a batch's watermark only show in the next one, whatever comes in between.
     settings["spark.sql.streaming.noDataMicroBatches.enabled"] = "false"
     with session_settings(spark, settings):
         query = (
@@ -262,5 +262,5 @@ def run_batches(
 
 
 def last_epoch(checkpoint: Path) -> int:
-    """Return the last epoch that is decided."""
+    """Return the last decided epoch."""
     return max(int(path.name) for path in (checkpoint / "commits").iterdir() if path.name.isdigit())

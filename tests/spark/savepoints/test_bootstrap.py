@@ -1,7 +1,7 @@
-"""A job that begins with state made of DataFrames, as if it had read a history that it has not.
+"""A job begins with state made of DataFrames, as if it had read a history.
 
-How: counts of numbers that no job has seen are given to a new job as its state; restored with other
-partitions, it counts on from there in the files that it does read.
+How: counts of numbers unseen by any job are given to a new job as its state; restored with other
+partitions, it counts on from there in its own files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from tests.spark.savepoints.test_savepoints import Numbers, declare, shown
 from tests.threads import RunningJob
 
 GROUP = "_groupingexpression"
-"""What Spark calls an expression that is grouped by."""
+"""Spark's name for an expression in a groupBy."""
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_counts_go_on_from_a_history_that_was_never_read(
     started = RunningJob(changed, restore=str(to), parallelism=3)
     started.wait_for_epochs(1)
     started.end()
-    # Of the history the state knows the digits alone; the sink has what changed since.
+    # Of the history the state knows the digits alone; the sink has the changes since.
     of_digits = {key: [110] for key in range(10)}
     assert shown(tmp_path, "job") == {**of_digits, **{key: [10] for key in range(100, 110)}}
 

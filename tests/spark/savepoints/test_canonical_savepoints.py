@@ -3,8 +3,8 @@
 How: a query runs one batch at a time, one for each file. Between two batches its checkpoint is
 exported, made into another one on another backend with another number of partitions, and the query
 goes on there, again and again; after each step the rows of its batch are compared with those of the
-same query that stays on one checkpoint. What is read is only what is in the savepoint: the
-checkpoint it was taken from is deleted first.
+same query on one checkpoint. The savepoint alone is read: the checkpoint it was taken from is
+deleted first.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def restore(
 def planned(
     spark: SparkSession, query: Query, saved: SavepointRecord, directory: Path
 ) -> PlannedState:
-    """Return what Spark plans of the query's state, where the savepoint is to be restored."""
+    """Return Spark's plan of the query's state, for the restored savepoint."""
     stream = query.stream()
     program = Program(stream, query.output_mode, find_uids({"": analysed(stream)}, {}, {}))
     return PlannedState(spark, program, saved.settings, directory)
@@ -143,7 +143,7 @@ def planned(
 def require_planned_as_saved(
     spark: SparkSession, query: Query, saved: SavepointRecord, directory: Path
 ) -> None:
-    """Spark's plan of the same program has the state that is in the savepoint."""
+    """Spark's plan of the same program has the savepoint's state."""
     state = planned(spark, query, saved, directory)
     assert [o.name for o in state.operators.values()] == [o.name for o in saved.operators]
     for operator in saved.operators:
@@ -200,8 +200,8 @@ def test_a_query_goes_on_from_its_savepoint_as_if_it_had_never_stopped(
 
 
 def test_operators_are_placed_dropped_and_added(spark: SparkSession, tmp_path: Path) -> None:
-    """Two operators become the second of them alone, one becomes the second of two; a restore
-    that was cut off is done again."""
+    """Two operators become the second of them alone, one becomes the second of two; a restore cut
+    off in the middle is done again."""
     inputs, place, source = tmp_path / "inputs", Place(HASHMAP, 2), {"source-0": 0}
     distinct, sums = (Query(spark, name, inputs) for name in ("distinct", "distinct_sums"))
     write_input(inputs, 0)
@@ -222,7 +222,7 @@ def test_operators_are_placed_dropped_and_added(spark: SparkSession, tmp_path: P
     new = (NewOperator(0, planned(spark, sums, one, tmp_path)),)
     restore(spark, tmp_path / "one", tmp_path / "grown", Place(ROCKSDB, 3), moved, new)
 
-    # The same file again, and a new one: what was seen before is dropped by state alone.
+    # The same file again, and a new one: rows seen before are dropped by state alone.
     shutil.copy2(inputs / "0000.json", inputs / "0000-again.json")
     write_input(inputs, 1)
     expected = distinct.run_batch(tmp_path / "distinct", place)

@@ -24,7 +24,7 @@ from tests.threads import RunningJob, repeatedly
 BEGIN = 1_700_000_000
 ROWS = 20
 PER_EPOCH = 40
-"""More than arrive in a few seconds, so that a slow machine falls behind little."""
+"""More than arrive in a few seconds, for a slow machine to fall behind little."""
 
 
 class Events:

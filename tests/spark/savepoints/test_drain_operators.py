@@ -1,9 +1,9 @@
-"""Every kind of stateful operator is drained: what is open is emitted, and nothing of it stays.
+"""Every kind of stateful operator is drained: open results are emitted, and no state stays.
 
-How: a job has one operator of each kind over numbered files of events; it is stopped, started
-again and, with nothing new to read, drained. What it has written in both runs is compared with what
-the events are by themselves, and the savepoint of the drain must hold no row of state that is there
-for event time. Operators that go by the clock are in the same job.
+How: a job has one operator of each kind over numbered files of events; it is stopped, started again
+and, with nothing new to read, drained. Its output of both runs is compared with a computation over
+the events alone, and the savepoint of the drain must hold no row of event-time state. Operators on
+processing time are in the same job.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def test_nothing_stays_open(
         write_input(tmp_path / "in", number)
     started = RunningJob(declare(tmp_path, kinds))
     started.wait_for_epochs(FILES)
-    if idle:  # the run that is drained has had no epoch: there is nothing new
+    if idle:  # the drained run has had no epoch: there is nothing new
         started.job.trigger_checkpoint().result(120)
         started.end()
         started = RunningJob(declare(tmp_path, kinds))

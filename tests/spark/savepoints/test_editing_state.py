@@ -1,8 +1,8 @@
-"""State that has parts which must agree: one part is written by `with_state`, the others follow.
+"""State with parts in need of agreement: one part is written by `with_state`, the others follow.
 
-How: an operator of each kind runs two batches, and each part of its state that can be written is
-written as it was read, in another order; every store of the new savepoint must then hold, byte for
-byte, the rows that Spark itself had made of it. What contradicts itself is refused.
+How: an operator of each kind runs two batches, and each writable part of its state is written as it
+was read, in another order; every store of the new savepoint must then hold, byte for byte, the rows
+made by Spark itself. Contradictions are refused.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Stateful operators through native savepoints, which copy the state's files, in one real session.
+"""Stateful operators through native savepoints, copies of the state's files, in one real session.
 
-How: as test_canonical_savepoints.py, whose queries these are: between two batches the checkpoint is
-copied into a savepoint, deleted, and the query goes on from the moved savepoint; its rows are
-compared with those of the same query that stays on one checkpoint.
+How: as test_canonical_savepoints.py, with its queries: between two batches the checkpoint is copied
+into a savepoint, deleted, and the query goes on from the moved savepoint; its rows are compared
+with those of the same query on one checkpoint.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def test_operators_are_renumbered_and_what_cannot_be_restored_is_refused(
     new = (NewOperator(0, planned(spark, sums, one, tmp_path)),)
     moved = Placement({"operator-0": 1}, source)
     restore(spark, tmp_path / "one", tmp_path / "grown", place, moved, new)
-    # The same file again, and a new one: what was seen before is dropped by state alone.
+    # The same file again, and a new one: rows seen before are dropped by state alone.
     shutil.copy2(inputs / "0000.json", inputs / "0000-again.json")
     write_input(inputs, 1)
     expected = distinct.run_batch(tmp_path / "distinct", place)

@@ -1,6 +1,6 @@
-"""How: one real stateful job of four epochs, whose directory every test compares before and after
-(but for those that kill it first); restores of it into new jobs, whose SQLite tables are read. A
-job that is to be killed runs in a process of its own (`restore_app.py`)."""
+"""How: one real stateful job of four epochs; every test compares its directory before and after
+(except tests killing it first); restores of it into new jobs, and reads of their SQLite tables. A
+job to be killed runs in a process of its own (`restore_app.py`)."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_running_checkpoint_that_is_deleted_meanwhile_is_said(
 
     shutil.copytree(first / "store/first", tmp_path / "first")
     deleted = tmp_path / "first/spark/state/0/0/1.delta"
-    monkeypatch.setattr(  # as the running job's maintenance would do, at that very moment
+    monkeypatch.setattr(  # as the running job's maintenance would do, at just this moment
         failpoints, "reached", lambda name: name == "restore-begun" and deleted.unlink()
     )
     with pytest.raises(Exception, match="has deleted this checkpoint meanwhile"):

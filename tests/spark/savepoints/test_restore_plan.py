@@ -1,10 +1,10 @@
-"""What a restore plan says of changed programs, and that the restore does it: operators inserted,
-removed, exchanged; a transformWithState that begins empty; state whose schema has changed; a
-savepoint that is claimed; retained checkpoints.
+"""A restore plan's verdict on changed programs, and the restore's agreement: operators inserted,
+removed, exchanged; a transformWithState beginning empty; state with a changed schema; a claimed
+savepoint; retained checkpoints.
 
 How: jobs in this process, over files of numbers, end with a savepoint; plans are made with other
-programs, before and after which every file is compared; then some of them are run, and the counts
-that they have written compared with those of the numbers.
+programs, and every file is compared before and after; then some of them are run, and their counts
+compared with those of the numbers.
 """
 
 from __future__ import annotations
@@ -240,8 +240,8 @@ def test_operators_are_removed_and_added_and_the_savepoint_is_claimed(
 def test_state_whose_schema_spark_can_evolve(
     spark: SparkSession, tmp_path: Path, numbers: Numbers, encoding: str, shape: str
 ) -> None:
-    """A new state variable; with Avro also a new column, through two savepoints, so that the second
-    holds rows that were written before there was the column."""
+    """A new state variable; with Avro also a new column, through two savepoints, so the second
+    holds rows older than the column."""
     spark.conf.set("spark.sql.streaming.stateStore.encodingFormat", encoding)
     try:
         path = saved_job(

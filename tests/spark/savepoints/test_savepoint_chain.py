@@ -1,9 +1,8 @@
-"""A job that is stopped with a savepoint and restored nine times, onto other partitions and
-backends, and killed before its first checkpoint on the way, against one that is never stopped.
+"""A job, stopped with a savepoint and restored nine times, onto other partitions and backends, and
+killed before its first checkpoint on the way, against a job never stopped.
 
-How: drivers are processes of their own; each goes through one more file. In the end everything that
-all of them have put into their sinks is compared, row by row, with what one driver has put there
-that reads all files.
+How: drivers are processes of their own; each goes through one more file. In the end the rows of all
+their sinks are compared, one by one, with those of a single driver over all files.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from tests.spark.savepoints.stateful_programs import write_input
 
 CHAIN = (1, 2, 3, 5, 6, 5, 2, 3, 2, 1)
 KILLED = {2: "restored", 4: "epoch-started", 6: "pre-committed", 8: "prepared"}
-"""Before the first checkpoint of that step is complete: the restore is whole, but its mark is still
+"""Before this step's first checkpoint is complete: the restore is whole, but its mark is still
 there; an epoch is planned; its rows are written; its record is stored, but it is not decided."""
 CLOSING = 1000
 """The number of a last file, hours later: it closes all windows."""

@@ -1,8 +1,8 @@
-"""Savepoints of drivers that are killed: while a sink cannot commit, and while one is written.
+"""Savepoints of killed drivers: while a sink cannot commit, and while one is written.
 
 How: a driver writes datagen's rows into a SQLite database and into files. The test locks the
-database, so that an epoch is decided and not committed; takes a savepoint, and kills the driver.
-The restored job commits what the savepoint holds: in the end every row is in each sink once.
+database, so an epoch is decided and not committed; takes a savepoint, and kills the driver. The
+restored job commits the savepoint's transactions: in the end every row is in each sink once.
 Another driver kills itself when all of a savepoint but its last file is written.
 """
 
@@ -50,7 +50,7 @@ def in_database(home: Path) -> list[int]:  # noqa: F811
 
 
 def make(home: Path) -> None:  # noqa: F811
-    """The program, and the table that it writes into."""
+    """The program, and its table."""
     (home / "app.py").write_text(PROGRAM)
     with sqlite3.connect(home / "rows.db") as database:
         database.execute("CREATE TABLE rows (row INTEGER)")

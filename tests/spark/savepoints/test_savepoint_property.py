@@ -1,12 +1,12 @@
 """Random programs, changed at random and restored onto random backends and partitions, against the
-same operators that were never stopped.
+same operators without a stop.
 
 How: Hypothesis draws a job's life: in each phase some branches, each with one or two stateful
 operators over the one source, in some order, on some backend and number of partitions. Between two
 phases a canonical savepoint is taken, the checkpoint is deleted, and the next phase's program is
 restored from it by uid. Each batch's rows are compared, branch by branch, with those of one query
-that has all branches of all phases, runs on one checkpoint from the beginning, and shows a branch
-that comes later only the rows from then on.
+over all branches of all phases; it runs on one checkpoint from the beginning, and shows a later
+branch only the rows from then on.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.spark.savepoints.stateful_programs import (
 )
 
 BATCHES = 2
-"""In each phase; the last one has another, whose windows close what the phase has begun."""
+"""In each phase; the last one has another, to close the windows begun by the phase."""
 
 QUICK = ("aggregation", "distinct", "distinct_within_watermark", "session_windows", "join")
 IN_PYTHON = ("transform_with_timers", "transform_with_ttl", "pandas_state")
@@ -53,7 +53,7 @@ ONCE = ("pandas_state",)
 @dataclass(frozen=True, order=True)
 class Branch:
     """A stateful operator of one of the kinds, behind a deduplication if it is `distinct`. Two of
-    one kind differ in what they keep."""
+    one kind differ in their state."""
 
     uid: str
     kind: str
@@ -68,7 +68,7 @@ class Branch:
 
 @dataclass(frozen=True)
 class Life:
-    """What a job is in each phase."""
+    """The job in each phase."""
 
     programs: tuple[tuple[Branch, ...], ...]
     places: tuple[Place, ...]
@@ -199,7 +199,7 @@ SWAPPED = Life(
     ),
     (Place(StateBackend.HASHMAP, 2), Place(StateBackend.ROCKSDB, 3)),
 )
-"""Two operators swap places, and one of a type that is there already goes before them."""
+"""Two operators swap places, and a new one of an existing type goes before them."""
 
 _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 

@@ -2,7 +2,7 @@
 number of partitions (killed by SIGKILL on the way, and done again), disposed of.
 
 How: the program's drivers are processes of their own, and every verb is one; the sink's files are
-read in the end: of the rows that the jobs have read, each is counted once.
+read in the end: of the rows read by the jobs, each is counted once.
 """
 
 from __future__ import annotations
@@ -143,5 +143,5 @@ def test_taken_looked_at_restored_and_disposed_of(home: Path, started: list[Driv
     seamark(home, "savepoint", "-d", taken)
     assert not Path(taken.removeprefix("file:")).exists()
     seamark(home, "savepoint", "-d", taken, code=2)
-    # The job that had claimed the other one has deleted it.
+    # The job with the claim on the other one has deleted it.
     assert not list((home / "savepoints").iterdir())

@@ -2,7 +2,7 @@
 operators in another order, while the first one goes on or has ended with its savepoint.
 
 How: jobs in this process, over files of numbers, count them by two stateful operators into JSON
-files; every run's sinks are read in the end and compared with what an uninterrupted run makes.
+files; every run's sinks are read in the end and compared with an uninterrupted run's.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def declare(
 
 
 def shown(home: Path, *names: str) -> dict[int, list[int]]:
-    """Return the counts that each key was shown with, by all of these jobs together."""
+    """Return the counts shown for each key, by all of these jobs together."""
     found: dict[int, list[int]] = {}
     for name in names:
         for path in (home / name).rglob("*.json"):
@@ -135,7 +135,7 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
         declare(tmp_path, "first", numbers, savepoint_dir=str(tmp_path / "savepoints"))
     )
     first.wait_for_epochs(1)
-    # Rows that the running query has in memory are not read from its files.
+    # Rows in the running query's memory are not read from its files.
     deltas = {p: p.read_bytes() for p in (tmp_path / "store/first/spark").rglob("*.delta")}
     assert len(deltas) >= 2
     for delta in deltas:
@@ -171,8 +171,7 @@ def test_savepoint_dir_says_where_and_what_does_not_fit_is_refused_before_anythi
 
 
 def test_a_restore_of_no_rows_leaves_the_active_session_alone(spark: SparkSession) -> None:
-    """A job that is made afterwards would be of the restore's own session, without the user's
-    settings."""
+    """A job made afterwards would be of the restore's own session, without the user's settings."""
     before = SparkSession.getActiveSession()
     assert read_rows(writing_session(spark), []).collect() == []
     assert SparkSession.getActiveSession() is before

@@ -1,8 +1,8 @@
 """Savepoints of both types on a real HDFS and a real S3 server, and on to another file system.
 
 How: a job with its checkpoints on the store joins and counts numbers; native and canonical
-savepoints of it are taken there, and jobs that are restored from them, on the store, on local disks
-and from these on the store again, must show what a job shows that is never stopped.
+savepoints of it are taken there; jobs restored from them, on the store, on local disks and from
+these on the store again, must show the same as a job without a stop.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The Python workers of a session that was made here import PySpark as it is installed, which is
-compiled, and not out of Spark's zip file."""
+"""The Python workers of a session made here import PySpark as installed, compiled, and not out of
+Spark's zip file."""
 
 from __future__ import annotations
 

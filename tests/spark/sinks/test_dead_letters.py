@@ -1,5 +1,5 @@
-"""How: a job on the shared session, into a SQLite table that refuses some rows; what it declares,
-what it shows of itself, and what its sinks hold after a run. Kills: `integration/jobs`."""
+"""How: a job on the shared session, into a SQLite table with refusals of some rows; its
+declaration, its pages, and its sinks' rows after a run. Kills: `integration/jobs`."""
 
 from __future__ import annotations
 

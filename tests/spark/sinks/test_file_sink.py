@@ -1,7 +1,7 @@
 """FileSink's files as Spark reads them back, and Hive's layout as Spark writes it itself.
 
-One bounded job into all three formats; then Spark's own readers, and DuckDB's, must give the rows
-that went in.
+One bounded job into all three formats; then Spark's own readers, and DuckDB's, must give the same
+rows back.
 """
 
 from __future__ import annotations

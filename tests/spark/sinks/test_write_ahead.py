@@ -1,5 +1,5 @@
-"""How: bounded jobs in a real session, through Spark's own batch writers; what they wrote is read
-by pyarrow, and a repetition of an epoch is one that a test makes by taking its records away."""
+"""How: bounded jobs in a real session, through Spark's own batch writers; pyarrow reads their
+output, and a test repeats an epoch by taking its records away."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program that copies a socket's lines to a table, to be killed and started again."""
+"""A program to copy a socket's lines to a table, to be killed and started again."""
 
 from __future__ import annotations
 

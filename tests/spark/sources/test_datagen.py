@@ -1,9 +1,9 @@
 """`seamark-datagen` in a real local SparkSession, against the pure function `rows`.
 
-Each query writes what it got per batch through foreachBatch into a dictionary by batch id, as an
-idempotent sink would, so a replayed batch replaces itself, and a row that was read twice or left
-out in any other way shows. The query is made to fail after a batch's rows have been taken, which
-leaves that batch undecided; the restart replays it from the same checkpoint.
+Each query writes its batches through foreachBatch into a dictionary by batch id, as an idempotent
+sink would; so a replayed batch replaces itself, and a row read twice or left out in any other way
+shows. The query fails after taking a batch's rows, and leaves the batch undecided; the restart
+replays it from the same checkpoint.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def stream(spark: SparkSession, source: Any) -> DataFrame:
 
 
 class Batches:
-    """What each batch held. The batch `fail_at` raises when its rows have been taken."""
+    """The rows of each batch. The batch `fail_at` raises when its rows have been taken."""
 
     def __init__(self, fail_at: int = -1) -> None:
         self.found: dict[int, pa.Table] = {}
@@ -158,7 +158,7 @@ def test_an_unbounded_source_follows_the_clock_across_a_restart(
     found = together.rows()
     numbers = found.column("row").to_pylist()
     assert numbers == list(range(len(numbers)))  # no gap, no jump, nothing twice
-    assert len(numbers) > first.rows().num_rows + 1_000  # what became due meanwhile came, too
+    assert len(numbers) > first.rows().num_rows + 1_000  # rows due meanwhile came, too
     assert_equal_columns(found, expected(source, len(numbers), offset["started_ms"]))
 
 

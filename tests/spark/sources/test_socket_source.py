@@ -1,5 +1,5 @@
-"""SocketSource at most once: a server that sends each line once and keeps none, a job that is
-killed, or fails, and goes on. What the table holds is compared with what was sent."""
+"""SocketSource at most once: a server sends each line once and keeps none; a job is killed, or
+fails, and goes on. The table is compared with the sent lines."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class LineServer:
         wait_until(f"connection {number}", lambda: self.connections >= number, 120)
 
     def send(self, lines: Sequence[str]) -> None:
-        """In one piece, which is in one epoch then as a rule."""
+        """In one piece, as a rule in one epoch."""
         assert self._client is not None
         self._client.sendall("".join(f"{line}\n" for line in lines).encode())
 
@@ -129,7 +129,7 @@ def test_a_killed_job_starts_again_doubles_nothing_and_says_what_is_lost(
     warned = [(int(m[1]), int(m[2])) for m in LOST.finditer(driver.text())]
     assert warned == ([] if decided else [(epoch, had)])
     missing = 250 - len(found)
-    # What came too late for the epoch, if anything, is lost uncounted.
+    # Lines too late for the epoch, if any, are lost uncounted.
     assert missing == 50 - had if decided else missing >= had > 0
     assert "out of order" not in driver.text()
 

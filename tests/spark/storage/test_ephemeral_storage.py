@@ -1,5 +1,5 @@
-"""How: a real job whose checkpoints end with the program, run twice in this program, and a program
-of its own that ends."""
+"""How: a real job with checkpoints for the program's lifetime, run twice in this program, and a
+program of its own to its end."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def test_of_eight_that_create_one_file_exactly_one_wins(spark: SparkSession, bas
 
 
 class _CollectsGarbage:
-    """What py4j reads answers from; Python collects its garbage in the middle of each call."""
+    """The source of py4j's answers; Python collects its garbage in the middle of each call."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
@@ -138,7 +138,7 @@ def test_the_end_of_unused_files_takes_no_answer_of_another_call(
     spark: SparkSession, base: str
 ) -> None:
     """A thread has one connection to Java, and garbage is collected wherever a thread happens to
-    be: a call from there would read the answer of the call that it interrupts."""
+    be: a call from there would read the answer of the interrupted call."""
     jvm: Any = spark._jvm
     gc.disable()
     try:
@@ -167,7 +167,8 @@ def test_the_end_of_unused_files_takes_no_answer_of_another_call(
 
 
 def test_a_write_whose_answer_was_lost_is_known_as_ones_own(spark: SparkSession) -> None:
-    """The client writes again and is told that the file exists: it is the one it has made."""
+    """The client writes again, and the answer is a file already there: it is the one it has
+    made."""
     for server in serving(lambda: LocalS3(signed=False)):
         with WeakS3(server.port, Weakness.LOSES_REPLY) as weak:
             reach(spark, server, weak.endpoint)

@@ -1,4 +1,4 @@
-"""What workers get to know of Spark's Hadoop configuration: a real session's, set in each way."""
+"""The workers' knowledge of Spark's Hadoop configuration: a real session's, set in each way."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Paths with names that URIs, globs and locales give another meaning to, in real runs.
+"""Paths with special names for URIs, globs and locales, in real runs.
 
-How: Hadoop is asked where it takes a drawn path to be; a job whose every path has an odd name is
+How: Hadoop is asked where it takes a drawn path to be; a job with an odd name in every path is
 killed, run again, saved and restored, and all its rows and files are counted. The same names are
-tried on a real HDFS and a real S3 server."""
+tried on a real HDFS and a real S3 server.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_hadoop_takes_a_location_for_the_same(spark: SparkSession, path: str, to
 def test_a_job_in_an_odd_directory_is_killed_and_loses_nothing(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Storage, source, sink, savepoint and the job that is restored of it: below such a name."""
+    """Storage, source, sink, savepoint and the job restored of it: below such a name."""
     name = "a%41b #1?é+;k=v"
     home = tmp_path / name
     for part in range(3):
@@ -96,7 +97,7 @@ def test_records_that_an_older_version_put_elsewhere_are_told_of(tmp_path: Path)
 def test_odd_names_on_hdfs_and_s3(
     spark: SparkSession, request: pytest.FixtureRequest, store: str
 ) -> None:
-    """What one of the two clients writes below such a name, the other one reads."""
+    """Below such a name, each of the two clients reads the other's files."""
     hadoop = HadoopSettings()
     if store == "s3":
         s3: LocalS3 = request.getfixturevalue("s3")

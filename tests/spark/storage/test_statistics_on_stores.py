@@ -1,7 +1,6 @@
-"""How: one stateful job with its checkpoints on a real HDFS and on a real S3 server; what its
-statistics say is compared with Spark's own listing of the store, and with what the command line
-shows of the same job.
-"""
+"""How: one stateful job with its checkpoints on a real HDFS and on a real S3 server; its statistics
+are compared with Spark's own listing of the store, and with the command line's tables of the same
+job."""
 
 from __future__ import annotations
 

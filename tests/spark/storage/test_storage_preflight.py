@@ -1,6 +1,6 @@
-"""How: the start-up check against real servers: fit ones, and ones that are wrong in one way each.
+"""How: the start-up check against real servers: fit ones, and ones wrong in one way each.
 
-Nothing may be left in the store but what was there, and each error names the store and the remedy.
+The store must end as it began, and each error names the store and the remedy.
 """
 
 from __future__ import annotations

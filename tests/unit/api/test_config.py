@@ -1,4 +1,4 @@
-"""`CheckpointConfig`, value by value: what is taken, and how the rest is refused."""
+"""`CheckpointConfig`, value by value: the accepted values, and the refusals of others."""
 
 from __future__ import annotations
 

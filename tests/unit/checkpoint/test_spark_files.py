@@ -135,5 +135,5 @@ def test_of_an_operators_metadata_one_file_holds_at_an_epoch() -> None:
     paths = [v1, f"{v2}/2", f"{v2}/10", f"{v2}/3", schema]
     assert sorted(metadata_at(paths, 9)) == [v1, f"{v2}/3", schema]
     assert sorted(metadata_at(paths, 10)) == [v1, f"{v2}/10", schema]
-    # Spark has deleted what was there at epoch 1.
+    # Spark has deleted the files of epoch 1.
     assert sorted(metadata_at(paths, 1)) == [v1, f"{v2}/2", schema]

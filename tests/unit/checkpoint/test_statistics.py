@@ -1,5 +1,5 @@
 """How: a real coordinator on a real directory goes through epochs (Spark is played by `decide`);
-what it says of them is read while it runs, after it, and after files of it are damaged."""
+its reports of them are read while it runs, after it, and after damage to its files."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def test_the_history_is_a_table_and_flinks_json(storage: Path) -> None:
     assert len(page["history"]) == 31
     assert page["latest"]["completed"]["id"] == 29
     assert page["latest"]["completed"]["external_path"] == f"file://{storage}/clicks/epochs/29"
-    # The fields that Flink 2.2 gives; ours has more.
+    # The fields of Flink 2.2; ours has more.
     assert {
         "className", "id", "status", "is_savepoint", "savepointFormat", "trigger_timestamp",
         "latest_ack_timestamp", "checkpointed_size", "state_size", "end_to_end_duration",

@@ -197,7 +197,7 @@ ROWS = "state/0/default/part-0.parquet"
 
 
 def with_files_of(files: LocalFiles) -> SavepointRecord:
-    """Write a savepoint whose files are there, with rows of more than a copier's piece."""
+    """Write a savepoint with its files there, with rows of more than a copier's piece."""
     data = {
         ROWS: random.Random(1).randbytes(3_000_001),
         "spark/offsets/7": b'v1\n{}\n{"clicks":{"0":5}}\n-',

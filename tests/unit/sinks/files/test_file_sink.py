@@ -405,7 +405,7 @@ def test_a_torn_pending_file_is_lost_not_published(tmp_path: Path) -> None:
 
 
 def test_a_missing_directory_is_retried_when_it_may_come_back(tmp_path: Path) -> None:
-    # A file system that is unmounted: the answer must be neither LOST nor a guess.
+    # An unmounted file system: the answer must be neither LOST nor a guess.
     sink = FileSink(tmp_path / "mount")
     sink.create_committer(DRIVER).preflight()
     writer = sink.create_writer(attempt())
