@@ -317,7 +317,7 @@ class StreamRun(QueryRun):
             self._checkpoint_trigger.put_clock(self._spark)
             if "realTime" in self._trigger:
                 query = real_time.start_query(
-                    self._spark, writer, self._begin_real_time_epoch, self._end_epoch
+                    self._spark, writer, self._begin_real_time_epoch, self._end_real_time_epoch
                 )
             else:
                 mode = self._plan.declared.output_mode
@@ -421,6 +421,11 @@ class StreamRun(QueryRun):
     def _begin_real_time_epoch(self, epoch: int) -> str:
         with self.coordinator.guarded():
             return epoch_property(epoch, self._begin_epoch(epoch))
+
+    def _end_real_time_epoch(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
+        with self.coordinator.guarded():
+            self._store.note_ends(epoch, real_time.end_offsets(self._spark))
+        self._end_epoch(epoch, tasks)
 
     def _begin_epoch(self, epoch: int) -> int:
         self._checkpoint_trigger.epoch_begun(epoch)

@@ -9,6 +9,7 @@ calls it at the same two moments: before the tasks, and between their end and th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,13 +24,14 @@ from seamark.runtime.java.compiled import loaded_class
 from seamark.runtime.java_calls import items_of
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.operator_uids import is_operator
-from seamark.runtime.plans import analysed, children, name_of
+from seamark.runtime.plans import analysed, children, items, name_of, scala_class
 from seamark.runtime.pre_commit import EPOCH, reports_of
 
 REAL_TIME = "real-time"
 EXECUTIONS = ("micro-batch", REAL_TIME)
 LEAST_INTERVAL_S = 0.5
 _ALLOWLIST_CHECK = "spark.sql.streaming.realTimeMode.allowlistCheck"
+_CONNECTOR = "org.apache.spark.sql.connector.read.streaming"
 _ROW_BY_ROW = {
     # Spark hands rows to Python in batches, and waits for a batch to be full.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
@@ -149,6 +151,24 @@ class _OnStreamThread:
         """See py4j."""
 
         implements = ("java.util.function.BiFunction",)
+
+
+def end_offsets(spark: SparkSession) -> list[Any]:
+    """Return the offset at which each source has ended in this epoch, as Spark is going to write it
+    into its offset log. Called on the stream thread at the end of an epoch."""
+    id_ = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    query = spark._jsparkSession.streams().get(id_).streamingQuery()
+    ends = []
+    for leaf in items(query.lastExecution().executedPlan().collectLeaves()):
+        if name_of(leaf) == "RealTimeStreamScanExec":
+            found = items_of(leaf.endOffsetsAccumulator().value())
+            found.sort(key=lambda end: int(end.index()))
+            java = scala_class(leaf, f"{_CONNECTOR}.PartitionOffset")
+            parts = spark.sparkContext._gateway.new_array(java, len(found))
+            for place, end in enumerate(found):
+                parts[place] = end.partitionOffset()
+            ends.append(json.loads(leaf.stream().mergeOffsets(parts).json()))
+    return ends
 
 
 def start_query(

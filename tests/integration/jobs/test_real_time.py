@@ -18,8 +18,10 @@ from seamark.dev.kafka import LocalKafka
 from tests.chaos import checker, workload
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import PassthroughScenario
+from tests.chaos.workload import PARTITIONS
+from tests.integration.jobs.test_two_drivers import freeze_before_decision
 
-CORES = 4
+CORES = PARTITIONS
 """Each partition needs one for itself."""
 REAL_TIME = {"execution": "real-time"}
 KILLS = [
@@ -124,3 +126,27 @@ def test_to_micro_batches_and_back(scenario: PassthroughScenario) -> None:
     driver.wait_for_epochs(2)
     scenario.finish(driver)
     assert workload.open_transactions(scenario.servers, scenario.prefix) == []
+
+
+def test_old_driver_that_decides_with_other_offsets(scenario: PassthroughScenario) -> None:
+    """A frozen driver wakes up in its successor's first epoch, of the same number, and writes both
+    of Spark's logs: the end offsets there are its own. The successor's attempt has read other rows,
+    so it must not be taken for the one decided."""
+    first = scenario.start()
+    first.wait_for_epochs(2)
+    epoch = freeze_before_decision(scenario, first)
+    second = scenario.start(interval="8s")
+    wait_until("the successor's epoch", lambda: "goes on after" in second.text(), 90)
+    wait_until("an open transaction", lambda: len(scenario.open_transactions()) > PARTITIONS, 60)
+    first.thaw()
+    assert first.wait(60) == 1
+    assert "FencedError" in first.text(), first.tail()
+    first.kill_tree()
+    assert epoch in scenario.epochs_in("spark/commits"), "it wrote no decision"
+    assert second.wait(60) == 1, second.tail()
+    assert "DecisionVoidError" in second.text(), second.tail()
+    second.kill_tree()
+    last = scenario.start()
+    last.wait_for_epochs(2)
+    scenario.finish(last)
+    assert scenario.open_transactions() == []
