@@ -207,4 +207,3 @@ class _NewFile:
             self.close()
         else:
             self.discard()
-

@@ -101,6 +101,7 @@ class Machine:
         self._next_at: float = self._events[-1].at if self._events else math.inf
         self._happens = happens
         self._fault: Event | None = None
+        self._traps: dict[str, Event] = {}
         self._forced: int | None = None
         self._hub = getcurrent()
         self.halted = False
@@ -123,6 +124,16 @@ class Machine:
         elif self.steps > MAX_STEPS:
             self.halted = True
             raise EndlessError(f"{self.steps} steps, now at {thread}: {name}")
+
+    def reached(self, point: str) -> None:
+        """Let the outside see a named point of the protocol; `trap` may wait there."""
+        self.step(f"failpoint {point}")
+        if (event := self._traps.pop(point, None)) is not None:
+            self._happens(event)
+
+    def trap(self, point: str, event: Event) -> None:
+        """Let `event` happen when the next thread reaches this point."""
+        self._traps[point] = event
 
     def call(self, name: str, effect: Callable[[], T], *, changes: bool = False) -> T:
         """Make a call to the outside: its effect happens at one moment, the reply comes later.
@@ -249,6 +260,7 @@ class Machine:
     def drop_events(self) -> None:
         """No more luck, good or bad."""
         self._events.clear()
+        self._traps.clear()
         self._next_at = math.inf
         self._fault = None
 

@@ -17,6 +17,7 @@ from seamark.checkpoint.sink_commits import SinkCommits
 from seamark.checkpoint.spool import LostTransaction
 from seamark.checkpoint.store import CheckpointStore
 from seamark.protocol import procedures
+from seamark.sinks.write_ahead.epoch_spool import EpochSpool
 from tests.model.driver import Protocol
 from tests.model.planted_bugs import (
     FIRST_VERSIONS,
@@ -26,7 +27,7 @@ from tests.model.planted_bugs import (
 )
 from tests.model.replay import Call
 
-from .reality import SPOOLED, TWO_PHASE, Surroundings
+from .reality import SPOOLED, TWO_PHASE, WRITE_AHEAD, Surroundings
 from .threads import machine, patched
 
 RIGHT = Protocol()
@@ -99,16 +100,15 @@ def _at_most_once(setup: Surroundings) -> bool:
     return setup.at_most_once and TWO_PHASE in setup.ways
 
 
+def _write_ahead(setup: Surroundings) -> bool:
+    return WRITE_AHEAD in setup.ways
+
+
 def _spooled(setup: Surroundings) -> bool:
     return SPOOLED in setup.ways
 
 
 # --- faults of the code around the protocol
-
-
-def _finish_beside_the_commits(self: Any, *args: Any, **kwargs: Any) -> None:
-    self._thread = None
-    _FINISH(self, *args, **kwargs)
 
 
 def _sweep_all(self: Any, epoch: int) -> None:
@@ -156,14 +156,12 @@ def _record_over(self: Any, number: int) -> None:
     self.record(number)
 
 
-_FINISH = Coordinator.finish
 _BEGIN_EPOCH = Coordinator.begin_epoch
 _AWAIT_DECISION = Coordinator._await_decision
 _CREATE = CheckpointStore._create
 _WRITE_COMMITTED = CheckpointStore.write_committed
 
 AROUND: dict[str, Names] = {
-    "finish beside the commit thread": {(Coordinator, "finish"): _finish_beside_the_commits},
     "sweep the winners too after a retry": {(Coordinator, "_abort_failed_attempts"): _sweep_all},
     "call stored epochs settled": {(Coordinator, "begin_epoch"): _settled_is_stored},
     "take RETRY for an outcome": {(SinkCommits, "_until_proved"): _asked_once},
@@ -192,6 +190,9 @@ def _bugs() -> dict[str, Bug]:
         bugs[name] = Bug(_in_real_code(protocol), _at_most_once, protocol)
     for name, protocol in PLANTED_WRITE_AGAIN.items():
         bugs[name] = Bug({**_OWN, **_in_real_code(protocol)}, _spooled, protocol)
+    bugs["believe the first listing of a spool"] = Bug(
+        {(EpochSpool, "has_changed"): lambda self: False}, _write_ahead
+    )
     bugs["delete the records of rewrites with the epoch"] = Bug(
         {(CheckpointStore, "write_committed"): _committed_and_forgotten}, _spooled
     )

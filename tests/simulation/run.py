@@ -9,19 +9,23 @@ it should be. Readers are watched all the time (`tests/model/world.py`).
 from __future__ import annotations
 
 import contextlib
-import logging
 import random
 from dataclasses import dataclass, field
 
 from seamark.model.errors import SeamarkError
+from seamark.protocol.points import Point
+from seamark.protocol.write_again import RewritePoint
 from tests.model.driver import Protocol
-from tests.model.world import ROWS_PER_EPOCH, SparkFailedError, Violation
+from tests.model.world import ROWS_PER_EPOCH, Violation
 
 from . import threads
 from .driver import Driver, config
 from .machine import FAULTS, MAX_STEPS, Event, Machine
 from .reality import SPOOLED, TWO_PHASE, UPSERT, WRITE_AHEAD, Reality, Surroundings
 
+POINTS = (
+    *(point.value for point in Point), *(point.value for point in RewritePoint), "rows-sent",
+)  # fmt: skip
 MAX_AWAKE, MAX_DRIVERS, MAX_ROWS = 3, 7, 6 * ROWS_PER_EPOCH
 PATIENCE_S = 5000.0
 """For everything to settle once no more events come, on the machine's clock."""
@@ -36,10 +40,17 @@ class Schedule:
     setup: Surroundings
     events: tuple[Event, ...]
     survivors: bool = True
+    twins: bool = False
+    """Whether two drivers start at once."""
     """Whether drivers that are awake at the end of the events are left to settle, not killed."""
 
     def __str__(self) -> str:
-        return f"{self.setup}\n" + "\n".join(f"  {event}" for event in self.events)
+        how = "two drivers start at once, " * self.twins + (
+            "those awake in the end settle"
+            if self.survivors
+            else "those awake in the end are killed"
+        )
+        return f"{self.setup}\n{how}\n" + "\n".join(f"  {event}" for event in self.events)
 
 
 def schedule_of(seed: int) -> Schedule:
@@ -68,7 +79,9 @@ def schedule_of(seed: int) -> Schedule:
         "switch": 20 * luck.random(),
         "crash": 3 * luck.random(),
         "pause": 3 * luck.random(),
-        "wake": 3 * luck.random(),
+        "crash at": 3 * luck.random(),
+        "pause at": 5 * luck.random(),
+        "wake": 4 * luck.random(),
         "start": luck.random(),
         "stop": luck.random(),
         "input": 2 * luck.random(),
@@ -83,7 +96,7 @@ def schedule_of(seed: int) -> Schedule:
     for kind in chosen:
         at += 1 + int(luck.expovariate(1 / gap))
         events.append(Event(at, kind, luck.randrange(60)))
-    return Schedule(setup, tuple(events), luck.random() < 0.5)
+    return Schedule(setup, tuple(events), luck.random() < 0.5, luck.random() < 0.15)
 
 
 @dataclass
@@ -135,6 +148,9 @@ class Simulation:
             case "start" if len(awake) < MAX_AWAKE:
                 self._start()
                 machine.switch(choice)
+            case "crash at" | "pause at":
+                kind = event.kind.removesuffix(" at")
+                machine.trap(POINTS[choice % len(POINTS)], Event(event.at, kind, choice))
             case "stop":
                 driver.stop()
             case "input":
@@ -158,6 +174,8 @@ class Simulation:
     def play(self) -> None:
         """Raise Violation if a promise is broken."""
         self._start()
+        if self.schedule.twins:
+            self._start()
         while self.machine.events_left:
             done = self.machine.run(lambda: not self.machine.events_left, PATIENCE_S)
             self._judge()

@@ -117,4 +117,3 @@ def explain(schedule: Schedule, protocol: Protocol = RIGHT, within_s: float = 12
         steps = "\n".join(trace[-TOLD_STEPS:])
         return f"{violation}\n\n{shortest}\n\nits last steps:\n{steps}"
     return f"{shortest}\nfails no more: this run is not a function of its schedule"
-

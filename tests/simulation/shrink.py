@@ -41,6 +41,8 @@ def _candidates(schedule: Schedule) -> Iterator[Schedule]:
         yield replace(schedule, events=())
     if schedule.survivors:
         yield replace(schedule, survivors=False)
+    if schedule.twins:
+        yield replace(schedule, twins=False)
     setup = schedule.setup
     for uid in range(len(setup.ways)):
         if len(setup.ways) > 1:

@@ -228,6 +228,7 @@ TIME = _module(
 )
 UUID = _module(real_uuid, uuid4=lambda: real_uuid.UUID(int=next(_ids)))
 
+
 def open_directory(uri: str, settings: object = None) -> SimulatedDirectory:
     """`file_systems.open_directory`, on the machine's disk."""
     return SimulatedDirectory(machine().disk, decoded(uri).removeprefix("file:").lstrip("/"))
@@ -274,13 +275,13 @@ def patched(names: dict[tuple[Any, str], Any]) -> Iterator[None]:
 
 
 def installed() -> contextlib.AbstractContextManager[None]:
-    """Give the coordinator's modules the stand-ins until the block ends; `on` says whose machine."""
+    """Give the coordinator's modules the stand-ins until the block ends."""
     names: dict[tuple[Any, str], Any] = {
         (importlib.import_module(module), name): stand
         for module, stands in STANDS.items()
         for name, stand in stands.items()
     }
-    names[failpoints, "reached"] = lambda name: machine().step(f"failpoint {name}")
+    names[failpoints, "reached"] = lambda name: machine().reached(name)
     return patched(names)
 
 
