@@ -25,7 +25,6 @@ QUICK = {
     "create without excluding others",
     "forget a sink",
     "no seal",
-    "take RETRY for an outcome",
 }
 """Bugs that show within a few schedules, one of each kind."""
 RARE = {
