@@ -20,6 +20,8 @@ from .replay import Call
 from .world import World
 
 RIGHT = Protocol()
+_commit_attempt, _recover = procedures.commit_attempt, procedures.recover
+"""The right ones, also where `tests/simulation` puts a bug in their place."""
 
 
 def _is_stored(world: World, epoch: int) -> bool:
@@ -33,7 +35,7 @@ def _recover_aborting_the_last_decided(generation: int, records: Any, sinks: Any
     if record.committed is None:
         for attempt in sorted(record.prepared):
             yield from procedures.abort_attempt(latest, attempt, sinks)
-    return (yield from procedures.recover(generation, records, sinks))
+    return (yield from _recover(generation, records, sinks))
 
 
 class _AllButLast:
@@ -46,7 +48,7 @@ class _AllButLast:
 
 
 def _commit_forgetting_a_sink(epoch: int, generation: int, records: Any, sinks: Any) -> Any:
-    return procedures.commit_attempt(epoch, generation, records, _AllButLast(sinks))
+    return _commit_attempt(epoch, generation, records, _AllButLast(sinks))
 
 
 def _commit_oldest_attempt(world: World, call: Call) -> Callable[[], None] | None:
