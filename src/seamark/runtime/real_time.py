@@ -153,6 +153,20 @@ class _OnStreamThread:
         implements = ("java.util.function.BiFunction",)
 
 
+def require_cores(spark: SparkSession, tasks: int) -> None:
+    """Raise ConfigurationError if the tasks of an epoch cannot run all at a time: a task that waits
+    for another gets its turn when the epoch's time is over, and its partition is never read."""
+    context = spark.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    at_a_time = int(context.maxNumConcurrentTasks(profile))
+    if tasks > at_a_time:
+        raise ConfigurationError(
+            f"the topics have {tasks} partitions, and Spark runs {at_a_time} tasks at a time: in "
+            "real time each partition needs a core for itself. Give Spark more cores, or leave "
+            "execution out"
+        )
+
+
 def end_offsets(spark: SparkSession) -> list[Any]:
     """Return the offset at which each source has ended in this epoch, as Spark is going to write it
     into its offset log. Called on the stream thread at the end of an epoch."""
@@ -174,30 +188,20 @@ def end_offsets(spark: SparkSession) -> list[Any]:
 def start_query(
     spark: SparkSession,
     writer: DataStreamWriter,
-    begin: Callable[[int], str],
+    begin: Callable[[int, int], str],
     end: Callable[[int, list[TaskReport]], None],
 ) -> StreamingQuery:
     """Start the query of `writer`, whose stream ends in `pre_commit`, in this mode.
 
-    `begin` is called before an epoch's tasks start and returns their local property
-    (`epoch_property`). `end` is called when all have ended well, with the reports of the winning
-    attempts, before Spark writes its logs. Both run on Spark's stream thread; an exception fails
-    the query. With more partitions than tasks at a time, the query fails with ConfigurationError
-    before a row is read.
+    `begin` is called before an epoch's tasks start, with their number, and returns their local
+    property (`epoch_property`). `end` is called when all have ended well, with the reports of the
+    winning attempts, before Spark writes its logs. Both run on Spark's stream thread; an exception
+    fails the query.
     """
     # Spark's list has neither Python nor this sink; `is_real_time` has checked the plan. Spark
     # reads the setting from this session in each epoch, not from the query's copy.
     spark.conf.set(_ALLOWLIST_CHECK, "false")
     context = spark.sparkContext
-
-    def begun(epoch: int, partitions: int) -> str:
-        if partitions > context.defaultParallelism:
-            raise ConfigurationError(
-                f"the sources have {partitions} partitions, and Spark runs "
-                f"{context.defaultParallelism} tasks at a time: in real time each partition needs "
-                "a core for itself, else it would never be read. Give Spark more cores"
-            )
-        return begin(epoch)
 
     def ended(epoch: int, rows: Any) -> None:
         end(epoch, reports_of(epoch, items_of(rows)))
@@ -206,6 +210,6 @@ def start_query(
     sink = loaded_class(spark._jvm, "SeamarkEpochSink").newInstance()
     writer.outputMode("update")  # the only one here; without state all output modes are the same
     started = sink.start(
-        writer._jwrite, context._jsc.sc(), EPOCH, _OnStreamThread(begun), _OnStreamThread(ended)
+        writer._jwrite, context._jsc.sc(), EPOCH, _OnStreamThread(begin), _OnStreamThread(ended)
     )
     return StreamingQuery(started)
