@@ -8,13 +8,20 @@ within a key, or shown too early.
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka import Producer
+from pyspark.sql import functions as F
 
+import seamark as sm
 from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import ConfigurationError
 from tests.chaos import checker, workload
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import PassthroughScenario
@@ -39,6 +46,88 @@ KILLS = [
     "sink-committed:1",
     "committed:3",
 ]
+
+
+def a_job(
+    directory: Path, servers: str, topics: dict[str, str], name: str, **checkpoint: Any
+) -> Any:
+    """Return a job with a Python function and two sinks of one stream, one at-least-once and one
+    exactly-once."""
+    job = sm.Job(name, sm.CheckpointConfig(storage=str(directory / "store"), **checkpoint))
+    rows = job.source(sm.KafkaSource(servers, topics["in"], "earliest"), uid="in")
+    doubled = F.udf(lambda value: value * 2, "binary")("value")
+    for uid in ("at-least-once", "exactly-once"):
+        sink = sm.KafkaSink(
+            servers,
+            topics[uid],
+            delivery_guarantee=uid,
+            transactional_id_prefix=topics[uid],
+            transaction_timeout="12min",
+        )
+        job.sink(rows.select("key", doubled.alias("value")), sink, uid=uid)
+    return job
+
+
+def read(servers: str, topic: str) -> list[str]:
+    """Return the values that a read_committed reader finds now, sorted."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {"bootstrap.servers": servers, "group.id": topic, "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    rows: list[str] = []
+    try:
+        while True:
+            message = consumer.poll(10)
+            assert message is not None, "the broker is silent"
+            if message.error() is not None:
+                return sorted(rows)
+            rows.append(message.value().decode())
+    finally:
+        consumer.close()
+
+
+def test_a_job_with_two_sinks(kafka: LocalKafka, topic: Callable[[], str], tmp_path: Path) -> None:
+    """Rows of one sink are visible while their epoch runs, of the other after it. A checkpoint
+    and a savepoint are taken on request, and a job in micro-batches goes on from the savepoint."""
+    servers = kafka.bootstrap_servers
+    topics = {uid: topic() for uid in ("in", "at-least-once", "exactly-once")}
+    producer = Producer({"bootstrap.servers": servers})
+    job = a_job(tmp_path, servers, topics, "real-time", interval="4s")
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(job.run, execution="real-time")
+        wait_until(
+            "a checkpoint", lambda: running.done() or job.checkpoints().counts.completed, 120
+        )
+        assert not running.done(), running.exception()
+        job.trigger_checkpoint().result(60)  # at its end the next epoch begins, of four seconds
+        producer.produce(topics["in"], "a")
+        producer.flush()
+        wait_until("the row", lambda: read(servers, topics["at-least-once"]) == ["aa"], 30)
+        assert read(servers, topics["exactly-once"]) == [], "its epoch has ended already"
+        job.trigger_checkpoint().result(60)
+        assert read(servers, topics["exactly-once"]) == ["aa"]
+        savepoint = job.stop_with_savepoint(str(tmp_path / "savepoints")).result(60)
+        running.result(60)
+
+    producer.produce(topics["in"], "b")
+    producer.flush()
+    job = a_job(tmp_path, servers, topics, "batches", interval="200ms")
+    with ThreadPoolExecutor(1) as threads:
+        running = threads.submit(job.run, restore=savepoint)
+        for uid in ("at-least-once", "exactly-once"):
+            wait_until("both rows", lambda: read(servers, topics[uid]) == ["aa", "bb"], 60)  # noqa: B023
+        job.stop()
+        running.result(60)
+
+
+def test_too_few_cores(kafka: LocalKafka, topic: Callable[[int], str], tmp_path: Path) -> None:
+    name = topic((os.cpu_count() or 1) + 1)
+    topics = {"in": name, "at-least-once": topic(1), "exactly-once": topic(1)}
+    job = a_job(tmp_path, kafka.bootstrap_servers, topics, "real-time", interval="1s")
+    with pytest.raises(ConfigurationError, match="each partition needs a core for itself"):
+        job.run(execution="real-time")
 
 
 @pytest.fixture
