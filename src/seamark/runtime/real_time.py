@@ -112,29 +112,25 @@ def _unfit_parts(plan: JobPlan) -> Iterator[str]:
                 f"sink {sink.uid!r} ({sink.sink.describe()}) takes rows in batches; the Kafka sink "
                 "takes them one by one"
             )
-    for number, name in sorted(plan.uids.operators.items()):
-        yield f"operator {name!r} (number {number}) keeps state"
     if len(plan.uids.source_lines) > 1:
         yield (
             f"its sinks read {len(plan.uids.source_lines)} streams from sources, and Spark takes "
             "one: read several topics with one KafkaSource, or run a job for each stream"
         )
-    for branch in plan.branches:
-        yield from dict.fromkeys(_unfit_nodes(branch.shared))
-        for sink in branch.sinks:
-            yield from dict.fromkeys(_unfit_nodes(analysed(sink.dataframe)))
+    sinks = [sink for branch in plan.branches for sink in branch.sinks]
+    yield from dict.fromkeys(r for s in sinks for r in _unfit_nodes(analysed(s.dataframe)))
 
 
 def _unfit_nodes(node: Any) -> Iterator[str]:
     name = name_of(node)
     if name == "StreamingRelationV2":
-        if node.sourceName() != "kafka":
+        if node.sourceName().lower() != "kafka":
             yield f"a source of format {node.sourceName()!r} is read, and only Kafka is possible"
     elif is_operator(node):
         yield f"the plan has the operator {name}, which keeps state"
     elif name not in _STATELESS:
         yield f"the plan has the step {name}; only steps that take row by row are possible"
-    for child in children(node):
+    for child in filter(lambda child: child.isStreaming(), children(node)):
         yield from _unfit_nodes(child)
 
 
