@@ -62,7 +62,7 @@ def joined(rows: DataFrame) -> DataFrame:
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        (lambda rows: rows.dropDuplicates(["value"]), "keeps state"),
+        (lambda rows: rows.dropDuplicates(["value"]), "Deduplicate, which keeps state"),
         (lambda rows: rows.groupBy("value").count(), "Aggregate, which keeps state"),
         (lambda rows: rows.repartition(3), "the step Repartition"),
         (joined, "the step Join"),

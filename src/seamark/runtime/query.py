@@ -418,8 +418,9 @@ class StreamRun(QueryRun):
         self._end_epoch(epoch, tasks)
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
 
-    def _begin_real_time_epoch(self, epoch: int) -> str:
+    def _begin_real_time_epoch(self, epoch: int, tasks: int) -> str:
         with self.coordinator.guarded():
+            real_time.require_cores(self._spark, tasks)
             return epoch_property(epoch, self._begin_epoch(epoch))
 
     def _end_real_time_epoch(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
