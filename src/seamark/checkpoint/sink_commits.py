@@ -39,7 +39,7 @@ from seamark.model.errors import (
     PreflightError,
     SeamarkError,
 )
-from seamark.protocol.write_again import write_again
+from seamark.protocol.write_again import close_chain, write_again
 
 log = logging.getLogger(__name__)
 O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
@@ -129,17 +129,28 @@ class SinkCommits:
         """
         attached, stored = self._load(uid, epoch, generation)
         outcomes = self._commit(attached, [committable for committable, _ in stored], epoch)
-        gone = []
+        gone, errors = [], []
         for (committable, spool), outcome in zip(stored, outcomes, strict=True):
             if outcome is CommitOutcome.LOST and spool is not None:
                 self._counts[uid].rewritten += 1
-                self._write_again(attached, Spooled(committable, spool), epoch)
+                try:
+                    self._write_again(attached, Spooled(committable, spool), epoch)
+                except LostTransactionError as error:
+                    self._counts[uid].lost += 1
+                    errors.append(error)
             elif outcome in (CommitOutcome.LOST, CommitOutcome.UNKNOWN):
-                gone.append(committable)
+                gone.append((committable, outcome))
         if gone:
             self._counts[uid].lost += len(gone)
             rows = self._parts(epoch, generation)[uid].rows
-            raise _lost(uid, epoch, gone, outcomes, f"The {rows} rows of epoch {epoch}")
+            what = f"The {rows} rows of epoch {epoch}"
+            errors.insert(0, _lost(uid, epoch, gone, len(outcomes), what))
+        if errors:
+            raise LostTransactionError(
+                str(errors[0]),
+                {handle for error in errors for handle in error.transactions},
+                {handle for error in errors for handle in error.unproved},
+            )
 
     def _commit(
         self, attached: AttachedSink, committables: Sequence[Any], epoch: int
@@ -176,13 +187,35 @@ class SinkCommits:
             uid, lost.handle, epoch, lost.spool.rows,
         )  # fmt: skip
 
+        for point in write_again(self._chain(attached, lost, epoch)):
+            failpoints.reached(point.value)
+
+    def close_rewrites(
+        self, uid: str, epoch: int, generation: int, lost: LostTransactionError
+    ) -> None:
+        """Close the chains of rewrites of a sink's lost transactions with a spool."""
+        attached, stored = self._load(uid, epoch, generation)
+        for committable, spool in stored:
+            if spool is not None and committable.handle in lost.transactions:
+                chain = self._chain(attached, Spooled(committable, spool), epoch)
+                for point in close_chain(chain):
+                    failpoints.reached(point.value)
+
+    def _chain(self, attached: AttachedSink, lost: Spooled, epoch: int) -> LostTransaction:
+        """Return the rewrites of a lost transaction."""
+        uid = attached.uid
+
         def commit_now(rewrite: Any) -> bool:
             outcomes = self._commit(attached, [rewrite], epoch)
             if CommitOutcome.UNKNOWN in outcomes:
-                raise _lost(uid, epoch, [rewrite], outcomes, f"Its {lost.spool.rows} rows")
+                what = f"Its {lost.spool.rows} rows"
+                unknown = [(rewrite, CommitOutcome.UNKNOWN)]
+                error = _lost(uid, epoch, unknown, len(outcomes), what)
+                # The loss is the first transaction's, whichever of its chain is forgotten.
+                raise LostTransactionError(str(error), [lost.handle], [lost.handle])
             return CommitOutcome.LOST not in outcomes
 
-        rewrites = LostTransaction(
+        return LostTransaction(
             attached.sink,
             lost,
             attached.context,
@@ -193,8 +226,6 @@ class SinkCommits:
                 uid, "writing lost rows again", call, CommitFailedError
             ),
         )
-        for point in write_again(rewrites):
-            failpoints.reached(point.value)
 
     def abort(self, uid: str, epoch: int, generation: int) -> None:
         """Abort one sink's part of an attempt sealed ABORT."""
@@ -351,18 +382,23 @@ _NOTHING = SinkEpoch(rows=0, committables=())
 
 
 def _lost(
-    uid: str, epoch: int, gone: list[Any], outcomes: Sequence[CommitOutcome], rows: str
+    uid: str, epoch: int, gone: Sequence[tuple[Any, CommitOutcome]], of: int, rows: str
 ) -> LostTransactionError:
+    """Return the error about the transactions `gone`, with their outcomes, among `of`."""
     how = "aborted or timed out before they were committed"
     look = ""
-    if CommitOutcome.UNKNOWN in outcomes:
+    unproved = [c.handle for c, outcome in gone if outcome is CommitOutcome.UNKNOWN]
+    if unproved:
         how = "the system cannot tell any more what became of them"
         look = "Look for them in the sink first. "
     return LostTransactionError(
-        f"sink {uid!r}: epoch {epoch} is decided, but {len(gone)} of its {len(outcomes)} "
-        f"transactions ({_some(gone)}) are gone: {how}. {rows} are not all visible, and running "
-        f"the job again will not write them. {look}Re-read them from the source into the sink, "
-        "then see docs/operations/lost-transactions.md"
+        f"sink {uid!r}: epoch {epoch} is decided, but {len(gone)} of its {of} "
+        f"transactions ({_some([c for c, _ in gone])}) are gone: {how}. {rows} are not all "
+        f"visible, and running the job again will not write them. {look}Re-read them from the "
+        "source into the sink, then accept the loss: seamark txn accept-loss "
+        "(docs/operations/lost-transactions.md)",
+        [c.handle for c, _ in gone],
+        unproved,
     )
 
 

@@ -3,6 +3,7 @@
     job.json  lease/<generation>.json  spark/commits/<epoch>
     epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
                    committed.json
+    losses/<epoch>.<sink>.json   kept for ever (`accepted_losses.py`)
     wal/<sink>/<epoch>/   a sink's spool, until the epoch is committed (deleted here alone)
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
@@ -14,16 +15,18 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import logging
 import os
 import re
 import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
 from seamark.checkpoint.storage_check import check_storage
 from seamark.contracts.checkpoint_files import CheckpointFiles
@@ -33,11 +36,15 @@ from seamark.model.errors import (
     CheckpointError,
     CorruptRecordError,
     FencedError,
+    LostTransactionError,
     RecordNotStoredError,
     SeamarkError,
 )
+from seamark.protocol.accept_loss import Acceptance
 from seamark.protocol.ports import EpochRecord
 from seamark.protocol.states import Seal
+
+log = logging.getLogger(__name__)
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
 LEAST_RECORDS = 10
@@ -273,6 +280,21 @@ class CheckpointStore:
         """Record that every sink has committed the epoch."""
         body = {"epoch": epoch, "generation": generation, "committed_at": time.time()}
         self._create("committed", f"epochs/{epoch}/committed.json", body)
+
+    def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
+        """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
+        with self._blamed("losses", "read"):
+            found = find_loss(self._files, epoch, uid)
+        if found is None or found.generation != generation:
+            return frozenset()
+        log.warning("%s", found)
+        return frozenset(found.transactions)
+
+    def accept_loss(self, loss: Acceptance, generation: int, lost: LostTransactionError) -> None:
+        """Record that the loss of these transactions is accepted; a repetition changes nothing."""
+        rows = self.read_prepared(loss.epoch, generation)[loss.uid].rows
+        with self._blamed("losses", "written"):
+            write_loss(self._files, loss, generation, lost, rows)
 
     # --- for the coordinator, beside the protocol
 
