@@ -83,7 +83,7 @@ def _commit_lingering(world: World, call: Call) -> Callable[[], None] | None:
 def _recover_without_abort(generation: int, records: Any, sinks: Any) -> Any:
     """Commits what is decided, and leaves what is not to the sweep that comes later."""
     latest = records.latest_decision()
-    settled, _ = procedures._unsettled(latest, records)
+    settled, _ = procedures.unsettled(latest, records)
     for epoch in range(settled + 1, latest + 1):
         winner = procedures.winner_of(records.epoch(epoch))
         if winner is not None:
@@ -232,6 +232,7 @@ PLANTED_WRITE_AGAIN: dict[str, Protocol] = {
     "delete the records of rewrites with the epoch": replace(RIGHT, execute=_forget_chains),
 }
 """Ways to write lost rows again that double them."""
+
 
 def _accept_unasked(world: World, call: Call) -> Callable[[], None] | None:
     """Takes an uncommitted epoch's transactions for lost, without asking their sink."""

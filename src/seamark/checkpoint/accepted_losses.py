@@ -57,10 +57,15 @@ class AcceptedLoss:
 
 
 def read_losses(files: CheckpointFiles) -> Sequence[AcceptedLoss]:
-    """Return the accepted losses of a job's directory, by epoch and sink. Raises
-    CorruptRecordError."""
-    names = [name for name in files.list(LOSSES) if name.endswith(".json")]
-    found = [_read(files, f"{LOSSES}/{name}") for name in names if not name.startswith(".")]
+    """Return the accepted losses of a job's directory, by epoch and sink, for people. Leaves out a
+    damaged record, and says so."""
+    found = []
+    for name in files.list(LOSSES):
+        if name.endswith(".json") and not name.startswith("."):
+            try:
+                found.append(_read(files, f"{LOSSES}/{name}"))
+            except CorruptRecordError as error:
+                log.warning("%s", error)
     return sorted(found, key=lambda loss: (loss.epoch, loss.sink))
 
 

@@ -22,10 +22,12 @@ from seamark.checkpoint.flow_figures import SinkCounts
 from seamark.checkpoint.spool import LostTransaction, Spooled, load
 from seamark.checkpoint.store import JobIdentity, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.contracts.open_transactions import DescribesTransactions, OpenFacts
 from seamark.contracts.sink import (
     AbortOutcome,
     CommitOutcome,
     Committer,
+    Lingering,
     SinkContext,
     TwoPhaseCommitSink,
 )
@@ -240,12 +242,7 @@ class SinkCommits:
         attached = self._attached[uid]
         left = [
             found.committable
-            for found in self._call(
-                uid,
-                "list_lingering",
-                lambda: list(attached.committer.list_lingering()),
-                AbortFailedError,
-            )
+            for found in self.list_lingering(uid)
             if found.generation < below_generation and found.committable.handle not in keep
         ]
         if left:
@@ -260,13 +257,50 @@ class SinkCommits:
         for uid in self.uids:
             self.abort_lingering(uid, below_generation, keep)
 
+    # --- single transactions, for an operator
+
+    def list_lingering(self, uid: str) -> Sequence[Lingering[Any]]:
+        """Return the open transactions of one sink. Raises AbortFailedError if its system does not
+        answer."""
+        committer = self._attached[uid].committer
+        return self._call(
+            uid, "list_lingering", lambda: list(committer.list_lingering()), AbortFailedError
+        )
+
+    def describe_open(self, uid: str, committables: Sequence[Any]) -> Sequence[OpenFacts]:
+        """Return what the system tells of open transactions, in order; empty facts if it tells
+        nothing."""
+        committer = self._attached[uid].committer
+        if not committables or not isinstance(committer, DescribesTransactions):
+            return [OpenFacts()] * len(committables)
+        return self._call(
+            uid, "describe_open", lambda: committer.describe_open(committables), AbortFailedError
+        )
+
+    def commit_one(self, uid: str, committable: Any, epoch: int) -> None:
+        """Commit one stored transaction of an operator's choice, with proof; as `commit`, but
+        nothing is written again. Raises LostTransactionError."""
+        (outcome,) = self._commit(self._attached[uid], [committable], epoch)
+        if outcome in (CommitOutcome.LOST, CommitOutcome.UNKNOWN):
+            raise _lost(uid, epoch, [(committable, outcome)], 1, "Its rows")
+
+    def abort_one(self, uid: str, committable: Any) -> None:
+        """Abort one transaction of an operator's choice, with proof."""
+        self._abort(self._attached[uid], [committable], "the operator's choice")
+
+    def stored(self, epoch: int, generation: int) -> dict[str, list[Any]]:
+        """Return the committables of one stored attempt, by sink, as far as the job declares it."""
+        parts = self._parts(epoch, generation)
+        return {
+            uid: [load(attached.sink, data)[0] for data in parts[uid].committables]
+            for uid, attached in self._attached.items()
+            if uid in parts
+        }
+
     def handles(self, epoch: int, generation: int) -> set[str]:
         """Return the transaction handles of one stored attempt, of all sinks."""
-        return {
-            load(attached.sink, data)[0].handle
-            for uid, attached in self._attached.items()
-            for data in self._parts(epoch, generation).get(uid, _NOTHING).committables
-        }
+        stored = self.stored(epoch, generation).values()
+        return {committable.handle for found in stored for committable in found}
 
     def remembered_handles(self) -> set[str]:
         """Return the transaction handles of every attempt remembered and not yet forgotten."""

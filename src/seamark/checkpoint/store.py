@@ -118,7 +118,7 @@ class CheckpointStore:
     def open(self, name: str) -> JobIdentity:
         """Read the job's identity, or write it if this directory is new."""
         try:
-            self._identity = self.read_identity()
+            return self.open_existing(name)
         except FileNotFoundError:
             identity = JobIdentity(
                 job_id=uuid.uuid4().hex,
@@ -127,13 +127,18 @@ class CheckpointStore:
                 first_epoch=self.latest_decision() + 1,
                 created_at=time.time(),
             )
-            self._identity = self.create_identity(identity)
-        if self._identity.name != name:
+            self.create_identity(identity)
+        return self.open_existing(name)
+
+    def open_existing(self, name: str) -> JobIdentity:
+        """Read the job's identity; raises FileNotFoundError if this directory is new."""
+        self._identity = identity = self.read_identity()
+        if identity.name != name:
             raise CheckpointError(
-                f"{self.uri} holds the checkpoints of job {self._identity.name!r}, not of "
+                f"{self.uri} holds the checkpoints of job {identity.name!r}, not of "
                 f"{name!r}; use that name, or another storage"
             )
-        return self._identity
+        return identity
 
     def check_identity(self, identity: JobIdentity) -> None:
         """Raise RecordNotStoredError unless the directory is still this job's. A mount that is away
@@ -177,6 +182,12 @@ class CheckpointStore:
             "started_at": time.time(),
         }
         return self._create("lease", f"lease/{generation}.json", holder)
+
+    def newest_lease(self) -> Mapping[str, Any] | None:
+        """Return the newest lease: ``generation``, ``host``, ``pid``, ``started_at``; None if no
+        driver has run."""
+        newest = max(self.generations(), default=None)
+        return None if newest is None else self._open("lease", f"lease/{newest}.json")
 
     def forget_generations(self, generations: list[int]) -> None:
         """Delete the leases of settled generations."""

@@ -123,10 +123,10 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
     Fences the older generations, commits the decided epochs, aborts the rest: in this order.
     """
     older = [g for g in records.generations() if g < generation]
-    latest = yield from _fence(older, generation, records)
+    latest = yield from fence(older, generation, records)
 
-    settled, unsettled = _unsettled(latest, records)
-    for epoch, record in unsettled.items():
+    settled, open_epochs = unsettled(latest, records)
+    for epoch, record in open_epochs.items():
         begun = record.committed is not None or Seal.COMMIT in record.seals.values()
         if epoch > latest and begun:
             check_fence(records, generation)  # a newer driver may have decided it since
@@ -147,7 +147,7 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
         for point in commit_attempt(epoch, winner, records, sinks):
             yield Point.RECOVERY_COMMITTED if point is Point.COMMITTED else point
 
-    for epoch in unsettled:
+    for epoch in open_epochs:
         record = records.epoch(epoch)
         for attempt in sorted(record.prepared):
             if record.seals.get(attempt) is Seal.ABORT:
@@ -195,8 +195,8 @@ def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
     open transaction of this generation and of older ones is lingering.
     """
     latest = records.latest_decision()
-    settled, unsettled = _unsettled(latest, records)
-    stored = {e for e, record in unsettled.items() if generation in record.prepared}
+    settled, open_epochs = unsettled(latest, records)
+    stored = {e for e, record in open_epochs.items() if generation in record.prepared}
     for epoch in range(settled + 1, max([latest + 1, *stored]) + 1):
         mine = epoch in stored
         if (mine and epoch <= latest) or records.seal(epoch, generation, Seal.ABORT) is Seal.COMMIT:
@@ -207,7 +207,7 @@ def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
             yield from abort_attempt(epoch, generation, sinks)
 
 
-def _fence(older: list[int], generation: int, records: Records) -> Generator[Point, None, int]:
+def fence(older: list[int], generation: int, records: Records) -> Generator[Point, None, int]:
     """Seal the one epoch that older generations could still decide; return the last decided epoch.
 
     An older driver may write the decision at any moment, before its attempt is sealed and after. A
@@ -241,7 +241,7 @@ def _fence(older: list[int], generation: int, records: Records) -> Generator[Poi
             return latest
 
 
-def _unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord]]:
+def unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord]]:
     """Return the newest epoch known to be settled with all before it, and the records above it,
     ascending.
 

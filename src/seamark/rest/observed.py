@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from seamark.checkpoint.accepted_losses import AcceptedLoss
 from seamark.checkpoint.executions import FAILURES_KEPT, Execution
 from seamark.checkpoint.flow_figures import PartFigures
 from seamark.model.job_state import JobState
@@ -57,6 +58,10 @@ class ObservedJob(ABC):
     @abstractmethod
     def figures(self, uid: str) -> PartFigures:
         """Return the figures of a part; of a stored job only its subtasks."""
+
+    @abstractmethod
+    def losses(self) -> Sequence[AcceptedLoss]:
+        """Return the losses that operators have accepted, by epoch and sink."""
 
     @abstractmethod
     def told(self, page: str) -> Any:
@@ -175,6 +180,11 @@ def lineage_page(job: ObservedJob, state: JobState | None = None) -> dict[str, A
     }
 
 
+def losses_page(job: ObservedJob) -> dict[str, Any]:
+    """Return ``/jobs/:id/losses``."""
+    return {"losses": [loss.to_json() for loss in job.losses()]}
+
+
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
@@ -198,6 +208,7 @@ class Page:
 _FAILED = "What failed in this execution, the newest first."
 _GUARANTEED = "What the job guarantees end to end, and what sets it."
 _CHECKPOINTS = "How the job takes checkpoints."
+_LOSSES = "The losses that operators have accepted: the guarantee does not hold for these epochs."
 _LINEAGE = "What the job was restored from, and its executions."
 PAGES = (
     Page("config", models.JobConfig, "The job's settings and where each came from."),
@@ -206,6 +217,7 @@ PAGES = (
     Page("checkpoints/config", models.CheckpointingConfig, _CHECKPOINTS, name="checkpointing"),
     Page("epoch", EpochPage, "The epoch that is under way, and its phase."),
     Page("transactions", OpenTransactions, "The transactions that wait for their commit."),
+    Page("losses", models.AcceptedLosses, _LOSSES, losses_page),
     Page("lineage", models.Lineage, _LINEAGE, lineage_page),
 )
 """All pages except ``/jobs/:id`` itself and those of checkpoints."""
