@@ -20,7 +20,7 @@ from seamark.dashboard.shared_pages import Shared
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.job_state import JobState
 from seamark.model.stats_summary import UNKNOWN
-from seamark.rest.epochs import OpenTransactions, left_transactions
+from seamark.rest.epochs import left_transactions
 from seamark.rest.observed import ObservedJob
 from seamark.runtime.checkpoint_history import open_storage
 from seamark.runtime.driver_state import driver_state
@@ -45,7 +45,7 @@ class StoredJob(ObservedJob):
         self._newest_execution: Shared[Execution | None] = Shared()
         self._all_executions: Shared[list[Execution]] = Shared()
         self._losses: Shared[Sequence[AcceptedLoss]] = Shared()
-        self._left: Shared[OpenTransactions] = Shared()
+        self._left: Shared[Any] = Shared()
         self._history: Shared[CheckpointingStatistics] = Shared()
 
     def newest(self) -> Execution | None:
@@ -127,9 +127,9 @@ class StoredJob(ObservedJob):
             return self._left.get("", self._read_left)
         return self.execution().start.pages.get(page)
 
-    def _read_left(self) -> OpenTransactions:
+    def _read_left(self) -> Any:
         directory = self._records.uri
         spark = open_storage(f"{directory}/spark")
         store = CheckpointStore(self._records.files, spark)
         driver = driver_state(directory.rpartition("/")[0], self.name, store)
-        return left_transactions(stored_parts(self.name, store, driver))
+        return left_transactions(stored_parts(self.name, store, driver)).model_dump()
