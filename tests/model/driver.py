@@ -22,6 +22,7 @@ from seamark.model.errors import (
 from seamark.protocol import procedures
 from seamark.protocol.accept_loss import Acceptance, accept_loss
 from seamark.protocol.points import Point
+from seamark.protocol.verdicts import DriverState, Verdict, of_stored, of_unstored
 from seamark.protocol.write_again import close_chain, write_again
 
 from .replay import Call, stepwise
@@ -44,6 +45,8 @@ class Protocol:
     `settle_own` is also given the epochs that the driver knows to be stored and uncommitted;
     `seen_before(world, uid, epoch)`: whether a task leaves out an epoch as written already;
     `execute`: replaces the execution of a port call, if it returns not None;
+    `aborts(generation, own)`: whether generation `own` of `seamark txn abort` takes the driver of
+    `generation` for gone;
     `believes_unproved`: whether rows are written again without a proof that they are lost.
     """
 
@@ -61,6 +64,8 @@ class Protocol:
     write_again: Callable[[Any], Any] = write_again
     close_chain: Callable[[Any], Any] = close_chain
     accept_loss: Callable[..., Any] = accept_loss
+    fence: Callable[..., Any] = procedures.fence
+    aborts: Callable[[int, int], bool] = lambda generation, own: generation < own
     believes_unproved: bool = False
 
 
@@ -431,4 +436,45 @@ class Operator(Driver):
                 yield from self._run(lambda r, s, loss=loss: self.protocol.accept_loss(loss, r, s))
             except (LossRefusedError, CommitFailedError, FencedError):
                 continue  # nothing is lost at this sink, or it cannot tell
+        self.finished = True
+
+
+class Sweeper(Driver):
+    """`seamark txn abort --all-lingering`: takes the job over, fences the older drivers, and aborts
+    what the verdict says, as `checkpoint/transactions.py` does. It commits nothing."""
+
+    def _stream(self) -> Steps:
+        world, p = self.world, self.protocol
+        yield
+        self.generation = yield from self._run(lambda records, _: p.take_over(records))
+
+        def fence(records: Any, _: Any) -> Any:
+            older = [g for g in records.generations() if g < self.generation]
+            return p.fence(older, self.generation, records)
+
+        yield from self._run(fence)
+        yield
+        leases, latest = world.generations(), world.latest_decision()
+        yield
+        stored = {  # before the sinks are asked: what is settled by then is not open any more
+            transaction: (generation, world.epoch(epoch), epoch <= latest)
+            for (epoch, generation), parts in world.stored.items()
+            if epoch not in world.confirmed
+            for transactions in parts.values()
+            for transaction in transactions
+        }
+        yield
+        for uid, sink in world.sinks.items():
+            yield
+            for transaction in sink.open():
+                gone = p.aborts(transaction.generation, self.generation)
+                driver = DriverState.IS_GONE if gone else DriverState.LIVES
+                verdict = of_unstored(transaction.generation, leases, driver)
+                if transaction in stored:
+                    generation, record, decided = stored[transaction]
+                    verdict = of_stored(generation, record, decided=decided, driver=driver)
+                yield
+                if verdict is Verdict.SAFE_TO_ABORT:
+                    world.caller = self
+                    world.abort(uid, transaction)
         self.finished = True

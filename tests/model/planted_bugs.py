@@ -261,6 +261,19 @@ PLANTED_ACCEPTANCE: dict[str, Protocol] = {
 }
 """Ways to accept a loss that is none, or does not stay one."""
 
+
+def _no_fence(older: Any, generation: int, records: Any) -> Any:
+    """Aborts what an older driver may still decide."""
+    return records.latest_decision()
+    yield
+
+
+PLANTED_ABORTS: dict[str, Protocol] = {
+    "abort without a fence": replace(RIGHT, fence=_no_fence),
+    "abort what a newer driver has begun": replace(RIGHT, aborts=lambda generation, own: True),
+}
+"""Ways of an operator's abort to lose rows."""
+
 ACCEPT_UNCONFIRMED = replace(RIGHT, accept_loss=_accept_unconfirmed)
 """Accepts the loss of what another driver has committed, whose ids it uses again."""
 

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from seamark.model.errors import LostTransactionError
 from seamark.protocol.points import Point
 
-from .driver import Driver, Operator, Protocol, Thread
+from .driver import Driver, Operator, Protocol, Sweeper, Thread
 from .world import ROWS_PER_EPOCH, Setup, Violation, World
 
 POINTS = tuple(Point)
@@ -43,7 +43,13 @@ class Run:
 
     def accept_losses(self) -> Driver:
         """Let an operator accept what is lost, as soon as he is stepped."""
-        operator = Operator(f"o{len(self.drivers)}", self.world, self.protocol)
+        return self._operate(Operator(f"o{len(self.drivers)}", self.world, self.protocol))
+
+    def abort_lingering(self) -> Driver:
+        """Let an operator abort what no driver can decide, as soon as he is stepped."""
+        return self._operate(Sweeper(f"s{len(self.drivers)}", self.world, self.protocol))
+
+    def _operate(self, operator: Driver) -> Driver:
         self.drivers.append(operator)
         self.note(operator, "start")
         return operator

@@ -18,7 +18,7 @@ import pytest
 from seamark.protocol.points import Point
 
 from .driver import Driver, Protocol
-from .planted_bugs import PLANTED_ACCEPTANCE, PLANTED_WRITE_AGAIN, RIGHT
+from .planted_bugs import PLANTED_ABORTS, PLANTED_ACCEPTANCE, PLANTED_WRITE_AGAIN, RIGHT
 from .scheduler import MAX_STEPS, Run
 from .world import ROWS_PER_EPOCH, Setup, Violation
 
@@ -160,6 +160,40 @@ def lost_start(protocol: Protocol = RIGHT) -> Run:
     run.crash(first)
     assert run.world.expire(0)
     return run
+
+
+def sweeping(run: Run, steps: int) -> bool:
+    """An operator who aborts what no driver can decide, and falls asleep after some steps."""
+    operator = run.abort_lingering()
+    taken = run.advance(operator, steps)
+    run.pause(operator)
+    return taken == steps
+
+
+def beside_an_abort(protocol: Protocol) -> Iterator[Run]:
+    """The operator at every step of a driver that sleeps; and a driver at every step of his."""
+
+    def begin() -> Run:
+        run = Run(SETUP, protocol)
+        run.world.available = ROWS_PER_EPOCH
+        return run
+
+    yield from nested(begin, sleeping(), sweeping)
+    yield from nested(begin, sweeping, sleeping())
+
+
+def test_an_operator_aborts_beside_a_driver_at_every_step() -> None:
+    for run in beside_an_abort(RIGHT):
+        wake_in_turn(run)
+        run.finale()
+
+
+@pytest.mark.parametrize("bug", PLANTED_ABORTS)
+def test_a_planted_bug_of_an_operators_abort_is_found(bug: str) -> None:
+    with pytest.raises(Violation):
+        for run in beside_an_abort(PLANTED_ABORTS[bug]):
+            wake_in_turn(run)
+            run.finale()
 
 
 def loss_start(

@@ -136,6 +136,8 @@ class JobTransactions:
         self._job = job
         self._store = job.store
         self._driver = driver
+        self._generation: int | None = None
+        """The generation that an abort has claimed for this command."""
         self._commits = SinkCommits(job, open_files, SinkCounts(CommitCounts), DEADLINE_S)
 
     def __enter__(self) -> JobTransactions:
@@ -158,9 +160,9 @@ class JobTransactions:
 
         Raises AbortFailedError if a sink's system does not answer.
         """
-        driver, leases = self._driver(), self._store.generations()
-        stored = self._stored()
-        latest = self._store.latest_decision()
+        newest = DriverState.IS_GONE if self._generation is not None else self._driver()
+        leases, latest = self._store.generations(), self._store.latest_decision()
+        stored = self._stored()  # first: what is settled by now is not open any more
         found = []
         for uid in self._commits.uids:
             lingering = self._commits.list_lingering(uid)
@@ -169,6 +171,7 @@ class JobTransactions:
                 handle = each.committable.handle
                 name = AttemptName.parse(handle)
                 epoch = getattr(each.committable, "epoch", -1 if name is None else name.epoch)
+                driver = self._driver_of(each.generation, newest)
                 verdict = of_unstored(each.generation, leases, driver)
                 if attempt := stored.get((uid, handle)):
                     epoch = attempt.epoch
@@ -254,7 +257,16 @@ class JobTransactions:
         generation = _drive(procedures.take_over(self._store))
         older = [g for g in self._store.generations() if g < generation]
         _drive(procedures.fence(older, generation, self._store))
-        self._driver = lambda: DriverState.IS_GONE
+        self._generation = generation
+
+    def _driver_of(self, generation: int, newest: DriverState) -> DriverState:
+        """Return whether a driver may still decide what this generation has open. `newest` is the
+        state of the newest driver, which is this command itself after it has taken the job over.
+        """
+        if self._generation is None:
+            return newest
+        # A driver may have been started since.
+        return DriverState.LIVES if generation > self._generation else DriverState.IS_GONE
 
     def _chosen(
         self, handles: Sequence[str], wanted: Verdict, *, force: bool

@@ -226,8 +226,8 @@ def pages_of(jid: str) -> list[str]:
                 *("checkpoints/details/0", "checkpoints/details/1", "checkpoints/details/99"),
                 "checkpoints/details/0/subtasks/files", "checkpoints/details/0/subtasks/nobody",
                 f"series?since={round((BEGUN_S + 1) * 1e3)}", "series", "epoch", "transactions",
-                "lineage", "losses", f"checkpoints/{TRIGGER}", f"savepoints/{TRIGGER}", f"stop/{TRIGGER}",
-                f"restore-plan/{TRIGGER}",
+                "lineage", "losses", f"checkpoints/{TRIGGER}", f"savepoints/{TRIGGER}",
+                f"stop/{TRIGGER}", f"restore-plan/{TRIGGER}",
             )
         ),
     ]  # fmt: skip
