@@ -11,11 +11,12 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
-from seamark.protocol import procedures
+from seamark.model.errors import LostTransactionError
+from seamark.protocol import accept_loss, procedures
 from seamark.protocol.points import Point
 from seamark.protocol.states import Seal
 
-from .driver import Protocol
+from .driver import Operator, Protocol
 from .replay import Call
 from .world import World
 
@@ -84,9 +85,9 @@ def _commit_lingering(world: World, call: Call) -> Callable[[], None] | None:
 def _recover_without_abort(generation: int, records: Any, sinks: Any) -> Any:
     """Commits decided epochs, and leaves the others to a later sweep."""
     latest = records.latest_decision()
-    settled, _ = procedures._unsettled(latest, records)
+    settled, _ = procedures.unsettled(latest, records)
     for epoch in range(settled + 1, latest + 1):
-        winner = procedures._winner(records.epoch(epoch))
+        winner = procedures.winner_of(records.epoch(epoch))
         if winner is not None:
             yield from procedures.commit_attempt(epoch, winner, records, sinks)
     yield Point.RECOVERED
@@ -233,6 +234,50 @@ PLANTED_WRITE_AGAIN: dict[str, Protocol] = {
     "delete the records of rewrites with the epoch": replace(RIGHT, execute=_forget_chains),
 }
 """Ways to double lost rows while writing them again."""
+
+
+def _accept_unasked(world: World, call: Call) -> Callable[[], None] | None:
+    """Takes an uncommitted epoch's transactions for lost, without asking their sink."""
+    if call.name != "commit" or not isinstance(world.caller, Operator):
+        return None
+
+    def claim() -> None:
+        found = world.committables(*call.args)
+        raise LostTransactionError("nobody was asked", [t.id for t in found])
+
+    return claim
+
+
+def _accept_unconfirmed(loss: Any, records: Any, sinks: Any) -> Any:
+    """Believes a sink that has forgotten."""
+    names = {**vars(accept_loss), "is_confirmed": lambda epoch, records: False}
+    steps = FunctionType(accept_loss.accept_loss.__code__, names)
+    return (yield from steps(loss, records, sinks))
+
+
+PLANTED_ACCEPTANCE: dict[str, Protocol] = {
+    "accept a loss without asking the sink": replace(RIGHT, execute=_accept_unasked),
+    "accept a loss beside a driver that writes again": replace(
+        RIGHT, close_chain=lambda rewrites: iter(())
+    ),
+}
+"""Ways to accept a loss that is none, or does not stay one."""
+
+
+def _no_fence(older: Any, generation: int, records: Any) -> Any:
+    """Aborts what an older driver may still decide."""
+    return records.latest_decision()
+    yield
+
+
+PLANTED_ABORTS: dict[str, Protocol] = {
+    "abort without a fence": replace(RIGHT, fence=_no_fence),
+    "abort what a newer driver has begun": replace(RIGHT, aborts=lambda generation, own: True),
+}
+"""Ways of an operator's abort to lose rows."""
+
+ACCEPT_UNCONFIRMED = replace(RIGHT, accept_loss=_accept_unconfirmed)
+"""Accepts the loss of what another driver has committed, whose ids it uses again."""
 
 UNPROVED = replace(RIGHT, believes_unproved=True)
 """Writes rows again although their transaction may have been committed."""

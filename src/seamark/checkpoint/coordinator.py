@@ -22,6 +22,7 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.epoch_queue import LONGEST_POLL_S, EpochQueue
 from seamark.checkpoint.flow_figures import FlowFigures
@@ -86,6 +87,8 @@ class Coordinator:
         self.epochs = EpochQueue(checkpoint.max_concurrent_checkpoints, checkpoint.min_pause_s)
         self.generation = 0
         self.identity: JobIdentity | None = None
+        self.losses: Sequence[AcceptedLoss] = ()
+        """The losses that operators had accepted when this driver started."""
         self.restored_epoch = -1
         self.last_stored = -1
         self.last_sealed = -1
@@ -121,6 +124,7 @@ class Coordinator:
         self.identity = store.open(job.name)
         for uid, sink in job.sinks.items():
             sink.check_transaction_scope(job.context(uid, 0, self.identity))
+        self.losses = read_losses(store.files)
         self.generation = _drive(procedures.take_over(store))
         self._commits.attach(self.generation, self.identity)
         try:

@@ -3,6 +3,7 @@
     job.json  lease/<generation>.json  spark/commits/<epoch>
     epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
                    committed.json
+    losses/<epoch>.<sink>.json   kept for ever (`accepted_losses.py`)
     wal/<sink>/<epoch>/   a sink's spool, until the epoch is committed (deleted here alone)
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
@@ -14,16 +15,18 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import logging
 import os
 import re
 import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.storage_check import check_storage
@@ -35,11 +38,15 @@ from seamark.model.errors import (
     CorruptRecordError,
     DecisionVoidError,
     FencedError,
+    LostTransactionError,
     RecordNotStoredError,
     SeamarkError,
 )
+from seamark.protocol.accept_loss import Acceptance
 from seamark.protocol.ports import EpochRecord
 from seamark.protocol.states import Seal
+
+log = logging.getLogger(__name__)
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
 LEAST_RECORDS = 10
@@ -116,7 +123,7 @@ class CheckpointStore:
     def open(self, name: str) -> JobIdentity:
         """Read the job's identity, or write it if this directory is new."""
         try:
-            self._identity = self.read_identity()
+            return self.open_existing(name)
         except FileNotFoundError:
             identity = JobIdentity(
                 job_id=uuid.uuid4().hex,
@@ -125,13 +132,18 @@ class CheckpointStore:
                 first_epoch=self.latest_decision() + 1,
                 created_at=time.time(),
             )
-            self._identity = self.create_identity(identity)
-        if self._identity.name != name:
+            self.create_identity(identity)
+        return self.open_existing(name)
+
+    def open_existing(self, name: str) -> JobIdentity:
+        """Read the job's identity; raises FileNotFoundError if this directory is new."""
+        self._identity = identity = self.read_identity()
+        if identity.name != name:
             raise CheckpointError(
-                f"{self.uri} holds the checkpoints of job {self._identity.name!r}, not of "
+                f"{self.uri} holds the checkpoints of job {identity.name!r}, not of "
                 f"{name!r}; use that name, or another storage"
             )
-        return self._identity
+        return identity
 
     def check_identity(self, identity: JobIdentity) -> None:
         """Raise RecordNotStoredError unless the directory is still this job's. A mount that is away
@@ -175,6 +187,12 @@ class CheckpointStore:
             "started_at": time.time(),
         }
         return self._create("lease", f"lease/{generation}.json", holder)
+
+    def newest_lease(self) -> Mapping[str, Any] | None:
+        """Return the newest lease: ``generation``, ``host``, ``pid``, ``started_at``; None if no
+        driver has run."""
+        newest = max(self.generations(), default=None)
+        return None if newest is None else self._open("lease", f"lease/{newest}.json")
 
     def forget_generations(self, generations: list[int]) -> None:
         """Delete the leases of settled generations."""
@@ -310,6 +328,21 @@ class CheckpointStore:
         """Record that every sink has committed the epoch."""
         body = {"epoch": epoch, "generation": generation, "committed_at": time.time()}
         self._create("committed", f"epochs/{epoch}/committed.json", body)
+
+    def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
+        """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
+        with self._blamed("losses", "read"):
+            found = find_loss(self._files, epoch, uid)
+        if found is None or found.generation != generation:
+            return frozenset()
+        log.warning("%s", found)
+        return frozenset(found.transactions)
+
+    def accept_loss(self, loss: Acceptance, generation: int, lost: LostTransactionError) -> None:
+        """Record that the loss of these transactions is accepted; a repetition changes nothing."""
+        rows = self.read_prepared(loss.epoch, generation)[loss.uid].rows
+        with self._blamed("losses", "written"):
+            write_loss(self._files, loss, generation, lost, rows)
 
     # --- for the coordinator, beside the protocol
 
