@@ -55,7 +55,9 @@ def test_settings(tmp_path: Path, settings: dict[str, Any], reason: str) -> None
 
 
 def joined(rows: DataFrame) -> DataFrame:
-    table = rows.sparkSession.range(3).select(F.col("id").cast("binary").alias("key"))
+    table = rows.sparkSession.range(3).select(
+        F.col("id").cast("string").cast("binary").alias("key")
+    )
     return rows.join(table, "key")
 
 

@@ -54,7 +54,7 @@ def a_job(
     """Return a job with a Python function and two sinks of one stream, one at-least-once and one
     exactly-once."""
     job = sm.Job(name, sm.CheckpointConfig(storage=str(directory / "store"), **checkpoint))
-    rows = job.source(sm.KafkaSource(servers, topics["in"], "earliest"), uid="in")
+    rows = job.source(sm.KafkaSource(servers, topics["in"], starting_offsets="earliest"), uid="in")
     doubled = F.udf(lambda value: value * 2, "binary")("value")
     for uid in ("at-least-once", "exactly-once"):
         sink = sm.KafkaSink(
@@ -236,15 +236,15 @@ def test_old_driver_that_decides_with_other_offsets(scenario: PassthroughScenari
     first = scenario.start()
     first.wait_for_epochs(2)
     epoch = freeze_before_decision(scenario, first)
-    second = scenario.start(interval="8s")
+    second = scenario.start(interval="45s")  # Python's workers must come up within its first epoch
     wait_until("the successor's epoch", lambda: "goes on after" in second.text(), 90)
-    wait_until("an open transaction", lambda: len(scenario.open_transactions()) > PARTITIONS, 60)
+    wait_until("rows of it", scenario.open_transactions, 40)
     first.thaw()
     assert first.wait(60) == 1
     assert "FencedError" in first.text(), first.tail()
     first.kill_tree()
     assert epoch in scenario.epochs_in("spark/commits"), "it wrote no decision"
-    assert second.wait(60) == 1, second.tail()
+    assert second.wait(90) == 1, second.tail()
     assert "DecisionVoidError" in second.text(), second.tail()
     second.kill_tree()
     last = scenario.start()
