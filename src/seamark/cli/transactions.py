@@ -20,6 +20,11 @@ app = typer.Typer(
     help="Show and end a job's open transactions at its sinks' systems; accept a loss.",
 )
 _STYLES = {"must commit": "yellow", "safe to abort": "green", "unknown": "red"}
+_FIRST = {
+    True: "; it is the oldest open one there",
+    False: "; an older one is open there",
+    None: "",
+}
 _BEFORE_THE_PROGRAM = {"allow_interspersed_args": False}
 
 
@@ -247,8 +252,7 @@ def _show(one: dict[str, Any]) -> None:
     for name, value in lines.items():
         echo(f"  {name:<14}{value}")
     for held in one["held-up"]:
-        first = "it is the oldest open one there" if held["first"] else "an older one is open there"
-        echo(f"  {'holds up':<14}{held['place']}: {held['rows']} rows wait; {first}")
+        echo(f"  {'holds up':<14}{held['place']}: {held['rows']} rows wait{_FIRST[held['first']]}")
 
 
 def _epoch(one: dict[str, Any]) -> str:

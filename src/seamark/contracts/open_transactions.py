@@ -20,12 +20,12 @@ class HeldUp:
 
     `rows`: records behind the place where read_committed readers stop, those of other transactions
     included. `first`: whether this transaction is the oldest one open there, so that readers stop
-    at it.
+    at it; None if the system does not tell.
     """
 
     place: str
     rows: int
-    first: bool
+    first: bool | None
 
 
 @dataclass(frozen=True)

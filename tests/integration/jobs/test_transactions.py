@@ -24,15 +24,15 @@ def test_a_loss_is_accepted_and_the_job_goes_on(kafka: LocalKafka, tmp_path: Pat
     """The broker has aborted a decided epoch's transactions. Exactly their rows are missing in the
     end, and the record says which and why."""
     with PassthroughScenario(
-        tmp_path, kafka.bootstrap_servers, timeout="15s", transaction_timeout="20s"
+        tmp_path, kafka.bootstrap_servers, timeout="60s", transaction_timeout="65s"
     ) as scenario:
         scenario.die_at("decided:3")
         epoch = max(scenario.epochs_in("spark/commits"))
         wait_until(
-            "the broker's own abort", lambda: not scenario.open_transactions(), 90, pause_s=0.5
+            "the broker's own abort", lambda: not scenario.open_transactions(), 150, pause_s=0.5
         )
         stopped = scenario.start()
-        assert stopped.wait(60) == 1
+        assert stopped.wait(120) == 1
         assert "seamark txn accept-loss" in stopped.text(), stopped.tail()
 
         loss = ["--sink", "output", "--reason", "the rows are written by hand"]
