@@ -1,4 +1,4 @@
-"""The losses that operators have accepted, in a job's directory: ``losses/<epoch>.<sink>.json``.
+"""Losses accepted by operators, in a job's directory: ``losses/<epoch>.<sink>.json``.
 
 One file for each sink and epoch, by exclusive create, kept for ever (docs/FORMAT.md, *Accepted
 losses*). `protocol/accept_loss.py` has the steps that lead to it.

@@ -1,8 +1,8 @@
 """A job's open transactions at its sinks' systems, beside its drivers: `seamark txn`.
 
 Invariants:
-- a transaction is ended only as the records say, unless its caller insists (`force`); never one of
-  a driver that lives;
+- a transaction is ended only as the records say, unless its caller insists (`force`); a living
+  driver's never;
 - before an abort the job is taken over and its older generations are fenced, as a driver does it:
   no sleeping driver can decide the aborted rows afterwards. A commit and the acceptance of a loss
   need no lease (`protocol/accept_loss.py`).
@@ -40,8 +40,8 @@ DEADLINE_S = 60.0
 
 @dataclass(frozen=True)
 class StoredAttempt:
-    """One transaction's place in the records of an epoch that is not settled. `generation` is 0 in
-    a restored job; `committable` is the sink's own, whole."""
+    """One transaction's place in the records of an unsettled epoch. `generation` is 0 in a restored
+    job; `committable` is the sink's own, whole."""
 
     epoch: int
     generation: int
@@ -52,7 +52,7 @@ class StoredAttempt:
 @dataclass(frozen=True)
 class OpenTransaction:
     """One open transaction. `epoch` is -1 if neither its name nor a stored attempt tells it.
-    `attempt` is the stored attempt that names it; None before it is stored, and if it never was.
+    `attempt` is its stored attempt, None if it was never stored.
     `committable` is as the sink lists it: enough for an abort."""
 
     sink: str
@@ -89,8 +89,8 @@ class OpenTransaction:
 
 @dataclass(frozen=True)
 class StoredPart:
-    """The transactions of one sink in a stored attempt that is not settled, as far as the records
-    tell without the sink: `count` of them."""
+    """The `count` transactions of one sink in an unsettled stored attempt, as far as the records
+    tell without the sink."""
 
     sink: str
     epoch: int
@@ -100,7 +100,7 @@ class StoredPart:
 
 
 def stored_parts(name: str, store: CheckpointStore, driver: DriverState) -> Sequence[StoredPart]:
-    """Return what the stored attempts of the job `name` may have open, by epoch and generation."""
+    """Return the possibly open parts of the job's stored attempts, by epoch and generation."""
     store.open_existing(name)
     latest = store.latest_decision()
     _, unsettled = procedures.unsettled(latest, store)
@@ -195,7 +195,7 @@ class JobTransactions:
     def commit(self, handles: Sequence[str], *, force: bool) -> Sequence[OpenTransaction]:
         """Commit these transactions, each with proof; return them.
 
-        All that must be committed if `handles` is empty. Raises UserError, before anything is done,
+        Commits all MUST_COMMIT if `handles` is empty. Raises UserError, before anything is done,
         if one is not open or, without `force`, need not be committed.
         """
         chosen = self._chosen(handles, Verdict.MUST_COMMIT, force=force)
@@ -215,7 +215,7 @@ class JobTransactions:
     def abort(self, handles: Sequence[str], *, force: bool) -> Sequence[OpenTransaction]:
         """Abort these transactions, each with proof; return them.
 
-        All that are safe to abort if `handles` is empty. Takes the job over first. Raises UserError
+        Aborts all SAFE_TO_ABORT if `handles` is empty. Takes the job over first. Raises UserError
         if one is not open or, without `force`, not safe to abort.
         """
         if not self._chosen(handles, Verdict.SAFE_TO_ABORT, force=force):
@@ -229,7 +229,7 @@ class JobTransactions:
         return chosen
 
     def accept_loss(self, loss: Acceptance) -> AcceptedLoss:
-        """Accept that a sink's transactions of a decided epoch are lost; return the stored record.
+        """Accept the loss of a sink's transactions in a decided epoch; return the stored record.
 
         Raises LossRefusedError, with the reason, if nothing is lost or the job runs.
         """
@@ -260,9 +260,8 @@ class JobTransactions:
         self._generation = generation
 
     def _driver_of(self, generation: int, newest: DriverState) -> DriverState:
-        """Return whether a driver may still decide what this generation has open. `newest` is the
-        state of the newest driver, which is this command itself after it has taken the job over.
-        """
+        """Return whether a driver may still decide this generation's transactions. `newest` is the
+        newest driver's state."""
         if self._generation is None:
             return newest
         # A driver may have been started since.
@@ -288,7 +287,7 @@ class JobTransactions:
         return chosen
 
     def _stored(self) -> dict[tuple[str, str], StoredAttempt]:
-        """Return the transactions of attempts that are not settled, by sink and name."""
+        """Return the transactions of unsettled attempts, by sink and name."""
         latest = self._store.latest_decision()
         _, unsettled = procedures.unsettled(latest, self._store)
         return {

@@ -20,6 +20,11 @@ app = typer.Typer(
     help="Show and end a job's open transactions at its sinks' systems; accept a loss.",
 )
 _STYLES = {"must commit": "yellow", "safe to abort": "green", "unknown": "red"}
+_FIRST = {
+    True: "; it is the oldest open one there",
+    False: "; an older one is open there",
+    None: "",
+}
 _BEFORE_THE_PROGRAM = {"allow_interspersed_args": False}
 
 
@@ -90,7 +95,7 @@ def show(
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Show all that is known of open transactions, of all or of those given with -t."""
+    """Show every known fact of open transactions, of all or of those given with -t."""
     from seamark.operations.transactions import list_open
 
     with waiting(f"Asking the sinks of {app_path}"):
@@ -140,9 +145,9 @@ def abort(
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Abort open transactions that no driver can decide any more, as the job's next start would.
+    """Abort open transactions of no decided epoch, as the job's next start would.
 
-    Takes the job over from its older drivers first: a driver that sleeps stops when it wakes.
+    Takes the job over from its older drivers first: a sleeping driver stops when it wakes.
     """
     from seamark.operations.transactions import abort as abort_all
 
@@ -168,10 +173,10 @@ def accept_loss(
     settings: Settings = None,
     as_json: options.Json = False,
 ) -> None:
-    """Accept that a sink's transactions of a decided epoch are lost, so that the job goes on.
+    """Accept the loss of a sink's transactions in a decided epoch, so the job can go on.
 
-    The job must not run. What is not lost of the sink's epoch is committed. Nothing is accepted if
-    all of it can be committed.
+    The job must not run. Transactions not lost are committed. Nothing is accepted if all can be
+    committed.
     """
     from seamark.operations.transactions import accept_loss as accept
 
@@ -247,8 +252,7 @@ def _show(one: dict[str, Any]) -> None:
     for name, value in lines.items():
         echo(f"  {name:<14}{value}")
     for held in one["held-up"]:
-        first = "it is the oldest open one there" if held["first"] else "an older one is open there"
-        echo(f"  {'holds up':<14}{held['place']}: {held['rows']} rows wait; {first}")
+        echo(f"  {'holds up':<14}{held['place']}: {held['rows']} rows wait{_FIRST[held['first']]}")
 
 
 def _epoch(one: dict[str, Any]) -> str:

@@ -1,6 +1,6 @@
-"""What a sink's system tells of open transactions: an optional part of the sink contract.
+"""Facts of open transactions from a sink's system: an optional part of the sink contract.
 
-`seamark txn` shows it to operators. No decision rests on it.
+`seamark txn` shows them to operators. No decision rests on them.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ C = TypeVar("C", bound=Committable, contravariant=True)
 
 @dataclass(frozen=True)
 class HeldUp:
-    """Readers that wait for a transaction's end, at one place: of Kafka a topic's partition.
+    """Readers waiting for a transaction's end, at one place: of Kafka a topic's partition.
 
-    `rows`: records behind the place where read_committed readers stop, those of other transactions
-    included. `first`: whether this transaction is the oldest one open there, so that readers stop
-    at it.
+    `rows`: records beyond the last one seen by read_committed readers, other transactions' too.
+    `first`: whether this transaction is the oldest open one there; None if the system does not
+    tell.
     """
 
     place: str
     rows: int
-    first: bool
+    first: bool | None
 
 
 @dataclass(frozen=True)
 class OpenFacts:
     """One open transaction. Times are in seconds since 1970, by the system's clock; None where the
-    system does not tell. `expires_at` is None also for a transaction that never times out."""
+    system does not tell. `expires_at` is None also without a time-out."""
 
     started_at: float | None = None
     expires_at: float | None = None
@@ -40,7 +40,7 @@ class OpenFacts:
 
 @runtime_checkable
 class DescribesTransactions(Protocol[C]):
-    """A committer whose system tells more of its open transactions."""
+    """A committer with more facts of its open transactions."""
 
     def describe_open(self, committables: Sequence[C]) -> Sequence[OpenFacts]:
         """Return the facts of each, in order; empty facts for an ended one.

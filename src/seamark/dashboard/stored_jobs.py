@@ -6,6 +6,7 @@ The files read here never change, and each is read once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -18,12 +19,15 @@ from seamark.checkpoint.transactions import stored_parts
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.dashboard.shared_pages import Shared
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
+from seamark.model.errors import SeamarkError
 from seamark.model.job_state import JobState
 from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.epochs import left_transactions
 from seamark.rest.observed import ObservedJob
 from seamark.runtime.checkpoint_history import open_storage
 from seamark.runtime.driver_state import driver_state
+
+log = logging.getLogger(__name__)
 
 
 class JobNotFoundError(Exception):
@@ -131,5 +135,9 @@ class StoredJob(ObservedJob):
         directory = self._records.uri
         spark = open_storage(f"{directory}/spark")
         store = CheckpointStore(self._records.files, spark)
-        driver = driver_state(directory.rpartition("/")[0], self.name, store)
-        return left_transactions(stored_parts(self.name, store, driver)).model_dump()
+        try:
+            driver = driver_state(directory.rpartition("/")[0], self.name, store)
+            return left_transactions(stored_parts(self.name, store, driver)).model_dump()
+        except SeamarkError as error:  # a damaged record: its next start says so
+            log.warning("%s", error)
+            return None

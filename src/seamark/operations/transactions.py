@@ -33,7 +33,7 @@ def list_open(program: Program) -> Sequence[dict[str, Any]]:
 def commit(
     program: Program, transactions: Sequence[str], *, force: bool
 ) -> Sequence[dict[str, Any]]:
-    """Commit open transactions by name; all that must be committed if none is named."""
+    """Commit open transactions by name; all with the verdict *must commit* if none is named."""
     asked = {"verb": "commit", "transactions": list(transactions), "force": force}
     return _rows(_asked(program, asked))
 
@@ -41,7 +41,7 @@ def commit(
 def abort(
     program: Program, transactions: Sequence[str], *, force: bool
 ) -> Sequence[dict[str, Any]]:
-    """Abort open transactions by name; all that are safe to abort if none is named."""
+    """Abort open transactions by name; all with the verdict *safe to abort* if none is named."""
     asked = {"verb": "abort", "transactions": list(transactions), "force": force}
     return _rows(_asked(program, asked))
 

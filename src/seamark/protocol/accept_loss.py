@@ -1,16 +1,16 @@
-"""Accepting that transactions of a decided epoch are lost: the steps, as a generator.
+"""Accepting the loss of a decided epoch's transactions: the steps, as a generator.
 
 An operator accepts the loss of one sink's transactions in one epoch. From then on the commit of
 this epoch goes on without them (`procedures.commit_attempt`).
 
 Invariants (checked by tests/model):
-- only a transaction that its sink reports as gone is accepted, while the epoch has no committed
+- only a transaction reported as gone by its sink is accepted, while the epoch has no committed
   record: a sink cannot prove a commit whose id is in use again, and then the record exists;
 - after the acceptance no driver makes these rows visible. A driver may be writing them again, so
   the chain of rewrites is closed first;
 - an acceptance is for the transactions it names. The commit of any other one stays necessary.
 
-Needs no lease: each step is safe beside a driver that wakes or starts at any moment.
+Needs no lease: each step is safe beside a driver waking or starting at any moment.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ class LossPoint(Enum):
 class Acceptance:
     """One sink's loss in one epoch, with its reason and the person who accepts it.
 
-    `unproved_too`: accept also transactions that may be visible, because their system has forgotten
-    them.
+    `unproved_too`: accept also transactions forgotten by their system; they may be visible.
     """
 
     epoch: int
@@ -49,8 +48,8 @@ class Acceptance:
 def accept_loss(
     loss: Acceptance, records: Records, sinks: Sinks
 ) -> Generator[LossPoint, None, LostTransactionError]:
-    """Commit what can be committed of the sink's epoch, and record the rest as accepted; return the
-    error that names the lost transactions.
+    """Commit the sink's epoch as far as possible, and record the rest as accepted; return the error
+    with the lost transactions.
 
     Raises LossRefusedError if nothing is lost, or the loss is not proved; CommitFailedError while
     the sink cannot tell.

@@ -1,7 +1,7 @@
 """The verdict of the decision records on an open transaction, for an operator. Pure.
 
-A driver needs no verdict: its recovery settles everything (`procedures.recover`). These rules say
-what that recovery would do.
+A driver needs no verdict: its recovery settles everything (`procedures.recover`). These rules
+foretell the recovery.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from seamark.protocol.states import Seal
 
 
 class Verdict(Enum):
-    """What may be done with an open transaction."""
+    """The fate of an open transaction."""
 
     MUST_COMMIT = "must commit"
     """Its epoch is decided for it: its rows must become visible."""
@@ -44,7 +44,7 @@ _WHILE = {
 def of_stored(
     generation: int, record: EpochRecord, *, decided: bool, driver: DriverState
 ) -> Verdict:
-    """Return the verdict on a transaction that a stored attempt names.
+    """Return the verdict on a transaction of a stored attempt.
 
     `record` is its epoch's; `decided`: whether Spark's commit log holds the epoch. An undecided
     attempt is safe to abort only after its seal says so: the verb makes the seal first.
@@ -58,9 +58,9 @@ def of_stored(
 
 
 def of_unstored(generation: int, leases: list[int], driver: DriverState) -> Verdict:
-    """Return the verdict on a transaction that no stored attempt of an open epoch names.
+    """Return the verdict on a transaction in no stored attempt of an unsettled epoch.
 
-    A generation without a lease is settled: it can store nothing that counts.
+    A generation without a lease is settled: nothing it stores counts any more.
     """
     if generation not in leases and generation < max(leases, default=0):
         return Verdict.SAFE_TO_ABORT

@@ -5,14 +5,17 @@ After each verb the job starts again, and the judge counts every row.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from seamark.dev.kafka import LocalKafka
 from tests.chaos import checker
 from tests.chaos.checker import Kind
-from tests.chaos.driver import wait_until
+from tests.chaos.driver import Driver, wait_until
 from tests.chaos.outputs import FilesOutput, KafkaOutput, MySQLOutput, Output, PostgresOutput
 from tests.chaos.scenario import PassthroughScenario, SinksScenario
 from tests.servers.mariadb import MariaDBServer
@@ -24,15 +27,15 @@ def test_a_loss_is_accepted_and_the_job_goes_on(kafka: LocalKafka, tmp_path: Pat
     """The broker has aborted a decided epoch's transactions. Exactly their rows are missing in the
     end, and the record says which and why."""
     with PassthroughScenario(
-        tmp_path, kafka.bootstrap_servers, timeout="15s", transaction_timeout="20s"
+        tmp_path, kafka.bootstrap_servers, timeout="60s", transaction_timeout="65s"
     ) as scenario:
         scenario.die_at("decided:3")
         epoch = max(scenario.epochs_in("spark/commits"))
         wait_until(
-            "the broker's own abort", lambda: not scenario.open_transactions(), 90, pause_s=0.5
+            "the broker's own abort", lambda: not scenario.open_transactions(), 150, pause_s=0.5
         )
         stopped = scenario.start()
-        assert stopped.wait(60) == 1
+        assert stopped.wait(120) == 1
         assert "seamark txn accept-loss" in stopped.text(), stopped.tail()
 
         loss = ["--sink", "output", "--reason", "the rows are written by hand"]
@@ -83,7 +86,9 @@ def verdicts(found: list[dict[str, Any]]) -> dict[str, set[str]]:
     return dict(by_sink)
 
 
-def test_verdicts_aborts_and_commits_at_every_system(kafka: LocalKafka, tmp_path: Path) -> None:
+@pytest.fixture
+def scenario(kafka: LocalKafka, tmp_path: Path) -> Iterator[SinksScenario]:
+    """One job into Kafka, PostgreSQL, MariaDB and files, in every way that leaves transactions."""
     with needed("MariaDB"):
         mariadb = MariaDBServer()
     with mariadb, PostgresServer() as postgres:
@@ -96,43 +101,49 @@ def test_verdicts_aborts_and_commits_at_every_system(kafka: LocalKafka, tmp_path
             FilesOutput(tmp_path),
         ]
         with SinksScenario(tmp_path, outputs) as scenario:
-            uids = {output.uid for output in outputs}
-            _killed_before_the_decision(scenario, uids)
-            _killed_after_the_decision(scenario, uids)
-            driver = scenario.start()
-            driver.wait_for_epochs(2)
-            assert set().union(*verdicts(scenario.txn("list")).values()) <= {"in use"}
-            refused = scenario.txn(
-                "accept-loss", "--epoch", "1", "--sink", "rows-to-kafka", "--reason", "no", code=2
-            )
-            assert "runs: its driver finds the loss itself" in refused
-            scenario.finish(driver)
-            scenario.require_settled()
+            yield scenario
 
 
-def _killed_before_the_decision(scenario: SinksScenario, uids: set[str]) -> None:
+def go_on(scenario: SinksScenario) -> Driver:
+    driver = scenario.start()
+    driver.wait_for_epochs(2)
+    return driver
+
+
+def end(scenario: SinksScenario, driver: Driver) -> None:
+    """0 lost, 0 doubled, nothing open."""
+    scenario.finish(driver)
+    scenario.require_settled()
+
+
+def test_killed_before_the_decision_and_aborted_by_hand(scenario: SinksScenario) -> None:
+    uids = {output.uid for output in scenario.outputs}
     scenario.die_at("prepared:3")
     found = scenario.txn("list")
     assert verdicts(found) == {uid: {"safe to abort"} for uid in uids}
     assert all(one["stored"] and one["epoch"] >= 0 for one in found)
-    by_sink = {one["sink"]: one for one in found}
-    in_kafka = by_sink["rows-to-kafka"]
-    assert 0 <= in_kafka["age"] < 120_000 < in_kafka["time-left"]
-    assert all(held["rows"] > 0 and held["first"] for held in in_kafka["held-up"])
-    assert in_kafka["held-up"]
-    assert 0 <= by_sink["rows-to-postgres-prepared"]["age"] < 120_000
-    names = [option for one in by_sink.values() for option in ("-t", one["transaction"])]
+    in_kafka = [one for one in found if one["sink"] == "rows-to-kafka"]
+    assert all(0 <= one["age"] < one["age"] + one["time-left"] <= 900_000 for one in in_kafka)
+    held = [each for one in in_kafka for each in one["held-up"]]
+    assert held and all(each["rows"] > 0 for each in held)
+    oldest = Counter(each["place"] for each in held if each["first"])
+    assert oldest == dict.fromkeys({each["place"] for each in held}, 1)
+    prepared = [one for one in found if one["sink"] == "rows-to-postgres-prepared"]
+    assert all(one["age"] >= 0 > one["time-left"] for one in prepared)
+
+    names = [option for one in found for option in ("-t", one["transaction"])]
     assert "would show rows twice" in scenario.txn("commit", *names, code=2)
     visible = scenario.visible()
     done = scenario.txn("abort", "--all-lingering")
     assert {one["transaction"] for one in done} == {one["transaction"] for one in found}
-    assert scenario.txn("list") == []
     assert {o.uid: o.left_open() for o in scenario.outputs} == {uid: [] for uid in uids}
     assert scenario.visible() == visible
+    end(scenario, go_on(scenario))
 
 
-def _killed_after_the_decision(scenario: SinksScenario, uids: set[str]) -> None:
-    scenario.die_at("decided:2")
+def test_killed_after_the_decision_and_committed_by_hand(scenario: SinksScenario) -> None:
+    uids = {output.uid for output in scenario.outputs}
+    scenario.die_at("decided:3")
     found = scenario.txn("list")
     stored = [one for one in found if one["stored"]]
     assert verdicts(stored) == {uid: {"must commit"} for uid in uids}
@@ -142,4 +153,8 @@ def _killed_after_the_decision(scenario: SinksScenario, uids: set[str]) -> None:
     done = scenario.txn("commit", "--all-lingering")
     assert {one["transaction"] for one in done} == {one["transaction"] for one in stored}
     assert scenario.visible() > visible
-    assert all(one["verdict"] == "safe to abort" for one in scenario.txn("list"))
+    driver = go_on(scenario)
+    assert set().union(*verdicts(scenario.txn("list")).values()) <= {"in use"}
+    loss = ["--epoch", "1", "--sink", "rows-to-kafka", "--reason", "no"]
+    assert "runs: its driver finds the loss" in scenario.txn("accept-loss", *loss, code=2)
+    end(scenario, driver)

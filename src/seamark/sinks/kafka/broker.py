@@ -43,11 +43,11 @@ class Ended:
 class Limits:
     """How far readers get in one partition: `stable` is the last stable offset, where
     read_committed readers stop, `end` the high watermark. `starts`: by producer id the first offset
-    of its open transaction, -1 for none."""
+    of its open transaction, -1 for none; None if the credentials may not ask for producers."""
 
     stable: int
     end: int
-    starts: Mapping[int, int]
+    starts: Mapping[int, int] | None
 
 
 class BrokerConnection:
@@ -139,6 +139,7 @@ class BrokerConnection:
         """Return how far readers get in these partitions. Raises UnreachableError."""
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
+        from kafka.errors import TopicAuthorizationFailedError
 
         if not partitions:
             return {}
@@ -149,20 +150,24 @@ class BrokerConnection:
         async def ask() -> tuple[Any, Any, Any]:
             stable = await admin._async_list_partition_offsets(latest, "read_committed")
             ends = await admin._async_list_partition_offsets(latest, "read_uncommitted")
-            return stable, ends, await admin._async_describe_producers(asked)
+            try:
+                producers = await admin._async_describe_producers(asked)
+            except TopicAuthorizationFailedError:  # a writer need not have READ
+                producers = None
+            return stable, ends, producers
 
         stable, ends, producers = self._bounded(ask)
         return {
             (at.topic, at.partition): Limits(
                 stable[at].offset,
                 ends[at].offset,
-                {
+                None if producers is None else {
                     producer.producer_id: producer.current_transaction_start_offset
                     for producer in producers[at].active_producers
                 },
             )
             for at in asked
-        }
+        }  # fmt: skip
 
     def admin(self) -> Any:
         """Return the open admin client; raises UnreachableError if no broker can be reached. The

@@ -191,6 +191,8 @@ def _facts(state: object, limits: Mapping[tuple[str, int], Limits]) -> OpenFacts
     for topic, partition in state.partitions:
         limit = limits[topic, partition]
         if limit.end > limit.stable:
-            first = limit.starts.get(state.producer_id, -1) == limit.stable
+            first = None
+            if limit.starts is not None:
+                first = limit.starts.get(state.producer_id, -1) == limit.stable
             held.append(HeldUp(f"{topic}-{partition}", limit.end - limit.stable, first))
     return OpenFacts(started_s, started_s + state.timeout_ms / 1e3, tuple(held))
