@@ -1,10 +1,12 @@
 """Kafka to Kafka, stateless, as a user writes it: ``python app_passthrough.py '{"servers": …}'``.
 
-`trouble` makes the first attempt of a task fail, or every row slow, for the tests that need it.
+`raise_once` makes the first attempt of a task fail, `slow_s` makes each row slow, `slow_row_s` its
+sink.
 """
 
 import json
 import logging
+import os
 import sys
 import time
 from pathlib import Path
@@ -13,8 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 import seamark as sm
+from tests.chaos.slow_sink import SLOW_ROW_S, SlowKafkaSink
 
 options = json.loads(sys.argv[1])
+os.environ[SLOW_ROW_S] = str(options.get("slow_row_s", 0))
 marker, slow_s = options.get("raise_once"), options.get("slow_s", 0.0)
 
 
@@ -38,6 +42,9 @@ job = sm.Job(
         storage=options["storage"],
         interval=options["interval"],
         timeout=options["timeout"],
+        unaligned="aligned_timeout" in options,
+        aligned_timeout=options.get("aligned_timeout", 0),
+        mode=options.get("mode", "exactly-once"),
     ),
 )
 rows = job.source(
@@ -55,7 +62,7 @@ if "log_level" in options:
 value = F.udf(troubled, BinaryType())("value") if marker or slow_s else F.col("value")
 job.sink(
     rows.select("key", value.alias("value")),
-    sm.KafkaSink(
+    (SlowKafkaSink if "slow_row_s" in options else sm.KafkaSink)(
         options["servers"],
         topic=options["output"],
         delivery_guarantee="exactly-once",
