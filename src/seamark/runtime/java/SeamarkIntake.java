@@ -27,6 +27,7 @@ public final class SeamarkIntake implements Runnable {
   public static final class Taken extends AvailableNowDataStreamWrapper {
     private final SparkDataStream source;
     private final SeamarkIntake intake;
+    private boolean asked = true;
 
     public Taken(SparkDataStream original, SparkDataStream source, SeamarkIntake intake) {
       super(original);
@@ -41,7 +42,8 @@ public final class SeamarkIntake implements Runnable {
       String text = json.trim();
       // A bare number can have no blank at its end: such a source makes no batch without rows.
       boolean isText = text.startsWith("{") || text.startsWith("[");
-      if (!isText || !this.intake.paused) {
+      this.asked = !isText || !this.intake.paused || this.countsRows(limit);
+      if (this.asked) {
         Offset next = this.newest(start, this.lower(limit));
         if (next == null || !next.json().trim().equals(text)) return next;
       }
@@ -52,12 +54,15 @@ public final class SeamarkIntake implements Runnable {
 
     /** The user's own limit stands where it is lower, or is not one of rows. */
     private ReadLimit lower(ReadLimit limit) {
-      long most = this.intake.rows;
-      boolean countsRows = limit instanceof ReadMaxRows || limit instanceof ReadAllAvailable
-          && this.delegate().getClass().getName().startsWith("org.apache.spark.sql.kafka010.");
-      if (most < 0L || !countsRows) return limit;
+      long most = this.intake.paused ? 0L : this.intake.rows;
+      if (most < 0L || !this.countsRows(limit)) return limit;
       if (limit instanceof ReadMaxRows && ((ReadMaxRows) limit).maxRows() <= most) return limit;
       return ReadLimit.maxRows(most);
+    }
+
+    private boolean countsRows(ReadLimit limit) {
+      return limit instanceof ReadMaxRows || limit instanceof ReadAllAvailable
+          && this.delegate().getClass().getName().startsWith("org.apache.spark.sql.kafka010.");
     }
 
     private Offset newest(Offset start, ReadLimit limit) {
@@ -78,7 +83,7 @@ public final class SeamarkIntake implements Runnable {
     }
 
     public Offset reportLatestOffset() {
-      return this.source instanceof SupportsAdmissionControl
+      return this.asked && this.source instanceof SupportsAdmissionControl
           ? ((SupportsAdmissionControl) this.source).reportLatestOffset() : null;
     }
   }
