@@ -1,12 +1,11 @@
 """Kafka to Kafka, stateless, as a user writes it: ``python app_passthrough.py '{"servers": …}'``.
 
-`raise_once` makes the first attempt of a task fail, `slow_s` makes each row slow, `slow_row_s` its
+`raise_once` makes the first attempt of a task fail; `slow_s` makes each row slow, `slow_sink` its
 sink.
 """
 
 import json
 import logging
-import os
 import sys
 import time
 from pathlib import Path
@@ -15,10 +14,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 import seamark as sm
-from tests.chaos.slow_sink import SLOW_ROW_S, SlowKafkaSink
+from tests.chaos.slow_sink import SlowKafkaSink
 
 options = json.loads(sys.argv[1])
-os.environ[SLOW_ROW_S] = str(options.get("slow_row_s", 0))
 marker, slow_s = options.get("raise_once"), options.get("slow_s", 0.0)
 
 
@@ -62,7 +60,7 @@ if "log_level" in options:
 value = F.udf(troubled, BinaryType())("value") if marker or slow_s else F.col("value")
 job.sink(
     rows.select("key", value.alias("value")),
-    (SlowKafkaSink if "slow_row_s" in options else sm.KafkaSink)(
+    (SlowKafkaSink if options.get("slow_sink") else sm.KafkaSink)(
         options["servers"],
         topic=options["output"],
         delivery_guarantee="exactly-once",

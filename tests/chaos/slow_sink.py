@@ -1,8 +1,7 @@
-"""Sinks that take their time for each row, as an overloaded system does."""
+"""Sinks that take ROW_S for each row, as an overloaded system does."""
 
 from __future__ import annotations
 
-import os
 import time
 from typing import Any
 
@@ -10,23 +9,24 @@ import pyarrow as pa
 
 import seamark as sm
 
-SLOW_ROW_S = "SEAMARK_TESTS_SLOW_ROW_S"
-"""Environment: the seconds a row takes; Spark's workers inherit it from the program."""
+ROW_S = 0.004
 
 
 class SlowWriter:
-    """Hands all calls to a sink's writer; each row of `write` takes its time first."""
+    """Hands all calls to a sink's writer; the rows of `write` take their time first."""
 
     def __init__(self, writer: Any) -> None:
         self._writer = writer
-        self._row_s = float(os.environ[SLOW_ROW_S])
 
     def write(self, batch: pa.RecordBatch) -> None:
-        time.sleep(self._row_s * batch.num_rows)
+        time.sleep(ROW_S * batch.num_rows)
         self._writer.write(batch)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._writer, name)
+    def prepare_commit(self) -> Any:
+        return self._writer.prepare_commit()
+
+    def abort(self) -> None:
+        self._writer.abort()
 
 
 class SlowKafkaSink(sm.KafkaSink):
