@@ -25,7 +25,7 @@ from seamark.runtime.java_calls import items_of
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.operator_uids import is_operator
 from seamark.runtime.plans import analysed, children, items, name_of, scala_class
-from seamark.runtime.pre_commit import EPOCH, reports_of
+from seamark.runtime.pre_commit import ORDER, reports_of
 
 REAL_TIME = "real-time"
 EXECUTIONS = ("micro-batch", REAL_TIME)
@@ -97,6 +97,8 @@ def _unfit_settings(plan: JobPlan) -> Iterator[str]:
             f"timeout is {checkpoint.timeout!r} and interval {checkpoint.interval!r}: each epoch "
             "takes the whole interval, so give a timeout well above it"
         )
+    if checkpoint.unaligned:
+        yield "unaligned is True, and here no row waits for its epoch; leave it out"
     if checkpoint.min_pause_s:
         yield f"min_pause is {checkpoint.min_pause!r}, and rows would wait in it; leave it out"
 
@@ -206,6 +208,6 @@ def start_query(
     sink = loaded_class(spark._jvm, "SeamarkEpochSink").newInstance()
     writer.outputMode("update")  # the only one here; without state all output modes are the same
     started = sink.start(
-        writer._jwrite, context._jsc.sc(), EPOCH, _OnStreamThread(begin), _OnStreamThread(ended)
+        writer._jwrite, context._jsc.sc(), ORDER, _OnStreamThread(begin), _OnStreamThread(ended)
     )
     return StreamingQuery(started)
