@@ -14,7 +14,9 @@ from typing import Any
 
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding
 from seamark.sources.kafka_group import KafkaGroupOffsets
+from seamark.sources.kafka_retention import ask_retention, not_told, retention_too_short
 from seamark.sources.settings import check_ending, checked_options
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
@@ -171,6 +173,14 @@ class KafkaSource:
         if self.group_id is None:
             return None
         return KafkaGroupOffsets(jvm, self.reader().options, self.group_id)
+
+    def inspect_source(self, uid: str, jvm: Any, tolerated_downtime_s: float) -> list[Finding]:
+        """See `InspectedSource`: whether the topics keep their rows for long enough."""
+        try:
+            topics = ask_retention(jvm, self.reader().options)
+        except OSError as error:
+            return [not_told(uid, self.bootstrap_servers, error)]
+        return list(retention_too_short(uid, topics, tolerated_downtime_s))
 
     @property
     def _name(self) -> str:

@@ -19,17 +19,13 @@ class KafkaGroupOffsets:
         self._jvm = jvm
         self._group_id = group_id
         self._admin: Any = None
-        self._settings = {
-            name.lower().removeprefix("kafka."): value
-            for name, value in options.items()
-            if name.lower().startswith("kafka.")
-        }
+        self._options = options
 
     def commit(self, end_offset: Any) -> None:
         """Commit ``{topic: {partition: next offset}}``; raises OSError with Kafka's answer."""
         kafka, java = self._jvm.org.apache.kafka, self._jvm.java
         if self._admin is None:
-            self._admin = self._connect()
+            self._admin = admin_client(self._jvm, self._options, TIMEOUT_MS)
         offsets = java.util.HashMap()
         for topic, partitions in end_offset.items():
             for partition, offset in partitions.items():
@@ -51,13 +47,17 @@ class KafkaGroupOffsets:
         if self._admin is not None:
             self._admin.close(self._jvm.java.time.Duration.ofMillis(0))
 
-    def _connect(self) -> Any:
-        admin = self._jvm.org.apache.kafka.clients.admin
-        known = admin.AdminClientConfig.configNames()
-        settings = self._jvm.java.util.HashMap()
-        for name, value in self._settings.items():
-            if known.contains(name):  # the others are the consumer's
-                settings.put(name, value)
-        settings.put("default.api.timeout.ms", str(TIMEOUT_MS))
-        settings.put("request.timeout.ms", str(TIMEOUT_MS // 2))
-        return admin.AdminClient.create(settings)
+
+def admin_client(jvm: Any, options: Mapping[str, str], timeout_ms: int) -> Any:
+    """Return an open AdminClient of Spark's own Kafka client; `options` are those of Spark's
+    reader."""
+    admin = jvm.org.apache.kafka.clients.admin
+    known = admin.AdminClientConfig.configNames()
+    settings = jvm.java.util.HashMap()
+    for option, value in options.items():
+        name = option.lower().removeprefix("kafka.")
+        if name != option.lower() and known.contains(name):  # the others are the consumer's
+            settings.put(name, value)
+    settings.put("default.api.timeout.ms", str(timeout_ms))
+    settings.put("request.timeout.ms", str(timeout_ms // 2))
+    return admin.AdminClient.create(settings)
