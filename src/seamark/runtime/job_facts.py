@@ -99,12 +99,11 @@ def _sink_part(sink: DeclaredSink, graph: JobGraph) -> SinkPart:
     if sink.dataframe is None:
         return part
     rows, at = sink.dataframe.selectExpr(*sink.select_expressions), sink.declared_at
-    return replace(
-        part,
-        varying=varying_functions(rows, at),
-        epoch_time=epoch_time_functions(rows),
-        python=python_functions(rows, at) if part.way is SinkWay.IDEMPOTENT else (),
-    )
+    part = replace(part, epoch_time=epoch_time_functions(rows))
+    if part.way is not SinkWay.IDEMPOTENT:  # its rows are written anew, whatever they are
+        return part
+    varying = varying_functions(rows, at)
+    return replace(part, varying=varying, python=python_functions(rows, varying, at))
 
 
 def upstream(graph: JobGraph, uid: str) -> tuple[str, ...] | None:

@@ -35,11 +35,12 @@ def epoch_time_functions(frame: DataFrame) -> tuple[PlannedFunction, ...]:
     return _functions(frame, "", lambda part: contains(part, "CURRENT_LIKE"), lines=False)
 
 
-def python_functions(frame: DataFrame, declared_at: str = "") -> tuple[PlannedFunction, ...]:
-    """Return the Python functions taken for deterministic."""
-    varying = {(one.column, one.function) for one in varying_functions(frame, declared_at)}
+def python_functions(
+    frame: DataFrame, varying: Sequence[PlannedFunction], declared_at: str = ""
+) -> tuple[PlannedFunction, ...]:
+    """Return the Python functions, without those `varying`."""
     found = _functions(frame, declared_at, lambda part: contains(part, "PYTHON_UDF"))
-    return tuple(one for one in found if (one.column, one.function) not in varying)
+    return tuple(one for one in found if one not in varying)
 
 
 def _functions(
