@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.serializers import CPickleSerializer
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 
 from seamark.guarantees.facts import PlannedFunction
@@ -93,7 +93,7 @@ def _line(path: Sequence[Any], function: str, declared_at: str) -> str:
     if sql := next(filter(None, map(_sql, parts)), ""):
         return sql
     file = declared_at.rpartition(":")[0]
-    if only := _only_call(file, function):
+    if only := _only_line(file, function):
         return _short(f"{file}:{only}")
     return f"a line before {_short(declared_at)}" if declared_at else ""
 
@@ -117,23 +117,26 @@ def _sql(expression: Any) -> str:
 def _definition(udf: Any) -> str:
     """Return the place of a Python function's definition; "" if it has none."""
     try:
-        function, *_ = CPickleSerializer().loads(bytes(udf.func().command()))
+        numbers = str(udf.func().command().mkString(",")).split(",")  # a Scala Seq of signed bytes
+        function, *_ = cloudpickle.loads(bytes(int(number) & 0xFF for number in numbers))
         code = getattr(function, "__wrapped__", function).__code__
         return f"{code.co_filename}:{code.co_firstlineno}"
     except Exception:  # whatever the program's function is made of: the line is for people alone
         return ""
 
 
-def _only_call(file: str, function: str) -> int | None:
-    """Return the line of the only call of a function of this name in a program; None if there is
-    none, or another one."""
+def _only_line(file: str, function: str) -> int | None:
+    """Return the line of the program's only definition of a function of this name, or of its only
+    call if there is no definition; else None."""
     try:
         tree = ast.parse(Path(file).read_text(encoding="utf-8"))
     except (OSError, SyntaxError, ValueError):
         return None
-    lines = [
+    nodes = list(ast.walk(tree))
+    made = [n.lineno for n in nodes if isinstance(n, ast.FunctionDef) and n.name == function]
+    lines = made or [
         call.lineno
-        for call in ast.walk(tree)
+        for call in nodes
         if isinstance(call, ast.Call)
         and getattr(call.func, "attr", getattr(call.func, "id", None)) == function
     ]
