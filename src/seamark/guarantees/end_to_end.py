@@ -146,7 +146,9 @@ class GuaranteeReport:
     def _findings(self) -> Iterator[str]:
         asked = "servers asked" if self.asked else "no server asked: --preflight does"
         counts = Counter(finding.weight for finding in self.findings)
-        shown = ", ".join(f"{counts[kind]} {kind.value}" for kind in Severity if counts[kind])
+        shown = ", ".join(
+            f"{n} {kind.value}{'s' if n > 1 else ''}" for kind in Severity if (n := counts[kind])
+        )
         yield f"findings: {shown or 'none'} ({asked})"
         for one in self.findings:
             yield f"  {one.weight.value} {one.code.name} {one.subject}: {one.found}; {one.remedy}"

@@ -83,9 +83,12 @@ class Finding:
     remedy: str
     severity: Severity | None = None
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "severity", self.weight)
+
     @property
     def weight(self) -> Severity:
-        """The severity of this finding."""
+        """The severity of this finding: its own, or its code's."""
         return self.severity or self.code.severity
 
     def __str__(self) -> str:
@@ -106,8 +109,9 @@ class Finding:
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Finding:
         """Read `to_json`; raises KeyError or ValueError for an unknown code or form."""
-        texts = {name: str(fields[name]) for name in ("subject", "found", "remedy")}
-        return Finding(FindingCode[fields["code"]], **texts, severity=Severity(fields["severity"]))
+        code, severity = FindingCode[fields["code"]], Severity(fields["severity"])
+        texts = [str(fields[name]) for name in ("subject", "found", "remedy")]
+        return Finding(code, *texts, severity)
 
 
 def heaviest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from seamark.contracts.places import kafka_prefix, kafka_topic
+from seamark.guarantees.end_to_end import GuaranteeReport, analyse
 from seamark.guarantees.facts import (
     JobFacts,
     OperatorPart,
@@ -87,6 +89,14 @@ def test_a_mistake_is_found_by_its_own_rule_alone(
 
 def test_a_job_without_mistakes_has_no_finding() -> None:
     assert declared_findings(WELL) == ()
+
+
+def test_a_report_is_read_as_it_was_stored() -> None:
+    for _, mistake, _, _ in MISTAKES:
+        report = analyse(replace(WELL, **mistake))
+        page = json.loads(json.dumps(report.to_json()))
+        assert GuaranteeReport.from_json(page, report.mode.value) == report
+        assert f"{report.findings[0].code.name} {report.findings[0].subject}" in str(report)
 
 
 def test_every_rule_has_a_mistake_here() -> None:
