@@ -109,9 +109,8 @@ class Finding:
     @staticmethod
     def from_json(fields: Mapping[str, Any]) -> Finding:
         """Read `to_json`; raises KeyError or ValueError for an unknown code or form."""
-        code, severity = FindingCode[fields["code"]], Severity(fields["severity"])
-        texts = [str(fields[name]) for name in ("subject", "found", "remedy")]
-        return Finding(code, *texts, severity)
+        texts = {name: str(fields[name]) for name in ("subject", "found", "remedy")}
+        return Finding(FindingCode[fields["code"]], **texts, severity=Severity(fields["severity"]))
 
 
 def heaviest_first(findings: Iterable[Finding]) -> tuple[Finding, ...]:
