@@ -1,9 +1,9 @@
-"""Spark's classes as a class-data-sharing archive (JEP 350), which `make` makes before tests.
+"""Spark's classes as a class-data-sharing archive (JEP 350), made by `make` before tests.
 
-Tests start hundreds of Spark JVMs that live for seconds, and half of what each burns is the loading
-of the same classes. `python -m tests.class_archive` runs a small job and lets its JVM write down
-what it has loaded; with `JAVA_OPTIONS` a later one maps that file. A JVM that finds no such file,
-or has another class path than the archive's, loads its classes as ever.
+Tests start hundreds of short-lived Spark JVMs, and each spends half its time loading the same
+classes. `python -m tests.class_archive` runs a small job, and its JVM writes down the loaded
+classes; with `JAVA_OPTIONS` a later one maps that file. Without such a file, or with another class
+path, a JVM loads its classes as ever.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=160m"
 """Half of these JVMs' lives would go to the optimising compiler, and half a second to a full
-collection when the classes have filled the little room that they are given at first."""
+collection, once classes have filled the small first heap."""
 JAVA_OPTIONS = f"{SHORT_LIVED} -XX:SharedArchiveFile={ARCHIVE} -Xlog:cds=off -Xlog:cds+dynamic=off"
 PATIENCE_S = 180.0
 """For the job's first epochs, and for the JVM to write."""

@@ -1,5 +1,5 @@
-"""What every test needs: Spark's Python workers are this Python, Spark stays on loopback, and no
-driver outlives its test. Also the order of the files, and what `make test` leaves out.
+"""The needs of every test: Spark's Python workers are this Python, Spark stays on loopback, and no
+driver outlives its test. Also the order of the files, and the tests left out of `make test`.
 
 The broker's fixtures are in `integration/conftest.py`.
 """
@@ -17,14 +17,14 @@ from typing import Any
 
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from tests import core
 from tests.chaos.driver import Driver
 from tests.class_archive import JAVA_OPTIONS
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 from tests.storage_servers import TWO_CORES, serving
 
-# Set for the whole process, so that programs which tests start inherit them.
+# Set for the whole process, for programs started by tests to inherit.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -32,9 +32,9 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", JAVA_OPTIONS)
 # Where a test says nothing else. On four cores a driver that lives for seconds takes a fifth more
 # CPU: twice the Python workers, and twice the tasks of an epoch that has few rows.
 os.environ.setdefault("PYSPARK_SUBMIT_ARGS", f"{TWO_CORES} pyspark-shell")
-# The tokens of jobs, which killed drivers leave behind, are no business of the user's own.
+# The tokens left behind by jobs of killed drivers are no business of the user's own.
 os.environ.setdefault("SEAMARK_HOME", tempfile.mkdtemp(prefix="seamark-home-"))
-# A shell has what it runs in the background ignore Ctrl-C, and all that tests start would too.
+# A shell lets its background programs ignore Ctrl-C, and all their children would too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -42,28 +42,28 @@ LONGEST = (
     "integration/jobs/test_kafka_to_kafka.py",
     "integration/storage/test_kills.py",
     "integration/jobs/test_restarts.py",
-    "spark/test_operators_day.py",
+    "spark/operations/test_operators_day.py",
     "docs/test_examples.py",
     "integration/jobs/test_two_sinks.py",
     "integration/jobs/test_postgres.py",
-    "spark/test_savepoint_verbs.py",
+    "spark/savepoints/test_savepoint_verbs.py",
     "integration/jobs/test_redis.py",
     "integration/jobs/test_mysql.py",
-    "spark/test_restore_plan.py",
+    "spark/savepoints/test_restore_plan.py",
     "integration/jobs/test_two_drivers.py",
-    "spark/test_rest.py",
+    "spark/operations/test_rest.py",
     "integration/storage/test_hangs.py",
     "integration/jobs/test_delta.py",
     "integration/jobs/test_embedded.py",
     "integration/jobs/test_files.py",
-    "spark/test_restore.py",
+    "spark/savepoints/test_restore.py",
     "integration/jobs/test_restore.py",
     "integration/jobs/test_spark_submit.py",
-    "spark/test_failures.py",
+    "spark/jobs/test_failures.py",
     "integration/cluster/test_cluster.py",
 )
-"""The files that take a minute and more. They come first: one that came last would be waited for by
-workers that have nothing left to do."""
+"""The files longer than a minute. They come first: a long file at the end would keep the other
+workers waiting."""
 
 
 TERMINAL: list[Any] = []
@@ -117,8 +117,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture(autouse=True)
 def no_driver_is_left() -> Iterator[None]:
-    """A test that failed, or ran into its time-out, may have left drivers, which never end. Those
-    that were there before it belong to fixtures of several tests."""
+    """A failed or timed-out test may have left drivers; they never end. Drivers from before it
+    belong to fixtures of several tests."""
     before = set(Driver.living)
     yield
     for driver in Driver.living - before:
@@ -127,11 +127,11 @@ def no_driver_is_left() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def hdfs() -> Iterator[LocalHdfs]:
-    """A NameNode and a DataNode; a test that kills one brings it back."""
+    """A NameNode and a DataNode; a test may kill one, and brings it back."""
     yield from serving(LocalHdfs)
 
 
 @pytest.fixture(scope="session")
 def s3() -> Iterator[LocalS3]:
-    """An S3 server; a test that kills it brings it back."""
+    """An S3 server; a test may kill it, and brings it back."""
     yield from serving(LocalS3)

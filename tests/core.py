@@ -1,8 +1,8 @@
-"""Which tests `make test` runs, ten minutes on two cores; `make test-all` runs the others as well.
+"""The tests of `make test`, ten minutes on two cores; `make test-all` runs the others as well.
 
-All that lies in `QUICK` is in it, and of the tests that start Spark, a server or a browser those of
-`CORE`: what each is there for stands beside it. Every other test gets the mark ``full``.
-`tests/README.md` has what both cost.
+It has everything in `QUICK`, and of the tests with Spark, a server or a browser those in `CORE`:
+each with its purpose beside it. Every other test gets the mark ``full``. `tests/README.md` has the
+cost of both.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ CORE = {
     "integration/jobs/test_restarts.py::test_decision_deleted_by_hand": (
         "a restart that refuses, as a decision is gone"
     ),
-    "spark/test_savepoints.py": "a savepoint, restored with other numbers of partitions",
-    "spark/test_job.py": "each argument of a job; bounded runs",
-    "spark/test_branches.py": "one plan for several sinks",
-    "spark/test_watermarks.py": "no operator loses its watermark",
-    "spark/test_batch_oracle.py": "random programs beside Spark's batch run of them",
-    "spark/test_worker_daemon.py": "the Python workers of a session",
+    "spark/savepoints/test_savepoints.py": "a savepoint, restored with other numbers of partitions",
+    "spark/jobs/test_job.py": "each argument of a job; bounded runs",
+    "spark/plans/test_branches.py": "one plan for several sinks",
+    "spark/plans/test_watermarks.py": "no operator loses its watermark",
+    "spark/plans/test_batch_oracle.py": "random programs beside Spark's batch run of them",
+    "spark/session/test_worker_daemon.py": "the Python workers of a session",
     # Each sink under the conformance suite, on its real system.
     "integration/kafka/test_sink_conformance.py": "Kafka",
     "integration/postgres/test_sink_conformance.py": "PostgreSQL",
@@ -42,7 +42,7 @@ CORE = {
     "conformance/test_idempotent.py": "sinks of keyed rows",
     "conformance/test_sqlite.py": "SQLite",
     "conformance/test_write_ahead.py": "write-ahead",
-    # What a user sees.
+    # A user's view.
     "dashboard/test_in_browser.py::test_checkpoints_appear_and_open_down_to_subtasks": (
         "a real browser, at two jobs that run"
     ),
@@ -60,14 +60,14 @@ def is_core(nodeid: str) -> bool:
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Give the mark ``full`` to all that is not core."""
+    """Mark every test outside the core ``full``."""
     for item in items:
         if not is_core(item.nodeid):
             item.add_marker(pytest.mark.full)
 
 
 def left_out(items: Iterable[pytest.Item]) -> Counter[str]:
-    """Return how many tests each folder has in `items` that `make test-all` would run."""
+    """Return, for each folder, the number of tests in `items` left to `make test-all`."""
     folders: Counter[str] = Counter()
     for item in items:
         if item.get_closest_marker("full") and not item.get_closest_marker("chaos"):
@@ -76,7 +76,7 @@ def left_out(items: Iterable[pytest.Item]) -> Counter[str]:
 
 
 def what_is_left(folders: Counter[str]) -> str:
-    """Return the line that says what `make test-all` adds."""
+    """Return the line about the tests added by `make test-all`."""
     parts = ", ".join(f"{count} in {folder}" for folder, count in folders.most_common())
     return (
         f"`make test-all` adds {folders.total()} tests ({parts}): an hour on two cores. "

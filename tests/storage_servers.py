@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeVar
 
-from seamark.dev.s3 import LocalS3
 from tests.servers.needed import needed
+from tests.servers.s3 import LocalS3
 
 T = TypeVar("T")
 
 TWO_CORES = "--master local[2,4] --conf spark.sql.shuffle.partitions=2"
-"""Options of Spark: what a session has on a machine with two cores."""
+"""Options of Spark: a session on a machine with two cores."""
 
 
 def serving(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
@@ -26,10 +26,10 @@ def serving(make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
 
 
 def spark_configuration(directory: Path, s3: LocalS3) -> dict[str, str]:
-    """Return the environment in which a program's Spark session reaches `s3`."""
+    """Return the environment for a program's Spark session to reach `s3`."""
     directory.mkdir(parents=True, exist_ok=True)
     lines = [f"{key} {value}\n" for key, value in s3.spark_settings().items()]
     settings = directory / "spark-defaults.conf"
     settings.write_text("".join(lines))
-    # SPARK_CONF_DIR would change the JVM's class path, which must be that of `class_archive`.
+    # SPARK_CONF_DIR would change the JVM's class path: `class_archive` needs it unchanged.
     return {"PYSPARK_SUBMIT_ARGS": f"{TWO_CORES} --properties-file {settings} pyspark-shell"}

@@ -1,4 +1,4 @@
-"""A real HTTP proxy before a real S3 server that weakens conditional writes, as some servers do.
+"""A real HTTP proxy before a real S3 server; it weakens conditional writes, as some servers do.
 
 `Weakness.IGNORES`: the condition is dropped. `LOOKS_FIRST`: the key is looked at, and written
 without the condition if it was not there. `LOSES_REPLY`: the first conditional write is done, but

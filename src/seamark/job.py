@@ -34,7 +34,7 @@ from seamark.contracts.source import Source
 from seamark.guarantees.end_to_end import (
     GuaranteeReport,
 )
-from seamark.job_run import JobRun
+from seamark.job_run import JobRun, trigger_of
 from seamark.model.checkpointing_statistics import NONE_YET, CheckpointingStatistics
 from seamark.model.errors import ConfigurationError, UserError
 from seamark.model.job_graph import JobGraph
@@ -44,6 +44,7 @@ from seamark.runtime.inspection import server_findings
 from seamark.runtime.job_facts import job_report
 from seamark.runtime.job_plan import JobPlan, job_graph
 from seamark.runtime.log_redaction import job_redactor
+from seamark.runtime.real_time import is_real_time, real_time_settings
 from seamark.runtime.session import (
     query_settings,
     spark_session,
@@ -198,6 +199,7 @@ class Job:
         allow_non_restored_state: bool = False,
         parallelism: int | None = None,
         claim_mode: Literal["no-claim", "claim"] = "no-claim",
+        execution: Literal["micro-batch", "real-time"] = "micro-batch",
     ) -> None:
         """Run until the job ends; then settle everything.
 
@@ -216,6 +218,11 @@ class Job:
         savepoint; None for the savepoint's number. With `claim_mode` ``"claim"`` this job owns the
         savepoint from now on, and deletes it when its own first checkpoint is complete. ``seamark
         run -n -p N --claim-mode …`` overrides all three; `restore_plan` previews a restore.
+
+        execution: ``"micro-batch"`` processes what has come since the last epoch, at every
+            checkpoint interval. ``"real-time"`` processes each row when it comes, and takes a
+            checkpoint at every interval: for stateless jobs from Kafka to Kafka
+            (docs/real-time.md). A job may change it from one run to the next.
 
         Returns when all decided epochs are committed and no transaction of this driver is open.
         Logs a warning for a failed checkpoint within `tolerable_failed_checkpoints`, and for a
@@ -239,6 +246,7 @@ class Job:
         os.environ.pop(EXPECTING_VARIABLE, None)
         path = os.environ.get(RESTORE_VARIABLE) or restore
         plan = JobPlan(declared)
+        in_real_time = is_real_time(execution, plan)
         if file := os.environ.pop(PLAN_VARIABLE, None):
             write_plan(spark, path, self._new_job(how, plan), Path(file))
             raise SystemExit(0)  # the program must not run on after the plan
@@ -247,7 +255,8 @@ class Job:
         self._run = JobRun(
             plan,
             self._directory,
-            self._spark_settings(spark, how.parallelism),
+            trigger_of(declared, real_time=in_real_time),
+            self._spark_settings(spark, how.parallelism, in_real_time),
             job_redactor(spark, declared, self._storage, self._secrets),
             self._rest,
             shown={
@@ -437,12 +446,15 @@ class Job:
     def _directory(self) -> str:
         return f"{self._storage}/{self.declaration.name}"
 
-    def _spark_settings(self, spark: SparkSession, parallelism: int | None) -> dict[str, str]:
+    def _spark_settings(
+        self, spark: SparkSession, parallelism: int | None, in_real_time: bool
+    ) -> dict[str, str]:
         checkpoint, given = self.declaration.checkpoint, self._given()
         return {
             **backend_settings(spark, checkpoint, given),
             **query_settings(checkpoint, given),
             **({PARTITIONS: str(parallelism)} if parallelism else {}),
+            **(real_time_settings(checkpoint.interval_s) if in_real_time else {}),
         }
 
     def _given(self) -> set[str]:

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from seamark.api.declarations import JobDeclaration
 from seamark.api.rest_config import RestConfig
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.executions import ExecutionStart, Sign
@@ -34,13 +35,15 @@ class JobRun:
 
     `spark_settings` hold for its query alone; `shown` is the job's own data for `LiveJob`. The REST
     interface (`rest`) answers from now on; raises PreflightError if its address cannot be had, and
-    ConfigurationError for findings that stop the job. Logs warnings.
+    ConfigurationError for findings that stop the job. Logs warnings. `trigger` is that of the query
+    (`trigger_of`).
     """
 
     def __init__(
         self,
         plan: JobPlan,
         directory: str,
+        trigger: Mapping[str, Any],
         spark_settings: Mapping[str, str],
         redactor: Redactor,
         rest: RestConfig,
@@ -48,6 +51,7 @@ class JobRun:
     ) -> None:
         self._plan = plan
         self._directory = directory
+        self._trigger = trigger
         self._spark_settings = spark_settings
         self._redactor = redactor
         declared, context = plan.declared, plan.spark.sparkContext
@@ -90,14 +94,11 @@ class JobRun:
             self._rest.stop()
 
     def _new_run(self) -> StreamRun:
-        declared = self._plan.declared
-        interval_ms = round(declared.checkpoint.interval_s * 1000)
-        trigger: Mapping[str, Any] = {"processingTime": f"{interval_ms} milliseconds"}
         return StreamRun(
             self._plan,
             records_uri=self._directory,
             spark_location=f"{self._directory}/spark",
-            trigger={"availableNow": True} if declared.bounded else trigger,
+            trigger=self._trigger,
             redactor=self._redactor,
             spark_settings=self._spark_settings,
             flow=self._flow,
@@ -118,6 +119,14 @@ class JobRun:
             pages=self._view.kept_pages(),
         )
         return start, sign
+
+
+def trigger_of(declared: JobDeclaration, *, real_time: bool) -> dict[str, Any]:
+    """Return the arguments of ``DataStreamWriter.trigger`` for a job's query."""
+    if declared.bounded:
+        return {"availableNow": True}
+    interval = f"{round(declared.checkpoint.interval_s * 1000)} milliseconds"
+    return {"realTime" if real_time else "processingTime": interval}
 
 
 def _refuse(job: str, findings: Iterable[Finding]) -> None:

@@ -1,4 +1,4 @@
-"""Files to SQLite through a function that always fails at row 5: epoch 1 of files of five rows."""
+"""Files to SQLite through a function, failing always at row 5: epoch 1 of files of five rows."""
 
 import json
 import logging

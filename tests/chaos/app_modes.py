@@ -1,6 +1,6 @@
-"""Files into two SQLite databases, one file an epoch, in the mode that is asked for.
+"""Files into two SQLite databases, one file an epoch, in the given mode.
 
-A program that a test kills, and a function that the test runs itself to go on.
+A program for a test to kill, and a function for the test to go on by itself.
 """
 
 from __future__ import annotations

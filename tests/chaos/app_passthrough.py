@@ -1,6 +1,6 @@
 """Kafka to Kafka, stateless, as a user writes it: ``python app_passthrough.py '{"servers": …}'``.
 
-`trouble` makes the first attempt of a task fail, or every row slow, for the tests that need it.
+`trouble` makes the first attempt of a task fail, or every row slow, for some tests.
 """
 
 import json
@@ -58,7 +58,7 @@ job.sink(
     sm.KafkaSink(
         options["servers"],
         topic=options["output"],
-        delivery_guarantee="exactly-once",
+        delivery_guarantee=options.get("delivery", "exactly-once"),
         transactional_id_prefix=options["prefix"],
         transaction_timeout=options["transaction_timeout"],
         producer_options=options.get("producer_options", {}),
@@ -71,4 +71,4 @@ if __name__ == "__main__":
     gate = options.get("gate")  # the harness holds a driver here until its turn comes
     while gate and not Path(gate).exists():
         time.sleep(0.02)
-    job.run()
+    job.run(execution=options.get("execution", "micro-batch"))

@@ -31,7 +31,7 @@ source = sm.FileSource(
     options["input"],
     format="json",
     schema="key STRING, value STRING",
-    # What has piled up while drivers were dead is not one epoch of hundreds of tasks.
+    # Files piled up while drivers were dead are not one epoch of hundreds of tasks.
     options={"maxFilesPerTrigger": "400"},
 )
 rows = job.source(source, uid="input")

@@ -64,5 +64,5 @@ if __name__ == "__main__":
     while gate and not Path(gate).exists():
         time.sleep(0.02)
     job.run()
-    if "ended" in options:  # under spark-submit what Python says at its end goes through the JVM
+    if "ended" in options:  # under spark-submit Python's last output goes through the JVM
         Path(options["ended"]).touch()

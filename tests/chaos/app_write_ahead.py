@@ -1,6 +1,6 @@
 """Files over HTTP, one file an epoch, to two endpoints: one keeps its keys, one does not.
 
-A program that a test kills, and a function that the test runs itself to go on.
+A program for a test to kill, and a function for the test to go on by itself.
 """
 
 from __future__ import annotations

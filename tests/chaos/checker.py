@@ -30,7 +30,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Anomaly:
-    """One thing that must not be; `row` is what it was found on."""
+    """One broken promise; `row` is the row it was found on."""
 
     kind: Kind
     where: str
@@ -43,7 +43,7 @@ class Anomaly:
 def check_log(
     where: str, produced: Sequence[Produced], final: Sequence[Seen], live: Sequence[Seen] = ()
 ) -> list[Anomaly]:
-    """Judge a log: `final` is a last complete read, `live` what a concurrent reader saw.
+    """Judge a log: `final` is a last complete read, `live` the rows seen by a concurrent reader.
 
     A value must be unique among the produced rows of its key.
     """
@@ -55,7 +55,8 @@ def check_log(
 
 
 def check_shown(where: str, final: Sequence[Seen], live: Sequence[Seen]) -> list[Anomaly]:
-    """Judge a concurrent reader: what it was shown must be there in the end, at the same place."""
+    """Judge a concurrent reader: the rows shown to it must be there in the end, at the same
+    place."""
     places = {(s.partition, s.offset): s for s in final}
     return [
         Anomaly(Kind.PHANTOM, f"{where} (concurrent reader)", seen)
@@ -74,7 +75,7 @@ def check_rows(where: str, expected: Sequence[Pair], final: Sequence[Pair]) -> l
 
 
 def check_same(sinks: Mapping[str, Sequence[Pair]]) -> list[Anomaly]:
-    """Judge sinks that were given the same rows: each must hold what the first holds."""
+    """Judge sinks given the same rows: each must hold the same as the first."""
     (first, rows), *others = sinks.items()
     want = Counter(map(tuple, rows))
     found = []
@@ -102,7 +103,7 @@ def require_none(anomalies: Sequence[Anomaly]) -> None:
 
 
 def _reordered(where: str, produced: Sequence[Produced], rows: Sequence[Seen]) -> list[Anomaly]:
-    """A key lies in one partition, so its order is that of the offsets. A duplicate or a phantom
+    """A key lies in one partition, so its order is the order of offsets. A duplicate or a phantom
     is reported as such, not here."""
     position = {(p.key, p.value): i for i, p in enumerate(produced)}
     newest: dict[str, int] = {}

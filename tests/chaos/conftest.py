@@ -1,4 +1,4 @@
-"""Servers for the matrix, apart from those that `tests/integration` shares."""
+"""Servers for the matrix, apart from those shared by `tests/integration`."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A job's processes: started as a user starts them, found again whatever becomes of their parents.
 
 A driver is a Python process, its Spark JVM, and Python workers in process groups of their own.
-Every process inherits the environment of the one that started it, so a mark in the environment
-finds the whole tree, also when the driver is dead and the rest belongs to init.
+Every process inherits its parent's environment, so a mark in the environment finds the whole tree,
+also when the driver is dead and the rest belongs to init.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ def spark_submit(*arguments: str) -> list[str]:
 class Driver:
     """One run of one program, from `start` to its death.
 
-    `failpoint` is what SEAMARK_FAILPOINT is set to. What the program says goes to `log`. With
+    `failpoint` is the value of SEAMARK_FAILPOINT. The program's output goes to `log`. With
     spark-submit as `launcher` the driver's own process is the JVM, and Python is its child.
     """
 
     living: ClassVar[set[Driver]] = set()
-    """All that were started here and have not got their `kill_tree`."""
+    """All drivers started here, until their `kill_tree`."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Driver:
         self.log = log
         self.failpoint = failpoint
         self._mark = uuid.uuid4().hex
-        # What a killed JVM leaves behind goes with us. Short: it holds sockets, whose paths are.
+        # A killed JVM's leftovers go with us. Short: it holds sockets, with short paths only.
         self._scratch = tempfile.mkdtemp(prefix="sm-")
         variables = {
             **os.environ,
@@ -137,13 +137,13 @@ class Driver:
         return next(p for p in self.tree() if "java" in _name(p))
 
     def workers(self) -> list[psutil.Process]:
-        """Return the Python workers: forked by Spark's daemon, which is not one of them."""
+        """Return the Python workers: forked by Spark's daemon, itself not among them."""
         daemons = [p for p in self.tree() if "pyspark.worker" in _command(p)[-1:]]
         ids = {p.pid for p in daemons}
         return [p for p in daemons if p.ppid() in ids]
 
     def kill_tree(self) -> None:
-        """End every process with SIGKILL, as a machine that dies; return when all are gone."""
+        """End every process with SIGKILL, like the death of a machine; return when all are gone."""
         if self.returncode is None:  # at once for the driver and its JVM; finding the rest is slow
             os.killpg(self.pid, signal.SIGKILL)
         kill_marked(self._mark)
@@ -152,7 +152,7 @@ class Driver:
         self.living.discard(self)
 
     def freeze(self) -> None:
-        """SIGSTOP every process, the JVM first, which decides epochs."""
+        """SIGSTOP every process, first the JVM: it decides epochs."""
         for process in sorted(self.tree(), key=lambda p: "java" not in _name(p)):
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.suspend()
@@ -193,7 +193,7 @@ class Driver:
         self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30.0, code: int = 0
     ) -> float:
         """Ask it to end, and return the seconds it took; AssertionError unless it ends with `code`
-        (a JVM that a signal ends: 128 and the signal)."""
+        (a JVM ended by a signal: 128 and the signal)."""
         begun = time.monotonic()
         self.send(number)
         found = self.wait(timeout_s)
@@ -236,7 +236,7 @@ class Driver:
 
 
 def _name(process: psutil.Process) -> str:
-    """Return a process's name; "" of one that has ended since it was found."""
+    """Return a process's name; "" for a process ended meanwhile."""
     try:
         return str(process.name())
     except psutil.NoSuchProcess:
@@ -244,7 +244,7 @@ def _name(process: psutil.Process) -> str:
 
 
 def _command(process: psutil.Process) -> list[str]:
-    """Return a process's command; [] of one that has ended since it was found."""
+    """Return a process's command; [] for a process ended meanwhile."""
     try:
         return list(process.cmdline())
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""What was produced and what readers saw: plain values, for `checker.py`."""
+"""The produced rows, and the rows seen by readers: plain values, for `checker.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Produced(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One row that a reader of the output saw, and where: no two rows share a place."""
+    """One row seen by a reader of the output, and its place: no two rows share a place."""
 
     partition: int
     offset: int
@@ -22,7 +22,7 @@ class Seen(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """One row of a sink that has no offsets: a table, a directory of files."""
+    """One row of a sink without offsets: a table, a directory of files."""
 
     key: str
     value: str
@@ -31,9 +31,9 @@ class Pair(NamedTuple):
 def window_counts(
     rows: list[Produced], window_ms: int, open_after_ms: int | None = None
 ) -> list[Pair]:
-    """Return what a tumbling count per key makes of rows with values ``sequence,time_ms``.
+    """Return the tumbling counts per key of rows with values ``sequence,time_ms``.
 
-    `open_after_ms`: windows that end after it are left out: the watermark has not closed them.
+    `open_after_ms`: windows ending after it are left out: the watermark has not closed them.
     """
     counts: dict[tuple[str, int], int] = {}
     for key, value in rows:

@@ -1,8 +1,8 @@
-"""The kill matrix: one table of jobs, and the failpoints at which each is killed.
+"""The kill matrix: one table of jobs, and the failpoints for killing each.
 
 `MATRIX` names the rows. A sink is put into it by three things: its `Output` (`outputs.py`), its
-`Kind` here, with the failpoints that its committer and its writer reach, and a row that names it.
-`conftest.py` starts the servers. `test_matrix.py` does the killing.
+`Kind` here with the failpoints of its committer and its writer, and a row naming it. `conftest.py`
+starts the servers. `test_matrix.py` does the killing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.chaos.outputs import (
 from tests.chaos.scenario import PassthroughScenario, Scenario, SinksScenario, WindowsScenario
 
 FIRST = {Point.RECOVERY_COMMITTED.value: "decided:2", Point.SINK_ABORTED.value: "prepared:2"}
-"""What must have happened before a point is reached."""
+"""The precondition for reaching a point."""
 NEEDS_TWO_DRIVERS = {Point.DECISION_VOIDED.value, Point.PLAN_VOIDED.value}
 PROTOCOL_POINTS = [point.value for point in Point if point.value not in NEEDS_TWO_DRIVERS]
 
@@ -44,8 +44,8 @@ Servers = Callable[[str], Any]
 
 @dataclass(frozen=True)
 class Row:
-    """A job, and the points at which its driver (`committer_points`, besides the protocol's) or a
-    Python worker (`writer_points`) dies."""
+    """A job, and the points of death of its driver (`committer_points`, besides the protocol's) or
+    of a Python worker (`writer_points`)."""
 
     scenario: Callable[[Path, Servers], Scenario]
     committer_points: tuple[str, ...]
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Kind:
-    """A sink in one of its modes, and the failpoints that are its own."""
+    """A sink in one of its modes, and its own failpoints."""
 
     output: Callable[[Path, Servers], Output]
     committer_points: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""The sinks of `app_sinks.py`: how each is made, and what other programs then see of it.
+"""The sinks of `app_sinks.py`: the making of each, and its content for other programs.
 
 To put another sink into the kill matrix, write its `Output` here and name it in `matrix.py`.
 """
@@ -15,22 +15,22 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.file_systems.s3 import S3Directory
 from tests.chaos import checker, workload
 from tests.chaos.history import Pair
+from tests.servers.hdfs import LocalHdfs
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
+from tests.servers.s3 import LocalS3
 
 
 class Output:
-    """One sink of one job. `uid` is its uid, `frame` what it gets: ``rows`` or ``counts``.
+    """One sink of one job. `uid` is its uid, `frame` its input: ``rows`` or ``counts``.
 
-    `maker` and `arguments` are what `app_sinks.py` makes it from: JSON alone. The target is new.
-    `dead_letters` has both for the sink that takes the rows which the target refuses.
+    `app_sinks.py` makes it from `maker` and `arguments`: JSON alone. The target is new.
+    `dead_letters` has both for the sink of the refused rows.
     """
 
     dead_letters: dict[str, Any] | None = None
@@ -42,7 +42,7 @@ class Output:
         self.arguments = arguments
 
     def rows(self) -> list[Pair]:
-        """Return every row that a reader sees."""
+        """Return every row visible to a reader."""
         raise NotImplementedError
 
     def count(self) -> int:
@@ -50,15 +50,15 @@ class Output:
         return len(self.rows())
 
     def left_open(self) -> list[str]:
-        """Return the transactions that nobody has ended."""
+        """Return the transactions not ended by anybody."""
         return []
 
     def check(self, expected: Sequence[Pair]) -> list[checker.Anomaly]:
-        """Judge what the sink holds, after the last driver has ended."""
+        """Judge the sink's content, after the end of the last driver."""
         return checker.check_rows(self.uid, expected, self.rows())
 
     def close(self) -> None:
-        """Free what the reader holds."""
+        """Free the reader's resources."""
 
 
 class SQLiteOutput(Output):
@@ -91,7 +91,8 @@ class FilesOutput(Output):
 
 
 class SentOutput(Output):
-    """What a write-ahead sink has sent to a target that keeps its tokens (`token_keeper.py`)."""
+    """The rows sent by a write-ahead sink to a target with a table of tokens
+    (`token_keeper.py`)."""
 
     def __init__(self, directory: Path, frame: str = "rows") -> None:
         self._database = directory / "target.db"
@@ -104,7 +105,7 @@ class SentOutput(Output):
 
 
 class StoredFilesOutput(Output):
-    """Files on HDFS or S3, read as a reader that lists them does.
+    """Files on HDFS or S3, read by listing them.
 
     The sink's `hadoop` settings reach S3; without `configured` the job's Spark session must.
     """
@@ -128,7 +129,7 @@ class StoredFilesOutput(Output):
     def rows(self) -> list[Pair]:
         shown = [path for path in self._directory.list() if not path.startswith("_")]
         for path in shown:
-            if path not in self._read:  # a file that is shown never changes
+            if path not in self._read:  # a visible file never changes
                 with self._directory.open(path) as file:
                     table = pa.parquet.read_table(io.BytesIO(file.read()))
                 columns = (table["key"].to_pylist(), table["value"].to_pylist())
@@ -142,7 +143,7 @@ class StoredFilesOutput(Output):
 
 
 class KafkaOutput(Output):
-    """A reader beside the job must never see a row that is gone later."""
+    """A row seen by a reader beside the job must never be gone later."""
 
     def __init__(self, servers: str, frame: str = "rows", *, spool: bool = False) -> None:
         self._servers = servers
@@ -177,7 +178,7 @@ class KafkaOutput(Output):
 
 
 class DeltaOutput(Output):
-    """A table below `base`, a directory or a URI, with the options that its store needs."""
+    """A table below `base`, a directory or a URI, with the options of its store."""
 
     def __init__(
         self, base: Path | str, frame: str = "rows", storage_options: dict[str, str] | None = None
@@ -302,9 +303,8 @@ class MySQLOutput(Output):
 
 
 class RedisOutput(Output):
-    """Under a prefix of its own. A row's value, which is unique (a count's is not), is its key, and
-    its key the string or the hash's field there: so a lost row shows, and a doubled one cannot
-    be."""
+    """Under a prefix of its own. A row's value is unique (unlike a count) and its key; its own key
+    is the string or the hash's field there: so a lost row shows, and a doubled one cannot be."""
 
     def __init__(self, server: RedisServer, mode: str, kind: str) -> None:
         self._client = server.client()

@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 
 
 class Scenario:
-    """What all apps share; `PassthroughScenario` and the others add what they read and check."""
+    """Common parts of all apps; `PassthroughScenario` and the others add their reads and checks."""
 
     program: str
     job: str
@@ -64,7 +64,7 @@ class Scenario:
         return driver
 
     def die_at(self, failpoint: str, timeout_s: float = 240.0, **options: Any) -> Driver:
-        """Start a driver that must die, by its own SIGKILL, at `failpoint`."""
+        """Start a driver; it must die, by its own SIGKILL, at `failpoint`."""
         driver = self.start(failpoint, **options)
         driver.die(timeout_s)
         return driver
@@ -72,8 +72,8 @@ class Scenario:
     def die_at_each(
         self, failpoints: Sequence[str], then: str | None = None, timeout_s: float = 240.0
     ) -> Driver:
-        """Start a driver for each failpoint, which must die there; then start one for `then` and
-        return it. Each comes up while the one before still lives, and is held before `job.run`."""
+        """Start a driver for each failpoint, to die there; then start one for `then` and return it.
+        Each comes up while the one before still lives, and is held before `job.run`."""
         driver, gate = self.held(failpoints[0])
         for following in [*failpoints[1:], then]:
             gate.touch()
@@ -84,8 +84,8 @@ class Scenario:
         return driver
 
     def held(self, failpoint: str | None = None, **options: Any) -> tuple[Driver, Path]:
-        """Start a driver that waits before `job.run` until the path returned exists: Python and
-        Spark take seconds to come up."""
+        """Start a driver; it waits before `job.run` for the returned path: Python and Spark take
+        seconds to come up."""
         gate = self.directory / f"gate-{len(self.drivers)}"
         return self.start(failpoint, gate=str(gate), **options), gate
 
@@ -106,14 +106,14 @@ class Scenario:
             ) from None
 
     def require_settled(self) -> None:
-        """Assert that what the last driver decided is committed, and that nothing else is open."""
+        """Assert that all decisions of the last driver are committed, and nothing else is open."""
         for epoch in self.epochs_in("spark/commits") & self.epochs_in("epochs"):
             record = self.job_directory / "epochs" / str(epoch) / "committed.json"
             assert record.exists(), f"epoch {epoch} is decided and not committed"
 
     def outlive(self, driver: Driver, timeout_s: float = 60.0) -> Driver:
-        """After a sink's server was killed and is back: return the driver that works on, which is
-        the next one where the job gave up."""
+        """After a sink's server was killed and is back: return the driver at work: the next one,
+        where the job gave up."""
         before = len(driver.epochs())
         wait_until(
             "the job commits again, or gives up",
@@ -133,7 +133,7 @@ class Scenario:
         checker.require_none(self.check())
 
     def epochs_in(self, log: str) -> set[int]:
-        """Return the epochs that a directory of the job holds: ``epochs``, ``spark/commits``, …"""
+        """Return the epochs in a directory of the job: ``epochs``, ``spark/commits``, …"""
         directory = self.job_directory / log
         if not directory.is_dir():
             return set()
@@ -150,12 +150,12 @@ class Scenario:
         raise NotImplementedError
 
     def check(self) -> list[checker.Anomaly]:
-        """Judge what the sinks hold, after the last driver has ended."""
+        """Judge the sinks' content, after the end of the last driver."""
         raise NotImplementedError
 
 
 class KafkaScenario(Scenario):
-    """What the apps that read and write Kafka share."""
+    """Common parts of the apps from Kafka to Kafka."""
 
     def __init__(
         self,
@@ -198,7 +198,7 @@ class KafkaScenario(Scenario):
         assert self.open_transactions() == []
 
     def open_transactions(self) -> list[str]:
-        """Return the job's transactions that have not ended."""
+        """Return the job's open transactions."""
         return workload.open_transactions(self.servers, self.prefix)
 
 
@@ -230,7 +230,7 @@ class WindowsScenario(KafkaScenario):
         super().__init__(directory, servers, database=str(self.database), **options)
 
     def counts(self) -> list[Pair]:
-        """Return the counts that the input makes."""
+        """Return the counts of the input."""
         return window_counts(self.feeder.counted, workload.WINDOW_MS)
 
     def expected(self) -> int:
@@ -315,7 +315,7 @@ class SinksScenario(Scenario):
         return found
 
     def _rows(self) -> dict[str, list[Pair]]:
-        """Return what each frame holds in the end."""
+        """Return the final rows of each frame."""
         return {
             "rows": [Pair(*row) for row in self.feeder.rows],
             "counts": window_counts(self.feeder.counted, workload.WINDOW_MS),

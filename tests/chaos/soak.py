@@ -3,9 +3,9 @@
     python -m tests.chaos.soak --minutes 30 --seed 7
 
 Half of the time goes to Kafka -> Kafka, half to Kafka -> counts in Kafka and SQLite. A producer and
-a read_committed reader run all the time. What is done next, and after which pause, comes from the
-seed; what the processes make of it depends on their timing. Kills are aimed: a transaction is open
-for a fraction of an epoch only, right after Spark has planned it.
+a read_committed reader run all the time. The next step, and the pause before it, come from the
+seed; their effect on the processes depends on timing. Kills are aimed: a transaction is open for a
+fraction of an epoch only, right after Spark has planned it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from tests.chaos.scenario import PassthroughScenario, WindowsScenario
 
 APPS = {"passthrough": PassthroughScenario, "windows": WindowsScenario}
 FATAL = ("LostTransactionError", "CheckpointError", "DecisionMissingError", "CorruptRecordError")
-"""What a job must never say here: nobody has deleted a file or stayed away for long."""
+"""Messages forbidden to a job here: nobody has deleted a file or stayed away for long."""
 DRAIN_TIMEOUT_S = 300.0
 
 
@@ -80,7 +80,7 @@ class Soak:
     # --- drivers come and go
 
     def running(self) -> Driver | None:
-        """Return a driver that has committed an epoch with rows; None if it ended before."""
+        """Return a driver after its first committed epoch with rows; None if it ended before."""
         if self._driver is None:
             self.note_pending()
             self._driver = self._scenario.start()
@@ -95,7 +95,7 @@ class Soak:
         return self._driver
 
     def ended(self) -> None:
-        """Take note of a driver that has ended by itself."""
+        """Note a driver's end by itself."""
         driver, self._driver = self._driver, None
         assert driver is not None
         driver.kill_tree()
@@ -105,7 +105,7 @@ class Soak:
                 self.errors.append(f"{driver}: {name}\n{driver.tail(15)}")
 
     def note_pending(self) -> None:
-        """Count what the next driver will have to settle."""
+        """Count the transactions left to the next driver."""
         directory = self._scenario.job_directory / "epochs"
         decided = self._scenario.epochs_in("spark/commits")
         for epoch in self._scenario.epochs_in("epochs"):
@@ -115,7 +115,7 @@ class Soak:
                 self.counts["epochs committed again" if again else "epochs run again"] += 1
 
     def dead(self) -> None:
-        """Kill the driver's tree, and count what that left open."""
+        """Kill the driver's tree, and count the transactions left open."""
         driver, self._driver = self._driver, None
         assert driver is not None
         driver.kill_tree()

@@ -1,12 +1,12 @@
-"""``make chaos``: every row of `matrix.py`, killed at every failpoint the first, second and third
-time that it is reached; in the end every sink is read.
+"""``make chaos``: every row of `matrix.py`, killed at every failpoint, the first, second and third
+time it is reached; in the end every sink is read.
 
-One scenario per row and number. Where a recovery passes a point only after a certain death, that
-death is made first. The first time of each driver's point must be reached; a later one may not be
-(an epoch passes `prepared` once, a recovery `recovered` once): the driver is killed then anyway.
-A worker's point kills workers, not the driver, which goes on or gives up after Spark's four tries.
+One scenario per row and number. Where a recovery passes a point only after a certain death, this
+death comes first. The first time of each driver's point must be reached; a later one may not be (an
+epoch passes `prepared` once, a recovery `recovered` once): the driver is killed then anyway. A
+worker's point kills workers; the driver goes on, or gives up after Spark's four tries.
 
-``make chaos ARGS="-k mysql"`` runs the rows with that name, ``-k mysql-xa-2`` one cell.
+``make chaos ARGS="-k mysql"`` runs the rows of this name, ``-k mysql-xa-2`` one cell.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def test_every_failpoint(
 def kill_at_each(
     scenario: Scenario, points: Sequence[str], nth: int, writer_points: Sequence[str] = ()
 ) -> None:
-    """Run a driver for each point, the last ones for those of writers, whose death is not the
-    driver's. The next one comes up while the one before still runs."""
+    """Run a driver for each point; the last points belong to writers, and leave the driver alive.
+    The next one comes up while the one before still runs."""
     steps = []
     for point in points:
         if point in FIRST:

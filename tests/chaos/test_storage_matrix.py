@@ -1,8 +1,8 @@
-"""``make chaos``: jobs whose checkpoint is on HDFS and on S3, killed as in `test_matrix.py`.
+"""``make chaos``: jobs with checkpoints on HDFS and on S3, killed as in `test_matrix.py`.
 
-One at every failpoint of the driver's, with files as input and SQLite and Parquet as sinks. One
-whose sinks keep their rows in the checkpoint, at the points that concern those: a write-ahead sink,
-and PostgreSQL with a spool, whose decided transactions are rolled back by somebody else.
+One at every failpoint of the driver's, with files as input and SQLite and Parquet as sinks. A job
+with rows in the checkpoint, at the points of its sinks: a write-ahead sink, and PostgreSQL with a
+spool, its decided transactions rolled back by somebody else.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
-"""A write-ahead sink, as a user writes one, for a target that keeps the tokens it has taken: a
-database that takes an epoch's rows and their token in one transaction.
-"""
+"""A user's write-ahead sink, for a target with a table of tokens: a database, taking an epoch's
+rows and their token in one transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +24,7 @@ class TokenKeeper(sm.WriteAheadSink):
     def send(self, batches: Iterator[pa.RecordBatch], token: sm.EpochToken) -> None:
         with (
             contextlib.closing(sqlite3.connect(self.path, timeout=60)) as connection,
-            contextlib.suppress(sqlite3.IntegrityError),  # a token that it has taken
+            contextlib.suppress(sqlite3.IntegrityError),  # a token taken before
             connection,
         ):
             connection.execute("CREATE TABLE IF NOT EXISTS tokens (token TEXT PRIMARY KEY)")

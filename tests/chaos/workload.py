@@ -1,8 +1,8 @@
 """Feeds the input and reads the output of a job, on the real systems.
 
 Values are ``sequence,time_ms``: unique, rising, 10 ms of event time a row. A chunk is acknowledged
-before the next is sent, so no partition is ever more than a chunk ahead of another, which is less
-than the apps' watermark delay: no row is late by accident.
+before the next is sent, so no partition is ever more than a chunk ahead of another, less than the
+apps' watermark delay: no row is late by accident.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ CHUNK = 50
 ROW_MS = 10
 WINDOW_MS = 10_000
 END_KEY = "end"
-"""The key of the closing rows, which only move the watermark past every window."""
+"""The key of the closing rows: they only move the watermark past every window."""
 
 
 class Feeder(threading.Thread):
-    """Sends chunks of rows, `rate` rows a second, until `close`. `rows` is what was taken."""
+    """Sends chunks of rows, `rate` rows a second, until `close`. `rows` are the acknowledged
+    rows."""
 
     def __init__(self, send: Callable[[list[Produced]], None], rate: float = 600.0) -> None:
         super().__init__(name="feeder", daemon=True)
@@ -50,7 +51,7 @@ class Feeder(threading.Thread):
             self.error = error
 
     def close(self) -> None:
-        """Send no more but one row that closes every window; raises what went wrong, if it did."""
+        """Send one last row, to close every window; raises the error of the producer, if any."""
         self._end.set()
         self.join()
         if self.error is not None:
@@ -60,7 +61,7 @@ class Feeder(threading.Thread):
 
     @property
     def counted(self) -> list[Produced]:
-        """The rows whose windows the closing row closes: all but itself."""
+        """The rows in windows closed by the closing row: all but itself."""
         return [row for row in self.rows if row.key != END_KEY]
 
     def _take(self, rows: list[Produced]) -> None:
@@ -69,7 +70,7 @@ class Feeder(threading.Thread):
 
 
 def kafka_sender(servers: str, topic: str) -> Callable[[list[Produced]], None]:
-    """Return a `send` that returns when the broker has every row; it outlasts a dead broker."""
+    """Return a `send`; it returns when the broker has every row; it outlasts a dead broker."""
     from confluent_kafka import Producer
 
     producer = Producer(
@@ -98,7 +99,7 @@ def kafka_sender(servers: str, topic: str) -> Callable[[list[Produced]], None]:
 
 
 def file_sender(directory: Path) -> Callable[[list[Produced]], None]:
-    """Return a `send` that adds one file of JSON lines, visible at once as a whole."""
+    """Return a `send`; it adds one file of JSON lines, visible at once as a whole."""
     directory.mkdir(parents=True, exist_ok=True)
     count = 0
 
@@ -150,7 +151,7 @@ def _seen(message: Any) -> Seen:
 
 
 class LiveReader(threading.Thread):
-    """A read_committed reader beside the job; `rows` is what it was shown, in that order."""
+    """A read_committed reader beside the job; `rows` are the rows shown to it, in order."""
 
     def __init__(self, servers: str, topic: str) -> None:
         super().__init__(name="reader", daemon=True)
@@ -208,7 +209,7 @@ def read_topic(servers: str, topic: str, timeout_s: float = 30.0) -> list[Seen]:
 
 
 def open_transactions(servers: str, prefix: str) -> list[str]:
-    """Return the transactional ids under a prefix whose transaction has not ended."""
+    """Return the transactional ids under a prefix with an open transaction."""
     from kafka.admin import KafkaAdminClient
 
     admin = KafkaAdminClient(bootstrap_servers=servers.split(","))
@@ -281,8 +282,8 @@ def read_delta(uri: str, storage_options: dict[str, str]) -> list[Pair]:
 
 
 def delta_files_unnamed(uri: str, storage_options: dict[str, str]) -> list[str]:
-    """Return the data files below a Delta table that its newest version does not name, and the
-    records of attempts that have not ended."""
+    """Return the data files below a Delta table not named by its newest version, and the records of
+    unfinished attempts."""
     from deltalake import DeltaTable
 
     from seamark.file_systems import HadoopSettings, open_directory

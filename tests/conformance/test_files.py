@@ -1,7 +1,7 @@
 """FileSink under the conformance suite: each format on a local disk, two of them on HDFS and S3.
 
 The directory, the NameNode and the S3 server are real; the reader is pyarrow's dataset on a local
-disk, and elsewhere one that reads whatever a listing shows.
+disk, and elsewhere a reader of listings.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ import pyarrow.parquet
 import pytest
 
 from seamark.contracts.sink import CommitOutcome
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from seamark.file_systems import open_directory
 from seamark.file_systems.s3 import S3Directory
 from seamark.sinks.files import FileSink
-from seamark.sinks.files.pending_file import PendingFile
+from seamark.sinks.files.pending import PendingFile
 from seamark.verify.conformance import (
     ExpiryConformance,
     ForgettingConformance,
@@ -38,6 +36,8 @@ from seamark.verify.conformance import (
     SinkConformance,
     SinkUnderTest,
 )
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 
 SCHEMA = pa.schema([("id", pa.int64()), ("text", pa.string())])
 RENAMES = ("file-renamed", "file-renamed:2", "file-renamed:3")
@@ -177,9 +177,9 @@ class TestFilesElsewhere(SinkConformance, ExpiryConformance, ForgettingConforman
     def test_of_a_commit_and_an_abort_at_once_exactly_one_succeeds(
         self, under: SinkUnderTest, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """S3Proxy ends an upload in several steps, and hears other requests between them: it has
-        completed an upload after it had answered that it was aborted. The sink is exclusive where
-        the store is (docs/sinks/files.md), so here each request to S3 is one step."""
+        """S3Proxy ends an upload in several steps, and hears other requests between them: it
+        completed an upload after answering that it was aborted. The sink is exclusive where the
+        store is (docs/sinks/files.md), so here each request to S3 is one step."""
         one_step, call = threading.Lock(), S3Directory._call
 
         def alone(self: S3Directory, *operands: Any, **arguments: Any) -> Any:

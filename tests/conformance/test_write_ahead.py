@@ -1,7 +1,6 @@
 """Write-ahead sinks under the conformance suite: one into a plain table; one over HTTP to an
-endpoint that keeps its keys; and the one of docs/sinks/write-ahead.md, as it stands there, to the
-same. The crash between send and record must double rows in the first alone.
-"""
+endpoint with a table of keys; and the one of docs/sinks/write-ahead.md, as it stands there, to the
+same. The crash between send and record must double rows in the first alone."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ sys.path.append(directory.name)
 
 @dataclass(frozen=True)
 class TableSink(WriteAheadSink):
-    """Into a SQLite table that knows no tokens."""
+    """Into a SQLite table without tokens."""
 
     database: str
 

@@ -4,8 +4,8 @@ Looked for on the machine (Debian: apt-get install chromium); where it is missin
 as root on a Debian, as in CI, it is installed. Where it cannot be had, `browser` raises
 `NotToBeHadError` (`tests/servers/needed.py`).
 
-`Visit` is one tab. It notes what no test may see: an error in the console, an exception, a request
-to anything but the server that it visits.
+`Visit` is one tab. It notes faults: an error in the console, an exception, a request to a foreign
+server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def browser() -> Iterator[Browser]:
     """Start it; it has ended afterwards."""
     program = _program()
     with sync_playwright() as playwright:
-        # Root may not use Chromium's sandbox; what is visited is ours.
+        # Root may not use Chromium's sandbox; all visited pages are ours.
         started = playwright.chromium.launch(
             executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
@@ -70,7 +70,7 @@ def _program() -> str:
 
 
 class Visit:
-    """One tab at one server; `page` is Playwright's. `faults` is what went wrong so far."""
+    """One tab at one server; `page` is Playwright's. `faults` are the faults so far."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class Visit:
             self.faults.append(f"a request to {request.url}")
 
     def open(self, path: str) -> None:
-        """Go to one of the dashboard's pages: what stands behind ``#/``."""
+        """Go to one of the dashboard's pages: the part of the address behind ``#/``."""
         self.page.goto(f"{self.url}/#/{path}")
 
     def wait_for(self, selector: str) -> Any:

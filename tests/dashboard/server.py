@@ -17,7 +17,7 @@ from tests.chaos.driver import REPOSITORY, wait_until
 
 
 class Answer:
-    """What a server answered: `status`, `headers`, and `json` if it is that."""
+    """A server's answer: `status`, `headers`, and `json` if it has such a body."""
 
     def __init__(self, status: int, headers: Mapping[str, str], body: bytes) -> None:
         self.status = status
@@ -42,7 +42,7 @@ class Dashboard:
 
     @property
     def address(self) -> str:
-        """What it has printed."""
+        """Its output so far."""
         return f"{self.url}/#token={self.token}"
 
     def __enter__(self) -> Dashboard:

@@ -1,4 +1,4 @@
-"""A storage with a job in it, written by the code that drivers write with: no driver runs."""
+"""A storage with a job in it, written by the drivers' own code: no driver runs."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """How: two jobs run in drivers of their own, and a real browser looks at them through `seamark
 dashboard`, a process too. One job is killed by SIGKILL, the other stopped by the button; the
-dashboard's server is killed and started again. In every tab that a test opens, an error in the
-console, an exception or a request to another host fails it.
-"""
+dashboard's server is killed and started again. In every tab opened by a test, an error in the
+console, an exception or a request to another host fails it."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ STORED_ID = "ab" * 16
 
 
 class Site:
-    """The storage, its two drivers, and the dashboard that shows them."""
+    """The storage, its two drivers, and their dashboard."""
 
     def __init__(self, root: Path) -> None:
         (root / "app.py").write_text(PROGRAM)
@@ -120,7 +119,7 @@ def test_checkpoints_appear_and_open_down_to_subtasks(
     expect(newest).not_to_have_text(seen)  # another one, without a reload
     completed = page.locator(".history tbody", has_text="completed")
     expect(completed.nth(2)).to_be_visible()
-    row = completed.nth(1)  # not the first of all, which may have no rows, and so no subtasks
+    row = completed.nth(1)  # not the first of all: it may have no rows, and so no subtasks
     number = row.locator("th").inner_text()
     page.get_by_role("button", name=f"Details of checkpoint {number}", exact=True).click()
     page.get_by_role("button", name="Subtasks of files").click()
@@ -239,7 +238,7 @@ def test_it_is_used_without_a_mouse(site: Site, visit: Callable[..., Visit]) -> 
     tab_to("Details of checkpoint")
     keys.press("Enter")
     expect(page.locator(".history .details")).to_be_visible()
-    # What is open stays open, in its place, and focused, while the job goes on.
+    # Open parts stay open, in their place, and focused, while the job goes on.
     newest = page.locator(".history tbody th").first
     held = newest.inner_text()
     expect(page.get_by_text(re.compile("held while one is open, .* newer")).first).to_be_visible()
@@ -254,7 +253,7 @@ def test_it_is_used_without_a_mouse(site: Site, visit: Callable[..., Visit]) -> 
 def test_a_checkpoint_that_is_shown_stays_from_its_trigger_on(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A row that goes and comes again loses what a user has focused in it."""
+    """A removed and restored row loses the user's focus in it."""
     monkeypatch.setattr(shared_pages, "FRESH_S", 0.0)
     monkeypatch.setattr(shared_pages, "REST", 0)
     jobs, jid = Jobs(f"file://{site.store}"), site.jid("clicks")
@@ -394,7 +393,7 @@ def test_a_job_is_stopped_with_a_savepoint_that_outlives_it(
     dialog.get_by_label("With a savepoint").check()
     dialog.get_by_label("Directory").fill(str(tmp_path))
     expect(page.locator(".head")).not_to_have_text(page.locator(".head").inner_text())
-    # The page has gone on meanwhile, and nothing is lost of what was typed.
+    # The page has gone on meanwhile, and no typed text is lost.
     expect(dialog.get_by_label("Directory")).to_have_value(str(tmp_path))
     dialog.get_by_label("Drain").check()
     dialog.get_by_role("button", name="Stop the job").click()
@@ -427,7 +426,7 @@ def test_a_lost_connection_is_said_and_found_again(site: Site, visit: Callable[.
     banner = tab.page.get_by_text("No connection to the dashboard")
     expect(banner).to_be_visible()
     expect(tab.page.locator(".recent rect").first).to_be_visible()  # the last data stays
-    tab.faults.clear()  # that it cannot be reached is in the console
+    tab.faults.clear()  # the console tells of the failed request
     site.dashboard.start()
     expect(banner).to_have_count(0)
     tab.faults.clear()

@@ -1,7 +1,6 @@
-"""How: the server runs as a process of its own over a storage that the drivers' own code has
-written (`stored.py`), and is asked over HTTP. What it shows of a living driver is tested in the
-browser (`test_in_browser.py`).
-"""
+"""How: the server runs as a process of its own over a storage written by the drivers' own code
+(`stored.py`), and is asked over HTTP. Its pages of a living driver are tested in the browser
+(`test_in_browser.py`)."""
 
 from __future__ import annotations
 
@@ -151,7 +150,7 @@ def test_foreign_hosts_and_large_bodies_are_refused(dashboard: Dashboard) -> Non
 
 
 def send_chunked(port: int, path: str, token: str) -> bytes:
-    """Send a body that does not say its length beforehand; return the answer's first line."""
+    """Send a body without a length beforehand; return the answer's first line."""
     chunk = b"400\r\n" + b"x" * 1024 + b"\r\n"
     with socket.create_connection(("127.0.0.1", port), 30) as line:
         line.sendall(

@@ -1,6 +1,6 @@
 """The order service of docs/write-a-sink.md: ``python hold_service.py PORT DATABASE``.
 
-Everything is in SQLite before it is answered, so that a kill -9 loses nothing that was answered.
+Everything is in SQLite before the answer, so a kill -9 loses nothing answered.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """How: Prometheus's own `promtool` checks the alert rules of docs/operations and runs their tests
-(alerts_test.yml), in which each fires once and is silent once. Rules made silent, one at a time,
-must fail those tests. The dashboard's queries are checked as rules, too.
+(alerts_test.yml): each rule fires once and is silent once. Rules made silent, one at a time, must
+fail those tests. The dashboard's queries are checked as rules, too.
 
-That the metrics exist is checked on a real job: tests/integration/jobs/test_metrics.py.
+The metrics are checked on a real job: tests/integration/jobs/test_metrics.py.
 """
 
 from __future__ import annotations

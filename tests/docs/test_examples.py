@@ -1,6 +1,6 @@
 """The demo, small, as a user starts it: real jobs, real kills, and its table read from its output.
 
-Then its sinks are damaged by hand, to see that the table and the exit code do not always say 0.
+Then its sinks are damaged by hand, to see the table and the exit code change.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every file that a docstring names is there: ``store.py`` somewhere in the repository,
+"""Every file named by a docstring is there: ``store.py`` somewhere in the repository,
 ``checkpoint/store.py`` and ``docs/adr/0003-seal.md`` at that place. The product has one name."""
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def test_each_file_that_a_docstring_names_is_there() -> None:
 
 
 def test_the_products_first_name_is_nowhere() -> None:
-    """Another distribution on PyPI has that name, and a command of that name."""
+    """Another distribution on PyPI, and a command of it, have this name."""
     first = "tide" + "mark"
     search = ["git", "grep", "--ignore-case", "--untracked", "--files-with-matches", "-e"]
     tracked = subprocess.run(

@@ -1,4 +1,4 @@
-"""Every test that `docs/checkpoints.md` names as its proof is there, under that name.
+"""Every test named by `docs/checkpoints.md` as its proof is there, under this name.
 
 In backticks: ``tests/a/test_b.py``, ``test_b.py: test_c``, ``test_c``, ``test_c…``.
 """

@@ -30,7 +30,7 @@ sys.path.append(directory.name)
 
 
 class Service:
-    """The order service on a port and a database that stay the same when it is restarted."""
+    """The order service, on the same port and database after each restart."""
 
     def __init__(self, directory: Path) -> None:
         self._database = directory / "orders.db"

@@ -1,6 +1,6 @@
 """One real server of each kind for the whole session: they are everybody's.
 
-A test that kills or pauses one starts its own.
+A test may not kill or pause it: it starts its own.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.servers.postgres import PostgresServer
 
 @pytest.fixture(scope="session")
 def kafka() -> Iterator[LocalKafka]:
-    """A broker that aborts a timed-out transaction within a second (Kafka's default is ten)."""
+    """A broker with time-outs of transactions checked every second (Kafka's default is ten)."""
     quick = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
     with LocalKafka(overrides=quick) as cluster:
         yield cluster
@@ -32,7 +32,7 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def topic(kafka: LocalKafka) -> Callable[..., str]:
-    """Return a function that makes an empty topic: `topic(partitions=1) -> name`."""
+    """Return a function to make an empty topic: `topic(partitions=1) -> name`."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     prefix, numbers = f"t{uuid.uuid4().hex[:8]}", itertools.count(1)

@@ -1,6 +1,5 @@
-"""A job without Spark whose sink keeps a spool: real coordinator, directory and sink; the decision
-is a file that `run_epoch` writes. ``python -m tests.integration.spool_kit`` recovers one.
-"""
+"""A job without Spark, its sink with a spool: real coordinator, directory and sink; the decision is
+a file written by `run_epoch`. ``python -m tests.integration.spool_kit`` recovers one."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ class SpooledJob:
         self.sink = sink
 
     def driver(self) -> Coordinator:
-        """Start a driver, which settles what an earlier one has left."""
+        """Start a driver; it settles the transactions of earlier ones."""
         store = CheckpointStore(LocalFiles(self.directory), LocalFiles(self.directory / "spark"))
         job = CheckpointedJob("job", {UID: self.sink}, store, CheckpointConfig(interval=1))
         driver = Coordinator(job)
@@ -99,7 +98,7 @@ def lost_and_written_again(
     roll_back: Callable[[Any], None],
 ) -> None:
     """Roll one of two decided transactions back, and then its first rewrite, as an operator does;
-    kill the drivers that write the rows again at each point; judge what a reader sees."""
+    kill drivers at each point of writing the rows again; judge a reader's view."""
     lost, _ = job.run_epoch(0, [batch(range(10)), batch(range(10, 20))])
     roll_back(lost)
     assert visible() == []
@@ -121,7 +120,7 @@ def lost_and_written_again(
 
 
 def recorded(job: SpooledJob, record: Path) -> Any:
-    """Return the sink's committable that a rewrite's record names."""
+    """Return the sink's committable named by a rewrite's record."""
 
     body = json.loads(record.read_bytes())["body"]
     return job.sink.load(base64.b64decode(body["committable"]))

@@ -1,6 +1,6 @@
 """Local brokers, by using them: records go through clients, and faults are real signals.
 
-That a broker is gone is asked of the kernel (psutil), never of the object that started it.
+The kernel (psutil) tells of a broker's end, never the object of its start.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def create_topic(servers: str, name: str, replicas: int = 1) -> None:
 
 
 def send(servers: str, topic: str, value: bytes) -> None:
-    """Produce one record in a transaction, so that the transaction log is asked too."""
+    """Produce one record in a transaction, to ask the transaction log too."""
     producer = Producer({"bootstrap.servers": servers, "transactional.id": topic, "log_level": 0})
     producer.init_transactions(60)
     producer.begin_transaction()
@@ -35,7 +35,7 @@ def send(servers: str, topic: str, value: bytes) -> None:
 
 
 def read(servers: str, topic: str) -> list[bytes]:
-    """Return what a read_committed reader sees in the topic's one partition, from its start."""
+    """Return a read_committed reader's rows of the topic's one partition, from its start."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -76,7 +76,7 @@ def runs(pid: int) -> bool:
 
 
 def processes_naming(directory: Path) -> list[int]:
-    """Every process whose command line names `directory`: the JVM, and what watches over it."""
+    """Every process with `directory` in its command line: the JVM, and its watchdog."""
     found = []
     for process in psutil.process_iter(["cmdline"]):
         if any(str(directory) in word for word in process.info["cmdline"] or []):

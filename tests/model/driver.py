@@ -1,9 +1,9 @@
 """One driver's life: its Spark query, its commit thread, its sweeper and its end.
 
-The protocol's steps are those of `seamark.protocol.procedures`, run by `replay.stepwise`; what the
-coordinator does around them (who waits for what, what happens at the end) is told here once more in
-small. Threads are generators: they yield before each step that the outside could see, `None` when
-they can go on and a predicate when they wait for it. Python, JVM and tasks die and sleep together.
+The protocol's steps are those of `seamark.protocol.procedures`, run by `replay.stepwise`; the
+coordinator's work around them (waits, and the end) is told here once more in small. Threads are
+generators: they yield before each externally visible step: `None` when they can go on, a predicate
+when they wait. Python, JVM and tasks die and sleep together.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Steps = Generator[Wait, None, Any]
 
 @dataclass(frozen=True)
 class Protocol:
-    """The parts of the protocol that `planted_bugs.py` can replace; the defaults are the real ones.
+    """The parts of the protocol replaceable by `planted_bugs.py`; the defaults are the real ones.
 
     `reusable(last_used, settled)`: may an id last used in epoch `last_used` be used again;
-    `is_decided(world, epoch)`: what the commit thread takes for the decision;
-    `settle_own` is also given the epochs that the driver knows to be stored and uncommitted;
-    `seen_before(world, uid, epoch)`: whether a task leaves out an epoch as written already;
-    `execute`: replaces the execution of a port call, if it returns not None;
-    `believes_unproved`: whether rows are written again without a proof that they are lost.
+    `is_decided(world, epoch)`: the decision, as the commit thread sees it; `settle_own` also gets
+    the driver's stored and uncommitted epochs; `seen_before(world, uid, epoch)`: whether a task
+    leaves out an epoch as written already; `execute`: replaces the execution of a port call, if it
+    returns not None; `believes_unproved`: whether rows are written again without a proof of their
+    loss.
     """
 
     take_over: Callable[..., Any] = procedures.take_over
@@ -70,7 +70,7 @@ class Thread:
 
 
 class Driver:
-    """See the module's docstring. `reply` and `fail_task` are faults that the scheduler arms."""
+    """See the module's docstring. `reply` and `fail_task` are faults, armed by the scheduler."""
 
     def __init__(self, name: str, world: World, protocol: Protocol) -> None:
         self.name = name
@@ -229,7 +229,7 @@ class Driver:
     # --- the threads
 
     def _stream(self) -> Steps:
-        """Spark's stream thread, after what `Coordinator.start` does before the query."""
+        """Spark's stream thread, after the work of `Coordinator.start` before the query."""
         p = self.protocol
         yield
         self.generation = yield from self._run(lambda records, _: p.take_over(records))
@@ -244,7 +244,7 @@ class Driver:
         planned = max(world.offsets, default=-1)
         yield
         committed = world.latest_decision()
-        again = planned not in (committed, -1)  # it cannot tell that its newest plan is decided
+        again = planned not in (committed, -1)  # it does not know its newest plan is decided
         epoch = planned if again else planned + 1
         if epoch - 1 not in world.offsets and epoch > 0:
             raise SparkFailedError(f"offsets/{epoch - 1} does not exist")
@@ -318,7 +318,7 @@ class Driver:
             self.storing = False
 
     def _commit_early(self, epoch: int) -> Steps:
-        """Make the rows visible before the decision; what is stored has nothing left to commit."""
+        """Make the rows visible before the decision; nothing stored is left to commit."""
         for uid, written in self.staged[epoch].items():
             for transaction in written:
                 yield
@@ -368,8 +368,8 @@ class Driver:
             sinks.abort_lingering(uid, self.generation + 1, keep)
 
     def _finish(self) -> Steps:
-        """Spark's query ends first (Python code in it runs to its end), then what is left is
-        settled: not after a failure of the commit thread, where the next driver does it."""
+        """Spark's query ends first (Python code in it runs to its end), then the rest is settled:
+        not after a failure of the commit thread, where the next driver does it."""
         yield lambda: not self.storing
         self.stream.done = True
         self.ended = True

@@ -80,7 +80,7 @@ def _commit_lingering(world: World, call: Call) -> Callable[[], None] | None:
 
 
 def _recover_without_abort(generation: int, records: Any, sinks: Any) -> Any:
-    """Commits what is decided, and leaves what is not to the sweep that comes later."""
+    """Commits decided epochs, and leaves the others to a later sweep."""
     latest = records.latest_decision()
     settled, _ = procedures._unsettled(latest, records)
     for epoch in range(settled + 1, latest + 1):
@@ -125,7 +125,7 @@ def _settle_stored(generation: int, known: tuple[int, ...], records: Any, sinks:
 
 
 def _commit_without_proof(epoch: int, generation: int, records: Any, sinks: Any) -> Any:
-    """`commit_attempt` as it was first written: believes a sink that has forgotten."""
+    """`commit_attempt` as it was first written: believes a forgetful sink."""
     yield Point.DECIDED
     if records.seal(epoch, generation, Seal.COMMIT) is Seal.ABORT:
         raise procedures.FencedError("aborted")
@@ -155,7 +155,7 @@ def _claim_again(world: World, call: Call) -> Callable[[], bool] | None:
 
 
 def _not_prepared(epoch: int, generation: int, records: Any) -> bool:
-    """Believes that an epoch without a prepared record was never begun."""
+    """Believes an epoch without a prepared record was never begun."""
     procedures.check_fence(records, generation)
     return not records.epoch(epoch).prepared
 
@@ -179,7 +179,7 @@ PLANTED: dict[str, Protocol] = {
     "write before recovery has aborted": replace(RIGHT, recover=_recover_without_abort),
     "store without a look at the fence": replace(RIGHT, store_attempt=_store_unfenced),
 }
-"""Protocols that nobody wrote, but somebody could."""
+"""Protocols never written, but plausible."""
 
 PLANTED_AT_MOST_ONCE: dict[str, Protocol] = {
     "claim nothing": replace(RIGHT, claim_epoch=lambda epoch, generation, records: True),
@@ -195,7 +195,7 @@ CLAIM_UNFENCED = replace(
 
 
 def _write_again_unrecorded(rewrites: Any) -> Any:
-    """Commits a rewrite and then says which."""
+    """Commits a rewrite, and only then names it."""
     number = 1
     while not rewrites.is_recorded(number):
         rewrites.prepare()
@@ -230,10 +230,10 @@ PLANTED_WRITE_AGAIN: dict[str, Protocol] = {
     "each driver its own rewrite": replace(RIGHT, write_again=_write_again_each_its_own),
     "delete the records of rewrites with the epoch": replace(RIGHT, execute=_forget_chains),
 }
-"""Ways to write lost rows again that double them."""
+"""Ways to double lost rows while writing them again."""
 
 UNPROVED = replace(RIGHT, believes_unproved=True)
-"""Writes rows again whose transaction may have been committed."""
+"""Writes rows again although their transaction may have been committed."""
 
 FIRST_VERSIONS: dict[str, Protocol] = {
     "keep the plans beyond a void decision": replace(RIGHT, execute=_plans_kept),
@@ -241,4 +241,4 @@ FIRST_VERSIONS: dict[str, Protocol] = {
     "settle at the end only what the driver knows": replace(RIGHT, settle_own=_settle_known),
     "believe a sink that has forgotten": _committing_by(_commit_without_proof),
 }
-"""Protocols that stood in `procedures.py` until the checker found them."""
+"""Protocols of `procedures.py`, until the checker found their faults."""

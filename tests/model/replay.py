@@ -1,9 +1,9 @@
 """Runs a procedure of the protocol one port call at a time.
 
-The procedures yield at their named points only, but a driver may sleep between any two calls to
-its ports. So each call to a port suspends the procedure; after the call has been made, the
-procedure is started afresh and given the recorded answers of all calls so far. That is sound
-because a procedure is a function of its arguments and of the answers: no I/O, clock or thread.
+The procedures yield at their named points only, but a driver may sleep between any two calls to its
+ports. So each call to a port suspends the procedure; after the call has been made, the procedure is
+started afresh and given the recorded answers of all calls so far. It is sound: a procedure is a
+function of its arguments and of the answers: no I/O, clock or thread.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from seamark.protocol.points import Point
 
 @dataclass(frozen=True)
 class Call:
-    """One call that a procedure wants to make."""
+    """One call wanted by a procedure."""
 
     name: str
     args: tuple[Any, ...]
@@ -28,7 +28,7 @@ class Call:
 
 
 class Suspended(BaseException):
-    """Unwinds a procedure at a call that has no answer yet."""
+    """Unwinds a procedure at a call without an answer yet."""
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -63,8 +63,8 @@ def stepwise(
 ) -> Generator[Any, None, Any]:
     """Run `procedure(records, sinks)` to its end and return its result.
 
-    Yields before every call, which `execute` then makes (itself in steps, if it yields); `passed`
-    is told each point as it is reached.
+    Yields before every call; `execute` then makes it (itself in steps, if it yields); `passed` is
+    told each point as it is reached.
     """
     answers: list[Answer] = []
     told = 0

@@ -1,9 +1,9 @@
 """Interleaves drivers on one world, injects faults, and judges the end.
 
-`random_run` is driven by bytes: 0 goes on with the running thread, so that a failing example
-shrinks to the few switches and faults that matter. Whatever happened, in the end an undisturbed
-driver must bring every row to every sink; then the drivers that still sleep wake up, run to their
-end, and one more driver must find all as it should be.
+`random_run` is driven by bytes: 0 goes on with the running thread, so a failing example shrinks to
+the few decisive switches and faults. Whatever happened, in the end an undisturbed driver must bring
+every row to every sink; then sleeping drivers wake up, run to their end, and one more driver must
+find all in order.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_AWAKE, MAX_DRIVERS, MAX_ROWS, MAX_STEPS = 3, 8, 5 * ROWS_PER_EPOCH, 3000
 
 
 class Run:
-    """One history: the world, its drivers and what was done to them."""
+    """One history: the world, its drivers and their history."""
 
     def __init__(self, setup: Setup, protocol: Protocol | None = None) -> None:
         self.setup = setup
@@ -32,7 +32,7 @@ class Run:
         self.crashed_at: set[Point] = set()
         self.paused_at: set[Point] = set()
 
-    # --- what can be done
+    # --- the moves
 
     def start(self) -> Driver:
         driver = Driver(f"d{len(self.drivers)}", self.world, self.protocol)

@@ -1,10 +1,10 @@
 """Every step of one driver times every step of the next: crashes in pairs, and the zombie.
 
 How: drivers are stepped one at a time on a small world (two sinks, one epoch of input, and more in
-the finale). A driver can be stopped before each call that it makes to records, Spark's logs or
-sinks, and before each transaction within a call, so between any two points of the protocol. The
-`void` start is a world that two drivers have left with a decision, and a plan, to be taken back.
-The chaos tests add pairs on the void start, another order of threads, and three drivers at once.
+the finale). A driver can be stopped before each of its calls to records, Spark's logs or sinks, and
+before each transaction within a call, so between any two points of the protocol. The `void` start
+is a world left by two drivers with a decision, and a plan, to be taken back. The chaos tests add
+pairs on the void start, another order of threads, and three drivers at once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETUP = Setup(sinks=2, tasks=1)
 
 
 class Coverage:
-    """What a test has seen; printed with `pytest -s`."""
+    """The facts seen by a test; printed with `pytest -s`."""
 
     def __init__(self) -> None:
         self.histories: set[int] = set()
@@ -52,7 +52,8 @@ def clean_start(setup: Setup = SETUP) -> Run:
 
 
 def void_start() -> Run:
-    """Driver 0 decides epoch 0 after driver 1 has recovered, whose Spark then starts at epoch 1."""
+    """Driver 0 decides epoch 0 after driver 1 has recovered; driver 1's Spark then starts at epoch
+    1."""
     run = clean_start()
     old = run.start()
     assert run.advance_to(old, Point.PREPARED)
@@ -119,7 +120,7 @@ def nested(
 
 
 def wake_in_turn(run: Run) -> None:
-    """Let all that sleep wake up and run to their end, the oldest first."""
+    """Let all sleeping drivers wake up and run to their end, the oldest first."""
     for driver in run.drivers:
         if driver.alive:
             run.wake(driver)

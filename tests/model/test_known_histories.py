@@ -1,8 +1,8 @@
-"""Histories by hand: bugs that the checker found, each with the version that had it; and the stops
-that the protocol allows.
+"""Histories by hand: bugs found by the checker, each with its version; and the stops allowed by the
+protocol.
 
-How: drivers on one world of `world.py` are stepped to exactly the moment that matters, then left
-to run; the finale judges. Each bug's history must pass now, and must fail on the first version.
+How: drivers on one world of `world.py` are stepped to exactly the decisive moment, then left to
+run; the finale judges. Each bug's history must pass now, and must fail on the first version.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def until_called(run: Run, driver: Driver, call: str, nth: int = 1) -> None:
 
 
 def decide_and_die(run: Run, driver: Driver) -> None:
-    """Wake a driver that sleeps with a stored epoch: its Spark writes the decision."""
+    """Wake a driver asleep with a stored epoch: its Spark writes the decision."""
     run.wake(driver)
     run.advance(driver, 1, prefer="stream")
     assert driver.entered in run.world.commits
@@ -184,7 +184,7 @@ def test_a_transaction_that_timed_out_is_written_again_and_its_rewrite_too() -> 
     assert run.world.chains[lost][0] is rewrite
 
 
-# --- the stops that are allowed
+# --- the allowed stops
 
 
 def late_void(run: Run) -> Driver:
@@ -295,7 +295,7 @@ def test_at_most_once_needs_a_look_at_the_fence_before_the_claim() -> None:
 def test_the_window_in_which_at_most_once_doubles_a_row() -> None:
     """docs/checkpoints.md describes it. Two drivers must sleep at the wrong moment: one in its
     recovery, before it takes back a plan, and one between its look at the fence and its claim of
-    that very epoch; and the epoch must be planned anew with fewer rows."""
+    the same epoch; and the epoch must be planned anew with fewer rows."""
     run = Run(Setup(at_most_once=True, uneven=True))
     run.world.available = 3 * ROWS_PER_EPOCH
     old = run.start()

@@ -1,8 +1,8 @@
-"""Random histories of drivers that crash, sleep and wake; and wrong protocols that they unmask.
+"""Random histories of crashing, sleeping and waking drivers; and wrong protocols unmasked by them.
 
 How: Hypothesis makes a world's shape and 150 bytes, `scheduler.random_run` makes a history of them
-(which driver and thread goes on, which fault comes) and raises `Violation` if a promise is broken.
-A planted bug must be found within the examples that its test is given; the seeds are fixed.
+(the next driver and thread, the next fault) and raises `Violation` if a promise is broken. A
+planted bug must be found within its test's examples; the seeds are fixed.
 """
 
 from __future__ import annotations

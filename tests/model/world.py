@@ -1,9 +1,10 @@
-"""What outlives a driver: the records, Spark's two logs, the sinks; and the invariants on them.
+"""The world outliving a driver: the records, Spark's two logs, the sinks; and the invariants on
+them.
 
-Spark's part follows what Spark 4.2 was seen to do: a query starts at the *latest entry of the
-offset log*, and at the epoch after it only if the commit log's latest entry is the same; both logs
-take entries by exclusive create. Sinks follow Kafka: one open transaction per transactional id, and
-beginning one on an id aborts what was open on it.
+Spark's part follows Spark 4.2 as observed: a query starts at the *latest entry of the offset log*,
+and at the epoch after it only if the commit log's latest entry is the same; both logs take entries
+by exclusive create. Sinks follow Kafka: one open transaction per transactional id, and beginning
+one on an id aborts the open one.
 
 Invariants, checked at the moment a transaction becomes visible (`_check_visible`), whenever a
 driver stops (`check_stop`) and at the end (`check_exactly_once`):
@@ -14,8 +15,8 @@ driver stops (`check_stop`) and at the end (`check_exactly_once`):
 - in the end every input row is visible exactly once in every sink, and no transaction is open.
 
 At-most-once (`Setup.at_most_once`) promises less: rows become visible before the decision, no row
-twice in a sink; and a row is missing in the end only if its epoch had been begun by an earlier run
-and was skipped for it, which the log says.
+twice in a sink; and a row is missing in the end only if an earlier run had begun its epoch and
+skipped it, as the log says.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Violation(AssertionError):  # noqa: N818 - it is what the checker looks fo
 
 
 class UnprovedError(CommitFailedError):
-    """The sink cannot tell what became of a transaction: no reason to write its rows again."""
+    """The sink does not know a transaction's fate: no reason to write its rows again."""
 
 
 class SparkFailedError(Exception):
@@ -59,7 +60,7 @@ class SparkFailedError(Exception):
 
 @dataclass(eq=False)
 class Transaction:
-    """One transaction at a sink; `rows` are input rows, as the attempt that read them wrote."""
+    """One transaction at a sink; `rows` are input rows, as written by the attempt."""
 
     id: str
     epoch: int
@@ -67,13 +68,13 @@ class Transaction:
     rows: tuple[int, ...] = ()
     state: str = "open"
     rewrites: Transaction | None = None
-    """The lost transaction whose rows this one writes again, from the spool."""
+    """The lost transaction with rows for this one to write again, from the spool."""
 
 
 @dataclass
 class Sink:
-    """A transactional system. A `forgetful` one cannot tell what became of a transaction whose id
-    has been used again (Kafka's INVALID_PRODUCER_EPOCH comes after a commit too)."""
+    """A transactional system. A `forgetful` one does not know the fate of a transaction after its
+    id was used again (Kafka's INVALID_PRODUCER_EPOCH comes after a commit too)."""
 
     uid: str
     forgetful: bool
@@ -111,13 +112,13 @@ class Setup:
     first_epoch: int = 0
     at_most_once: bool = False
     uneven: bool = False
-    """Whether some drivers plan smaller epochs than others (a rate limit that was changed)."""
+    """Whether some drivers plan smaller epochs than others (a changed rate limit)."""
     spool: bool = False
-    """Whether sinks time transactions out, whose rows are then written again."""
+    """Whether sinks time transactions out, for their rows to be written again."""
 
 
 class World:
-    """All that is durable. Methods named as in `ports.Records` are called through the journal."""
+    """All durable records. Methods named as in `ports.Records` are called through the journal."""
 
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
@@ -224,7 +225,7 @@ class World:
         return self.caller is not None and self.caller.generation < self.newest_ever
 
     def land_late_call(self) -> None:
-        """Let the oldest call arrive whose caller has given it up."""
+        """Let the oldest call arrive of a caller gone meanwhile."""
         self.caller, call = self.late.pop(0)
         with contextlib.suppress(SeamarkError):
             getattr(self, call.name)(*call.args)
@@ -301,7 +302,7 @@ class World:
             )
 
     def check_stop(self, driver: Driver, error: Exception) -> None:
-        """Fail unless `error` is one that the protocol allows a driver to stop with."""
+        """Fail unless the protocol allows a driver to stop with `error`."""
         match error:
             case DecisionMissingError():
                 allowed = self.newest_missing() is not None
@@ -321,7 +322,7 @@ class World:
             raise Violation(f"{driver.name} stopped: {type(error).__name__}: {error}") from error
 
     def newest_missing(self) -> int | None:
-        """The newest entry that a fenced driver took out of Spark's logs after its time, if it is
+        """The newest entry taken out of Spark's logs by a fenced driver after its time, if it is
         still missing: then, and only then, may the job stop and ask for it."""
         gone = [
             e
@@ -331,7 +332,7 @@ class World:
         return max(gone, default=None)
 
     def repair(self) -> bool:
-        """Do what the error asks for: put the missing file back. False if none is missing."""
+        """Follow the error's remedy: put the missing file back. False if none is missing."""
         if self.newest_missing() is None:
             return False
         begun = {*self.confirmed, *(e for (e, _), s in self.seals.items() if s is Seal.COMMIT)}
@@ -344,7 +345,7 @@ class World:
         return True
 
     def check_rows(self) -> None:
-        """Judge what is visible in the end."""
+        """Judge the rows visible in the end."""
         may_miss = self.skipped if self.setup.at_most_once else set()
         for uid, sink in self.sinks.items():
             seen = sorted(r for t in sink.transactions if t.state == "committed" for r in t.rows)

@@ -1,1 +1,1 @@
-"""Real servers that tests start and kill: one module per system."""
+"""Real servers for tests to start and kill: one module per system."""

@@ -7,7 +7,7 @@
     POST /script        a JSON list of what the next POSTs are answered instead: a status, or
                         [status, {header: value}], or "hang", or "lost" (taken, but not answered)
 
-``python -m tests.servers.http_endpoint DATABASE``; the port is the first line that it prints.
+``python -m tests.servers.http_endpoint DATABASE``; the port is its first printed line.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Handler(BaseHTTPRequestHandler):
         else:
             numbers = pa.ipc.open_stream(body).read_all()["number"].to_pylist()
         with (
-            contextlib.suppress(sqlite3.IntegrityError),  # a key that it has taken
+            contextlib.suppress(sqlite3.IntegrityError),  # a key taken before
             sqlite3.connect(self.database, timeout=60) as connection,
         ):
             if self.path.endswith("?keep"):

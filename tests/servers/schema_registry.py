@@ -1,9 +1,9 @@
 """A real schema registry with Confluent's API: Cloudera's (formerly Hortonworks'), from Maven.
 
 Confluent's own is not on Maven Central, and Karapace not on PyPI. It keeps everything in memory and
-checks that a schema stays compatible, as Confluent's does. It is older than two fields that a
-client of today sends with each schema and that are empty here: a proxy in front of it drops them,
-and says 404 to a question that the server takes for an error.
+checks the compatibility of schemas, as Confluent's does. It is older than two fields, empty here,
+sent by a client of today with each schema: a proxy in front of it drops them, and says 404 to a
+question the server takes for an error.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It takes PLAIN and SCRAM-SHA-512. Its certificate is signed by an authority of its own, made with
 Java's keytool. Over the PLAINTEXT listener everything is allowed, for tests to look and to grant;
-over SECURE a user may do what was granted to it, and nothing else.
+over SECURE a user may do only the operations granted to it.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class SecureKafka:
         return name
 
     def grant(self, kind: str, name: str, *operations: str, user: str = USER) -> None:
-        """Let `user` do `operations` on what begins with `name`; `kind` is TOPIC, GROUP or
+        """Let `user` do `operations` on names beginning with `name`; `kind` is TOPIC, GROUP or
         TRANSACTIONAL_ID."""
         from confluent_kafka.admin import (
             AclBinding,

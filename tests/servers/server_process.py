@@ -1,4 +1,4 @@
-"""What the database servers of the tests share: each is a process of its own below one directory,
+"""Common parts of the tests' database servers: each is a process of its own below one directory,
 made for one `with`, killed, restarted and paused at will.
 
 `postgres.py`, `mariadb.py` (and with it `mysql.py`) and `redis.py` say how theirs is started and
@@ -30,7 +30,7 @@ START_DEADLINE_S = 60.0
 
 
 class NotToBeHadError(Exception):
-    """What a test needs cannot be started here; says what was tried."""
+    """A server needed by a test cannot be started here; names the attempts."""
 
 
 class ServerProcess(ABC):
@@ -59,14 +59,14 @@ class ServerProcess(ABC):
         self.start()
 
     def _setting(self, name: str) -> str:
-        """Return what a setting is called whose name came as a keyword."""
+        """Return the name of a setting for a keyword."""
         return name
 
     def _environment(self) -> dict[str, str]:
         return dict(os.environ)
 
     def _user(self) -> dict[str, Any]:
-        """Return what `subprocess` is given to run it as another user."""
+        """Return `subprocess`'s arguments to run it as another user."""
         return {}
 
     def __enter__(self) -> Self:
@@ -133,7 +133,7 @@ class ServerProcess(ABC):
         _send(self._processes(), signal.SIGCONT)
 
     def log(self) -> str:
-        """Return the end of what the server has said."""
+        """Return the end of the server's output."""
         return self._log.read_text(errors="replace")[-4000:] if self._log.exists() else ""
 
     def _processes(self) -> list[psutil.Process]:
@@ -145,7 +145,7 @@ class ServerProcess(ABC):
 
 def _send(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
     for process in processes:
-        with contextlib.suppress(psutil.NoSuchProcess):  # a child that has done its work
+        with contextlib.suppress(psutil.NoSuchProcess):  # a child at the end of its work
             process.send_signal(number)
 
 

@@ -1,4 +1,4 @@
-"""A server that cannot be had: a skip on a developer's machine, a failure in CI."""
+"""A server out of reach: a skip on a developer's machine, a failure in CI."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The jar cache and the search for Java, on real directories and without the network.
 
-JAVA_HOME points to an empty directory wherever nothing may be fetched: a `resolve` that wants to
-fetch then fails for want of Java. Fetching itself: `tests/integration/test_jar_fetch.py`.
+JAVA_HOME points to an empty directory wherever nothing may be fetched: a `resolve` in need of
+fetching then fails for want of Java. Fetching itself: `tests/integration/test_jar_fetch.py`.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def test_what_a_killed_fetch_left_is_not_used(cache: Path) -> None:
 
 
 def java_that_says(directory: Path, line: str) -> Path:
-    """Make a program that answers `-version` as the JVMs do (on stderr) that are not installed."""
+    """Make a program to answer `-version` (on stderr) like JVMs not installed here."""
     program = directory / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f"#!/bin/sh\necho '{line}' >&2\n")

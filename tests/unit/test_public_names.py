@@ -1,4 +1,4 @@
-"""What ``import seamark as sm`` gives: each name, and contracts that hold their subclasses."""
+"""The content of ``import seamark as sm``: each name, and contracts true of their subclasses."""
 
 from __future__ import annotations
 

@@ -17,6 +17,7 @@ from seamark.api.restart_strategy import RestartStrategy
 from seamark.file_systems.location import Location
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
+from seamark.model.sizes import Size, whole_bytes
 
 
 class CheckpointMode(Enum):
@@ -72,6 +73,13 @@ class CheckpointConfig:
     num_retained: how many complete checkpoints are kept, newest first; 1 is taken as 2, the least
         for a restart. The default is Spark's 100, not Flink's 1: checkpoints share most of their
         files, and if the newest is damaged there is an older one to go back to.
+    unaligned: whether an epoch may end with rows still to be processed. They are stored with the
+        checkpoint as *channel state*, and the next epoch begins with them. An epoch then does not
+        grow with its backlog (docs/unaligned.md).
+    aligned_timeout: with `unaligned`, the time from an epoch's start during which its rows are
+        processed; rows left then become channel state. 0 stores them at once.
+    max_in_flight_bytes: with `unaligned`, the bytes of channel state above which sources take
+        nothing new: a number, or text such as ``"256MB"``.
     state_backend: ``"hashmap"`` or ``"rocksdb"``; a job with state keeps its first one.
     changelog: rocksdb only: a checkpoint uploads the changes of its epoch, and the whole state only
         every `changelog_snapshot_interval` epochs.
@@ -101,6 +109,9 @@ class CheckpointConfig:
         ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION
     )
     num_retained: int = 100
+    unaligned: bool = False
+    aligned_timeout: Duration = 0
+    max_in_flight_bytes: Size = "256MB"
     state_backend: str | StateBackend = StateBackend.HASHMAP
     changelog: bool = False
     changelog_snapshot_interval: int = 10
@@ -111,6 +122,7 @@ class CheckpointConfig:
     timeout_s: float = field(init=False, repr=False)
     min_pause_s: float = field(init=False, repr=False)
     tolerated_downtime_s: float = field(init=False, repr=False)
+    aligned_timeout_s: float = field(init=False, repr=False)
     given: frozenset[str] = field(init=False, repr=False, compare=False)
     """The settings given by the program, whatever their values; `job.config()` tells them from
     defaults."""
@@ -135,10 +147,16 @@ class CheckpointConfig:
         checked("min_pause_s", seconds(self.min_pause, prefix + "min_pause"))
         downtime_s = seconds(self.tolerated_downtime, prefix + "tolerated_downtime")
         checked("tolerated_downtime_s", downtime_s)
+        checked("aligned_timeout_s", seconds(self.aligned_timeout, prefix + "aligned_timeout"))
+        in_flight = whole_bytes(
+            self.max_in_flight_bytes, prefix + "max_in_flight_bytes", least=2**20
+        )
+        checked("max_in_flight_bytes", in_flight)
         for setting, kind in _CHOICES.items():
             checked(setting, member(kind, getattr(self, setting), prefix + setting))
         for setting, least in _COUNTS.items():
             whole_number(getattr(self, setting), prefix + setting, least=least)
+        yes_or_no(self.unaligned, prefix + "unaligned")
         yes_or_no(self.changelog, prefix + "changelog")
         yes_or_no(self.checkpoints_after_tasks_finish, prefix + "checkpoints_after_tasks_finish")
         if self.changelog and self.state_backend is not StateBackend.ROCKSDB:

@@ -15,10 +15,11 @@ import os
 import secrets
 import shutil
 import stat
+import struct
+import zlib
 from pathlib import Path
 
-from seamark.checkpoint import hadoop_checksum
-from seamark.model.errors import PreflightError
+from seamark.model.errors import CorruptRecordError, PreflightError
 
 
 class LocalFiles:
@@ -121,7 +122,7 @@ class LocalFiles:
 
     def check(self, path: str) -> int:
         """Compare the file with Hadoop's checksum file, if there is one; return its size."""
-        return hadoop_checksum.verify(self._root / path)
+        return verify(self._root / path)
 
     def _make_directory(self, directory: Path) -> None:
         if not directory.parent.is_dir():
@@ -139,3 +140,49 @@ def _sync_directory(directory: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_MAGIC = b"crc\0"
+_CHUNKS_AT_ONCE = 2048
+
+
+def verify(path: Path) -> int:
+    """Compare a file with Hadoop's checksum file beside it, ``.<name>.crc``, if it has one; return
+    the file's size in bytes. Raises CorruptRecordError naming the file, and FileNotFoundError.
+
+    Hadoop's local file system writes one with every file Spark stores: ``crc`` and a zero byte, the
+    chunk length as four bytes, then the CRC-32 of each chunk, all big-endian. Hadoop itself checks
+    chunk by chunk while it reads, and so accepts a file cut at a chunk's end, or emptied; here the
+    number of chunks counts too.
+    """
+    size = path.stat().st_size
+    sidecar = path.parent / f".{path.name}.crc"
+    try:
+        stored = sidecar.read_bytes()
+    except FileNotFoundError:
+        return size
+    chunk = struct.unpack(">i", stored[4:8])[0] if len(stored) >= 8 else 0
+    if stored[:4] != _MAGIC or chunk <= 0 or len(stored) % 4:
+        raise CorruptRecordError(
+            f"{sidecar}: this checksum file is damaged ({len(stored)} bytes); if {path.name} is "
+            "good, delete the checksum file"
+        )
+    chunks = -(-size // chunk)
+    if chunks != (len(stored) - 8) // 4:
+        raise CorruptRecordError(
+            f"{path}: it has {size} bytes, which does not fit its checksum file {sidecar.name}: "
+            "one of the two was truncated or replaced"
+        )
+    with path.open("rb") as file:
+        at = 8
+        while block := file.read(chunk * _CHUNKS_AT_ONCE):
+            for start in range(0, len(block), chunk):
+                crc = zlib.crc32(block[start : start + chunk])
+                if crc != int.from_bytes(stored[at : at + 4], "big"):
+                    where = (at - 8) // 4 * chunk
+                    raise CorruptRecordError(
+                        f"{path}: bytes {where} to {min(where + chunk, size)} do not match its "
+                        f"checksum file {sidecar.name}: the file was altered"
+                    )
+                at += 4
+    return size

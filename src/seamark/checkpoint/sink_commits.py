@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from typing import Any, TypeVar
@@ -65,6 +65,7 @@ Stored = tuple[Any, SpoolFile | None]
 """A committable and its spool file, if it has one."""
 
 
+@dataclass(eq=False)
 class SinkCommits:
     """Commits and aborts stored attempts. Used by one thread at a time.
 
@@ -73,24 +74,18 @@ class SinkCommits:
     taken over by a restore lies there. `counts` receives the outcomes of transactions.
     """
 
-    def __init__(
-        self,
-        job: CheckpointedJob,
-        open_files: Callable[[str], CheckpointFiles],
-        counts: SinkCounts,
-        deadline_s: float,
-    ) -> None:
-        self._job = job
-        self._attached: dict[str, AttachedSink] = {}
-        self._counts = counts
-        self._store = job.store
-        self._open_files = open_files
-        self._deadline_s = deadline_s
-        self._staged: dict[tuple[int, int], Mapping[str, SinkEpoch]] = {}
-        self._calls: CallThread | None = None
-        self._hanging: set[str] = set()
-        self.give_up_at = math.inf
-        """From this monotonic time on, a RETRY is not repeated: the run is being ended."""
+    job: CheckpointedJob
+    open_files: Callable[[str], CheckpointFiles]
+    counts: SinkCounts
+    deadline_s: float
+    _attached: dict[str, AttachedSink] = field(default_factory=dict, init=False)
+    _staged: dict[tuple[int, int], Mapping[str, SinkEpoch]] = field(
+        default_factory=dict, init=False
+    )
+    _calls: CallThread | None = field(default=None, init=False)
+    _hanging: set[str] = field(default_factory=set, init=False)
+    give_up_at: float = field(default=math.inf, init=False)
+    """From this monotonic time on, a RETRY is not repeated: the run is being ended."""
 
     @property
     def uids(self) -> tuple[str, ...]:
@@ -100,14 +95,14 @@ class SinkCommits:
     def attach(self, generation: int, identity: JobIdentity) -> None:
         """Make the committers of all sinks. Called once. Raises PreflightError if one hangs."""
         attached = {}
-        for uid, sink in self._job.sinks.items():
-            context = self._job.context(uid, generation, identity)
+        for uid, sink in self.job.sinks.items():
+            context = self.job.context(uid, generation, identity)
             try:
-                made = call_within(self._deadline_s, partial(sink.create_committer, context))
+                made = call_within(self.deadline_s, partial(sink.create_committer, context))
             except CallHangsError:
                 raise PreflightError(
                     f"sink {uid!r}: create_committer has not returned within "
-                    f"{self._deadline_s:g} s: its system hangs; start the job again when it answers"
+                    f"{self.deadline_s:g} s: its system hangs; start the job again when it answers"
                 ) from None
             attached[uid] = AttachedSink(uid, sink, made, context)
         self._attached = attached
@@ -132,19 +127,19 @@ class SinkCommits:
         gone = []
         for (committable, spool), outcome in zip(stored, outcomes, strict=True):
             if outcome is CommitOutcome.LOST and spool is not None:
-                self._counts[uid].rewritten += 1
+                self.counts[uid].rewritten += 1
                 self._write_again(attached, Spooled(committable, spool), epoch)
             elif outcome in (CommitOutcome.LOST, CommitOutcome.UNKNOWN):
                 gone.append(committable)
         if gone:
-            self._counts[uid].lost += len(gone)
+            self.counts[uid].lost += len(gone)
             rows = self._parts(epoch, generation)[uid].rows
             raise _lost(uid, epoch, gone, outcomes, f"The {rows} rows of epoch {epoch}")
 
     def _commit(
         self, attached: AttachedSink, committables: Sequence[Any], epoch: int
     ) -> list[CommitOutcome]:
-        uid, counts = attached.uid, self._counts[attached.uid]
+        uid, counts = attached.uid, self.counts[attached.uid]
 
         def ask(open_: Sequence[Any]) -> Sequence[CommitOutcome]:
             answers = self._call(
@@ -159,7 +154,7 @@ class SinkCommits:
             CommitOutcome.RETRY,
             lambda open_: CommitFailedError(
                 f"sink {uid!r}: epoch {epoch} is decided, but {len(open_)} of its transactions "
-                f"({_some(open_)}) could not be committed within {self._deadline_s:g} s; the epoch "
+                f"({_some(open_)}) could not be committed within {self.deadline_s:g} s; the epoch "
                 "stays decided: start the job again when the system answers, and it is committed"
             ),
         )
@@ -186,7 +181,7 @@ class SinkCommits:
             attached.sink,
             lost,
             attached.context,
-            lambda job: self._store.files if job == self._store.uri else self._open_files(job),
+            lambda job: self.job.store.files if job == self.job.store.uri else self.open_files(job),
             commit_now,
             abort_now=lambda rewrite: self._abort(attached, [rewrite], f"epoch {epoch}"),
             within_deadline=lambda call: self._call(
@@ -200,7 +195,7 @@ class SinkCommits:
         """Abort one sink's part of an attempt sealed ABORT."""
         attached, stored = self._load(uid, epoch, generation)
         self._abort(attached, [committable for committable, _ in stored], f"epoch {epoch}")
-        self._counts[uid].aborted += len(stored)
+        self.counts[uid].aborted += len(stored)
 
     def abort_lingering(
         self, uid: str, below_generation: int, keep: Collection[str] = frozenset()
@@ -220,7 +215,7 @@ class SinkCommits:
         if left:
             log.info("sink %s: aborting %d lingering transactions: %s", uid, len(left), _some(left))
             self._abort(attached, left, "lingering")
-            self._counts[uid].lingering_aborted += len(left)
+            self.counts[uid].lingering_aborted += len(left)
 
     def abort_all_lingering(
         self, below_generation: int, keep: Collection[str] = frozenset()
@@ -274,13 +269,13 @@ class SinkCommits:
             self._calls = self._calls or CallThread("seamark-sink-calls")
             try:
                 return self._calls.call(
-                    call, lambda: min(begun + self._deadline_s, self.give_up_at + LAST_CALL_S)
+                    call, lambda: min(begun + self.deadline_s, self.give_up_at + LAST_CALL_S)
                 )
             except CallHangsError:
                 self._hanging.add(uid)
                 self._calls = None  # left behind
         raise error(
-            f"sink {uid!r}: {what} has not returned within {self._deadline_s:g} s, or within "
+            f"sink {uid!r}: {what} has not returned within {self.deadline_s:g} s, or within "
             f"{LAST_CALL_S:g} s of the job's end: its system hangs. Nothing decided is lost: start "
             "the job again when the system answers"
         )
@@ -295,7 +290,7 @@ class SinkCommits:
             AbortOutcome.RETRY,
             lambda open_: AbortFailedError(
                 f"sink {uid!r}: {len(open_)} transactions of {what} ({_some(open_)}) could not be "
-                f"proved aborted within {self._deadline_s:g} s; nothing is written before they "
+                f"proved aborted within {self.deadline_s:g} s; nothing is written before they "
                 "are. Start the job again when the system answers"
             ),
         )
@@ -311,7 +306,7 @@ class SinkCommits:
 
     def _parts(self, epoch: int, generation: int) -> Mapping[str, SinkEpoch]:
         staged = self._staged.get((epoch, generation))
-        return staged if staged is not None else self._store.read_prepared(epoch, generation)
+        return staged if staged is not None else self.job.store.read_prepared(epoch, generation)
 
     def _load(self, uid: str, epoch: int, generation: int) -> tuple[AttachedSink, list[Stored]]:
         parts = self._parts(epoch, generation)
@@ -332,7 +327,7 @@ class SinkCommits:
         failure: Callable[[list[Any]], Exception],
     ) -> list[O]:
         outcomes: list[O] = [retry] * len(committables)
-        deadline = time.monotonic() + self._deadline_s
+        deadline = time.monotonic() + self.deadline_s
         pause_s = FIRST_PAUSE_S
         while open_ := [i for i, outcome in enumerate(outcomes) if outcome is retry]:
             answers = call([committables[i] for i in open_])

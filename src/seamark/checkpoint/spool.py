@@ -134,6 +134,7 @@ class SpoolingWriter:
         self._spool.discard()
 
 
+@dataclass(eq=False)
 class LostTransaction:
     """One lost transaction's chain of rewrites: `protocol.write_again.Rewrites` on real files.
 
@@ -142,27 +143,21 @@ class LostTransaction:
     `within_deadline` makes a call that may hang.
     """
 
-    def __init__(
-        self,
-        sink: TwoPhaseCommitSink[Any],
-        lost: Spooled,
-        context: SinkContext,
-        open_files: Callable[[str], CheckpointFiles],
-        commit_now: Callable[[Any], bool],
-        abort_now: Callable[[Any], None],
-        within_deadline: Callable[[Callable[[], None]], None],
-    ) -> None:
-        self._sink = sink
-        self._lost = lost
-        self._context = context
-        self._commit_now = commit_now
-        self._abort_now = abort_now
-        self._within_deadline = within_deadline
+    sink: TwoPhaseCommitSink[Any]
+    lost: Spooled
+    context: SinkContext
+    open_files: Callable[[str], CheckpointFiles]
+    commit_now: Callable[[Any], bool]
+    abort_now: Callable[[Any], None]
+    within_deadline: Callable[[Callable[[], None]], None]
+
+    def __post_init__(self) -> None:
+        lost, context = self.lost, self.context
         self._own: Any = None
         place = _place(lost.spool, context.spool_uri, context.hadoop)
         self._directory = open_directory(place, context.hadoop)
         job, _, sink_name = decoded(place).rpartition(f"/{spool.SPOOLS}/")
-        self._files = open_files(job)
+        self._files = self.open_files(job)
         name = spool.parse_path(lost.spool.path)
         assert name is not None
         self._name, self._epoch = name, name.epoch
@@ -175,18 +170,18 @@ class LostTransaction:
 
     def prepare(self) -> None:
         """See `Rewrites`. Raises LostTransactionError if the spool is missing or damaged."""
-        self._within_deadline(self._write)
+        self.within_deadline(self._write)
 
     def _write(self) -> None:
-        file, at = self._lost.spool, self._context
+        file, at = self.lost.spool, self.context
         if found := spool.problem(self._directory, file):
             raise LostTransactionError(
                 f"sink {at.sink_uid!r}: epoch {self._epoch} is decided, its transaction "
-                f"{self._lost.handle} is lost, and so is its spool {self._directory.uri}/"
+                f"{self.lost.handle} is lost, and so is its spool {self._directory.uri}/"
                 f"{file.path}: {found}. Put the file back, or see "
                 "docs/operations/lost-transactions.md"
             )
-        writer = self._sink.create_writer(
+        writer = self.sink.create_writer(
             WriterContext(
                 job_id=at.job_id,
                 sink_uid=at.sink_uid,
@@ -211,16 +206,16 @@ class LostTransaction:
     def record(self, number: int) -> bool:
         """See `Rewrites`."""
         body = {
-            "handle": self._lost.handle,
+            "handle": self.lost.handle,
             "number": number,
-            "generation": self._context.generation,
-            "committable": base64.b64encode(self._sink.dump(self._own)).decode(),
+            "generation": self.context.generation,
+            "committable": base64.b64encode(self.sink.dump(self._own)).decode(),
             "written_at": time.time(),
         }
         try:
             self._files.create(self._path(number), seal_envelope(REWRITTEN, body))
         except FileExistsError:
-            self._abort_now(self._own)
+            self.abort_now(self._own)
             return False
         return True
 
@@ -228,9 +223,9 @@ class LostTransaction:
         """See `Rewrites`."""
         path = self._path(number)
         body = open_envelope(REWRITTEN, self._files.read(path), f"{self._files.uri}/{path}")
-        if body.get("handle") != self._lost.handle or body.get("number") != number:
+        if body.get("handle") != self.lost.handle or body.get("number") != number:
             raise CorruptRecordError(f"{self._files.uri}/{path}: it is another transaction's")
-        return self._commit_now(self._sink.load(base64.b64decode(body["committable"])))
+        return self.commit_now(self.sink.load(base64.b64decode(body["committable"])))
 
     def _path(self, number: int) -> str:
         return f"{self._records}.{number}.json"

@@ -81,7 +81,6 @@ class StatisticsRecorder:
         self._lock = threading.Condition()
         self._open: dict[int, EpochProgress] = {}
         self._ended: list[_Ended] = []
-        self._attempts: dict[int, int] = {}
         self._savepoints: dict[Key, CheckpointStatistics] = {}
         self._savepoints_of_generation: list[Key] = []
         self._closing = False
@@ -128,23 +127,14 @@ class StatisticsRecorder:
         """Note that an epoch is decided and every sink has committed it."""
         self._end(epoch, CheckpointStatus.COMPLETED)
 
-    def failed(self, epoch: int, reason: str) -> None:
-        """Note that an epoch has failed for `reason` and will run again. Ignores an epoch that has
-        not begun, or has ended already."""
-        self._end(epoch, CheckpointStatus.FAILED, reason or "unknown")
-
     def _end(self, epoch: int, status: CheckpointStatus, reason: str = "") -> None:
         reason = self._query_run.hide(reason)
         with self._lock:
             progress = self._open.pop(epoch, None)
             if progress is None:
                 return
-            attempt = self._attempts.pop(epoch, 0)
-            failed_s = 0.0
-            if status is CheckpointStatus.FAILED:
-                self._attempts[epoch] = attempt + 1
-                failed_s = time.monotonic()
-            key = Key(self._generation, epoch, attempt)
+            failed_s = time.monotonic() if status is CheckpointStatus.FAILED else 0.0
+            key = Key(self._generation, epoch, 0)  # a failed epoch runs again in another generation
             self._ended.append(_Ended(key, progress, status, reason, failed_s))
             self._changes += 1
             self._lock.notify_all()

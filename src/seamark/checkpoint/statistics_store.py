@@ -37,8 +37,8 @@ _READERS = 16
 
 
 class Key(NamedTuple):
-    """The name of one file. `number` counts the attempts at the epoch in its generation, or the
-    epoch's savepoints, from 0. Keys of checkpoints ascend with time."""
+    """The name of one file. `number` counts the epoch's savepoints, from 0; a checkpoint's is 0.
+    Keys of checkpoints ascend with time."""
 
     generation: int
     epoch: int

@@ -25,6 +25,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.storage_check import check_storage
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.spool import SPOOLS, spool_directory
@@ -32,6 +33,7 @@ from seamark.file_systems.location import encoded
 from seamark.model.errors import (
     CheckpointError,
     CorruptRecordError,
+    DecisionVoidError,
     FencedError,
     RecordNotStoredError,
     SeamarkError,
@@ -78,6 +80,9 @@ class CheckpointStore:
         self._spark = spark
         self._identity: JobIdentity | None = None
         self._kept: deque[int] | None = None
+        self._ends_of_next: tuple[int, list[Any]] | None = None
+        self._ends: dict[tuple[int, int], list[Any] | None] = {}
+        """Of the attempts stored here and not sealed yet: a read is dear on an object store."""
 
     @property
     def uri(self) -> str:
@@ -244,7 +249,7 @@ class CheckpointStore:
     def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, SinkEpoch]) -> None:
         """Store the committables of all sinks, by uid, exclusively. Raises FencedError if the
         record exists."""
-        body = {
+        body: dict[str, Any] = {
             "epoch": epoch,
             "generation": generation,
             "sinks": {
@@ -255,19 +260,51 @@ class CheckpointStore:
                 for uid, part in parts.items()
             },
         }
+        if self._ends_of_next is not None and self._ends_of_next[0] == epoch:
+            body["ends"] = self._ends_of_next[1]
         if not self._create("prepared", _prepared(epoch, generation), body):
             raise FencedError(
                 f"epoch {epoch} was prepared already by a driver of generation {generation}: "
                 "two drivers hold the same lease; this one stops"
             )
+        self._ends[epoch, generation] = body.get("ends")
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
-        """Create the attempt's seal unless it has one; return the standing seal."""
+        """Create the attempt's seal unless it has one; return the standing seal.
+
+        Raises DecisionVoidError, with the attempt sealed ABORT, if the decision is not the
+        attempt's: it was to be sealed COMMIT and has read other rows than Spark's offset log says.
+        """
         path = f"epochs/{epoch}/sealed.{generation}.json"
+        void = seal is Seal.COMMIT and not self._has_read_as_planned(epoch, generation)
+        if void and self.seal(epoch, generation, Seal.ABORT) is Seal.ABORT:
+            raise DecisionVoidError(
+                f"epoch {epoch} was decided by a driver that this one has fenced, and with other "
+                "offsets than this driver's. That decision is void: nothing was committed. Start "
+                f"the job again, and epoch {epoch} runs again"
+            )
         body = {"epoch": epoch, "generation": generation, "seal": seal.value}
         if self._create("sealed", path, body):
             return seal
         return Seal(self._open("sealed", path)["seal"])
+
+    def _has_read_as_planned(self, epoch: int, generation: int) -> bool:
+        """Return whether the attempt's sources ended at the offsets in Spark's log. Only in
+        real-time mode each attempt has offsets of its own; Spark's log has those of one."""
+        try:
+            ends = self._ends.pop((epoch, generation))
+        except KeyError:
+            try:
+                ends = self._open("prepared", _prepared(epoch, generation)).get("ends")
+            except FileNotFoundError:
+                return True
+        if ends is None:
+            return True
+        try:
+            with self._blamed(f"spark/offsets/{epoch}", "read"):
+                return bool(read_log(self._spark, f"offsets/{epoch}")[1:] == ends)
+        except FileNotFoundError:
+            return False
 
     def write_committed(self, epoch: int, generation: int) -> None:
         """Record that every sink has committed the epoch."""
@@ -275,6 +312,11 @@ class CheckpointStore:
         self._create("committed", f"epochs/{epoch}/committed.json", body)
 
     # --- for the coordinator, beside the protocol
+
+    def note_ends(self, epoch: int, ends: list[Any]) -> None:
+        """Real-time mode: note the offset at which each source ended, as in Spark's offset log, for
+        the epoch's prepared record. Called before the attempt is stored."""
+        self._ends_of_next = (epoch, ends)
 
     def read_prepared(self, epoch: int, generation: int) -> dict[str, SinkEpoch]:
         """Return a stored attempt's committables by sink uid."""

@@ -39,7 +39,7 @@ def checkpoint(
 ) -> None:
     """Let a job take a checkpoint now, and wait for it.
 
-    Prints its id, its duration and the path that `seamark run -s` takes.
+    Prints its id, its duration, and its path for `seamark run -s`.
     """
     import json
 
@@ -70,7 +70,7 @@ def stop(
             "--savepointPath",
             metavar="DIR",
             show_default=False,
-            help="End it with a savepoint below this directory.",
+            help="End the job with a savepoint below this directory.",
         ),
     ] = None,
     type_: options.SavepointType = options.SavepointFormat.CANONICAL,
@@ -87,11 +87,11 @@ def stop(
     timeout: options.Timeout = "10min",  # type: ignore[assignment]
     verbose: options.Verbose = 0,
 ) -> None:
-    """End a job after its current epoch, with all that is decided committed.
+    """End a job after its current epoch; every decided epoch is committed.
 
-    Its checkpoints stay: the same program, run again, goes on from there. With -p it ends with a
-    savepoint, after whose epoch nothing is written. With --drain too, and that is in -p's directory
-    or the job's savepoint_dir; the same program does not go on after it.
+    Its checkpoints stay: the same program, run again, goes on from there. With -p the job ends with
+    a savepoint, and writes nothing after the savepoint's epoch. With --drain it also ends with a
+    savepoint, below -p's directory or the job's savepoint_dir, and the same program does not go on.
     """
     from seamark.operations.change_job import stop as stop_job
     from seamark.operations.change_job import stop_with_savepoint

@@ -11,9 +11,9 @@ from typing import Annotated
 import typer
 
 from seamark.cli import changing, offsets, reading, running, savepoints
-from seamark.cli.dashboard import dashboard
 from seamark.cli.development import dev
 from seamark.cli.exits import EPILOG, Commands
+from seamark.cli.reading import dashboard
 
 app = typer.Typer(
     name="seamark",

@@ -5,9 +5,13 @@ The given savepoint is never written to.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from functools import wraps
+from inspect import Signature, signature
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -17,12 +21,12 @@ from seamark.cli.terminal import say, stdout, suggest
 from seamark.cli.visible import echo
 
 if TYPE_CHECKING:
-    from seamark.operations.offsets import Brokers, Preview, Wanted
-    from seamark.savepoints.edit.offsets import Move
+    from seamark.operations.offsets import Brokers, Preview
+    from seamark.savepoints.edit.offsets import Move, Partition
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Show where a savepoint goes on in its sources; make a copy that goes on elsewhere.",
+    help="Show the offsets of a savepoint; make a copy with other offsets.",
 )
 
 
@@ -33,31 +37,29 @@ def _option(metavar: str, help_: str, *names: str) -> Any:
 What = Annotated[
     str, typer.Argument(metavar="PATH|JOB", help="A savepoint's directory, or a job's name.")
 ]
-Servers = Annotated[str | None, _option("HOST:PORT,…", "Kafka's brokers, to be asked.")]
+Servers = Annotated[str | None, _option("HOST:PORT,…", "Kafka's brokers, asked for their offsets.")]
 Config = Annotated[
     Path | None,
-    _option("FILE", "Settings of the consumer that asks them: librdkafka's, name=value."),
+    _option("FILE", "Settings of the consumer for --bootstrap-servers: librdkafka's, name=value."),
 ]
-SourceUid = Annotated[str | None, _option("UID", "Only this source; default: all of Kafka's.")]
+SourceUid = Annotated[str | None, _option("UID", "Only this source; default: all Kafka sources.")]
 Partitions = Annotated[
     list[str] | None, _option("TOPIC:P=OFFSET", "The next offset to read; may be repeated.")
 ]
 Topics = Annotated[
     list[str] | None,
-    _option("OLD=NEW", "The topic has another name now; may be repeated.", "--topic"),
+    _option("OLD=NEW", "A renamed topic; may be repeated.", "--topic"),
 ]
 To = Annotated[
     str | None,
-    _option(
-        "NEWPATH", "Where the copy is put, a new directory; default: one beside the savepoint."
-    ),
+    _option("NEWPATH", "The copy's directory, a new one; default: beside the savepoint."),
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would change; write nothing.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")]
 ToTimestamp = Annotated[
     str | None,
     _option(
         "TIME",
-        "The first row of that time or later; ISO 8601 with a time zone, or ms since 1970.",
+        "The first row at this time or later: ISO 8601 with a time zone, or ms since 1970.",
     ),
 ]
 ToEarliest = Annotated[bool, typer.Option("--to-earliest", help="The start of each log.")]
@@ -73,9 +75,9 @@ def show(
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Show the offset of each partition; with --bootstrap-servers also what its log holds.
+    """Show the offset of each partition; with --bootstrap-servers also the extent of its log.
 
-    Of a job: those of its last decided epoch.
+    For a job: the offsets after its last decided epoch.
     """
     import json
 
@@ -118,89 +120,83 @@ def show(
     stdout().print(table)
 
 
-@app.command(name="set")
-def set_(
-    what: What,
-    partition: Partitions = None,
-    to_timestamp: ToTimestamp = None,
-    to_earliest: ToEarliest = False,
-    to_latest: ToLatest = False,
-    topic: Topics = None,
-    source: SourceUid = None,
-    to: To = None,
-    bootstrap_servers: Servers = None,
-    command_config: Config = None,
-    dry_run: DryRun = False,
-    storage: options.Storage = None,
-    token_file: options.TokenFile = None,
-    timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
-    as_json: options.Json = False,
-    verbose: options.Verbose = 0,
-) -> None:  # fmt: skip
-    """Write a copy of a savepoint with other offsets: of single partitions, or a position for all.
+@dataclass(frozen=True)
+class _How:
+    """The options of `set` and `rewind` alike."""
 
-    Of a running job a savepoint is taken first. What each partition would re-read or skip is shown.
+    to_timestamp: ToTimestamp = None
+    to_earliest: ToEarliest = False
+    topic: Topics = None
+    source: SourceUid = None
+    to: To = None
+    bootstrap_servers: Servers = None
+    command_config: Config = None
+    dry_run: DryRun = False
+    storage: options.Storage = None
+    token_file: options.TokenFile = None
+    timeout: options.Timeout = "10min"  # type: ignore[assignment]  # parsed by Timeout
+    as_json: options.Json = False
+    verbose: options.Verbose = 0
+
+
+def _with_how(command: Callable[..., None]) -> Callable[..., None]:
+    """Let typer see the fields of `_How` as options of the command, which gets them as `how`."""
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        how = _How(**{each.name: given.pop(each.name) for each in fields(_How)})
+        command(**given, how=how)
+
+    shared = signature(_How, eval_str=True).parameters.values()
+    own = signature(command, eval_str=True).parameters.values()
+    parameters = [*(each for each in own if each.name != "how"), *shared]
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+@app.command(name="set")
+@_with_how
+def set_(
+    what: What, partition: Partitions = None, to_latest: ToLatest = False, *, how: _How
+) -> None:
+    """Write a copy of a savepoint with other offsets: of single partitions, or one place for all.
+
+    A running job has a savepoint taken first. Shows the rows to be read again or skipped in each
+    partition.
     """
     from seamark.operations import offsets
 
-    wanted = offsets.Wanted(
-        offsets.parse_partitions(partition or ()),
-        offsets.parse_topics(topic or ()),
-        _position(to_timestamp, to_earliest, to_latest),
-        source=source,
-    )
-    if not (wanted.partitions or wanted.topics or wanted.position is not None):
+    partitions, position = offsets.parse_partitions(partition or ()), _position(how, to_latest)
+    if not (partitions or how.topic or position is not None):
         raise typer.BadParameter(
             "say what to set: --partition, --topic, --to-timestamp, --to-earliest or --to-latest"
         )
-    brokers = _required(bootstrap_servers, command_config)
-    how = _How(to, dry_run, storage, token_file, timeout, as_json)
-    _change(what, wanted, brokers, how)
+    _change(what, partitions, position, how)
 
 
 @app.command()
-def rewind(
-    what: What,
-    to_timestamp: ToTimestamp = None,
-    to_earliest: ToEarliest = False,
-    topic: Topics = None,
-    source: SourceUid = None,
-    to: To = None,
-    bootstrap_servers: Servers = None,
-    command_config: Config = None,
-    dry_run: DryRun = False,
-    storage: options.Storage = None,
-    token_file: options.TokenFile = None,
-    timeout: options.Timeout = "10min",  # type: ignore[assignment]
-    as_json: options.Json = False,
-    verbose: options.Verbose = 0,
-) -> None:
-    """Write a copy of a savepoint that goes on earlier. No row is skipped: a partition that is
-    before that place already stays where it is.
+@_with_how
+def rewind(what: What, *, how: _How) -> None:
+    """Write a copy of a savepoint with earlier offsets. No row is skipped: a partition already
+    before the given place stays there.
 
-    Of a running job a savepoint is taken first. What each partition would re-read is shown.
+    A running job has a savepoint taken first. Shows the rows to be read again in each partition.
     """
-    from seamark.operations import offsets
-
-    position = _position(to_timestamp, to_earliest, False)
+    position = _position(how)
     if position is None:
         raise typer.BadParameter("say how far: --to-timestamp or --to-earliest")
-    wanted = offsets.Wanted(
-        {}, offsets.parse_topics(topic or ()), position, only_back=True, source=source
-    )
-    brokers = _required(bootstrap_servers, command_config)
-    how = _How(to, dry_run, storage, token_file, timeout, as_json)
-    _change(what, wanted, brokers, how)
+    _change(what, {}, position, how, only_back=True)
 
 
-def _position(to_timestamp: str | None, to_earliest: bool, to_latest: bool) -> str | int | None:
+def _position(how: _How, to_latest: bool = False) -> str | int | None:
     from seamark.operations.offsets import EARLIEST, LATEST, parse_moment
 
-    if (to_timestamp is not None) + to_earliest + to_latest > 1:
+    if (how.to_timestamp is not None) + how.to_earliest + to_latest > 1:
         raise typer.BadParameter("--to-timestamp, --to-earliest and --to-latest exclude each other")
-    if to_timestamp is not None:
-        return parse_moment(to_timestamp)
-    return EARLIEST if to_earliest else LATEST if to_latest else None
+    if how.to_timestamp is not None:
+        return parse_moment(how.to_timestamp)
+    return EARLIEST if how.to_earliest else LATEST if to_latest else None
 
 
 def _brokers(servers: str | None, config: Path | None) -> Brokers | None:
@@ -209,33 +205,27 @@ def _brokers(servers: str | None, config: Path | None) -> Brokers | None:
     return None if servers is None else Brokers(servers, read_options(config))
 
 
-def _required(servers: str | None, config: Path | None) -> Brokers:
-    found = _brokers(servers, config)
-    if found is None:
-        raise typer.BadParameter(
-            "--bootstrap-servers is missing; a savepoint does not hold the brokers' addresses, and "
-            "only they know which offsets there are"
-        )
-    return found
-
-
-class _How(NamedTuple):
-    """The options of `set` and `rewind` beside the change."""
-
-    to: str | None
-    dry_run: bool
-    storage: str | None
-    token_file: Path | None
-    timeout: float
-    as_json: bool
-
-
-def _change(what: str, wanted: Wanted, brokers: Brokers, how: _How) -> None:
+def _change(
+    what: str,
+    partitions: Mapping[Partition, int],
+    position: str | int | None,
+    how: _How,
+    *,
+    only_back: bool = False,
+) -> None:
     import json
 
     from seamark.operations import offsets
     from seamark.operations.savepoints import open_savepoint
 
+    topics = offsets.parse_topics(how.topic or ())
+    wanted = offsets.Wanted(partitions, topics, position, only_back, how.source)
+    brokers = _brokers(how.bootstrap_servers, how.command_config)
+    if brokers is None:
+        raise typer.BadParameter(
+            "--bootstrap-servers is missing; a savepoint does not hold the brokers' addresses, and "
+            "only they know which offsets there are"
+        )
     path = what
     shown = offsets.preview(offsets.base_of(what, how.storage), wanted, brokers)
     if not (how.dry_run or shown.problems or offsets.names_savepoint(what)):

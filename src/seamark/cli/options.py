@@ -38,7 +38,7 @@ Job = Annotated[
     str,
     typer.Argument(
         metavar="JOB",
-        help="The job's name, its id, or the first four or more digits of that.",
+        help="The job's name, its id, or the first four or more digits of its id.",
         autocompletion=_job_names,
         show_default=False,
     ),
@@ -47,7 +47,7 @@ Storage = Annotated[
     str | None,
     typer.Option(
         metavar="URI",
-        help="Where the job's checkpoints lie; default: checkpoint.storage in seamark.toml.",
+        help="Storage of the job's checkpoints; default: checkpoint.storage in seamark.toml.",
         show_default=False,
     ),
 ]
@@ -56,7 +56,7 @@ Verbose = Annotated[
     int,
     typer.Option(
         "-v", "--verbose", count=True, callback=_log_to_stderr, is_eager=True, metavar="",
-        show_default=False, help="Tell on stderr what is done; -vv in detail.",
+        show_default=False, help="Log to stderr; -vv in detail.",
     ),
 ]  # fmt: skip
 TokenFile = Annotated[
@@ -86,6 +86,6 @@ SavepointType = Annotated[
     typer.Option(
         "--type",
         case_sensitive=False,
-        help="canonical: for any state backend and parallelism; native: its files, quicker.",
+        help="canonical: for any state backend and parallelism; native: its own files, quicker.",
     ),
 ]

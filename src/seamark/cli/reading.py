@@ -1,4 +1,4 @@
-"""`seamark list`, `info`, `explain` and `checkpoints`: the verbs that change nothing."""
+"""`seamark list`, `info`, `explain` and `checkpoints`: the read-only verbs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from seamark.cli.visible import echo
 def list_jobs(
     storage: options.Storage = None,
     running: Annotated[
-        bool, typer.Option("--running", "-r", help="Only jobs whose driver answers.")
+        bool, typer.Option("--running", "-r", help="Only jobs with an answering driver.")
     ] = False,
     all_: Annotated[
-        bool, typer.Option("--all", "-a", help="Also jobs that finished, were canceled or failed.")
+        bool, typer.Option("--all", "-a", help="Also finished, canceled and failed jobs.")
     ] = False,
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Print the jobs of a storage: those that run, and those whose driver does not answer.
+    """Print the running jobs of a storage, and the jobs without an answering driver.
 
-    With --all those too that have ended. A driver that was killed has not said that its job ended:
-    the job is UNREACHABLE until its program is started again.
+    With --all also the ended jobs. A killed driver leaves no record of an end: its job is
+    UNREACHABLE until the program is started again.
     """
     from seamark.cli import job_page
     from seamark.operations.reading import jobs
@@ -49,7 +49,7 @@ def info(
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Print all that is known of one job, whether it runs, has ended or does not answer."""
+    """Print everything known of one job, running, ended or unreachable."""
     from seamark.cli import job_page
     from seamark.operations.reading import info as job_info
     from seamark.operations.storage import storage_of, storage_option
@@ -67,7 +67,7 @@ def explain(
     what: Annotated[
         str,
         typer.Argument(
-            metavar="APP.PY|JOB", help="A program that declares a job, or a running job."
+            metavar="APP.PY|JOB", help="A program with a job, or the name or id of a job."
         ),
     ],
     storage: options.Storage = None,
@@ -80,9 +80,9 @@ def explain(
 ) -> None:
     """Print the end-to-end guarantee of a program's jobs, the weakest link and all findings.
 
-    The program is loaded but its job is not run: it must be declared at the top level, and run
-    under `if __name__ == "__main__":`. For a job, prints the report stored by its last driver at
-    the start. Exits with 2 if there is an error among the findings.
+    The program is loaded, but its job does not run: it must be declared at the top level, and run
+    under `if __name__ == "__main__":`. For a job, the storage has the report of its last start.
+    Exits with 2 if there is an error among the findings.
     """
     from seamark.model.findings import errors
     from seamark.operations.explain import explain as explain_app
@@ -133,3 +133,26 @@ def checkpoints(
         echo(json.dumps(found.to_json(), indent=2))
     else:
         checkpoint_tables.show_all(found)
+
+
+def dashboard(
+    storage: options.Storage = None,
+    port: Annotated[
+        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0 takes a free one.")
+    ] = 8084,
+    verbose: options.Verbose = 0,
+) -> None:
+    """Show the jobs of a storage in the browser, running or ended, until Ctrl-C.
+
+    Prints the address. Everybody on this machine may look; only holders of the token, behind the #
+    of the address, can change a job.
+    """
+    from seamark.dashboard.server import run_dashboard
+    from seamark.operations.storage import storage_of
+
+    run_dashboard(storage_of("dashboard", storage), port, _announce)
+
+
+def _announce(address: str) -> None:
+    typer.echo("dashboard (Ctrl-C ends it):", err=True)
+    typer.echo(address)

@@ -57,7 +57,7 @@ _DropState = Annotated[
     bool,
     typer.Option(
         "-n", "--allow-non-restored-state",
-        help="Drop what the savepoint holds for a uid that the program does not have.",
+        help="Drop the savepoint's state for uids missing from the program.",
     ),
 ]  # fmt: skip
 _Parallelism = Annotated[
@@ -71,12 +71,12 @@ _Claim = Annotated[
     ClaimMode | None,
     typer.Option(
         "--claim-mode", show_default=False,
-        help="claim: the savepoint is the job's, which deletes it when its own first "
+        help="claim: the job owns the savepoint, and deletes it when its own first "
         "checkpoint is complete. Default: no-claim.",
     ),
 ]  # fmt: skip
 _Plan = Annotated[
-    bool, typer.Option("--plan", help="Only show what -s would do, and what would stop it.")
+    bool, typer.Option("--plan", help="Only show the effect of -s, and what would stop it.")
 ]
 _Detached = Annotated[
     bool, typer.Option("-d", "--detached", help="In the background; return when the job runs.")
@@ -85,7 +85,7 @@ _Log = Annotated[
     Path | None,
     typer.Option(
         metavar="FILE", show_default=False,
-        help="With -d: what the program says; default: a new file in ~/.seamark/logs.",
+        help="With -d: the program's output; default: a new file in ~/.seamark/logs.",
     ),
 ]  # fmt: skip
 _Json = Annotated[
@@ -97,7 +97,7 @@ _Verbose = Annotated[
     int,
     typer.Option(
         "-v", "--verbose", count=True, metavar="", show_default=False,
-        help="Log Seamark's doings, a line an epoch, if the program sets up no logging.",
+        help="Log Seamark's work, a line an epoch, if the program sets up no logging.",
     ),
 ]  # fmt: skip
 
@@ -140,9 +140,9 @@ def run(
 ) -> None:  # fmt: skip
     """Run a program as `python APP.PY` does, with settings laid over its own.
 
-    The command line wins over seamark.toml, and that over the program; job.config() shows what
-    holds. Options stand before APP.PY; what follows it is the program's. A job that has run before
-    goes on after its last decided epoch.
+    The command line wins over seamark.toml, and seamark.toml over the program; job.config() shows
+    the result. Options stand before APP.PY; everything after it is the program's. A job with
+    checkpoints goes on after its last decided epoch.
     """
     from seamark.operations.run import Program
 

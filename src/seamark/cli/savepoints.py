@@ -1,7 +1,7 @@
 """`seamark savepoint`: take, inspect, compare or dispose of a savepoint.
 
-``seamark savepoint JOB [DIR]`` takes one, as Flink's does: every word except this group's verbs is
-the name of a job.
+``seamark savepoint JOB [DIR]`` takes a savepoint, as in Flink: every word except this group's verbs
+is the name of a job.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Savepoints(TyperGroup):
 app = typer.Typer(
     cls=_Savepoints,
     no_args_is_help=True,
-    help="Take a savepoint of a job: `savepoint JOB [DIR]`. Look at one, or dispose of it (`-d`).",
+    help="Take a savepoint of a job: `savepoint JOB [DIR]`. Show, compare or delete (`-d`) some.",
 )
 Path = Annotated[str, typer.Argument(metavar="PATH", help="The savepoint's directory.")]
 
@@ -43,7 +43,7 @@ def take(
         str | None,
         typer.Argument(
             metavar="DIR", show_default=False,
-            help="Where it is put, in a directory of its own; default: the job's savepoint_dir.",
+            help="Parent of the savepoint's new directory; default: the job's savepoint_dir.",
         ),
     ] = None,
     type_: options.SavepointType = options.SavepointFormat.CANONICAL,
@@ -52,7 +52,7 @@ def take(
     timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
     verbose: options.Verbose = 0,
 ) -> None:  # fmt: skip
-    """Take a savepoint of a running job, which goes on. The verb may be left out."""
+    """Take a savepoint of a running job; the job goes on. The verb may be left out."""
     from seamark.operations.change_job import take_savepoint
 
     running = find("savepoint", job, storage, token_file)
@@ -65,8 +65,8 @@ def take(
 
 @app.command()
 def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose = 0) -> None:
-    """Show what a savepoint holds: operators with uid, rows and bytes of state; sources with their
-    offsets; sinks with the transactions that a restore commits."""
+    """Show the content of a savepoint: operators with uid, rows and bytes of state; sources with
+    their offsets; sinks with the transactions a restore commits."""
     import json
 
     from rich.table import Table
@@ -136,11 +136,11 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
 @app.command()
 def diff(
     old: Annotated[str, typer.Argument(metavar="A", help="A savepoint's directory.")],
-    new: Annotated[str, typer.Argument(metavar="B", help="Another one's.")],
+    new: Annotated[str, typer.Argument(metavar="B", help="The directory of another savepoint.")],
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Show what differs between two savepoints: sources, operators and sinks by uid, settings."""
+    """Compare two savepoints: sources, operators and sinks by uid, settings."""
     import json
     from dataclasses import asdict
 
@@ -169,15 +169,15 @@ def diff(
 def dispose(
     path: Path,
     incomplete: Annotated[
-        bool, typer.Option("--incomplete", help="Also one that was cut off while it was written.")
+        bool, typer.Option("--incomplete", help="Also a savepoint cut off in the middle.")
     ] = False,
     storage: options.Storage = None,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Delete a savepoint: `savepoint -d PATH`. No job needs one once it has been restored.
+    """Delete a savepoint: `savepoint -d PATH`. Jobs restored from it do not need it any more.
 
-    Refused are one that a job has claimed, that is being written, or that a job in the storage is
-    being restored from. Files in its directory that are not the savepoint's stay, and are named.
+    Refused while the savepoint is being written, while a job in the storage is being restored from
+    it, and while a job has it by a claim. Foreign files in its directory stay and are named.
     """
     from seamark.operations.savepoints import dispose as delete
 

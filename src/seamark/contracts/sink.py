@@ -205,6 +205,10 @@ class TwoPhaseCommitSink(Protocol[C]):
     again if `Committer.commit` answers LOST. Then a writer returns at most one committable, and
     LOST must be a proof."""
 
+    real_time: bool = False
+    """Whether writers send each batch at once, even of one row. Such a sink fits
+    ``job.run(execution="real-time")``."""
+
     @property
     def transaction_timeout_s(self) -> float | None:
         """The system's time-out for an open transaction, in seconds; None: never.

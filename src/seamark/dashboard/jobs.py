@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPException
 from typing import Any
 
 from seamark.checkpoint.executions import Execution, ExecutionStore
@@ -20,7 +24,6 @@ from seamark.dashboard.checkpoint_pages import (
     epoch_beside,
     with_those_under_way,
 )
-from seamark.dashboard.drivers import DriverSilentError, send
 from seamark.dashboard.savepoints import Savepoints
 from seamark.dashboard.shared_pages import Page, Shared
 from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
@@ -32,8 +35,44 @@ from seamark.rest.epochs import EpochPage
 from seamark.rest.models import JobDetails, SavepointDisposalRequest
 from seamark.rest.observed import job_page, lineage_page
 from seamark.runtime.checkpoint_history import jobs_in, open_storage
-from seamark.runtime.registry import require_signed, token_for_reading
+from seamark.runtime.registry import ASK_S, MOST_BYTES, require_signed, token_for_reading
 from seamark.runtime.token import read_token
+
+ACT_S = 10.0
+"""How long a driver may take to answer a request to change its job."""
+
+
+class DriverSilentError(Exception):
+    """A driver cannot be reached, or does not answer in time."""
+
+
+# A driver is at its recorded address: no proxy, and no redirection.
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, *_: object) -> None:
+        return None
+
+
+_ask_directly = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect).open
+
+
+def send(rest_url: str, path: str, token: str, method: str = "GET", body: bytes = b"") -> Page:
+    """Return a driver's answer, whatever its status; `token` is the job's, "" for none. Raises
+    DriverSilentError: after a request to change the job, nobody knows then whether it was done."""
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    if body:
+        headers["Content-Type"] = "application/json"
+    url = rest_url + urllib.parse.quote(path, safe="/?&=%")
+    try:
+        request = urllib.request.Request(url, body or None, headers, method=method)
+        try:
+            with _ask_directly(request, timeout=ASK_S if method == "GET" else ACT_S) as answer:
+                return Page(answer.read(MOST_BYTES), answer.status)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return Page(refused.read(MOST_BYTES), refused.code)
+    except (OSError, HTTPException, ValueError) as error:  # a timeout is an OSError
+        raise DriverSilentError(f"{rest_url}: {error}") from None
+
 
 _READ_AT_ONCE = 16
 NOTHING_KNOWN = Page(b"", 204)

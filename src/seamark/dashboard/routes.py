@@ -14,10 +14,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from seamark.dashboard.answers import ReadyPages, respond
 from seamark.dashboard.jobs import Jobs
 from seamark.dashboard.protection import Protection, allows
-from seamark.dashboard.shared_pages import Page
+from seamark.dashboard.shared_pages import Page, ReadyPages, respond
 from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
 from seamark.model.checkpoint_series import series
 from seamark.model.checkpoint_statistics import CheckpointStatus

@@ -1,7 +1,6 @@
 """One server in a JVM of its own on this machine: started, killed, paused, and never outliving us.
 
-`kafka.py`, `hdfs.py` and `s3.py` build on it. Its output goes to a log file, and every error shows
-the log's end.
+Its output goes to a log file, and every error shows the log's end.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
@@ -48,6 +48,7 @@ class LocalServers(ABC):
         self.stop()
 
 
+@dataclass(eq=False)
 class JavaServer:
     """A Java program that serves until it is killed.
 
@@ -55,22 +56,13 @@ class JavaServer:
     ready: asks the server itself whether it serves. Called again and again; may raise OSError.
     """
 
-    def __init__(
-        self,
-        name: str,
-        java: Path,
-        arguments: Sequence[str],
-        log: Path,
-        ready: Callable[[], bool],
-        environment: Mapping[str, str] | None = None,
-    ) -> None:
-        self.name = name
-        self._java = java
-        self._arguments = arguments
-        self._log = log
-        self._ready = ready
-        self._environment = environment
-        self._process: subprocess.Popen[bytes] | None = None
+    name: str
+    java: Path
+    arguments: Sequence[str]
+    log: Path
+    ready: Callable[[], bool]
+    environment: Mapping[str, str] | None = None
+    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     @property
     def pid(self) -> int:
@@ -91,7 +83,7 @@ class JavaServer:
     def launch(self) -> None:
         """Start the server, killing it first if it runs, without waiting."""
         self.kill()
-        self._process = self._run(self._arguments)
+        self._process = self._run(self.arguments)
 
     def run_once(self, arguments: Sequence[str]) -> None:
         """Run another Java program of the same kind to its end. Raises PreflightError if it
@@ -109,7 +101,7 @@ class JavaServer:
             if not self.alive():
                 raise self.ended()
             try:
-                if self._ready():
+                if self.ready():
                     return
             except OSError:
                 pass  # not yet
@@ -145,12 +137,12 @@ class JavaServer:
             release(self._process)
 
     def _run(self, arguments: Sequence[str]) -> subprocess.Popen[bytes]:
-        with self._log.open("ab") as log:
-            return start_jvm(self._java, arguments, log, self._environment)
+        with self.log.open("ab") as log:
+            return start_jvm(self.java, arguments, log, self.environment)
 
     def _tail(self) -> str:
-        lines = self._log.read_text(errors="replace").splitlines()[-25:]
-        return "\n".join([f"its log ({self._log}) ends:", *lines])
+        lines = self.log.read_text(errors="replace").splitlines()[-25:]
+        return "\n".join([f"its log ({self.log}) ends:", *lines])
 
 
 def free_ports(count: int) -> list[int]:

@@ -6,6 +6,8 @@ caller's mistakes: the command line shows them as one paragraph, without a trace
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from seamark.model.findings import Finding
 
 
@@ -77,6 +79,12 @@ class DamagedCheckpointError(CheckpointError):
         super().__init__(message)
         self.problems = problems
         self.restore_path = restore_path
+
+    @classmethod
+    def found(cls, what: str, problems: Sequence[str]) -> DamagedCheckpointError:
+        """Return the error with a line for each problem: ``<what>. Found: …``."""
+        listed = "".join(f"\n  {line}" for line in problems)
+        return cls(f"{what}. Found:{listed}", tuple(problems))
 
 
 class RestoreError(UserError):

@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +42,7 @@ from seamark.savepoints.take.checkpoint import (
     watermark_of_job,
 )
 from seamark.sources.kafka_log import KafkaLog
+from seamark.sources.settings import moment_of
 
 EARLIEST, LATEST = "earliest", "latest"
 
@@ -230,10 +230,7 @@ def parse_moment(text: str) -> int:
     zone. Raises UserError."""
     if text.isdecimal():
         return int(text)
-    try:
-        moment = datetime.fromisoformat(text.replace("Z", "+00:00"))  # Python 3.10 reads no Z
-    except ValueError:
-        moment = None
+    moment = moment_of(text)
     if moment is None or moment.utcoffset() is None:
         raise UserError(
             f"--to-timestamp is {text!r}; give a moment with its time zone, as "

@@ -23,19 +23,19 @@ from seamark.savepoints.restore.plan import RestorePlan
 
 JobId = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The job's id, 32 hex digits.")]
 TriggerId = Annotated[
-    str, Path(pattern=models.TRIGGER_ID, description="A request-id that was answered.")
+    str, Path(pattern=models.TRIGGER_ID, description="The request-id answered to the trigger.")
 ]
 F = TypeVar("F", bound=Callable[..., Any])
 Responses = dict[int | str, dict[str, Any]]
 
 NOT_FOUND: Responses = {404: {"model": models.Problem}}
 _PROTECTED: Responses = {
-    401: {"model": models.Problem, "description": "The job's token is missing or another one"},
+    401: {"model": models.Problem, "description": "The job's token is missing or wrong"},
     **NOT_FOUND,
 }
 _CHANGING: Responses = {
     **_PROTECTED,
-    409: {"model": models.Problem, "description": "Not in the state that the job is in"},
+    409: {"model": models.Problem, "description": "Not possible in the job's present state"},
 }
 
 
@@ -45,7 +45,7 @@ def _with_token(actions: Actions, responses: Responses) -> dict[str, Any]:
 
 
 def job_action_routes(actions: Actions) -> APIRouter:
-    """Return the paths of the actions by which the job changes."""
+    """Return the paths of the actions on the job."""
     router, job = APIRouter(), actions.job
     changing = _with_token(actions, _CHANGING)
 
@@ -74,9 +74,9 @@ def job_action_routes(actions: Actions) -> APIRouter:
     def stop(
         jid: JobId, request: Annotated[models.StopRequest | None, Body()] = None
     ) -> models.TriggerResponse:
-        """End the job after the epoch under way; everything is committed and kept. With a
-        `targetDirectory` it ends with a savepoint: ask at ``/savepoints`` for that. With `drain`
-        too, after its windows have been closed."""
+        """End the job after the epoch under way; every decided epoch is committed, and checkpoints
+        are kept. With a `targetDirectory` the job ends with a savepoint, whose outcome is at
+        ``/savepoints/:triggerid``. With `drain` also, after closing its windows."""
         actions.check(jid)
         asked = request or models.StopRequest()
         if asked.targetDirectory is None and not asked.drain:
@@ -110,7 +110,7 @@ def savepoint_routes(actions: Actions) -> APIRouter:
     def dispose_of(
         request: Annotated[models.SavepointDisposalRequest, Body()],
     ) -> models.TriggerResponse:
-        """Delete a savepoint, of whatever job, unless somebody needs it."""
+        """Delete a savepoint of any job, unless a job needs it."""
         storage = storage_directory(job.checkpoint.storage)
         work = partial(dispose, request.savepoint_path, storage=storage)
         start = partial(beside, work)
@@ -120,7 +120,7 @@ def savepoint_routes(actions: Actions) -> APIRouter:
     def plan(
         jid: JobId, request: Annotated[models.RestorePlanRequest, Body()]
     ) -> models.TriggerResponse:
-        """Find out what this job's program would make of a savepoint; nothing is touched."""
+        """Plan the restore of a savepoint into this job's program. Nothing is written."""
         actions.check(jid)
         work = partial(
             job.restore_plan,
@@ -134,8 +134,8 @@ def savepoint_routes(actions: Actions) -> APIRouter:
 
 
 def result_routes(actions: Actions) -> APIRouter:
-    """Return the paths to poll by trigger id. They are added after the pages: these paths would
-    take a page's name for a trigger id."""
+    """Return the paths to poll by trigger id. Added after the pages: these paths would take a
+    page's name for a trigger id."""
     router = APIRouter()
 
     def result(path: str, form: type[BaseModel]) -> Callable[[F], F]:
@@ -143,27 +143,27 @@ def result_routes(actions: Actions) -> APIRouter:
 
     @result("/jobs/{jid}/checkpoints", models.CheckpointOperation)
     def triggered_checkpoint(jid: JobId, trigger_id: TriggerId) -> Any:
-        """What came of a checkpoint that was asked for."""
+        """The outcome of a triggered checkpoint."""
         return actions.result("checkpoint", trigger_id, jid)
 
     @result("/jobs/{jid}/savepoints", models.SavepointOperation)
     def savepoint(jid: JobId, trigger_id: TriggerId) -> Any:
-        """What came of a savepoint that was asked for, also of one that the job ends with."""
+        """The outcome of a triggered savepoint, also of a stop with a savepoint."""
         return actions.result("savepoint", trigger_id, jid)
 
     @result("/jobs/{jid}/stop", models.StopOperation)
     def stopped(jid: JobId, trigger_id: TriggerId) -> Any:
-        """Whether a job that was told to stop has ended."""
+        """The outcome of a stop without a savepoint."""
         return actions.result("stop", trigger_id, jid)
 
     @result("/savepoint-disposal", models.DisposalOperation)
     def disposal(trigger_id: TriggerId) -> Any:
-        """What came of the disposal of a savepoint."""
+        """The outcome of a savepoint's disposal."""
         return actions.result("savepoint-disposal", trigger_id)
 
     @result("/jobs/{jid}/restore-plan", models.RestorePlanOperation)
     def planned(jid: JobId, trigger_id: TriggerId) -> Any:
-        """The plan that was asked for."""
+        """The restore plan."""
         return actions.result("restore-plan", trigger_id, jid)
 
     return router

@@ -1,6 +1,6 @@
 """The epochs under way in a driver with their phases, and the transactions they hold open.
 
-These pages are Seamark's own. They are asked for often, so nothing is read for them.
+These pages are Seamark's own. Clients ask for them often, so they are made from memory alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TRANSACTIONS_SHOWN = 1000
 
 
 class Phase(str, Enum):
-    """What an epoch is doing."""
+    """The phase of an epoch."""
 
     IDLE = "IDLE"
     """No epoch is under way."""
@@ -45,14 +45,14 @@ class Epoch(Hyphenated):
 
 
 class EpochUnderWay(Epoch):
-    """One epoch that is not committed."""
+    """An epoch not committed yet."""
 
     phase: Phase
     phase_since: int
 
 
 class SavepointUnderWay(Hyphenated):
-    """A savepoint of epoch `id` that is being written."""
+    """A savepoint of epoch `id`, being written."""
 
     id: int
     trigger_timestamp: int
@@ -60,8 +60,8 @@ class SavepointUnderWay(Hyphenated):
 
 
 class EpochPage(EpochUnderWay):
-    """The newest epoch; `id` is -1 when none is under way. `uncommitted` are older ones;
-    `unrecorded` are those that have ended, and are not in the checkpoint history yet."""
+    """The newest epoch; `id` is -1 when none is under way. `uncommitted` lists older epochs under
+    way, `unrecorded` the ended epochs not in the checkpoint history yet."""
 
     last_completed: int
     uncommitted: list[EpochUnderWay]
@@ -70,8 +70,8 @@ class EpochPage(EpochUnderWay):
 
 
 class OpenTransaction(BaseModel):
-    """A transaction in a sink's system that waits for its commit. `transaction` is its name there,
-    `state` is how far its epoch is, `since` is when its task ended."""
+    """A transaction in a sink's system, waiting for its commit. `transaction` is its name there,
+    `state` the state of its epoch, `since` the end of its task."""
 
     sink: str
     epoch: int
@@ -82,7 +82,7 @@ class OpenTransaction(BaseModel):
 
 
 class OpenTransactions(BaseModel):
-    """Those of this driver that it has been told of; tasks still write into others."""
+    """The transactions of ended tasks; those of running tasks are not known to the driver yet."""
 
     transactions: list[OpenTransaction]
     truncated: bool

@@ -191,6 +191,7 @@ class LiveJob(ObservedJob):
             "externalization": {"enabled": True, "delete_on_cancellation": deletes},
             "state_backend": str(getattr(backend, "value", backend)),
             "checkpoint_storage": str(checkpoint.storage),
-            "unaligned_checkpoints": False,
+            "unaligned_checkpoints": checkpoint.unaligned,
+            "aligned_checkpoint_timeout": ms(checkpoint.aligned_timeout_s),
             "state_changelog_enabled": bool(checkpoint.changelog),
         }

@@ -30,7 +30,7 @@ class Hyphenated(BaseModel):
 
 
 class Overview(Hyphenated):
-    """How many jobs are in which state: in a driver, its one."""
+    """The number of jobs in each state; a driver has one job."""
 
     jobs_running: int
     jobs_finished: int
@@ -53,7 +53,7 @@ class JobIds(BaseModel):
 
 
 class JobDetails(Hyphenated):
-    """`jid` is the job's id for ever, `restarts` (Seamark's) those of this execution."""
+    """`jid` is the job's id for ever, `restarts` (Seamark's) counts those of this execution."""
 
     jid: str
     name: str
@@ -72,7 +72,7 @@ class JobsOverview(BaseModel):
 
 class VertexMetrics(Hyphenated):
     """`records_per_second`, `busy_share` (0 to 1) and `lag_records` are null where they are not
-    measured. A stateful operator's `read_records` are the rows that it changed in its state."""
+    measured. A stateful operator's `read_records` counts the rows changed in its state."""
 
     read_records: int
     write_records: int
@@ -103,7 +103,7 @@ class Vertex(Hyphenated):
 
 
 class PlanInput(BaseModel):
-    """An edge: the part that feeds, and its place among the inputs."""
+    """An edge: the feeding part, and its place among the inputs."""
 
     id: str
     num: int
@@ -119,7 +119,7 @@ class PlanNode(BaseModel):
 
 
 class Plan(BaseModel):
-    """The graph of the job; every node comes after those that feed it."""
+    """The graph of the job; every node comes after its inputs."""
 
     jid: str
     name: str
@@ -135,8 +135,8 @@ class JobPage(JobDetails):
 
 
 class RestoredFrom(BaseModel):
-    """The retained checkpoint, or savepoint, that the job began with, and whose it was: `jid` is
-    null if that could not be read."""
+    """The retained checkpoint or savepoint from which the job was restored; `jid` is its own job,
+    null if unreadable."""
 
     path: str
     jid: str | None
@@ -144,7 +144,7 @@ class RestoredFrom(BaseModel):
 
 
 class ExecutionPage(Hyphenated):
-    """One `Job.run`. A former one that has not said how it ended was killed: UNREACHABLE."""
+    """One `Job.run`. A former execution without a recorded end was killed: UNREACHABLE."""
 
     number: int
     host: str
@@ -167,7 +167,7 @@ class Lineage(BaseModel):
 
 
 class Setting(BaseModel):
-    """Seamark's: a setting's value as text, and where it came from."""
+    """Seamark's: a setting's value as text, and its origin."""
 
     value: str
     origin: str
@@ -189,7 +189,7 @@ class JobConfig(Hyphenated):
 
 
 class Externalization(BaseModel):
-    """What becomes of checkpoints at a cancel."""
+    """The fate of checkpoints at a cancel."""
 
     enabled: bool
     delete_on_cancellation: bool
@@ -207,6 +207,7 @@ class CheckpointingConfig(BaseModel):
     state_backend: str
     checkpoint_storage: str
     unaligned_checkpoints: bool
+    aligned_checkpoint_timeout: int = 0
     tolerable_failed_checkpoints: int
     checkpoints_after_tasks_finish: bool
     state_changelog_enabled: bool
@@ -214,7 +215,7 @@ class CheckpointingConfig(BaseModel):
 
 
 class ExceptionEntry(BaseModel):
-    """`epoch` and `restarted` are Seamark's: which epoch it hit, and whether the job went on."""
+    """`epoch` and `restarted` are Seamark's: the epoch hit, and whether the job went on."""
 
     exceptionName: str  # noqa: N815 - Flink's name
     stacktrace: str
@@ -237,7 +238,7 @@ class JobExceptions(BaseModel):
 
 
 class PartGuarantee(BaseModel):
-    """The best that a job with this part can give, and why."""
+    """The best guarantee of a job with this part, and the reason."""
 
     uid: str
     kind: str
@@ -248,7 +249,7 @@ class PartGuarantee(BaseModel):
 
 
 class SinkGuarantee(BaseModel):
-    """What a reader of one sink sees of each source row."""
+    """How often a reader of one sink sees each source row."""
 
     uid: str
     guarantee: str
@@ -270,7 +271,7 @@ class Finding(BaseModel):
 
 
 class Guarantees(BaseModel):
-    """Seamark's: what `seamark explain` prints."""
+    """Seamark's: the report of `seamark explain`."""
 
     guarantee: str
     weakest: str
@@ -295,7 +296,7 @@ Counts = _documented(
 )
 Checkpoint = _documented(
     "Checkpoint",
-    """One checkpoint, in the history or in detail; docs/FORMAT.md says what each figure measures.
+    """One checkpoint, in the history or in detail; docs/FORMAT.md defines each figure.
 `tasks`, by uid, is empty in the history.""",
     {
         "id": int,
@@ -307,7 +308,7 @@ Checkpoint = _documented(
 )
 Restored = _documented(
     "Restored",
-    "The checkpoint that a driver last went on from.",
+    "The checkpoint of the last recovery by a driver.",
     get_type_hints(RestoredCheckpointStatistics),
 )
 Latest = _documented(
@@ -349,7 +350,7 @@ class Problem(BaseModel):
 
 Series = _documented(
     "Series",
-    "``/jobs/:id/series``, Seamark's: one column for each figure, null where it is not known.",
+    "``/jobs/:id/series``, Seamark's: one column for each figure, null where it is unknown.",
     {
         **dict.fromkeys(FIGURES, list[int | None]),
         **dict.fromkeys(FIGURES[:2], list[int]),
@@ -359,13 +360,13 @@ Series = _documented(
 
 
 class Request(Hyphenated):
-    """The body of a request: a field that is not known is refused, by its name."""
+    """The body of a request. Unknown fields are refused by name."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class CancelRequest(Request):
-    """Nothing more to say."""
+    """No fields."""
 
 
 class TriggerRequest(Request):
@@ -378,15 +379,15 @@ FormatType = Literal["CANONICAL", "NATIVE"]
 
 
 class SavepointRequest(TriggerRequest):
-    """`target_directory` is a path or URI; None for the job's savepoint_dir."""
+    """`target_directory` is a path or URI; null for the job's savepoint_dir."""
 
     target_directory: str | None = None
     formatType: FormatType = "CANONICAL"  # noqa: N815
 
 
 class StopRequest(TriggerRequest):
-    """With `targetDirectory` the job ends with a savepoint below it; with `drain` in any case, None
-    for the job's savepoint_dir."""
+    """With `targetDirectory` the job ends with a savepoint below it. With `drain` it always ends
+    with a savepoint; `targetDirectory` null is then the job's savepoint_dir."""
 
     targetDirectory: str | None = None  # noqa: N815 - Flink's name
     drain: bool = False
@@ -394,7 +395,7 @@ class StopRequest(TriggerRequest):
 
 
 class TriggerResponse(Hyphenated):
-    """Where to look for what comes of it: ``…/<request-id>``."""
+    """The id of the operation: its outcome is at ``…/<request-id>``."""
 
     request_id: str
 
@@ -431,27 +432,26 @@ class SavepointTaken(BaseModel):
 
 
 class SavepointProgress(BaseModel):
-    """Bytes of state that are written, and how many there will be; of a canonical savepoint about
-    as many."""
+    """Bytes of state written, and their expected total; for a canonical savepoint an estimate."""
 
     bytes: int
     total: int
 
 
 class SavepointDisposalRequest(TriggerRequest):
-    """The path or URI of a savepoint, of whatever job."""
+    """The path or URI of a savepoint, of any job."""
 
     savepoint_path: str = Field(min_length=1)
 
 
 class Disposed(BaseModel):
-    """Nothing to say: the savepoint is gone."""
+    """No fields: the savepoint is deleted."""
 
     model_config = ConfigDict(extra="forbid")
 
 
 class RestorePlanRequest(TriggerRequest):
-    """What `seamark run -s … -p … -n --plan` is given, by the names of Flink's run request."""
+    """The options of `seamark run -s … -p … -n --plan`, by the names of Flink's run request."""
 
     savepointPath: str = Field(min_length=1)  # noqa: N815 - Flink's name
     parallelism: int | None = Field(default=None, ge=1, le=2**31 - 1)
@@ -459,7 +459,7 @@ class RestorePlanRequest(TriggerRequest):
 
 
 class RestorePlanPage(Hyphenated):
-    """What a restore would do, as ``seamark run --plan --json`` prints it (docs/savepoints.md)."""
+    """The effect of a restore, as ``seamark run --plan --json`` prints it (docs/savepoints.md)."""
 
     path: str
     kind: str
@@ -477,13 +477,13 @@ class RestorePlanPage(Hyphenated):
 
 
 class JobEnded(BaseModel):
-    """The state in which the job has ended."""
+    """The terminal state of the job."""
 
     state: str
 
 
 class Accepted(BaseModel):
-    """Nothing to say: look at the job's state."""
+    """No fields: the job's state tells the outcome."""
 
 
 def _operation(name: str, path: str, result: type[BaseModel], **more: Any) -> type[BaseModel]:
@@ -497,7 +497,7 @@ CheckpointOperation = _operation(
 )
 SavepointOperation = _operation(
     "SavepointOperation",
-    "``/jobs/:id/savepoints/:triggerid``; `progress` while the state is written.",
+    "``/jobs/:id/savepoints/:triggerid``; `progress` while the state is being written.",
     SavepointTaken,
     progress=(SavepointProgress | None, None),
 )

@@ -195,17 +195,17 @@ class Page:
         return job.told(self.path) if self.make is None else self.make(job)
 
 
-_FAILED = "What failed in this execution, the newest first."
-_GUARANTEED = "What the job guarantees end to end, and what sets it."
-_CHECKPOINTS = "How the job takes checkpoints."
-_LINEAGE = "What the job was restored from, and its executions."
+_FAILED = "The failures of this execution, the newest first."
+_GUARANTEED = "The end-to-end guarantee of the job, and the reasons."
+_CHECKPOINTS = "The checkpoint settings of the job."
+_LINEAGE = "The origin of the job, and its executions."
 PAGES = (
-    Page("config", models.JobConfig, "The job's settings and where each came from."),
+    Page("config", models.JobConfig, "The job's settings, with their origins."),
     Page("exceptions", models.JobExceptions, _FAILED, exceptions_page),
     Page("guarantees", models.Guarantees, _GUARANTEED),
     Page("checkpoints/config", models.CheckpointingConfig, _CHECKPOINTS, name="checkpointing"),
-    Page("epoch", EpochPage, "The epoch that is under way, and its phase."),
-    Page("transactions", OpenTransactions, "The transactions that wait for their commit."),
+    Page("epoch", EpochPage, "The epoch under way, and its phase."),
+    Page("transactions", OpenTransactions, "The transactions waiting for their commit."),
     Page("lineage", models.Lineage, _LINEAGE, lineage_page),
 )
 """All pages except ``/jobs/:id`` itself and those of checkpoints."""

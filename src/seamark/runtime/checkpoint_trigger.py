@@ -47,27 +47,23 @@ class _Request:
     answer: Future[int] = field(default_factory=Future)
 
 
+@dataclass(eq=False)
 class CheckpointTrigger:
     """Takes checkpoints on request, of one query. `ended` is set when the query's run has ended;
     `failure` then returns the run's error, or None."""
 
-    def __init__(
-        self,
-        name: str,
-        coordinator: Coordinator,
-        ended: threading.Event,
-        failure: Callable[[], BaseException | None],
-    ) -> None:
-        self._name = name
-        self._coordinator = coordinator
-        self._ended = ended
-        self._failure = failure
-        self._query: StreamingQuery | None = None
-        self._clock: Any = None
-        self._refusal = ""
-        self._thread: threading.Thread | None = None
+    name: str
+    coordinator: Coordinator
+    ended: threading.Event
+    failure: Callable[[], BaseException | None]
+    _query: StreamingQuery | None = field(default=None, init=False)
+    _clock: Any = field(default=None, init=False)
+    _refusal: str = field(default="", init=False)
+    _thread: threading.Thread | None = field(default=None, init=False)
+    _requests: list[_Request] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
         self._lock = threading.Lock()
-        self._requests: list[_Request] = []
 
     def prepare(self, spark: SparkSession) -> None:
         """Called once, before the start of a query with a trigger interval. Returns at once: a
@@ -85,7 +81,7 @@ class CheckpointTrigger:
         self._thread.join()
         if self._clock is not None:
             try:
-                self._clock.putInto(spark.streams._jsqm, self._name)
+                self._clock.putInto(spark.streams._jsqm, self.name)
             except (Py4JError, TypeError, AttributeError) as error:
                 self._refusal = str(error)
 
@@ -108,12 +104,12 @@ class CheckpointTrigger:
         a decided epoch waiting for their commits (`EpochQueue.pin_waiting`).
         """
         query = self._query
-        if query is None or self._ended.is_set() or self._coordinator.failure is not None:
-            raise UserError(f"job {self._name} takes no checkpoint now: its query does not run")
+        if query is None or self.ended.is_set() or self.coordinator.failure is not None:
+            raise UserError(f"job {self.name} takes no checkpoint now: its query does not run")
         if problem := self._refusal or (self._clock and self._clock.problem()):
             log.debug("the clock of Spark's triggers cannot be replaced: %s", problem)
             raise UserError(
-                f"job {self._name}: this version of Spark does not let its trigger be woken, so "
+                f"job {self.name}: this version of Spark does not let its trigger be woken, so "
                 "checkpoints are taken at their interval only"
             )
         with self._lock:
@@ -141,7 +137,7 @@ class CheckpointTrigger:
     def _answer(self, request: _Request, epoch: int) -> None:
         request.epoch = epoch
         if request.ahead is not None:
-            self._coordinator.epochs.pin(epoch, epoch + request.ahead)
+            self.coordinator.epochs.pin(epoch, epoch + request.ahead)
         request.known.set()
 
     # --- the wait for one answer
@@ -155,7 +151,7 @@ class CheckpointTrigger:
                 time.sleep(DECIDED_POLL_S)
         except BaseException as error:
             if request.ahead is not None and request.epoch is not None:
-                self._coordinator.epochs.unpin(request.epoch, request.epoch + request.ahead)
+                self.coordinator.epochs.unpin(request.epoch, request.epoch + request.ahead)
             request.answer.set_exception(error)
         else:
             request.answer.set_result(self._epoch_of(request))
@@ -182,7 +178,7 @@ class CheckpointTrigger:
     def _is_complete(self, request: _Request) -> bool:
         """Tell whether the request's epoch is committed to every sink; for a savepoint, whether it
         is decided for good."""
-        coordinator = self._coordinator
+        coordinator = self.coordinator
         done = coordinator.last_committed if request.ahead is None else coordinator.last_sealed
         return request.epoch is not None and done >= request.epoch
 
@@ -191,34 +187,34 @@ class CheckpointTrigger:
         if request.ahead is None:
             return
         with self._lock:
-            waiting = self._coordinator.epochs.pin_waiting(request.ahead, SINK_PATIENCE_S)
+            waiting = self.coordinator.epochs.pin_waiting(request.ahead, SINK_PATIENCE_S)
             if waiting is not None:
                 if request.epoch is not None:
-                    self._coordinator.epochs.unpin(request.epoch, request.epoch + request.ahead)
+                    self.coordinator.epochs.unpin(request.epoch, request.epoch + request.ahead)
                 request.epoch = waiting
         if request.epoch is not None:
-            self._coordinator.seal_waiting(request.epoch, SINK_PATIENCE_S)
+            self.coordinator.seal_waiting(request.epoch, SINK_PATIENCE_S)
 
     def _nothing_new(self, request: _Request) -> None:
         with self._lock:
             if request.epoch is None:
-                self._answer(request, self._coordinator.last_stored)
+                self._answer(request, self.coordinator.last_stored)
         if self._epoch_of(request) < 0:
             raise UserError(
-                f"job {self._name} has no checkpoint, and takes none now: its sources have given "
+                f"job {self.name} has no checkpoint, and takes none now: its sources have given "
                 "no row yet"
             )
 
     def _check(self, request: _Request) -> None:
         """Raise the error of the epoch or of the run, if either has failed."""
-        ended = self._ended.is_set()
-        error = self._coordinator.failure or (self._failure() if ended else None)
+        ended = self.ended.is_set()
+        error = self.coordinator.failure or (self.failure() if ended else None)
         if self._is_complete(request):
             return  # in the very end
         if error is not None:
             raise error
         if ended:
-            raise StoppedError(f"job {self._name} has ended before the checkpoint was complete")
+            raise StoppedError(f"job {self.name} has ended before the checkpoint was complete")
 
     def _epoch_of(self, request: _Request) -> int:
         assert request.epoch is not None

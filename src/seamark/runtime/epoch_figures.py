@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -23,22 +24,18 @@ REPORT_PATIENCE_S = 1.0
 """How long to wait for Spark's report of an epoch, once the epoch is decided."""
 
 
+@dataclass(eq=False)
 class SparkFigures:
     """Measures one query's epochs. `records` is the job's directory, `spark` its Spark checkpoint
     location; `query` returns the query once it runs."""
 
-    def __init__(
-        self,
-        records: CheckpointFiles,
-        spark: CheckpointFiles,
-        uids: OperatorUids,
-        query: Callable[[], StreamingQuery | None],
-    ) -> None:
-        self._records = records
-        self._spark = spark
-        self._uids = uids
-        self._query = query
-        self._state = StateSizes(spark)
+    records: CheckpointFiles
+    spark: CheckpointFiles
+    uids: OperatorUids
+    query: Callable[[], StreamingQuery | None]
+
+    def __post_init__(self) -> None:
+        self._state = StateSizes(self.spark)
 
     def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
         """Return the figures of these decided epochs, as far as they can be found."""
@@ -58,7 +55,7 @@ class SparkFigures:
 
     def _reports(self, epochs: Sequence[int]) -> dict[int, dict[str, Any]]:
         """Return Spark's progress reports by epoch. Spark keeps the last 100."""
-        query = self._query()
+        query = self.query()
         if query is None:
             return {}
         deadline = time.monotonic() + REPORT_PATIENCE_S
@@ -79,14 +76,14 @@ class SparkFigures:
             time.sleep(0.05)
 
     def _record_bytes(self, epoch: int) -> int:
-        ours = self._records.sizes(f"epochs/{epoch}/*")
-        sparks = self._spark.sizes(f"offsets/{epoch}", f"commits/{epoch}", f"sources/*/{epoch}")
+        ours = self.records.sizes(f"epochs/{epoch}/*")
+        sparks = self.spark.sizes(f"offsets/{epoch}", f"commits/{epoch}", f"sources/*/{epoch}")
         return sum(ours.values()) + sum(sparks.values())
 
     def _sources(self, report: Mapping[str, Any]) -> Sequence[OperatorFigures]:
         return [
             OperatorFigures(
-                uid=self._uids.of_source(index),
+                uid=self.uids.of_source(index),
                 kind="source",
                 name=source["description"],
                 rows=source["numInputRows"],
@@ -104,7 +101,7 @@ class SparkFigures:
             plain = {key: value for key, value in operator.items() if key != "customMetrics"}
             operators.append(
                 OperatorFigures(
-                    uid=self._uids.of_operator(index),
+                    uid=self.uids.of_operator(index),
                     kind="operator",
                     name=operator.get("operatorName", "stateful operator"),
                     rows=operator.get("numRowsUpdated", 0),

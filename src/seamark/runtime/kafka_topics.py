@@ -78,12 +78,19 @@ def find_subscriptions(stream: DataFrame, uids: OperatorUids) -> Mapping[str, Su
     return found
 
 
-def not_read(uid: str, topics: Sequence[str], reading: Subscription) -> str:
-    """Return a clause for messages: the source has offsets of these topics, but reads others."""
-    names = ", ".join(map(repr, topics))
+def left_behind(
+    uid: str, offset: Mapping[str, Any], reading: Subscription
+) -> tuple[str, str] | None:
+    """Return, for messages, a clause on the topics of an offset that the source no longer reads,
+    and the command that renames the first of them; None if it reads them all."""
+    gone = [topic for topic in offset if not reading.reads(topic)]
+    if not gone:
+        return None
+    new = next((topic for topic in reading.topics if topic not in offset), "NEW")
     return (
-        f"source {uid!r} is at offsets of topic {names}, which the program does not read (it reads "
-        f"{reading})"
+        f"source {uid!r} is at offsets of topic {', '.join(map(repr, gone))}, which the program "
+        f"does not read (it reads {reading})",
+        f"seamark offsets set --topic {gone[0]}={new}",
     )
 
 
@@ -99,11 +106,11 @@ def topics_left(
         now = reading.get(uid)
         if now is None or not now.fails_on_data_loss or line >= len(offsets):
             continue
-        if gone := [topic for topic in offsets[line] or () if not now.reads(topic)]:
-            new = next((topic for topic in now.topics if topic not in offsets[line]), "NEW")
+        if left := left_behind(uid, offsets[line] or {}, now):
+            clause, rename = left
             found.append(
-                f"{not_read(uid, gone, now)}; Spark would take what is in it for lost. Read it "
-                "again, or say in a savepoint that it was renamed, and restore that into a job of "
-                f"another name: seamark offsets set --topic {gone[0]}={new} --to NEWPATH {job}"
+                f"{clause}; Spark would take what is in it for lost. Read it again, or say in a "
+                "savepoint that it was renamed, and restore that into a job of another name: "
+                f"{rename} --to NEWPATH {job}"
             )
     return found

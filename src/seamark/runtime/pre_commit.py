@@ -32,8 +32,9 @@ from seamark.runtime.dead_letters import for_sink
 from seamark.runtime.java_calls import items_of
 
 RESULT_SCHEMA = "report binary"
-_EPOCH = "seamark.epoch"
-"""Spark's local property with a task's epoch, the last settled epoch, and whether to write."""
+EPOCH = "seamark.epoch"
+"""Spark's local property with a task's epoch, the last settled epoch, and whether to write
+(`epoch_property`)."""
 
 BatchFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -72,7 +73,7 @@ def pre_commit(
         started_at = time.time()
         task = TaskContext.get()
         assert task is not None
-        epoch, settled_epoch, write = map(int, str(task.getLocalProperty(_EPOCH)).split())
+        epoch, settled_epoch, write = map(int, str(task.getLocalProperty(EPOCH)).split())
         if not write:
             for _ in batches:
                 pass
@@ -219,11 +220,21 @@ def run_tasks(
     only read their rows, and there are no reports. `frame` is the argument of `foreachBatch`, for a
     stream with `pre_commit` at its end. Called in the thread of `foreachBatch`."""
     context = frame.sparkSession.sparkContext
-    context.setLocalProperty(_EPOCH, f"{epoch} {settled_epoch} {write:d}")
+    context.setLocalProperty(EPOCH, epoch_property(epoch, settled_epoch, write=write))
     # The frame is a wrapped RDD. To collect the frame itself would plan a second query in each
     # epoch, and serve its rows through a socket: 5 ms.
     rows = items_of(frame._jdf.queryExecution().analyzed().rdd().toJavaRDD().collect())
-    results = [pickle.loads(row.getBinary(0)) for row in rows]
+    return reports_of(epoch, [row.getBinary(0) for row in rows])
+
+
+def epoch_property(epoch: int, settled_epoch: int, *, write: bool = True) -> str:
+    """Return the value of EPOCH for an epoch's tasks."""
+    return f"{epoch} {settled_epoch} {write:d}"
+
+
+def reports_of(epoch: int, rows: Iterable[bytes]) -> list[TaskReport]:
+    """Return the reports in the tasks' rows. Raises RuntimeError for a row of another epoch."""
+    results = [pickle.loads(row) for row in rows]
     if others := {of_epoch for of_epoch, _ in results} - {epoch}:
         raise RuntimeError(f"tasks of epoch {epoch} ran as those of {sorted(others)}")
     return [report for _, report in results]

@@ -47,6 +47,7 @@ from seamark.model.errors import (
     UserError,
 )
 from seamark.model.redaction import Redactor
+from seamark.runtime import real_time
 from seamark.runtime.batch_limit import BatchLimit
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.drain import Drain
@@ -57,7 +58,7 @@ from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import find_subscriptions, topics_left
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.operator_uids import moved
-from seamark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
+from seamark.runtime.pre_commit import RESULT_SCHEMA, epoch_property, pre_commit, run_tasks
 from seamark.runtime.session import (
     RETAINED,
     accept_leftovers,
@@ -310,15 +311,19 @@ class StreamRun(QueryRun):
         writer = (
             self._plan.stream.mapInArrow(task, RESULT_SCHEMA)
             .writeStream.queryName(self._name)
-            .outputMode(self._plan.declared.output_mode)
             .option("checkpointLocation", self.spark_location)
             .trigger(**self._trigger)
-            .foreachBatch(self._run_epoch)
         )
 
         def start() -> StreamingQuery:
             self._checkpoint_trigger.put_clock(self._spark)
-            query = writer.start()
+            if "realTime" in self._trigger:
+                query = real_time.start_query(
+                    self._spark, writer, self._begin_real_time_epoch, self._end_real_time_epoch
+                )
+            else:
+                mode = self._plan.declared.output_mode
+                query = writer.outputMode(mode).foreachBatch(self._run_epoch).start()
             if self.coordinator.failure is not None:  # given up meanwhile: nobody waits for it
                 query.stop()
             return query
@@ -403,22 +408,36 @@ class StreamRun(QueryRun):
     # --- on Spark's stream thread
 
     def _run_epoch(self, frame: DataFrame, epoch: int) -> None:
-        coordinator = self.coordinator
-        self._checkpoint_trigger.epoch_begun(epoch)
         at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
-        with coordinator.guarded():
-            settled = coordinator.begin_epoch(epoch)
+        with self.coordinator.guarded():
+            settled = self._begin_epoch(epoch)
             if not self._plan_checked:
                 self._check_plan(frame)
-            write = not at_most_once or coordinator.claim_epoch(epoch)
+            write = not at_most_once or self.coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
         if write or self._stateful:  # skipped rows still change the next epoch's state
             tasks = run_tasks(frame, epoch, settled, write=write)
+        self._end_epoch(epoch, tasks)
+        self._batch_limit.after_epoch(frame.sparkSession, tasks)
+
+    def _begin_real_time_epoch(self, epoch: int) -> str:
+        with self.coordinator.guarded():
+            return epoch_property(epoch, self._begin_epoch(epoch))
+
+    def _end_real_time_epoch(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
+        with self.coordinator.guarded():
+            self._store.note_ends(epoch, real_time.end_offsets(self._spark))
+        self._end_epoch(epoch, tasks)
+
+    def _begin_epoch(self, epoch: int) -> int:
+        self._checkpoint_trigger.epoch_begun(epoch)
+        return self.coordinator.begin_epoch(epoch)
+
+    def _end_epoch(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
         self._log_refused(epoch, tasks)
         retried = self._hidden_attempts or any(task.attempt for task in tasks)
-        with coordinator.guarded():
-            coordinator.store_epoch(epoch, tasks, retried=retried)
-        self._batch_limit.after_epoch(frame.sparkSession, tasks)
+        with self.coordinator.guarded():
+            self.coordinator.store_epoch(epoch, tasks, retried=retried)
 
     def _check_plan(self, frame: DataFrame) -> None:
         """Check Spark's plan of the first epoch: every later epoch of this run has the same

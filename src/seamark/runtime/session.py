@@ -20,7 +20,7 @@ from pyspark.version import __version__ as spark_version
 from seamark.api.config import CheckpointConfig
 from seamark.model import failpoints
 from seamark.model.errors import MissingDependencyError, PreflightError, UserError
-from seamark.runtime import jars, storage_jars, worker_daemon
+from seamark.runtime import jars, worker_daemon
 
 log = logging.getLogger(__name__)
 _adding = threading.Lock()
@@ -144,8 +144,8 @@ def require_storage(spark: SparkSession, uri: str) -> None:
             f"s3a:{uri.split(':', 1)[1]}"
         )
     if scheme == "s3a":
-        connector = f"org.apache.hadoop:hadoop-aws:{storage_jars.hadoop_version()}"
-        _require_class(spark, _S3A_CLASS, connector, storage_jars.s3a_jars)
+        connector = f"org.apache.hadoop:hadoop-aws:{jars.hadoop_version()}"
+        _require_class(spark, _S3A_CLASS, connector, jars.s3a_jars)
 
 
 def _require_class(

@@ -245,11 +245,17 @@ class Taking:
 
 
 def write_taking(
-    files: CheckpointFiles, *, job_id: str, job_name: str, job_directory: str, epoch: int
+    files: CheckpointFiles, job_id: str, job_name: str, job_directory: str, epoch: int
 ) -> None:
     """Mark a new directory as an incomplete savepoint; raises FileExistsError."""
     taking = Taking(job_id, job_name, job_directory, epoch, time.time())
     files.create(TAKING, seal_envelope("taking", asdict(taking)))
+
+
+def require_new(files: CheckpointFiles, *marked: str) -> None:
+    """Raise SavepointError if the directory for a savepoint holds anything else than `marked`."""
+    if set(files.list("")).difference(marked):
+        raise SavepointError(f"savepoint {files.uri}: the directory is not empty; give a new one")
 
 
 def read_taking(files: CheckpointFiles) -> Taking | None:

@@ -10,10 +10,12 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from typing import ClassVar
 
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
 from seamark.sources.fields import Choice, EventTime, Field, Sequence
+from seamark.sources.settings import moment_of
 
 _DEFAULT_START = "2026-01-01T00:00:00Z"
 
@@ -59,6 +61,8 @@ class DatagenSource:
     seed: int = 0
     fields: Mapping[str, Field] | None = field(default=None, repr=False)
     partitions: int = 4
+    replayable: ClassVar[bool] = True
+    """Row i is made again from i."""
 
     def __post_init__(self) -> None:
         _check(self.rows_per_second, 1, 1_000_000_000, "rows_per_second")
@@ -92,11 +96,6 @@ class DatagenSource:
         object.__setattr__(self, "fields", dict(fields))
 
     @property
-    def replayable(self) -> bool:
-        """Row i is made again from i."""
-        return True
-
-    @property
     def bounded(self) -> bool:
         """Whether it ends, after `number_of_rows`."""
         return self.number_of_rows is not None
@@ -128,12 +127,7 @@ class DatagenSource:
         start = self.start_time
         if start == "now":
             return None
-        moment: object = start
-        if isinstance(start, str):
-            try:  # Python 3.10 does not read the Z
-                moment = datetime.fromisoformat(start.replace("Z", "+00:00"))
-            except ValueError:
-                moment = None
+        moment: object = moment_of(start) if isinstance(start, str) else start
         if not isinstance(moment, datetime) or moment.utcoffset() is None:
             raise ConfigurationError(
                 f"DatagenSource: start_time is {start!r}; give a moment with its time zone, such "

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 from seamark.contracts.source import StreamReader
 from seamark.file_systems.location import check_characters
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import quoted
-from seamark.sources.settings import check_ending, checked_options
+from seamark.sources.settings import Ending, check_ending, checked_options
 
 FORMATS = ("json", "parquet", "csv", "text", "orc", "xml")
 _OWNED = {"path": "the first argument says it"}
@@ -27,7 +27,7 @@ class StructTypeLike(Protocol):
 
 
 @dataclass(frozen=True)
-class FileSource:
+class FileSource(Ending):
     """Read the files of a directory, present and future.
 
     path: a directory, or a glob of directories, on any Hadoop file system of Spark's; a path
@@ -51,6 +51,8 @@ class FileSource:
     schema: str | StructTypeLike | None = None
     ending: str = "never"
     options: Mapping[str, object] = field(default_factory=dict, repr=False)  # may hold passwords
+    replayable: ClassVar[bool] = True
+    """The checkpoint names each epoch's files; they are read again after a failure."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.path, str | os.PathLike) or not str(self.path).strip():
@@ -68,16 +70,6 @@ class FileSource:
         object.__setattr__(self, "schema", self._ddl())
         check_ending(self.ending, self._name)
         object.__setattr__(self, "options", checked_options(self.options, self._name, _OWNED))
-
-    @property
-    def replayable(self) -> bool:
-        """True: the checkpoint names each epoch's files; they are read again after a failure."""
-        return True
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it ends with the files present at the job's start."""
-        return self.ending == "latest"
 
     def describe(self) -> str:
         """Return the format and the directory."""

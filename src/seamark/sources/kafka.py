@@ -1,7 +1,7 @@
 """`KafkaSource`: the user's configuration, and the Spark Kafka options made from it.
 
 Spark's own connector reads; its offsets are in Spark's offset log, part of every checkpoint.
-`kafka_group.py` commits them to a consumer group.
+`KafkaGroupOffsets` commits them to a consumer group.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, ClassVar
 
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.sources.kafka_group import KafkaGroupOffsets
 from seamark.sources.kafka_retention import ask_retention, not_told, retention_too_short
-from seamark.sources.settings import check_ending, checked_options
+from seamark.sources.settings import Ending, check_ending, checked_options, moment_of
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
 _STARTING = "starting_offsets= says where to start"
@@ -47,7 +47,7 @@ _DEFAULTS = {
 
 
 @dataclass(frozen=True)
-class KafkaSource:
+class KafkaSource(Ending):
     """Read Kafka topics, with the columns of Spark's Kafka source.
 
     They are key, value, topic, partition, offset, timestamp and timestampType.
@@ -83,6 +83,8 @@ class KafkaSource:
     group_id: str | None = None
     isolation_level: str = "read_committed"
     options: Mapping[str, object] = field(default_factory=dict, repr=False)  # may hold passwords
+    replayable: ClassVar[bool] = True
+    """Kafka keeps the rows between two offsets, for as long as its retention says."""
 
     def __post_init__(self) -> None:
         servers = self.bootstrap_servers
@@ -130,16 +132,6 @@ class KafkaSource:
             )
         options = checked_options(self.options, self._name, _OWNED, _OWNED_PREFIXES)
         object.__setattr__(self, "options", options)
-
-    @property
-    def replayable(self) -> bool:
-        """True: Kafka keeps the rows between two offsets, for as long as its retention says."""
-        return True
-
-    @property
-    def bounded(self) -> bool:
-        """Whether it ends with the latest offsets at the job's start."""
-        return self.ending == "latest"
 
     def describe(self) -> str:
         """Return the topics, and the isolation level if it is not the safe one."""
@@ -193,12 +185,7 @@ class KafkaSource:
             return {"startingOffsets": str(start)}
         if isinstance(start, Mapping):
             return {"startingOffsets": self._offsets_json(start)}
-        moment = start
-        if isinstance(start, str):
-            try:  # Python 3.10 does not read the Z
-                moment = datetime.fromisoformat(start.replace("Z", "+00:00"))
-            except ValueError:
-                moment = start
+        moment = moment_of(start) if isinstance(start, str) else start
         if not isinstance(moment, datetime):
             raise ConfigurationError(
                 f"{self._name}: starting_offsets is {start!r}; give 'earliest', 'latest', a moment "

@@ -13,7 +13,10 @@ TIMEOUT_MS = 20_000
 
 
 class KafkaGroupOffsets:
-    """The `OffsetCommitter` of one group. `options` are those of Spark's reader."""
+    """The `OffsetCommitter` of one group, the user's `group_id` itself.
+
+    `options` are those of Spark's reader.
+    """
 
     def __init__(self, jvm: Any, options: Mapping[str, str], group_id: str) -> None:
         self._jvm = jvm

@@ -1,8 +1,9 @@
-"""Checks shared by several sources: their pass-through options and their endings."""
+"""What several sources share: pass-through options, endings, moments."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 
 from seamark.model.errors import ConfigurationError
 
@@ -51,3 +52,22 @@ def check_ending(ending: object, source: str) -> None:
             f"{source}: ending is {ending!r}; give 'never' to go on until the job is stopped, or "
             "'latest' to end with what is there when the job starts"
         )
+
+
+class Ending:
+    """A source with the setting `ending`."""
+
+    ending: str
+
+    @property
+    def bounded(self) -> bool:
+        """Whether it ends with what is there at the job's start."""
+        return self.ending == "latest"
+
+
+def moment_of(text: str) -> datetime | None:
+    """Return an ISO 8601 text as a moment, None for any other text."""
+    try:  # Python 3.10 does not read the Z
+        return datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return None

@@ -6,6 +6,7 @@ This is the configuration; `runtime/socket_lines.py` reads the lines.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
@@ -26,6 +27,10 @@ class SocketSource:
 
     host: str
     port: int
+    replayable: ClassVar[bool] = False
+    """The server keeps none of its sent lines."""
+    bounded: ClassVar[bool] = False
+    """It goes on until the job is stopped."""
 
     def __post_init__(self) -> None:
         if not isinstance(self.host, str) or not self.host.strip():
@@ -40,16 +45,6 @@ class SocketSource:
             raise ConfigurationError(
                 f"SocketSource {self.host}: port is {self.port}; give 1 to 65535"
             )
-
-    @property
-    def replayable(self) -> bool:
-        """False: the server keeps none of its sent lines."""
-        return False
-
-    @property
-    def bounded(self) -> bool:
-        """False: it goes on until the job is stopped."""
-        return False
 
     def describe(self) -> str:
         """Return the address."""

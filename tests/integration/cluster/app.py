@@ -1,7 +1,7 @@
-"""Kafka to Kafka behind a shuffle, and counts to SQLite, with a sink that hangs when it is told to.
+"""Kafka to Kafka behind a shuffle, and counts to SQLite, with a sink for hanging on demand.
 
-An attempt that finds the file `armed` in the directory `trouble` takes it away, so that no other
-attempt finds it, writes down who it is, and hangs: flushed, with its transaction open.
+An attempt takes the file `armed` away from the directory `trouble`, if it finds it, writes down its
+own identity, and hangs: flushed, with its transaction open.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Spark's standalone cluster from the PySpark package: a master and two workers on one machine.
 
-The workers listen on 127.0.0.2 and 127.0.0.3, which Linux gives to everybody. To Spark they are two
-hosts, without which it starts no speculative attempt.
+The workers listen on 127.0.0.2 and 127.0.0.3: Linux gives these to everybody. To Spark they are two
+hosts; on a single host it starts no speculative attempt.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ UP_WITHIN_S = 90.0
 
 
 class SparkCluster:
-    """A context manager; `directory` gets the logs. Dies with this process, however that ends."""
+    """A context manager; `directory` gets the logs. Dies with this process, whatever its end."""
 
     def __init__(self, directory: Path, cores: int = 2, memory: str = "1g") -> None:
         self._directory = directory
@@ -82,7 +82,7 @@ class SparkCluster:
             process = start_jvm(
                 Path(shutil.which("env") or "/usr/bin/env"),
                 [
-                    *("-u", "PYTHONPATH"),  # executors have what the job brings them
+                    *("-u", "PYTHONPATH"),  # executors have the job's own files
                     *(f"{key}={value}" for key, value in variables.items()),
                     str(home / "bin" / "spark-class"),
                     *(f"org.apache.spark.deploy.{name}", "--host", host, "--port", "0"),

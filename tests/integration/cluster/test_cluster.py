@@ -1,10 +1,10 @@
-"""Attempts that die or lose on a real cluster: speculation, and an executor killed with -9.
+"""Dead and losing attempts on a real cluster: speculation, and an executor killed with -9.
 
 One job by spark-submit, with the package as a zip file, on two hosts. The test makes one attempt
 hang in its pre-commit, with an open transaction, twice: the first time Spark's speculative copy on
 the other host must win, the second time its executor is killed. Neither transaction may hold up the
 concurrent read_committed reader (their time-out is longer than the test), and in the end every row
-is there once. What Spark really did is read from its event log.
+is there once. Spark's event log tells its real decisions.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class ClusterScenario(KafkaScenario):
         )
 
     def hang(self) -> dict[str, Any]:
-        """Make an attempt hang, and return who it is."""
+        """Make an attempt hang, and return its identity."""
         (self.trouble / "armed").touch()
         taken = self.trouble / "taken.json"
         wait_until("an attempt that hangs", taken.exists, 60)
@@ -79,7 +79,7 @@ class ClusterScenario(KafkaScenario):
         return [e for e in map(json.loads, lines) if e["Event"] == kind]
 
     def counts(self) -> list[Pair]:
-        """Return the counts that the input makes."""
+        """Return the counts of the input."""
         return window_counts(self.feeder.counted, workload.WINDOW_MS)
 
     def expected(self) -> int:
@@ -140,7 +140,7 @@ def test_lost_attempts_hold_up_nobody(
 
 
 def wait_for_commit(scenario: ClusterScenario, driver: Driver, attempt: dict[str, Any]) -> None:
-    """Wait until the epoch of an attempt that hangs is committed all the same."""
+    """Wait for the commit of an epoch with a hanging attempt."""
     epoch = attempt["epoch"]
     try:
         wait_until(f"epoch {epoch}", lambda: scenario.committed(epoch), 60)
@@ -149,7 +149,7 @@ def wait_for_commit(scenario: ClusterScenario, driver: Driver, attempt: dict[str
 
 
 def by_speculation(ends: list[dict[str, Any]], loser: dict[str, Any]) -> tuple[Any, Any]:
-    """Return what Spark says of the attempt that lost and of the speculative one that won."""
+    """Return Spark's report of the losing attempt and the speculative winner."""
     attempts = [
         e["Task Info"]
         for e in ends

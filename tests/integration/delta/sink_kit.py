@@ -23,14 +23,14 @@ JOB, UID = "c0ffee00c0ffee00", "orders-out"
 
 
 def driver(generation: int = 1, *, uid: str = UID, schema: Schema = ()) -> SinkContext:
-    """Return what a committer of this generation is made from."""
+    """Return the context for a committer of this generation."""
     return SinkContext(JOB, "orders", uid, generation, checkpoint_interval_s=5.0, schema=schema)
 
 
 def attempt(
     generation: int = 1, epoch: int = 0, partition: int = 0, *, uid: str = UID
 ) -> WriterContext:
-    """Return what the writer of one attempt is made from."""
+    """Return the context for the writer of one attempt."""
     return WriterContext(JOB, uid, generation, epoch, partition, 0, settled_epoch=epoch - 1)
 
 
@@ -71,14 +71,14 @@ def rows(sink: DeltaSink) -> list[dict[str, Any]]:
 
 
 def numbers(sink: DeltaSink) -> list[int]:
-    """Read every number, and see that the row is the one that was written with it."""
+    """Read every number, and compare its row with the row written."""
     found = rows(sink)
     assert found == [batch([row["id"]]).to_pylist()[0] for row in found]
     return [row["id"] for row in found]
 
 
 def under_suite(sink: DeltaSink, server: ServerUnderTest | None = None) -> SinkUnderTest:
-    """Return what the conformance suite is to know of a sink that `made` has made."""
+    """Return the conformance suite's facts about the sink `made`."""
     files = open_directory(sink.path, HadoopSettings(sink.storage_options))
 
     def forget(_: object) -> None:

@@ -1,7 +1,8 @@
-"""Tables whose paths have odd names: refused when the sink is built, or log and rows lie together.
+"""Tables with odd names in their paths: refused when the sink is built, or log and rows lie
+together.
 
-delta-rs makes the log, by a URI; the rows go by `seamark.file_systems`, which takes a path as it
-stands."""
+delta-rs makes the log, by a URI; the rows go by `seamark.file_systems`, with paths taken literally.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.model.errors import ConfigurationError
 from tests.integration.delta.sink_kit import attempt, batch, driver, made, numbers
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 
 NAMES = ["a%41b", "100%", "a#1", "a?b", "a b ", "a+b", "é", "a;b", "a[1]", "a{1}", "a*", "a:b",
          "a\\b", "a^b", "a|b", "a`b", 'a"b', "a<b>", "a&k=v", "~", "a'b", "😀"]  # fmt: skip

@@ -7,7 +7,6 @@ from functools import partial
 
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
 from seamark.verify.conformance import (
     ExpiryConformance,
     ServerConformance,
@@ -16,6 +15,7 @@ from seamark.verify.conformance import (
     SinkUnderTest,
 )
 from tests.integration.delta.sink_kit import made, under_suite
+from tests.servers.hdfs import LocalHdfs
 
 
 @pytest.fixture

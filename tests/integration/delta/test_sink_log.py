@@ -1,8 +1,8 @@
-"""DeltaSink's one log entry, against everything that may come in between: other drivers, other
-writers, compaction, VACUUM, ALTER, a cleaned log.
+"""DeltaSink's one log entry, against everything possible in between: other drivers, other writers,
+compaction, VACUUM, ALTER, a cleaned log.
 
-Real tables on a local disk. Where two drivers must meet between a look and a write, the other one's
-whole call is made at that very point.
+Real tables on a local disk. Where two drivers must meet between a look and a write, the other
+driver's whole call runs at this very point.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def data_files(sink: DeltaSink) -> list[Path]:
 
 
 def at(name: str, call: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """Make `call` once, when the failpoint `name` is reached; return what it returned."""
+    """Make `call` once, when the failpoint `name` is reached; return its result."""
     answers: list[Any] = []
 
     def reached(found: str) -> None:
@@ -96,7 +96,7 @@ def test_a_replay_of_an_epoch_is_not_taken_for_the_first_run(sink: DeltaSink) ->
 def test_an_abort_between_the_look_and_the_commit_wins(
     sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The old driver has seen that the files are there and that nobody has spoken."""
+    """The old driver has seen the files there, and no entry about them."""
     old, new = sink.create_committer(driver(1)), sink.create_committer(driver(2))
     committable = written(sink, range(10))
     aborted = at("delta-commit-checked", lambda: new.abort([committable]), monkeypatch)
@@ -167,7 +167,7 @@ def test_a_committed_epoch_is_known_after_compaction_and_vacuum(sink: DeltaSink)
 def test_other_writers_at_that_very_moment_are_no_conflict(
     sink: DeltaSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another job's append, a compaction, and a new column that may be null."""
+    """Another job's append, a compaction, and a new nullable column."""
     committer = sink.create_committer(driver())
     calls = [
         lambda: append(sink, range(100, 110)),
@@ -184,7 +184,7 @@ def test_other_writers_at_that_very_moment_are_no_conflict(
 
 
 def append(sink: DeltaSink, values: range) -> None:
-    """As another program does that knows nothing of Seamark."""
+    """Like another program, without knowledge of Seamark."""
     write_deltalake(sink.path, pa.Table.from_batches([batch(values)]), mode="append")
 
 
@@ -227,7 +227,7 @@ def test_a_log_that_was_cleaned_up_proves_nothing(
     append(sink, range(20, 30))
     assert committer.commit([committable]) == [CommitOutcome.UNKNOWN]
     assert "have been cleaned up" in caplog.text
-    # What the table names is committed all the same, and is never deleted.
+    # Files named by the table are committed all the same, and never deleted.
     named = written(sink, range(30, 40), epoch=2)
     assert committer.commit([named]) == [COMMITTED]
     old = dataclasses.replace(named, log_version=0)
@@ -239,7 +239,7 @@ def test_a_log_that_was_cleaned_up_proves_nothing(
     assert late.abort([old]) == [AbortOutcome.COMMITTED]
     assert late.commit([old]) == [CommitOutcome.ALREADY_COMMITTED]
     assert set(range(30, 40)) < set(numbers(sink))
-    # What is written from now on is not concerned.
+    # Later writes are not concerned.
     assert committer.commit([written(sink, range(5), epoch=1)]) == [COMMITTED]
 
 

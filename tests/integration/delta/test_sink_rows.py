@@ -1,5 +1,5 @@
-"""What DeltaSink writes and which tables it takes: every type there and back, partitions, the
-statistics that readers skip files by, and each refusal at start. Real tables on a local disk."""
+"""The files and tables of DeltaSink: every type there and back, partitions, the statistics for
+skipping files, and each refusal at start. Real tables on a local disk."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def test_every_type_goes_there_and_back(tmp_path: Path) -> None:
     assert rows(sink) == [
         {**row, "at": row["at"] and row["at"].astimezone(UTC)} for row in written.to_pylist()
     ]
-    # The table that the sink has made is one that it takes.
+    # The sink takes its own table.
     sink.create_committer(context(*columns)).preflight()
 
 
 def test_statistics_bound_what_is_there(tmp_path: Path) -> None:
-    """A file that a reader leaves out by them holds no row that it asks for."""
+    """A file skipped by its statistics holds none of the reader's rows."""
     sink = made(
         tmp_path / "statistics",
         schema=pa.schema([("n", pa.int64()), ("t", pa.timestamp("us", "UTC")), ("s", pa.string()),

@@ -1,6 +1,6 @@
 """DeltaSink on a real S3 server: the conformance suite, with the server killed under it, and stores
-that weaken conditional writes (`tests/weak_s3.py`), which stand before a server of their own.
-`make test-all` runs the part of the suite that rests on the store, `make chaos` all of it."""
+with weak conditional writes (`tests/weak_s3.py`) before a server of their own. `make test-all` runs
+the part of the suite about the store, `make chaos` all of it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from seamark.contracts.sink import CommitOutcome
-from seamark.dev.s3 import LocalS3
 from seamark.model.errors import PreflightError
 from seamark.sinks.delta import DeltaSink
 from seamark.verify.conformance import (
@@ -29,6 +28,7 @@ from tests.integration.delta.sink_kit import (
     numbers,
     under_suite,
 )
+from tests.servers.s3 import LocalS3
 from tests.storage_servers import serving
 from tests.weak_s3 import Weakness, WeakS3
 
@@ -48,7 +48,7 @@ def under(s3: LocalS3, sink: DeltaSink) -> SinkUnderTest:
 
 
 class TestWhatS3CouldBreak:
-    """A part of the suite, for every run: what rests on the store rather than on the sink."""
+    """A part of the suite, for every run: the part about the store rather than the sink."""
 
     _checkpoints = SinkConformance._checkpoints
     test_killed = SinkConformance.test_a_commit_killed_at_each_failpoint_is_ended_by_the_next
@@ -63,7 +63,7 @@ class TestDeltaOnS3(SinkConformance, ExpiryConformance, ServerConformance):
 
 @pytest.fixture(scope="module")
 def unsigned() -> Iterator[LocalS3]:
-    """A server that takes requests which a proxy has altered."""
+    """A server behind a proxy; it takes altered requests."""
     yield from serving(lambda: LocalS3(signed=False))
 
 

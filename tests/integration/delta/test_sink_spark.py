@@ -1,5 +1,5 @@
-"""The other side of the table: Spark with delta-spark, which made it, reads it, and maintains it,
-in a process of its own (`spark_sql.py`)."""
+"""The other side of the table: Spark with delta-spark makes, reads and maintains it, in a process
+of its own (`spark_sql.py`)."""
 
 from __future__ import annotations
 

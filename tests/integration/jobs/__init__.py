@@ -1,1 +1,1 @@
-"""The real job, killed with -9 and started again, judged by what real readers see."""
+"""The real job, killed with -9 and started again, judged by real readers."""

@@ -1,4 +1,4 @@
-"""What jobs of several files write to."""
+"""The targets of jobs in several files."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ AWAY_S = 3.0
 
 
 def go_on(scenario: PassthroughScenario, driver: Driver) -> Driver:
-    """Return a driver that commits again: this one, or the next if this one has given up."""
+    """Return a driver after its first commit: this one, or the next if this one has given up."""
     before = len(driver.epochs())
     wait_until(
         f"{driver} commits or ends",

@@ -1,4 +1,4 @@
-"""Files into two tables that refuse every fiftieth row, killed around the decision.
+"""Files into two tables, each refusing every fiftieth row, killed around the decision.
 
 One scenario as in `test_embedded.py`. Each good row must be in both tables exactly once, and each
 bad one once in the dead letters of each: of one a table, of the other JSON files.
@@ -21,7 +21,7 @@ POINTS = [
 
 def test_killed_around_the_decision(tmp_path: Path, postgres: PostgresServer) -> None:
     outputs = [RefusingOutput(tmp_path, postgres, mode) for mode in ("prepared", "staged")]
-    # Each bad row is some statements more, and the first epoch has all that came during the start.
+    # Each bad row is some statements more, and the first epoch has all rows from during the start.
     with SinksScenario(tmp_path, outputs, rate=150.0) as scenario:
         driver = scenario.die_at_each(POINTS)
         driver.wait_for_epochs(3)

@@ -1,14 +1,13 @@
-"""A job that reads Kafka is drained while records arrive, and again when it has read nothing since
-its start.
+"""A Kafka job is drained while records arrive, and again without a new record since its start.
 
 How: numbers a second apart are counted in windows of ten seconds, into JSON files. The savepoint's
-offsets say what was read; the windows of all jobs together must have counted exactly that.
+offsets tell the rows read; the windows of all jobs together must have counted exactly these.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,8 +17,8 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.dev.kafka import LocalKafka
 from tests.integration.jobs.test_offsets import fill
-from tests.spark.test_drain_operators import drain
-from tests.spark.test_savepoints import Started
+from tests.spark.savepoints.test_drain_operators import drain
+from tests.threads import RunningJob, repeatedly
 
 
 def declare(home: Path, name: str, servers: str, topic: str) -> sm.Job:
@@ -48,34 +47,29 @@ def test_what_was_read_is_counted(
 ) -> None:
     name, servers = topic(2), kafka.bootstrap_servers
     fill(servers, name, range(50))
-    ended = threading.Event()
+    begins = itertools.count(50, 10)
 
     def arrive() -> None:
-        begin = 50
-        while not ended.wait(0.05):
-            fill(servers, name, range(begin, begin + 10))
-            begin += 10
+        begin = next(begins)
+        fill(servers, name, range(begin, begin + 10))
 
-    arriving = threading.Thread(target=arrive)
-    first = Started(declare(tmp_path, "first", servers, name))
+    first = RunningJob(declare(tmp_path, "first", servers, name))
     first.wait_for_epochs(1)
-    arriving.start()
-    first.wait_for_epochs(4)
-    path = drain(first, tmp_path)
-    ended.set()
-    arriving.join()
+    with repeatedly(arrive, 0.05):
+        first.wait_for_epochs(4)
+        path = drain(first, tmp_path)
     assert sm.Savepoint(path).record.drained
     counted = read(path)
     assert counted > 50
     assert total(tmp_path, "first") == counted
 
     # The next job reads the rest, ends, begins again, and is drained with nothing more to read.
-    second = Started(declare(tmp_path, "second", servers, name), restore=path)
+    second = RunningJob(declare(tmp_path, "second", servers, name), restore=path)
     second.wait_for_epochs(1)
     second.job.trigger_checkpoint().result(120)
     second.end()
     open_ = total(tmp_path, "first", "second")
-    again = Started(declare(tmp_path, "second", servers, name))
+    again = RunningJob(declare(tmp_path, "second", servers, name))
     last = drain(again, tmp_path)
     assert sm.Savepoint(last).record.drained
     assert read(last) > counted

@@ -1,10 +1,10 @@
-"""Files into files on HDFS and S3, in one job that is killed.
+"""Files into files on HDFS and S3, in one killed job.
 
 One scenario as in `test_embedded.py`: drivers die by their own SIGKILL after the second file of an
 epoch was published in one store or the other. Then the S3 server and the DataNode are killed with
--9 under the last driver. Both directories are read as any reader that lists them does: each row
-must be there exactly once, and neither a pending file nor an open upload may be left. The workers
-know S3 from the Spark session's settings alone.
+-9 under the last driver. Both directories are read by listing, like any reader: each row must be
+there exactly once, and neither a pending file nor an open upload may be left. The workers know S3
+from the Spark session's settings alone.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from tests.chaos.outputs import StoredFilesOutput
 from tests.chaos.scenario import SinksScenario
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 from tests.storage_servers import spark_configuration
 
 POINTS = ["file-renamed:2", "upload-completed:2"]

@@ -1,10 +1,10 @@
-"""A job's past run twice: a savepoint restored while its job goes on, and after that.
+"""A job's past run twice: a savepoint restored while its job goes on, and afterwards.
 
 How: a job writes the rows of numbered files into Kafka, PostgreSQL (prepared and staged), SQLite,
 files and a Delta table at once; jobs restored from its savepoint write into the very same places,
-in epochs of the same numbers. What a reader sees in each is counted row by row: every lineage has
-to bring every row that it has read, once. With `make chaos` MySQL, Redis and a write-ahead target
-have their turn, and restored jobs are killed around their commits, while the first goes on.
+in epochs of the same numbers. The visible rows in each are counted one by one: every lineage has to
+bring every row it has read, once. With `make chaos` MySQL, Redis and a write-ahead target have
+their turn, and restored jobs are killed around their commits, while the first goes on.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from tests.chaos.outputs import (
 from tests.servers.mariadb import MariaDBServer
 from tests.servers.postgres import PostgresServer
 from tests.servers.redis import RedisServer
-from tests.spark.test_savepoints import Started
+from tests.threads import RunningJob
 
 PROGRAM = Path(__file__).parents[2] / "chaos" / "app_sinks.py"
 ROWS = 20
 
 
 class Files:
-    """The input: `add` puts one more file of rows there, which is an epoch."""
+    """The input: `add` puts one more file of rows there: one epoch."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -83,12 +83,12 @@ def files(tmp_path: Path) -> Files:
 
 
 @pytest.fixture
-def start() -> Iterator[Callable[..., Started]]:
-    """Start jobs; what a failed test has left running is stopped."""
-    started: list[Started] = []
+def start() -> Iterator[Callable[..., RunningJob]]:
+    """Start jobs; the jobs left by a failed test are stopped."""
+    started: list[RunningJob] = []
 
-    def run(job: sm.Job, **how: Any) -> Started:
-        started.append(Started(job, **how))
+    def run(job: sm.Job, **how: Any) -> RunningJob:
+        started.append(RunningJob(job, **how))
         return started[-1]
 
     yield run
@@ -98,7 +98,7 @@ def start() -> Iterator[Callable[..., Started]]:
 
 
 def sinks(outputs: Sequence[Output], prefix: str) -> list[dict[str, Any]]:
-    """Return how each sink is made; that of Kafka has a prefix of its own for each job, if any."""
+    """Return how each sink is made; Kafka's has a prefix of its own for each job, if any."""
     return [
         {
             "uid": output.uid, "frame": "rows", "maker": output.maker, "dead_letters": None,
@@ -148,7 +148,7 @@ def require(outputs: Sequence[Output], expected: dict[int, int]) -> None:
 
 
 def test_every_lineage_brings_each_of_its_rows_once(
-    files: Files, outputs: Sequence[Output], start: Callable[..., Started], tmp_path: Path
+    files: Files, outputs: Sequence[Output], start: Callable[..., RunningJob], tmp_path: Path
 ) -> None:
     files.add()
     first = start(declare(tmp_path, "first", files, outputs))
@@ -168,7 +168,7 @@ def test_every_lineage_brings_each_of_its_rows_once(
     require(outputs, {0: 1, 1: 2, 2: 2})
 
     # Both have gone further; from the savepoint on it is done once more, with the first's prefix,
-    # one sink less, and another that gets what is read from now on.
+    # one sink less, and another for the rows from now on.
     (removed,) = (output for output in outputs if isinstance(output, SQLiteOutput))
     kept = [output for output in outputs if output is not removed]
     added = FilesOutput(tmp_path / "added")
@@ -190,7 +190,7 @@ def test_every_lineage_brings_each_of_its_rows_once(
 
 @pytest.mark.chaos
 def test_lineages_in_mysql_redis_and_where_a_write_ahead_sink_sends(
-    files: Files, start: Callable[..., Started], tmp_path: Path
+    files: Files, start: Callable[..., RunningJob], tmp_path: Path
 ) -> None:
     with MariaDBServer() as mariadb, RedisServer() as redis:
         outputs = [
@@ -229,7 +229,7 @@ def test_lineages_in_mysql_redis_and_where_a_write_ahead_sink_sends(
 def test_restored_jobs_are_killed_while_the_first_goes_on(
     files: Files,
     outputs: Sequence[Output],
-    start: Callable[..., Started],
+    start: Callable[..., RunningJob],
     tmp_path: Path,
     failpoint: str,
 ) -> None:

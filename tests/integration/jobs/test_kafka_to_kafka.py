@@ -2,12 +2,12 @@
 
 One scenario: a producer never stops and a read_committed reader never stops, while driver after
 driver is started with a failpoint and dies by its own SIGKILL there (its Spark JVM with it). The
-order is such that each point is really reached: a recovery only commits what a death after the
-decision has left. At two points drivers die twice in a row. In the end a last driver drains the
-input, is stopped by SIGTERM, and both readers are judged: nothing lost, doubled, reordered within a
-key, or shown too early.
+order lets each point really be reached: a recovery commits only after a death behind the decision.
+At two points drivers die twice in a row. In the end a last driver drains the input, is stopped by
+SIGTERM, and both readers are judged: nothing lost, doubled, reordered within a key, or shown too
+early.
 
-`decision-voided` and `plan-voided` need a driver that wakes up: see `test_two_drivers.py`.
+`decision-voided` and `plan-voided` need a sleeping driver to wake up: see `test_two_drivers.py`.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ def test_killed_at_every_failpoint(kafka: LocalKafka, tmp_path: Path) -> None:
         for died in scenario.drivers[-1 - len(RECOVERY_POINTS) : -1]:
             assert "goes on after epoch" not in died.text(), f"{died} died after its recovery"
         for following in [*WORKER_POINTS[1:], None]:
-            # Here the Python worker dies, and each that replaces it; Spark runs its task again.
+            # Here the Python worker dies, and each replacement; Spark runs its task again.
             driver.wait_for_epochs(8)
             assert "SIGKILL" in driver.text() or "crashed" in driver.text(), "no worker died"
-            # What the dead attempt left open at the broker was found there.
+            # The dead attempt's open transactions were found at the broker.
             assert "aborting" in driver.text(), driver.tail()
             driver.kill_tree()
             driver = scenario.start(following)

@@ -1,14 +1,12 @@
 """How: one job from Kafka through an operator to Kafka and files runs in a thread of the test, its
-intake capped so that it lags behind at first. Prometheus's own parser reads what its driver
-answers, in both forms. What the Grafana dashboard and the alert rules ask for is looked for in that
-answer, and so is each metric that the page of them documents.
-"""
+intake capped, to lag behind at first. Prometheus's own parser reads its driver's answers, in both
+forms. Every query of the Grafana dashboard and the alert rules, and every metric on their page,
+must be in an answer."""
 
 from __future__ import annotations
 
 import json
 import re
-import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +21,7 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.dev.kafka import LocalKafka
 from tests.chaos.driver import wait_until
+from tests.threads import RunningJob
 
 OPERATIONS = Path(__file__).resolve().parents[3] / "docs/operations"
 ROWS = 60
@@ -41,11 +40,11 @@ def parsed(page: str, families: Callable[[str], Any]) -> Samples:
     return found
 
 
-class Running:
-    """The job, in a thread, until `stop`."""
+class MeasuredJob(RunningJob):
+    """The job of this file, and the answers of its driver."""
 
     def __init__(self, directory: Path, servers: str, topic: str, out: str) -> None:
-        self.job = job = sm.Job(
+        job = sm.Job(
             "metrics",
             sm.CheckpointConfig(storage=str(directory / "store"), interval="200ms", timeout="4min"),
         )
@@ -56,18 +55,10 @@ class Running:
         rows = once.select(F.col("value").cast("string").alias("value"))
         job.sink(rows, sink, "to-kafka")
         job.sink(rows, sm.FileSink(str(directory / "out"), format="json"), "files")
-        self.failure: BaseException | None = None
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.job.run()
-        except BaseException as error:
-            self.failure = error
+        super().__init__(job)
 
     def page(self, accept: str = "") -> str:
-        assert self.failure is None, self.failure
+        assert self.error is None, self.error
         run = self.job._run
         if run is None:
             return ""
@@ -78,14 +69,9 @@ class Running:
     def samples(self) -> Samples:
         return parsed(self.page(), text_string_to_metric_families)
 
-    def stop(self) -> None:
-        if self._thread.is_alive():
-            self.job.stop()
-        self._thread.join(120)
-
 
 @pytest.fixture(scope="module")
-def running(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def running(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[MeasuredJob]:
     from confluent_kafka.admin import AdminClient, NewTopic
 
     directory = tmp_path_factory.mktemp("metrics")
@@ -97,14 +83,14 @@ def running(kafka: LocalKafka, tmp_path_factory: pytest.TempPathFactory) -> Iter
     for number in range(ROWS):
         producer.produce(topic, str(number), partition=number % 2)
     assert producer.flush(30) == 0
-    running = Running(directory, kafka.bootstrap_servers, topic, out)
+    running = MeasuredJob(directory, kafka.bootstrap_servers, topic, out)
     yield running
     running.stop()
 
 
 @pytest.fixture(scope="module")
-def samples(running: Running) -> Samples:
-    """What is answered when all rows have arrived; on the way there the lag was seen."""
+def samples(running: MeasuredJob) -> Samples:
+    """The answer after all rows have arrived; on the way there the lag was seen."""
     lags = set()
 
     def arrived() -> Any:
@@ -145,7 +131,7 @@ def test_the_figures_are_those_of_the_run(samples: Samples) -> None:
     assert of("job_last_checkpoint_id") >= 5
 
 
-def test_openmetrics_is_answered_to_who_asks_for_it(running: Running, samples: Samples) -> None:
+def test_openmetrics_is_answered_to_who_asks_for_it(running: MeasuredJob, samples: Samples) -> None:
     page = running.page("application/openmetrics-text; version=1.0.0")
     assert page.endswith("# EOF\n")
     found = parsed(page, openmetrics_parser.text_string_to_metric_families)
@@ -162,13 +148,13 @@ def test_every_metric_that_dashboard_and_alerts_ask_for_is_there(samples: Sample
     assert asked - samples.keys() == set()
 
 
-def test_the_page_of_metrics_has_all_of_them_and_no_others(running: Running) -> None:
+def test_the_page_of_metrics_has_all_of_them_and_no_others(running: MeasuredJob) -> None:
     page = (OPERATIONS / "metrics.md").read_text()
     documented = set(re.findall(r"^\| `(seamark_[a-z_]+)`", page, re.MULTILINE))
     families = {
         f"{family.name}_total" if family.type == "counter" else family.name
         for family in text_string_to_metric_families(running.page())
     }
-    # Only a job that was restored, or went on, has gone on from a checkpoint.
+    # Only a job restored, or started again, has gone on from a checkpoint.
     families.add("seamark_job_last_checkpoint_restore_timestamp_seconds")
     assert documented == families

@@ -3,7 +3,7 @@
 Three files make three epochs. The driver (and its JVM) dies by its own SIGKILL in epoch 1 when the
 first database has the rows and the second has not; Spark has not decided the epoch. Both databases
 are read then, as another program reads them, and again when a second driver has gone on to the end:
-what the mode promises, and what it does not, is what they hold.
+they must hold the mode's promises, and show its limits.
 """
 
 from __future__ import annotations

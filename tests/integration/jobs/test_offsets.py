@@ -1,8 +1,8 @@
-"""`seamark offsets`, and a source whose topic has another name, on a real broker.
+"""`seamark offsets`, and a source with a renamed topic, on a real broker.
 
 How: a job reads a topic of two partitions and ends with a savepoint; the command line makes copies
-of it that go on elsewhere. Jobs that are restored from them read to the end of the log, so their
-sinks' files show what was read, and their counts what the state has made of it.
+with other offsets. Jobs restored from them read to the end of the log, so their sinks' files show
+the rows read, and their counts the state.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from seamark.cli.main import app
 from seamark.dev.kafka import LocalKafka
 from seamark.model.errors import ConfigurationError, RestoreError
 from seamark.runtime.session import spark_session
-from tests.spark.test_savepoints import Started
+from tests.threads import RunningJob
 
-T0_MS = int(time.time()) * 1000  # the broker deletes what is older than a week
+T0_MS = int(time.time()) * 1000  # the broker deletes records older than a week
 
 
 def fill(servers: str, topic: str, values: range) -> None:
@@ -63,7 +63,7 @@ def rows(home: Path, name: str) -> list[int]:
 
 
 def counts(home: Path, name: str) -> dict[int, int]:
-    """Return the last count of each partition that was written."""
+    """Return the last written count of each partition."""
     found: dict[int, int] = {}
     for row in written(home, name, "counts"):
         found[row["partition"]] = max(row["count"], found.get(row["partition"], 0))
@@ -79,20 +79,20 @@ def offsets(*arguments: str, code: int = 0) -> Any:
 @pytest.fixture
 def running(
     kafka: LocalKafka, topic: Callable[..., str], tmp_path: Path
-) -> Iterator[tuple[str, Started]]:
-    """A topic with the numbers up to 20, and a job that has read them all."""
+) -> Iterator[tuple[str, RunningJob]]:
+    """A topic with the numbers up to 20, and a job past all of them."""
     name = topic(2)
     fill(kafka.bootstrap_servers, name, range(20))
     job = declare(tmp_path, "first", kafka.bootstrap_servers, name, ending="never")
-    first = Started(job)
+    first = RunningJob(job)
     first.wait_for_epochs(1)
     yield name, first
     first.end()
 
 
 @pytest.fixture
-def taken(running: tuple[str, Started], tmp_path: Path) -> tuple[str, str]:
-    """The topic, and a savepoint with which the job has ended."""
+def taken(running: tuple[str, RunningJob], tmp_path: Path) -> tuple[str, str]:
+    """The topic, and the savepoint at the job's end."""
     name, first = running
     path = first.take("stop_with_savepoint", tmp_path / "savepoints")
     first.join()
@@ -101,7 +101,7 @@ def taken(running: tuple[str, Started], tmp_path: Path) -> tuple[str, str]:
 
 
 def test_a_copy_goes_on_elsewhere_and_the_preview_says_what_is_read_again_or_left_out(
-    kafka: LocalKafka, running: tuple[str, Started], tmp_path: Path
+    kafka: LocalKafka, running: tuple[str, RunningJob], tmp_path: Path
 ) -> None:
     (topic, first), servers = running, kafka.bootstrap_servers
     said = offsets(
@@ -211,11 +211,11 @@ def test_a_renamed_topic_is_refused_until_the_offsets_are_of_the_new_one(
     third = declare(tmp_path, "third", servers, new, starting_offsets={new: {0: 4, 1: -1}})
     third.run(path, allow_non_restored_state=True)
     assert Counter(rows(tmp_path, "third")) == Counter([108])
-    # One more topic: what the savepoint has goes on, the other is read from its start.
+    # One more topic: the savepoint's topic goes on, the other is read from its start.
     both = declare(tmp_path, "fourth", servers, [old, new], starting_offsets="latest")
     both.run(path)
     assert rows(tmp_path, "fourth") == [20, 21, 22, *range(100, 110)]
-    # Nor need a job have run: it begins at offsets that are given, with the state that is.
+    # Nor need a job have run: it begins at given offsets, with a given state.
     begun = declare(tmp_path, "fifth", servers, new)
     spark = spark_session("tests")
     state = spark.sql("SELECT struct(0 AS partition) AS key, struct(90L AS count) AS value")

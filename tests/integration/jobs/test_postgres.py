@@ -38,8 +38,8 @@ def test_killed_between_and_within_the_ways(tmp_path: Path) -> None:
 
 
 def test_a_restored_job_writes_lost_rows_again_from_the_first_jobs_spool(tmp_path: Path) -> None:
-    """The first job dies with a decided epoch, whose transactions the server then loses; a new job
-    goes on from that epoch's checkpoint. The rows are in the first job's directory alone."""
+    """The first job dies with a decided epoch, and the server then loses its transactions; a new
+    job goes on from this epoch's checkpoint. The rows are in the first job's directory alone."""
     with PostgresServer() as server:
         output = PostgresOutput(server, "prepared", spool=True)
         with SinksScenario(tmp_path, [output]) as scenario:

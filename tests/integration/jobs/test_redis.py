@@ -1,7 +1,7 @@
 """Files into Redis by both modes: the transient jump back of upserts, seen by a reader; and a job
 killed within its commits, and under it the server.
 
-The reader asks for two keys all the time and keeps each value that differs from the one before.
+The reader asks for two keys all the time and keeps each changed value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def server() -> Iterator[RedisServer]:
 
 
 class KeyReader(threading.Thread):
-    """`seen`: the values that each key has shown, in order."""
+    """`seen`: the values shown by each key, in order."""
 
     def __init__(self, server: RedisServer, *keys: str) -> None:
         super().__init__(daemon=True)

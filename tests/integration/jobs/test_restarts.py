@@ -1,6 +1,6 @@
-"""Starts after an end that was bad: a decision gone, a transaction gone.
+"""Starts after a bad end: a decision gone, a transaction gone.
 
-And after one that was good: a job over a bounded input, started again and again.
+And after a good end: a job over a bounded input, started again and again.
 """
 
 from __future__ import annotations

@@ -2,10 +2,9 @@
 
 How: while the first job runs, a restored one is refused, because the first still holds the
 transactional id prefix. Then the first is killed between the decision of an epoch and its commit,
-and a second restore takes over: it commits that epoch and goes on. One reader sees every row once,
-and not a file of the first job has changed. What the first job's unfinished next epoch has
-left open at the broker is nobody's any more, and would hold up that reader until it times out: the
-test ends it.
+and a second restore takes over: it commits the epoch and goes on. One reader sees every row once,
+and not a file of the first job has changed. Transactions of the first job's unfinished next epoch
+stay open at the broker, and would hold up this reader until they time out: the test ends it.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ def test_a_job_with_a_kafka_sink_is_restored(kafka: LocalKafka, tmp_path: Path) 
         first = scenario.job_directory
 
         def restoring(number: int) -> None:
-            """What is started from now on is restored from the first job, into a new storage."""
+            """Everything started from now on is restored from the first job, into a new storage."""
             scenario.environment["SEAMARK_RESTORE"] = str(first)
             scenario.storage = tmp_path / f"restored-{number}"
             scenario.options["storage"] = str(scenario.storage)

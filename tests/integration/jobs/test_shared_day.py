@@ -18,7 +18,7 @@ import pytest
 
 from seamark.dev.kafka import LocalKafka
 from tests.integration.kafka.sink_kit import records
-from tests.spark.test_operators_day import Site
+from tests.spark.operations.test_operators_day import Site
 
 PROGRAM = """
 import sys

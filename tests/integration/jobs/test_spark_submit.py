@@ -1,8 +1,8 @@
 """A job under spark-submit, where the JVM is the parent: counts to Kafka and SQLite, stopped twice.
 
-The signals go where a user's go: SIGTERM to the process of spark-submit, which is the JVM alone;
-Ctrl-C to its whole process group. Each must leave nothing decided uncommitted and nothing open. The
-last driver is plain Python, and everything must be there once.
+The signals go where a user's go: SIGTERM to the process of spark-submit, the JVM alone; Ctrl-C to
+its whole process group. Each must leave nothing decided uncommitted and nothing open. The last
+driver is plain Python, and everything must be there once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class SubmittedScenario(WindowsScenario):
 
 def test_submitted_stopped_and_submitted_again(kafka: LocalKafka, tmp_path: Path) -> None:
     with SubmittedScenario(tmp_path, kafka.bootstrap_servers) as scenario:
-        # Nobody brings the Kafka connector: the job adds it to the JVM that runs already.
+        # Nobody brings the Kafka connector: the job adds it to the running JVM.
         scenario.launcher = spark_submit("--master", "local[2]")
         first = scenario.start()
         jars = ",".join(map(str, spark_kafka_jars()))
@@ -47,7 +47,7 @@ def test_submitted_stopped_and_submitted_again(kafka: LocalKafka, tmp_path: Path
 def stop(scenario: SubmittedScenario, driver: Driver, number: signal.Signals, group: bool) -> None:
     driver.wait_for_epochs(3)
     driver.send(number, group=group)
-    # As every JVM that a signal has ended; Python has no say in it.
+    # As every JVM ended by a signal; Python has no say in it.
     assert driver.wait(STOPPED_WITHIN_S) == 128 + number, driver.tail()
     wait_until("Python has ended too", lambda: not driver.tree(), 10)
     assert scenario.ended.exists(), f"job.run() has not returned\n{driver.tail()}"

@@ -1,7 +1,7 @@
-"""SIGTERM to a real program whose job waits an hour for its restart.
+"""SIGTERM to a real program during its hour of waiting for a restart.
 
-It must end within 30 s with exit code 0, with what was committed still there, nothing open, and, as
-a signal cancels nothing, its checkpoints kept although they are to be deleted on cancellation.
+It must end within 30 s with exit code 0: committed rows still there, nothing open, and its
+checkpoints kept although they are to be deleted on cancellation, since a signal cancels nothing.
 """
 
 from __future__ import annotations

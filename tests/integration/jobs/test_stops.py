@@ -1,7 +1,7 @@
 """SIGTERM and Ctrl-C at random moments, and how soon a decided epoch is committed.
 
 Each stop must take less than 30 s, end with exit code 0 and leave no transaction open; the next
-start goes on. The moments are drawn from a seed that the test prints.
+start goes on. The moments are drawn from a printed seed.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""An old driver that wakes up when its successor has gone on.
+"""An old driver wakes up after its successor has gone on.
 
 A driver is frozen whole (SIGSTOP: Python, JVM, workers) at the worst moment: its transactions are
 flushed and stored, its decision is not written. Seen from outside: its prepared record stands and
-Spark's commit log does not hold the epoch. What then wakes up believes that nothing has happened.
+Spark's commit log does not hold the epoch. The woken driver believes nothing has happened.
 """
 
 from __future__ import annotations
@@ -77,8 +77,8 @@ def test_old_drivers_that_wake_up(kafka: LocalKafka, tmp_path: Path) -> None:
 
 @pytest.mark.chaos
 def test_old_driver_that_wakes_up_in_its_tasks(kafka: LocalKafka, tmp_path: Path) -> None:
-    """The old driver's tasks still write when it wakes up: new transactions, which nobody stores.
-    They must not become visible, and must not hold up readers."""
+    """The old driver's tasks still write when it wakes up: new transactions, stored by nobody. They
+    must not become visible, and must not hold up readers."""
     with PassthroughScenario(tmp_path, kafka.bootstrap_servers, rate=300.0) as scenario:
         first = scenario.start(slow_s=0.004)
         first.wait_for_epochs(2)

@@ -12,7 +12,7 @@ from seamark.dev.kafka import LocalKafka
 from tests.chaos.scenario import WindowsScenario
 
 POINTS = [
-    "sink-committed:4",  # the second epoch, whose counts Kafka shows and SQLite does not yet
+    "sink-committed:4",  # the second epoch: Kafka shows its counts, SQLite not yet
     "recovery-committed:1",
     "ledger-committed:3",  # SQLite shows one table's rows of the epoch, but nobody has been told
     "sealed:3",

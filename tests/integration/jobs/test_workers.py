@@ -1,8 +1,8 @@
-"""Tasks that fail: an exception in the middle of the rows, and Python workers killed with -9.
+"""Failing tasks: an exception in the middle of the rows, and Python workers killed with -9.
 
-Spark runs the task again; the job goes on without a restart, and what the dead attempt wrote never
-becomes visible. Workers that die with an open transaction are in `test_kafka_to_kafka.py`.
-Speculative attempts need executors on two hosts at least: in local mode Spark never starts one.
+Spark runs the task again; the job goes on without a restart, and the dead attempt's rows never
+become visible. Workers dying with an open transaction are in `test_kafka_to_kafka.py`. Speculative
+attempts need executors on two hosts at least: in local mode Spark never starts one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.chaos.scenario import PassthroughScenario
 def test_failed_and_killed_tasks(kafka: LocalKafka, tmp_path: Path) -> None:
     marker = tmp_path / "raised"
     with PassthroughScenario(tmp_path, kafka.bootstrap_servers, rate=200.0) as scenario:
-        # Slow rows, so that workers are nearly always in the middle of a task.
+        # Slow rows, to have workers nearly always in the middle of a task.
         driver = scenario.start(raise_once=str(marker), slow_s=0.004)
         driver.wait_for_epochs(4)
         assert marker.exists(), "a task has failed"

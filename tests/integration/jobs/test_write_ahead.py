@@ -1,9 +1,9 @@
-"""A job over HTTP, killed by kill -9 between `send` and its record, at an endpoint that keeps the
-keys and at one that does not; then restored into a new job, while the old one's spool lies in its
-own directory.
+"""A job over HTTP, killed by kill -9 between `send` and its record, at an endpoint with a table of
+keys and at one without; then restored into a new job, while the old one's spool lies in its own
+directory.
 
-Three files make three epochs. Each driver that is killed takes its JVM with it. The endpoints are
-processes of their own, whose rows are read over HTTP.
+Three files make three epochs. Each killed driver takes its JVM with it. The endpoints are processes
+of their own; their rows are read over HTTP.
 """
 
 from __future__ import annotations

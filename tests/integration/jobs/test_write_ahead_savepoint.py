@@ -1,8 +1,8 @@
-"""A savepoint of a job whose write-ahead targets are away has their rows, and what is restored from
-it sends them: with the first job's directory gone, beside it, and after it.
+"""A savepoint of a job with its write-ahead targets away has their rows, and a job restored from it
+sends them: with the first job's directory gone, beside it, and after it.
 
-How: jobs in this process over two HTTP endpoints. One keeps the tokens that it is sent; the
-other one answers 503 while the savepoint is taken. What each has is counted row by row.
+How: jobs in this process over two HTTP endpoints. One keeps its tokens; the other one answers 503
+while the savepoint is taken. The rows of each are counted one by one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from seamark.runtime.session import spark_session
 from seamark.savepoints.take import uncommitted
 from tests.chaos.driver import wait_until
 from tests.servers.http_endpoint import HttpEndpoint
-from tests.spark.test_savepoints import Started
+from tests.threads import RunningJob
 
 AWAY = [503] * 10_000
 
@@ -91,7 +91,7 @@ def test_rows_that_were_not_sent_go_along(
     kept, plain = endpoints["kept"], endpoints["plain"]
     files = Files(tmp_path / "in")
     seen = Counter(files.add())
-    first = Started(declare(tmp_path, "first", endpoints))
+    first = RunningJob(declare(tmp_path, "first", endpoints))
     first.wait_for_epochs(1)
     plain.ask("/script", AWAY)
     waiting = files.add()
@@ -119,7 +119,7 @@ def test_rows_that_were_not_sent_go_along(
     file.write_bytes(data)
     plain.ask("/script", [])
     asked = len(keys(plain))
-    heir = Started(declare(tmp_path, "heir", endpoints), restore=str(moved))
+    heir = RunningJob(declare(tmp_path, "heir", endpoints), restore=str(moved))
     wait_until(
         "the heir has sent them", lambda: Counter(plain.rows()) == seen + Counter(waiting), 90
     )
@@ -136,14 +136,14 @@ def test_rows_that_were_not_sent_go_along(
     # The first job comes back, and sends its epoch itself, with the same token, for which it was
     # never told that the rows are there; what it reads itself is its own.
     (tmp_path / "gone").rename(store / "first")
-    again = Started(declare(tmp_path, "first", endpoints))
+    again = RunningJob(declare(tmp_path, "first", endpoints))
     everything += Counter(waiting) + own
     wait_until("it is through", lambda: Counter(plain.rows()) == everything, 90)
     again.end()
     assert Counter(kept.rows()) == everything - Counter(waiting)
     assert keys(plain)[-2] == keys(plain)[asked]
     # Now its directory says that the rows are sent: nobody else sends them.
-    third = Started(declare(tmp_path, "third", endpoints), restore=str(moved))
+    third = RunningJob(declare(tmp_path, "third", endpoints), restore=str(moved))
     third.wait_for_epochs(1)
     third.end()
     assert Counter(plain.rows()) == everything + own
@@ -153,11 +153,11 @@ def test_rows_that_were_not_sent_go_along(
 def test_a_retained_checkpoint_of_two_epochs_that_wait(
     tmp_path: Path, endpoints: dict[str, HttpEndpoint], spark: SparkSession
 ) -> None:
-    """Both are decided, and the job that decided them never starts again."""
+    """Both are decided, and their job never starts again."""
     kept, plain = endpoints["kept"], endpoints["plain"]
     files = Files(tmp_path / "in")
     everything = Counter(files.add())
-    first = Started(declare(tmp_path, "first", endpoints, max_concurrent_checkpoints=2))
+    first = RunningJob(declare(tmp_path, "first", endpoints, max_concurrent_checkpoints=2))
     first.wait_for_epochs(1)
     plain.ask("/script", AWAY)
     commits = tmp_path / "store/first/spark/commits"
@@ -172,7 +172,7 @@ def test_a_retained_checkpoint_of_two_epochs_that_wait(
     checkpoint = str(tmp_path / "store/first")
     plan = heir.restore_plan(checkpoint)
     assert {sink.uid: sink.commit for sink in plan.sinks} == {"kept": 2, "plain": 2}
-    started = Started(heir, restore=checkpoint)
+    started = RunningJob(heir, restore=checkpoint)
     wait_until("both are sent", lambda: Counter(plain.rows()) == everything, 90)
     started.end()
     assert Counter(kept.rows()) == everything
@@ -187,11 +187,11 @@ def test_a_job_ends_with_a_savepoint_while_two_epochs_wait(
     spark: SparkSession,
     concurrent: int,
 ) -> None:
-    """Both go along; of the first the sink that is there has been sent its rows."""
+    """Both go along; of the first, the reachable sink has its rows."""
     kept, plain = endpoints["kept"], endpoints["plain"]
     files = Files(tmp_path / "in")
     everything = Counter(files.add())
-    first = Started(declare(tmp_path, "first", endpoints, max_concurrent_checkpoints=concurrent))
+    first = RunningJob(declare(tmp_path, "first", endpoints, max_concurrent_checkpoints=concurrent))
     first.wait_for_epochs(1)
     plain.ask("/script", AWAY)
     commits = tmp_path / "store/first/spark/commits"
@@ -209,7 +209,7 @@ def test_a_job_ends_with_a_savepoint_while_two_epochs_wait(
     plain.ask("/script", [])
     heir = declare(tmp_path, "heir", endpoints)
     assert {s.uid: s.commit for s in heir.restore_plan(path).sinks} == {"kept": 1, "plain": 2}
-    started = Started(heir, restore=path)
+    started = RunningJob(heir, restore=path)
     wait_until("both are sent", lambda: Counter(plain.rows()) == everything, 90)
     everything.update(files.add())
     started.wait_for_epochs(1)

@@ -1,4 +1,4 @@
-"""What the Kafka sink's tests share: sinks on a topic, batches of numbers, and readers.
+"""Common parts of the Kafka sink's tests: sinks on a topic, batches of numbers, and readers.
 
 A row is one number: its key is the number modulo 7, its value the number, both as text.
 """
@@ -81,14 +81,14 @@ def until_proved(call: Any, items: Sequence[Any], deadline_s: float = 60) -> lis
 
 
 def abort_all(sink: KafkaSink, job: str, uid: str = UID) -> None:
-    """Abort what a test has left open, so that it holds up nobody's reader."""
+    """Abort a test's open transactions, lest they hold up other readers."""
     with committing(sink, driver(job, 999, uid=uid)) as committer:
         left = [found.committable for found in committer.list_lingering()]
         assert set(until_proved(committer.abort, left)) <= {AbortOutcome.ABORTED}
 
 
 def records(servers: str, topic: str, *, isolation: str = "read_committed") -> list[Any]:
-    """Return every record that a reader sees up to the end, partition by partition in order."""
+    """Return every record visible up to the end, partition by partition in order."""
     from confluent_kafka import Consumer, TopicPartition
 
     wait_for_markers(servers)
@@ -124,8 +124,8 @@ def records(servers: str, topic: str, *, isolation: str = "read_committed") -> l
 
 
 def wait_for_markers(servers: str) -> None:
-    """Wait until every outcome that stands is marked in its partitions: the broker answers EndTxn
-    when the outcome is safe, and marks the partitions, for readers to see it, a moment later."""
+    """Wait until every outcome is marked in its partitions: the broker answers EndTxn when the
+    outcome is safe, and marks the partitions, for readers to see it, a moment later."""
     from kafka.admin import KafkaAdminClient
 
     being_marked = ["PrepareCommit", "PrepareAbort"]

@@ -1,5 +1,5 @@
-"""Which rows Kafka refuses, found before they are sent: a refusal of the broker's would end the
-whole transaction.
+"""Rows refused by Kafka, found before they are sent: a refusal of the broker's would end the whole
+transaction.
 
 How: a real broker, and topics with limits of their own. The suite for such writers is in
 `test_sink_conformance.py`.
@@ -46,7 +46,7 @@ def values(kafka: LocalKafka, name: str) -> list[bytes]:
 def test_the_topics_limit_holds_for_rows_and_for_batches(
     kafka: LocalKafka, topic: Callable[..., str]
 ) -> None:
-    """2,000 small rows are ten times what the topic takes in one batch."""
+    """2,000 small rows are ten times the topic's limit of a batch."""
     name = limited_topic(kafka, topic() + "-small", 10_000)
     sink = kit.sink_on(kafka.bootstrap_servers, name)
     job = kit.new_job()

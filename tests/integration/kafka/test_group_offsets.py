@@ -1,7 +1,6 @@
 """How: a job in a driver of its own reads a topic of a real broker. Its consumer group is asked for
 as lag tools ask, while an epoch is stored and undecided, after SIGKILL, and after somebody has set
-the group's offsets to nonsense; what the job has written, and logged, is counted in the end.
-"""
+the group's offsets to nonsense; the job's committed and logged rows are counted in the end."""
 
 from __future__ import annotations
 
@@ -68,7 +67,7 @@ class Home:
         return self.drivers[-1]
 
     def offsets(self, topic: str = "") -> dict[int, int]:
-        """What the group of a topic has, by partition."""
+        """The group's offsets of a topic, by partition."""
         asked = ConsumerGroupTopicPartitions(f"group-of-{topic or self.topic}")
         (answer,) = self.admin.list_consumer_group_offsets([asked]).values()
         try:
@@ -85,7 +84,7 @@ class Home:
             assert all(part.error is None for part in answer.result(30).topic_partitions)
 
     def committed(self, generation: int) -> list[int]:
-        """The epochs that one driver has committed, by the checkpoint's own records."""
+        """The epochs committed by one driver, by the checkpoint's own records."""
         records = (self.directory / "store/lag/epochs").glob("*/committed.json")
         bodies = [json.loads(record.read_text())["body"] for record in records]
         return sorted(body["epoch"] for body in bodies if body["generation"] == generation)

@@ -1,7 +1,7 @@
-"""KafkaSource on a real broker: where it starts, what it leaves out, which topics it takes.
+"""KafkaSource on a real broker: its start, its filters, its topics.
 
 Rows with known timestamps are produced, then read in one bounded run of Spark into memory. No sink
-of Seamark's is involved. What a job tells a consumer group is in test_group_offsets.py.
+of Seamark's is involved. The offsets told to a consumer group are in test_group_offsets.py.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOW_MS = int(time.time()) * 1000
 
 @pytest.fixture
 def filled(kafka: LocalKafka, topic: Callable[..., str]) -> str:
-    """A topic: in partition 0 the rows a, b, c, a second apart; in partition 1 one that is old."""
+    """A topic: in partition 0 the rows a, b, c, a second apart; in partition 1 an old one."""
     name = topic(2)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers})
     for second, value in enumerate("abc"):
@@ -61,7 +61,7 @@ def read(tmp_path: Path, source: KafkaSource) -> list[str]:
         ({0: 2, 1: -2}, ["c", "old"]),
         ({0: -1, 1: 0}, ["old"]),
     ],
-    # Names of their own: a time in one would be another in each process that pytest-xdist starts.
+    # Names of their own: a time in one would differ between the processes of pytest-xdist.
     ids=["earliest", "latest", "time", "time-as-text", "offsets", "ends"],
 )
 def test_it_starts_where_it_is_told(

@@ -1,5 +1,5 @@
-"""The table in `sinks/kafka/end_transaction.py`, seen on the real broker: what EndTxn answers and
-what DescribeTransactions shows, for each thing that can have happened to a transaction."""
+"""The table in `sinks/kafka/end_transaction.py`, seen on the real broker: the answers of EndTxn and
+DescribeTransactions, for each possible fate of a transaction."""
 
 from __future__ import annotations
 

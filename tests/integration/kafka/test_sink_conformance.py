@@ -2,8 +2,7 @@
 
 Plain rows go through the fast producer, rows with a topic and headers of their own through the
 general one. An open transaction hides all later rows of its partitions from such a reader, so each
-batch goes to a partition of its own; what the hiding itself looks like is in
-`test_sink_transactions.py`.
+batch goes to a partition of its own; the hiding itself is in `test_sink_transactions.py`.
 """
 
 from __future__ import annotations

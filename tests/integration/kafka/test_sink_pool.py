@@ -131,7 +131,7 @@ def test_a_small_epoch_on_a_warm_producer_is_quick(sink: KafkaSink) -> None:
             took.append(time.perf_counter() - started)
             kit.until_proved(committer.commit, [one])
             wait_until_warm(job)
-    # 10 to 15 ms on a quiet machine; a cold producer is ten times that.
+    # 10 to 15 ms on a quiet machine; a cold producer takes ten times as long.
     assert statistics.median(took[1:]) < 0.1, took
 
 

@@ -1,4 +1,4 @@
-"""Each condition that is checked against the real broker at start, with the error that names it."""
+"""Each condition checked against the real broker at start, with its error."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Records as Spark makes them: the same rows through Spark's own Kafka sink and through ours.
 
 How: a plain DataFrame goes through `df.write.format("kafka")`, and through the sink's own SQL,
-Arrow and a real writer; a reader compares what lies in the two topics. Avro values are read back
-with Confluent's deserializer and a real schema registry. The last test is a whole job.
+Arrow and a real writer; a reader compares the two topics. Avro values are read back with
+Confluent's deserializer and a real schema registry. The last test is a whole job.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def test_avro_of_columns(
         {"id": 1, "price": decimal.Decimal("12.30"), "at": AT, "tags": ["a", None], "note": None},
         {"id": 2, "price": None, "at": None, "tags": None, "note": 'q"'},
     ]
-    # A column more and one less are compatible with what is there.
+    # A column more and one less are compatible with the registered schema.
     write(sink, orders(spark).selectExpr("id + 10 AS id", "true AS sold"))
     assert deserialized(kafka, name, registry.url)[2] == {"id": 11, "sold": True}
     # Another type is not, and nothing is written.

@@ -1,4 +1,4 @@
-"""What arrives: the bytes, the order, the partitions, and every way in which a row can be refused.
+"""The rows on arrival: the bytes, the order, the partitions, and every way to refuse a row.
 
 How: batches through real writers, then a read_committed reader. The fast path (whole columns to
 librdkafka) and the general one (row by row) write the same batches and must agree in every byte.
@@ -76,7 +76,7 @@ def odd_batches() -> list[pa.RecordBatch]:
 
 @pytest.fixture
 def by_row(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Return a function after which librdkafka cannot be called directly in this process."""
+    """Return a function to make direct calls of librdkafka in this process fail."""
     return lambda: monkeypatch.setattr(native_library, "load", lambda: None)
 
 
@@ -101,7 +101,7 @@ def test_both_paths_write_the_same_bytes_to_the_same_partitions(
         )
         assert len(found) == len(expected)
         for key in {k for k, _ in expected if k is not None}:
-            # All of a key in one partition, and in the order in which it was written.
+            # All of a key in one partition, and in the order of writing.
             assert len({p for p, k, _ in found if k == key}) == 1
             assert [v for _, k, v in found if k == key] == [v for k, v in expected if k == key]
         counts = {p: sum(1 for q, _, _ in found if q == p) for p in {p for p, _, _ in found}}

@@ -1,8 +1,8 @@
-"""TLS, passwords and access control, on a broker that insists on them.
+"""TLS, passwords and access control, on a broker with all of them on.
 
-How: rows go over its SASL_SSL listener, and what became of them is read over one where all is
-allowed. A whole job is killed twice, so that its recovery commits and aborts over TLS too; then
-every file that it left is searched for its password.
+How: rows go over its SASL_SSL listener, and are read over one without limits. A whole job is killed
+twice, so that its recovery commits and aborts over TLS too; then every file left by it is searched
+for its password.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Flushed transactions under death: of the writer, of the broker, of time; and what readers see.
+"""Flushed transactions under death: of the writer, of the broker, of time; and their readers' view.
 
-How: a child process writes and is killed with SIGKILL where it matters; a test that kills a broker
+How: a child process writes and is killed with SIGKILL where it matters; a test with a killed broker
 has one of its own. Nothing is simulated.
 """
 

@@ -1,8 +1,8 @@
 """One real server of each kind for the session, and an empty database of its own for each test.
 
 The conformance suite runs on MariaDB and on MySQL 8; the other tests on MariaDB, or on MySQL with
-``SEAMARK_TEST_MYSQL=mysql`` or ``newest``, and with it the suite's part for MariaDB. A test that
-kills or pauses the server starts another (`own_server`).
+``SEAMARK_TEST_MYSQL=mysql`` or ``newest``, and with it the suite's part for MariaDB. A test may not
+kill or pause the server: it starts another (`own_server`).
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def database(mariadb: MariaDBServer) -> Iterator[str]:
 
 @contextlib.contextmanager
 def fresh_database(server: MariaDBServer) -> Iterator[str]:
-    """Make one. What a test leaves prepared is rolled back: the suite's job is the same in every
-    test."""
+    """Make one. A test's prepared transactions are rolled back: the suite's job is the same in
+    every test."""
     name = f"d{next(_numbers)}"
     server.execute(f"CREATE DATABASE {name}")
     yield name

@@ -1,4 +1,5 @@
-"""What the tests of this directory share: a sink on a database of its own, and looks at the server.
+"""Common parts of the tests of this directory: a sink on a database of its own, and looks at the
+server.
 
 `Target` knows a table of numbers, as the conformance suite's; other tables are the tests' own.
 """
@@ -39,7 +40,7 @@ class Target:
         return self.server.execute(sql, database=self.database)
 
     def committer(self, generation: int = 1) -> MySQLCommitter:
-        """Return a committer that has passed its preflight."""
+        """Return a committer after its preflight."""
         made = self.sink.create_committer(context(generation))
         made.preflight()
         return made
@@ -80,7 +81,7 @@ def all_prepared(server: MariaDBServer) -> list[tuple[int, int, bytes]]:
 
 
 def context(generation: int = 1, schema: tuple[Column, ...] = NUMBERS) -> SinkContext:
-    """Return the suite's driver, which knows the DataFrame's shape."""
+    """Return the suite's driver, with the DataFrame's shape."""
     plain = driver(generation)
     return SinkContext(
         plain.job_id, plain.job_name, plain.sink_uid, generation, plain.checkpoint_interval_s,
@@ -99,7 +100,7 @@ def batch(numbers: Sequence[int]) -> pa.RecordBatch:
 def target_on(
     server: MariaDBServer, database: str, mode: str = "xa", *, port: int = 0, key: bool = False
 ) -> Target:
-    """Make the table, and return a sink on it; `port` is that of a proxy."""
+    """Make the table, and return a sink on it; `port` is a proxy's."""
     key = key or mode == "upsert"
     server.execute(
         "CREATE TABLE IF NOT EXISTS orders (id BIGINT NOT NULL, text LONGTEXT"
@@ -116,7 +117,7 @@ def target_on(
 
 
 def sink_under_test(server: MariaDBServer, database: str, mode: str) -> SinkUnderTest:
-    """Return what the conformance suite wants, in an empty database."""
+    """Return the conformance suite's needs, in an empty database."""
     key = ", PRIMARY KEY (id)" if mode == "upsert" else ""
     server.execute(
         f"CREATE TABLE {database}.orders (id BIGINT NOT NULL, text LONGTEXT NOT NULL{key})"

@@ -1,6 +1,6 @@
-"""Which rows MariaDB refuses, or would alter, and what becomes of them and their neighbours.
+"""Rows refused or altered by MariaDB, and the fate of them and their neighbours.
 
-How: a real server and tables with each kind of constraint; writers that set rows aside. The suite
+How: a real server and tables with each kind of constraint; writers with rows set aside. The suite
 for such writers is in `test_sink_conformance.py`.
 """
 
@@ -19,7 +19,7 @@ from seamark.verify.conformance.steps import attempt
 from tests.integration.mysql import sink_kit as kit
 from tests.servers.mariadb import MariaDBServer
 
-KINDS = {  # a column's definition, a value that is refused, a pattern of the reason
+KINDS = {  # a column's definition, a refused value, a pattern of the reason
     "length": ("VARCHAR(3)", "four", "truncated"),
     "range": ("TINYINT UNSIGNED", "300", "Out of range"),
     "number": ("INT", "x", "Incorrect integer"),

@@ -1,8 +1,8 @@
-"""MySQLSink under the conformance suite, in each mode: on MariaDB and on MySQL 8, each a real one
-that is read by a client of its own.
+"""MySQLSink under the conformance suite, in each mode: on MariaDB and on MySQL 8, each a real one,
+read by a client of its own.
 
-In upsert mode each number is a key, so that the suite's rows never meet; what happens when they do
-is in `test_sink_rows.py`. What it does when its server dies is in `test_sink_crash.py`.
+In upsert mode each number is a key, so that the suite's rows never meet; rows of one key are in
+`test_sink_rows.py`. Deaths of its server are in `test_sink_crash.py`.
 """
 
 from __future__ import annotations

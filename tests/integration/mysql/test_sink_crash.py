@@ -1,6 +1,6 @@
 """The server is killed with SIGKILL, stopped or away in each phase; the sink goes on with the next.
 
-How: a server of the test's own, whose writers and committers live through its death.
+How: a server of the test's own; writers and committers live through its death.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_a_server_that_does_not_answer_is_asked_again(
         assert time.monotonic() - began < 60
     finally:
         own_server.resume()
-    # The server executes what it was sent while it stood still: it may be committed by now.
+    # The server executes requests from during its standstill: it may be committed by now.
     assert until_proved(committer.commit, committables) != [CommitOutcome.RETRY]
 
 

@@ -1,7 +1,7 @@
-"""What an error number of the server's means: each way to 1397 (XAER_NOTA), and every lost reply.
+"""The meaning of the server's error numbers: each way to 1397 (XAER_NOTA), and every lost reply.
 
-How: real transactions, ended by hand or by other connections while the committer asks; a proxy that
-cuts the line after the server has executed a statement.
+How: real transactions, ended by hand or by other connections while the committer asks; a proxy cuts
+the line after the server has executed a statement.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def target(mariadb: MariaDBServer, database: str) -> Target:
 
 @pytest.fixture
 def proxied(mariadb: MariaDBServer, database: str) -> Iterator[tuple[CuttingProxy, Any]]:
-    """A proxy, and a function that makes a target whose sink goes through it."""
+    """A proxy, and a function to make a target with its sink behind it."""
     with CuttingProxy("127.0.0.1", mariadb.port) as proxy:
         yield proxy, lambda mode: target_on(mariadb, database, mode, port=proxy.port)
 
 
 def prepared_by_hand(target: Target) -> tuple[Any, MySQLCommittable]:
-    """Return a connection that still owns a prepared transaction, and its committable."""
+    """Return a connection still owning a prepared transaction, and its committable."""
     name = new_name(attempt())
     owner = target.server.connect(database=target.database)
     for sql in (f"XA START {name.xid}", "INSERT INTO orders VALUES (7, 'row 7')"):
@@ -55,7 +55,7 @@ def prepared_by_hand(target: Target) -> tuple[Any, MySQLCommittable]:
 
 
 def test_1397_while_the_preparing_connection_is_open(target: Target) -> None:
-    """Nothing is decided: no LOST, no ABORTED, and no tombstone that would stop the commit."""
+    """Nothing is decided: no LOST, no ABORTED, and no tombstone to stop the commit."""
     committer = target.committer()
     owner, committable = prepared_by_hand(target)
     ((version,),) = target.execute("SELECT @@version")
@@ -84,7 +84,7 @@ def test_1397_of_a_transaction_that_another_commits_at_this_moment(target: Targe
             thread.start()
         for thread in threads:
             thread.join()
-        # MySQL 8.0 may tell both that it was theirs.
+        # MySQL 8.0 may report success to both.
         assert set(outcomes) <= {COMMITTED, ALREADY}
     assert target.visible() == list(range(10))
 

@@ -1,7 +1,7 @@
-"""Rows arrive as they are, by LOAD DATA and by INSERT, or are refused; what a preflight finds.
+"""Rows arrive as they are, by LOAD DATA and by INSERT, or are refused; the findings of a preflight.
 
-How: batches as Spark hands them to a writer, into tables that the sink makes or that are there,
-read back by a client of its own.
+How: batches as Spark hands them to a writer, into tables made by the sink or before it, read back
+by a client of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""A decided XA transaction that an operator has rolled back is written again from the spool, once.
+"""A decided XA transaction, rolled back by an operator, is written again from the spool, once.
 
-How: a real server, and drivers without Spark that are killed by kill -9 at each new point
-(`spool_kit.py`).
+How: a real server, and drivers without Spark, killed by kill -9 at each new point (`spool_kit.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the PostgreSQL tests share: a schema, contexts, rows, and what a reader sees."""
+"""Common parts of the PostgreSQL tests: a schema, contexts, rows, and a reader's view."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def fresh_schema(server: PostgresServer) -> Iterator[str]:
         with server.connect() as connection:
             for (gid,) in connection.execute("SELECT gid FROM pg_prepared_xacts").fetchall():
                 connection.execute(f"ROLLBACK PREPARED '{gid}'")
-            connection.execute("SET lock_timeout = '10s'")  # a writer that was left open
+            connection.execute("SET lock_timeout = '10s'")  # a writer left open
             connection.execute(f"DROP SCHEMA {schema} CASCADE")
 
 
@@ -47,7 +47,7 @@ def sink_on(
 
 @contextlib.contextmanager
 def sink_under_test(server: PostgresServer, mode: str) -> Iterator[SinkUnderTest]:
-    """Make what the conformance suite wants, in a schema of its own."""
+    """Make the conformance suite's needs, in a schema of its own."""
     staged = mode != "prepared"
     with fresh_schema(server) as schema:
         key = "PRIMARY KEY" if mode == "upsert" else ""
@@ -114,5 +114,5 @@ def write(sink: PostgresSink, context: WriterContext, *batches: pa.RecordBatch) 
 
 
 def visible(server: PostgresServer, schema: str) -> list[int]:
-    """Return the numbers that a reader sees."""
+    """Return the numbers visible to a reader."""
     return [row[0] for row in server.execute(f"SELECT id FROM {schema}.orders ORDER BY id")]

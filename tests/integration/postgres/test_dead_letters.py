@@ -1,6 +1,6 @@
-"""Which rows PostgreSQL refuses, and what becomes of them and their neighbours.
+"""Rows refused by PostgreSQL, and the fate of them and their neighbours.
 
-How: a real server and tables with each kind of constraint; writers that set rows aside. The suite
+How: a real server and tables with each kind of constraint; writers with rows set aside. The suite
 for such writers is in `test_sink_conformance.py`.
 """
 
@@ -42,7 +42,7 @@ def commit(sink: PostgresSink, writer: Any) -> list[CommitOutcome]:
         committer.close()
 
 
-KINDS = {  # column or constraint: its type, a value that is refused, the SQLSTATE
+KINDS = {  # column or constraint: its type, a refused value, the SQLSTATE
     "length": ("varchar(3)", "four", "22001"),
     "number": ("numeric(3, 1)", "1234", "22003"),
     "nul": ("text", "a\0b", "22021"),
@@ -101,7 +101,7 @@ def test_keys_and_triggers_refuse_in_prepared_mode(postgres: PostgresServer, sch
     refused = writer.write_accepted(kit.numbers([1, 5, 7, 8, 99, 8]))
     reasons = {row.index: row.reason for row in refused}
     assert list(reasons) == [1, 2, 4, 5]
-    assert "23505" in reasons[1]  # in the table, by a constraint that is checked at the end
+    assert "23505" in reasons[1]  # in the table, by a constraint checked at the end
     assert "not seven" in reasons[2]
     assert "23503" in reasons[4]
     assert "23505" in reasons[5]  # earlier in the same batch

@@ -1,6 +1,6 @@
 """PostgresSink under the conformance suite, in each mode: a real server, read by its own driver.
 
-What it does when its server dies is in `test_sink_crash.py`.
+Deaths of its server are in `test_sink_crash.py`.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class TestPostgres(
 
 
 class TestPostgresLedger(ForgettingConformance):
-    """In `prepared` mode the server is asked for a transaction's id, which it remembers for many
-    millions of transactions: `test_sink_outcomes.py` asks for one that it has forgotten."""
+    """In `prepared` mode the server is asked for a transaction's id, and remembers it for many
+    millions of transactions: `test_sink_outcomes.py` asks for a forgotten one."""
 
     @pytest.fixture(params=["staged", "upsert"])
     def under(

@@ -1,6 +1,6 @@
 """The server is killed with -9, stopped or away in each phase; it recovers from its own log.
 
-How: one server of this module's own, so that it may die; what must survive is read afterwards.
+How: one server of this module's own, free to die; the surviving rows are read afterwards.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from tests.servers.postgres import PostgresServer
 
 @pytest.fixture(scope="module")
 def mortal() -> Iterator[PostgresServer]:
-    # Nothing that was not flushed on purpose reaches the disk in time by chance.
+    # Nothing reaches the disk in time by chance, without a flush on purpose.
     with PostgresServer({"wal_writer_delay": "10s"}) as server:
         yield server
 
@@ -48,7 +48,7 @@ def test_a_server_killed_in_each_phase(mortal: PostgresServer, schema: str, mode
     committer = sink.create_committer(kit.driver())
     committer.preflight()
     mortal.execute(f"CREATE UNLOGGED TABLE {schema}.unlogged AS SELECT 1 AS id")
-    # A role without synchronous commits: what is flushed must be durable all the same.
+    # A role without synchronous commits: flushed rows must be durable all the same.
     mortal.execute("ALTER ROLE postgres SET synchronous_commit = off")
 
     half = sink.create_writer(kit.attempt(partition=9))
@@ -70,7 +70,7 @@ def test_a_server_killed_in_each_phase(mortal: PostgresServer, schema: str, mode
     assert time.monotonic() - begun < 20
 
     mortal.start()
-    # Why a stage table is a logged one: this is what becomes of the other kind.
+    # Why a stage table is a logged one: this is the fate of the other kind.
     assert mortal.execute(f"SELECT count(*) FROM {schema}.unlogged") == [(0,)]
     left = {found.committable.handle for found in committer.list_lingering()}
     assert left == {kept[0].handle, dropped[0].handle}

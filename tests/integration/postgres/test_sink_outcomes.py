@@ -1,7 +1,7 @@
-"""What PostgreSQL answers when a transaction is ended, and what the sink makes of each answer.
+"""PostgreSQL's answers at the end of a transaction, and the sink's conclusions.
 
-How: a real server, asked by the sink and, beside it, by hand; lost replies by a proxy that cuts the
-line after the server has done what it was asked to.
+How: a real server, asked by the sink and, beside it, by hand; lost replies by a proxy, cutting the
+line after the server has executed the request.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def test_a_flush_whose_reply_is_lost_fails_its_attempt_and_lingers(
 def test_a_transaction_that_another_connection_is_ending_is_asked_for_again(
     postgres: PostgresServer, schema: str
 ) -> None:
-    # A standby that does not exist holds a COMMIT PREPARED up, with the transaction locked.
+    # A missing standby holds a COMMIT PREPARED up, with the transaction locked.
     sink = kit.sink_on(postgres, schema)
     committer = ready(sink)
     (committable,) = kit.write(sink, kit.attempt(), kit.numbers(range(5)))
@@ -304,7 +304,7 @@ def test_an_upsert_is_applied_once_and_never_jumps_back(
     assert list(new.commit(first)) == [CommitOutcome.COMMITTED]
     second = kit.write(sink, kit.attempt(2, generation=2), kit.numbers([2], "second"))
     assert list(new.commit(second)) == [CommitOutcome.COMMITTED]
-    # A driver that was fenced wakes up and commits what it had decided: the newer row stays.
+    # A fenced driver wakes up and commits its decision: the newer row stays.
     assert list(old.commit(first)) == [CommitOutcome.ALREADY_COMMITTED]
     rows = postgres.execute(f"SELECT id, text FROM {schema}.orders ORDER BY id")
     assert rows == [(1, "older 1"), (2, "second 2"), (3, "first 3")]

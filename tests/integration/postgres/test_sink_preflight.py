@@ -1,6 +1,6 @@
-"""What stops a job at its start, and what the error says; and that no secret is in any text.
+"""The obstacles to a job's start, and their errors; and no secret is in any text.
 
-How: a real server whose tables, roles and privileges are set up by hand.
+How: a real server, with tables, roles and privileges set up by hand.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def test_privileges_that_are_missing_are_named(postgres: PostgresServer, schema:
         assert f'GRANT CREATE ON SCHEMA "{schema}" TO clerk' in refused(staged)
         postgres.execute(f"GRANT CREATE ON SCHEMA {schema} TO clerk")
         assert "GRANT INSERT, SELECT, UPDATE" in refused(upsert)
-        # With no more than that, each way works from end to end.
+        # With these rights alone, each way works from end to end.
         for partition, sink in enumerate((prepared, staged)):
             committer = sink.create_committer(kit.driver())
             committer.preflight()

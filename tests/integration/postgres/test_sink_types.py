@@ -1,7 +1,7 @@
 """Every Spark type into its column type, and back through the server's own eyes.
 
-How: Arrow batches as Spark makes them, written by the sink into a table that it made itself or that
-the test declares, and read with psycopg. `nulls` and the edges of each type are in every column.
+How: Arrow batches as Spark makes them, written by the sink into a table of its own or of the
+test's, and read with psycopg. `nulls` and the edges of each type are in every column.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ D = Decimal
 BIG = D("99999999999999999999999999999.999999999")  # 38 digits
 LOW = BIG.copy_negate()
 COLUMNS: dict[str, tuple[str, pa.DataType, list[Any], str]] = {
-    # name: Spark type, Arrow type, values, what the server calls the column's type
+    # name: Spark type, Arrow type, values, the server's name of the column's type
     "flag": ("boolean", pa.bool_(), [True, False, None], "boolean"),
     "tiny": ("tinyint", pa.int8(), [-128, 127, None], "smallint"),
     "small": ("smallint", pa.int16(), [-(2**15), 2**15 - 1, None], "smallint"),
@@ -104,7 +104,7 @@ def test_every_type_comes_back_from_a_table_that_the_sink_made(
 
     values = {name: pa.array(c[2], c[1]) for name, c in COLUMNS.items()}
     batch = pa.record_batch({"id": pa.array([1, 2, 3], pa.int32()), **values})
-    padded = pa.concat_batches([batch, batch])  # and a slice of it, which has an offset
+    padded = pa.concat_batches([batch, batch])  # and a slice of it, with an offset
     assert padded.num_rows == 6
     committables = kit.write(sink, kit.attempt(), padded.slice(3, 3))
     assert list(committer.commit(committables)) == [CommitOutcome.COMMITTED]

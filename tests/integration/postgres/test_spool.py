@@ -1,7 +1,7 @@
-"""A decided transaction that an operator has rolled back is written again from the spool, once.
+"""A decided transaction, rolled back by an operator, is written again from the spool, once.
 
-How: a real server, and drivers without Spark that are killed by kill -9 at each new point
-(`spool_kit.py`). Without a spool the same loss stops the job.
+How: a real server, and drivers without Spark, killed by kill -9 at each new point (`spool_kit.py`).
+Without a spool the same loss stops the job.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def test_a_transaction_rolled_back_by_an_operator(
 def test_a_loss_that_cannot_be_mended_is_loud(
     postgres: PostgresServer, schema: str, tmp_path: Path
 ) -> None:
-    """Without a spool; with a damaged one; and with a sink that cannot tell what became of it."""
+    """Without a spool; with a damaged one; and with a sink in doubt about its fate."""
 
     def rolled_back(directory: Path, **how: Any) -> SpooledJob:
         job = SpooledJob(directory, kit.sink_on(postgres, schema, **how))

@@ -1,5 +1,5 @@
-"""One real Redis for the session, emptied for each test; a test that kills or pauses it has its own
-(`own_redis`)."""
+"""One real Redis for the session, emptied for each test; a test may not kill or pause it: it has
+its own (`own_redis`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""What the tests of this directory share: sinks of numbers, as strings and as hashes, and readers.
+"""Common parts of the tests of this directory: sinks of numbers, as strings and as hashes, and
+readers.
 
-A number's key is ``row:<number>``, its value ``<number>`` or what the test says.
+A number's key is ``row:<number>``, its value ``<number>`` unless the test gives another.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ KINDS = ("strings", "hashes")
 def sink_on(
     server: RedisServer, kind: str = "strings", *, port: int = 0, **settings: Any
 ) -> RedisSink:
-    """Return a sink; `port` is that of a proxy."""
+    """Return a sink; `port` is a proxy's."""
     value = "value" if kind == "strings" else None
     return RedisSink(server.url(port=port), "number", value, **{"key_prefix": "row:", **settings})
 
 
 def batch(numbers: Sequence[int]) -> pa.RecordBatch:
-    """Return a row for each number, whose value is the number."""
+    """Return a row for each number, with the number as its value."""
     return versions(numbers, None)
 
 
@@ -39,14 +40,14 @@ def versions(numbers: Sequence[int], value: int | None) -> pa.RecordBatch:
 
 
 def prefixed(numbers: Sequence[int]) -> pa.RecordBatch:
-    """Return a row for each number as `batch`, whose key has the prefix in it already."""
+    """Return a row for each number as `batch`, with the prefix already in the key."""
     rows = batch(numbers)
     keys = pa.array([f"row:{number}" for number in numbers], pa.string())
     return rows.set_column(0, "number", keys)
 
 
 def shown(server: RedisServer) -> Mapping[int, int]:
-    """Return what a reader finds: the value of each number."""
+    """Return a reader's view: the value of each number."""
     client = server.client()
     found = {}
     for key in client.scan_iter("row:*", count=1000):
@@ -56,7 +57,7 @@ def shown(server: RedisServer) -> Mapping[int, int]:
 
 
 def visible(server: RedisServer) -> list[int]:
-    """Return the numbers that a reader finds; each must have itself as value."""
+    """Return the numbers visible to a reader; each must have itself as value."""
     found = shown(server)
     assert all(number == value for number, value in found.items())
     return list(found)

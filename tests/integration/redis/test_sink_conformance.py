@@ -43,7 +43,7 @@ class TestStaged(
         monkeypatch.setattr(servers, "LISTING_DEADLINE_S", 1.0)
 
         def drop(committable: RedisCommittable) -> None:
-            """A stage has no time-out: this is somebody who cleans up."""
+            """A stage has no time-out: this is somebody cleaning up."""
             server.client().delete(committable.keys.stage(committable.handle))
 
         return SinkUnderTest(
@@ -63,7 +63,7 @@ class TestStaged(
 
 
 class TestRefusedRows(DeadLetterConformance):
-    """A null key; and, of hashes, a key that holds a string."""
+    """A null key; and, of hashes, a key with a string."""
 
     @pytest.fixture(params=kit.KINDS)
     def under(self, request: pytest.FixtureRequest, own_redis: RedisServer) -> SinkUnderTest:

@@ -1,7 +1,7 @@
-"""Staged epochs whose commit is killed, cut off or met by another; a server that does not answer.
+"""Staged epochs, their commit killed, cut off or met by another; a server without answers.
 
-How: stages of several small blocks; committers in processes that die at a failpoint, two at once,
-and behind a proxy that cuts the line when the server has executed what it was sent.
+How: stages of several small blocks; committers in processes dying at a failpoint, two at once, and
+behind a proxy cutting the line after the server has executed a request.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def test_a_commit_that_dies_between_blocks_is_ended_by_the_next(
     assert status == -signal.SIGKILL
     assert len(kit.visible(redis)) == min(3 * nth, 10)
     successor = sink.create_committer(driver(2))
-    # What has begun can't be taken back any more.
+    # A begun commit can't be taken back any more.
     assert list(successor.abort(made)) == [AbortOutcome.COMMITTED]
     assert until_proved(successor.commit, made) == [ALREADY if nth == 4 else COMMITTED]
     assert sorted(kit.visible(redis)) == list(range(10))

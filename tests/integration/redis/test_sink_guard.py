@@ -1,5 +1,5 @@
-"""Late writes: a paused worker that wakes after its driver's successor has gone on, a guard that
-changes between the look and the write, a line that is cut.
+"""Late writes: a paused worker waking after its driver's successor has gone on, a guard changed
+between the look and the write, a cut line.
 
 How: real writers on a real server; the paused one is a process under SIGSTOP and SIGCONT.
 """
@@ -44,7 +44,7 @@ def write(sink: RedisSink, context: object, value: int) -> None:
 
 @pytest.fixture
 def worker(sink: RedisSink) -> Iterator[subprocess.Popen[bytes]]:
-    """A worker of generation 1 that writes epoch 7."""
+    """A worker of generation 1, writing epoch 7."""
     start(sink, 1)
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.integration.redis.late_worker"],
@@ -88,7 +88,7 @@ def test_a_paused_worker_wakes_when_its_drivers_successor_has_gone_on(
 def test_a_guard_that_changes_between_the_look_and_the_write(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """EXEC must find that what it has seen holds no longer."""
+    """EXEC must find its view outdated."""
     sink = kit.sink_on(redis)
     start(sink, 1)
     look, asked = UpsertWriter._ask, []
@@ -111,7 +111,7 @@ def test_a_guard_that_changes_between_the_look_and_the_write(
 def test_another_tasks_first_block_does_not_keep_rows_from_being_written(
     redis: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It changes the guard under an EXEC, which is sent again."""
+    """It changes the guard under an EXEC, and the EXEC is sent again."""
     sink = kit.sink_on(redis)
     start(sink, 1)
     look, others = UpsertWriter._ask, iter(range(1, 4))

@@ -1,4 +1,4 @@
-"""What a preflight finds at the server, each on a real one that is set up so; and replicas."""
+"""The findings of a preflight, each on a real server set up for it; and replicas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def require_refused(sink: RedisSink, found: str) -> None:
 
 
 def test_without_an_append_only_file(own_redis: RedisServer) -> None:
-    """Rows that the server has confirmed would be gone with it; they are, if that is accepted."""
+    """Rows confirmed by the server would be gone with it; they are, if accepted."""
     own_redis.restart(appendonly="no")
     require_refused(kit.sink_on(own_redis), r"appendonly is off.*SET appendonly yes.*RD001")
     accepting = kit.sink_on(own_redis, durability="none")

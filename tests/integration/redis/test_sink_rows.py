@@ -1,4 +1,4 @@
-"""What stands in Redis for each kind of column, by both modes; what a key that is taken does.
+"""The stored form of each kind of column, by both modes; the effect of a taken key.
 
 How: batches as Spark hands them to a writer, on a real server, read by a client of its own.
 """

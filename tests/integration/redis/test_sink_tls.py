@@ -1,4 +1,4 @@
-"""RedisSink over TLS: a real server that shows a certificate and asks its clients for one.
+"""RedisSink over TLS: a real server with a certificate, and with client certificates required.
 
 How: an authority of the tests' own signs both. A reader beside the sink uses the plain port.
 """
@@ -23,7 +23,7 @@ from tests.servers.redis import PASSWORD, RedisServer
 
 
 class SecureRedis:
-    """The server, and the files that a client needs."""
+    """The server, and its clients' files."""
 
     def __init__(self, directory: Path, host: str) -> None:
         authority = trustme.CA()

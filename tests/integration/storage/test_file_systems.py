@@ -1,7 +1,7 @@
-"""`seamark.file_systems` on each store: what a `Directory` promises, with real servers.
+"""`seamark.file_systems` on each store: the promises of a `Directory`, with real servers.
 
-HDFS is the NameNode and DataNode of `dev/hdfs.py`, S3 the server of `dev/s3.py`. A writer that must
-die is a child process that kills itself.
+HDFS is the NameNode and DataNode of `tests/servers/hdfs.py`, S3 the server of
+`tests/servers/s3.py`. A dying writer is a child process, killing itself.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.file_systems.s3 import PART_BYTES, S3Directory
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 
 
 @pytest.fixture(params=["local", "hdfs", "s3"])

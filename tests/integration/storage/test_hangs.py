@@ -1,8 +1,8 @@
-"""A storage that hangs: its server is stopped by SIGSTOP, so it accepts connections and answers
+"""A hanging storage: its server is stopped by SIGSTOP, so it accepts connections and answers
 nothing, at the start of a job and in the middle of its run; SIGCONT brings it back.
 
-A start must end with a clear error. A running job's epoch must fail by a deadline, which counts as
-a failed checkpoint, and the same driver must go on when the storage answers; no row may be lost or
+A start must end with a clear error. A running job's epoch must fail by a deadline, and count as a
+failed checkpoint; the same driver must go on when the storage answers; no row may be lost or
 doubled.
 """
 

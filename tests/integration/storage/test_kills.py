@@ -13,17 +13,17 @@ from pathlib import Path
 
 import pytest
 
-from seamark.dev.hdfs import LocalHdfs
-from seamark.dev.s3 import LocalS3
 from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import EmbeddedScenario
+from tests.servers.hdfs import LocalHdfs
+from tests.servers.s3 import LocalS3
 from tests.storage_servers import spark_configuration
 
 AWAY_S = 3.0
 
 
 def go_on(scenario: EmbeddedScenario, driver: Driver) -> Driver:
-    """Return a driver that commits again: this one, or the next if this one has given up."""
+    """Return a driver after its first commit: this one, or the next if this one has given up."""
     before = len(driver.epochs())
     wait_until(
         f"{driver} commits or ends",

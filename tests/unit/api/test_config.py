@@ -1,4 +1,4 @@
-"""`CheckpointConfig`, value by value: what is taken, and how the rest is refused."""
+"""`CheckpointConfig`, value by value: the accepted values, and the refusals of others."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ def test_defaults() -> None:
     assert config.externalized_retention is retention.RETAIN_ON_CANCELLATION
     assert config.num_retained == 100
     assert config.state_backend is sm.StateBackend.HASHMAP
+    assert (config.unaligned, config.aligned_timeout_s) == (False, 0)
+    assert config.max_in_flight_bytes == 256 * 2**20
     assert config.changelog is False
     assert config.changelog_snapshot_interval == 10
     assert config.checkpoints_after_tasks_finish is True
@@ -40,12 +42,17 @@ def test_values_as_text_numbers_and_objects() -> None:
         timeout=30,
         min_pause="500ms",
         externalized_retention="DELETE_ON_CANCELLATION",
+        unaligned=True,
+        aligned_timeout="2s",
+        max_in_flight_bytes="64MB",
         state_backend="rocksdb",
         changelog=True,
     )
     assert config.storage == "s3a://bucket/seamark"
     assert config.savepoint_dir == "file:///savepoints"
     assert (config.interval_s, config.timeout_s, config.min_pause_s) == (2, 30, 0.5)
+    assert (config.unaligned, config.aligned_timeout_s) == (True, 2)
+    assert config.max_in_flight_bytes == 64 * 2**20
     assert config.mode is sm.CheckpointMode.AT_MOST_ONCE
     retention = sm.ExternalizedCheckpointRetention
     assert config.externalized_retention is retention.DELETE_ON_CANCELLATION
@@ -78,6 +85,11 @@ def test_values_as_text_numbers_and_objects() -> None:
         ("externalized_retention", "NO_EXTERNALIZED", "allowed are 'RETAIN_ON_CANCELLATION'"),
         ("num_retained", 0, "at least 1"),
         ("num_retained", float("inf"), "whole number"),
+        ("unaligned", "yes", "True or False"),
+        ("aligned_timeout", "-1s", "not a duration"),
+        ("max_in_flight_bytes", "64 parsecs", "at least 1048576 bytes"),
+        ("max_in_flight_bytes", 1000, "at least 1048576 bytes"),
+        ("max_in_flight_bytes", True, "at least 1048576 bytes"),
         ("state_backend", "memory", "allowed are 'hashmap', 'rocksdb'"),
         ("changelog", "yes", "True or False"),
         ("changelog", 1, "True or False"),

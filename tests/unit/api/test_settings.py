@@ -1,7 +1,7 @@
 """Settings from a real `seamark.toml` and from the command line, laid over a program's own.
 
 Each test has a directory of its own as the current one, and an environment without Seamark's
-variables; `command_line` sets what `seamark run -D` passes on.
+variables; `command_line` sets the options of `seamark run -D`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_without_file_and_command_line_the_program_holds() -> None:
     assert settings["checkpoint.interval"] == Setting("1s", "program")
     assert settings["checkpoint.timeout"] == Setting("10min", "default")
     assert settings["checkpoint.restart_strategy.attempts"] == Setting(3, "program")
-    # A program that gives the default's value has given it.
+    # A program giving the default's value has given it.
     given = sm.CheckpointConfig(storage="/s", timeout="10min")
     assert resolve("j", given)[1]["checkpoint.timeout"].origin == "program"
 
@@ -183,7 +183,7 @@ def test_an_unknown_key_in_a_file_names_the_file(directory: Path) -> None:
     with pytest.raises(ConfigurationError, match=f"given in {file}.*'checkpoint.min_pause'"):
         resolve("j", PROGRAM)
     file.write_text("zzz = 1\n")
-    with pytest.raises(ConfigurationError, match=r"known are checkpoint\.changelog, "):
+    with pytest.raises(ConfigurationError, match=r"known are checkpoint\.aligned_timeout, "):
         resolve("j", PROGRAM)
 
 

@@ -40,7 +40,7 @@ from tests.unit.checkpoint.memory_sink import MemorySink
 
 
 class World:
-    """One job's directory, its sinks, and drivers that come and go."""
+    """One job's directory, its sinks, and its drivers in turn."""
 
     def __init__(self, directory: Path, **sinks: MemorySink) -> None:
         self.directory = directory
@@ -140,7 +140,7 @@ def test_what_becomes_of_transactions_is_counted(world: World) -> None:
     world.epoch(driver, 1)
     world.decide(1)
     until(lambda: driver.last_committed == 1)
-    sink.open.clear()  # what it has answered of epoch 1 was made up
+    sink.open.clear()  # its answer about epoch 1 was made up
     world.epoch(driver, 2)
     sink.flush("nobody's", driver.generation)
     driver.finish()
@@ -227,7 +227,7 @@ def test_no_call_of_a_sink_hangs_a_run_for_ever(world: World, call: str) -> None
 def test_a_storage_that_refuses_a_record_fails_the_run_and_loses_nothing(
     world: World, record: str
 ) -> None:
-    """The storage's directory becomes a file, which nobody can write below, root included."""
+    """The storage's directory becomes a file: nobody can write below it, root included."""
     driver = world.driver()
     epochs, away = world.directory / "epochs", world.directory / "away"
     world.epoch(driver, 0)
@@ -320,7 +320,7 @@ def test_the_next_epochs_start_proves_a_decision_whose_file_is_gone(world: World
     driver = world.driver()
     world.epoch(driver, 0)
     world.plan(1)
-    world.epoch(driver, 1)  # Spark starts it after commits/0 only, which a late driver deleted
+    world.epoch(driver, 1)  # Spark starts it after commits/0 only; a late driver deleted this file
     assert driver.last_committed == 0
     assert world.sinks["orders"].visible == ["0.1"]
 

@@ -1,4 +1,4 @@
-"""The watermark that marks a drained job in Spark's logs, and how it is taken back."""
+"""The watermark of a drained job in Spark's logs, and its removal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_raised_watermark_holds_the_one_of_before(watermark_ms: int) -> None:
 
 @pytest.mark.parametrize("watermark_ms", [0, NOW_MS, NEVER_MS, NEVER_MS - 86_400_000])
 def test_no_other_watermark_is_taken_for_one(watermark_ms: int) -> None:
-    """Rows that never end have 9999-12-31, and carry the watermark there."""
+    """Open-ended rows have 9999-12-31, and carry the watermark there."""
     assert not is_raised(watermark_ms)
     assert before(watermark_ms) == watermark_ms
 

@@ -1,5 +1,5 @@
 """How: a real coordinator on a real directory goes through epochs (Spark is played by `decide`);
-the lines that it logs are parsed as the page of the logs says."""
+its log lines are parsed by the rules of the page of logs."""
 
 from __future__ import annotations
 

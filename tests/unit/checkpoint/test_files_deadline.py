@@ -1,6 +1,5 @@
-"""How: a file that never answers is a FIFO without a writer: to open it blocks, as on a mount whose
-server is gone. The deadlines are cut to fractions of a second; in the end the FIFO is let go.
-"""
+"""How: a silent file is a FIFO without a writer: to open it blocks, as on a mount without its
+server. The deadlines are cut to fractions of a second; in the end the FIFO is let go."""
 
 from __future__ import annotations
 

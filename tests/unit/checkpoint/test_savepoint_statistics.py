@@ -22,7 +22,7 @@ OPERATOR = TaskCheckpointStatistics(
 
 
 def asked_after(world: World, epoch: int) -> float:
-    """A moment between the trigger of this epoch and that of the next."""
+    """A moment between the triggers of this epoch and of the next."""
     (one,) = (c for c in world.drivers[-1].statistics.read().history if c.id == epoch)
     return (one.trigger_timestamp + 1) / 1e3
 
@@ -67,7 +67,7 @@ def test_a_savepoint_stands_beside_its_epoch_and_later_epochs_above_it(world: Wo
     assert (shown_savepoint["state_size"], shown_savepoint["end_to_end_duration"]) == (120, 1500)
     assert shown_savepoint["tasks"]["digits"]["rows"] == 10
     assert after.latest_failed is after.history[0]
-    # What asks for checkpoints is not told of savepoints.
+    # Requests for checkpoints are not told of savepoints.
     assert after.latest_completed is after.history[1]
     assert after.find(1) is after.history[3]
     assert series(after.history)["id"] == [0, 1, 2]

@@ -1,4 +1,4 @@
-"""How: committers that write down what they are told, or raise; the thread's pauses cut short."""
+"""How: committers with a note of each call, or an error; the thread's pauses cut short."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.checkpoint.test_coordinator import until
 
 
 class Told:
-    """An `OffsetCommitter` that is away while `away`."""
+    """An `OffsetCommitter`, away while `away`."""
 
     def __init__(self) -> None:
         self.ends: list[Any] = []

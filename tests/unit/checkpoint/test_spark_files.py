@@ -1,5 +1,8 @@
-"""How: directories with Spark's file names and no content (real jobs: tests/spark/test_damage.py).
-Checksum files are made here by the format's own words, and each bit of a file is flipped."""
+"""How: directories with Spark's file names and no content. Checksum files are made here by the
+format's own words, and each bit of a file is flipped.
+
+Real jobs: tests/spark/checkpoints/test_damage.py.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from seamark.checkpoint import hadoop_checksum
+from seamark.checkpoint import local_files
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.spark_files import StateTree, log_paths, metadata_at, unique_ids
 from seamark.model.errors import CorruptRecordError
@@ -99,9 +102,9 @@ def with_checksum(tmp_path: Path, data: bytes, chunk: int = 16) -> tuple[Path, P
 @pytest.mark.parametrize("size", [0, 1, 16, 40, 48])
 def test_a_file_that_matches_its_checksum_file(tmp_path: Path, size: int) -> None:
     file, sidecar = with_checksum(tmp_path, bytes(range(size)))
-    assert hadoop_checksum.verify(file) == size
+    assert local_files.verify(file) == size
     sidecar.unlink()
-    assert hadoop_checksum.verify(file) == size
+    assert local_files.verify(file) == size
 
 
 def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path) -> None:
@@ -115,7 +118,7 @@ def test_every_flipped_bit_and_every_cut_is_found(tmp_path: Path) -> None:
     for content in bad:
         file.write_bytes(content)
         with pytest.raises(CorruptRecordError, match=r"7\.delta"):
-            hadoop_checksum.verify(file)
+            local_files.verify(file)
 
 
 @pytest.mark.parametrize("stored", [b"", b"crc\0", b"crc\0\0\0\0\0", b"crC\0\0\0\0\x10abcd"])
@@ -123,7 +126,7 @@ def test_a_damaged_checksum_file_is_named(tmp_path: Path, stored: bytes) -> None
     file, sidecar = with_checksum(tmp_path, b"abcd")
     sidecar.write_bytes(stored)
     with pytest.raises(CorruptRecordError, match=r"\.7\.delta\.crc: this checksum file is damaged"):
-        hadoop_checksum.verify(file)
+        local_files.verify(file)
 
 
 def test_of_an_operators_metadata_one_file_holds_at_an_epoch() -> None:
@@ -132,5 +135,5 @@ def test_of_an_operators_metadata_one_file_holds_at_an_epoch() -> None:
     paths = [v1, f"{v2}/2", f"{v2}/10", f"{v2}/3", schema]
     assert sorted(metadata_at(paths, 9)) == [v1, f"{v2}/3", schema]
     assert sorted(metadata_at(paths, 10)) == [v1, f"{v2}/10", schema]
-    # Spark has deleted what was there at epoch 1.
+    # Spark has deleted the files of epoch 1.
     assert sorted(metadata_at(paths, 1)) == [v1, f"{v2}/2", schema]

@@ -1,4 +1,4 @@
-"""How: the stored form of a committable with its spool, altered; and the writer that fills it."""
+"""How: the stored form of a committable with its spool, altered; and its writer."""
 
 from __future__ import annotations
 

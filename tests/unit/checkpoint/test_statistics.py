@@ -1,5 +1,5 @@
 """How: a real coordinator on a real directory goes through epochs (Spark is played by `decide`);
-what it says of them is read while it runs, after it, and after files of it are damaged."""
+its reports of them are read while it runs, after it, and after damage to its files."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
+from seamark.model.errors import CheckpointError
 from tests.unit.checkpoint.test_coordinator import World, until
 
 
@@ -80,12 +81,12 @@ def test_a_failed_epoch_has_its_reason_and_its_id_again_when_it_succeeds(world: 
     driver = world.driver()
     run(world, driver, 0)
     driver.begin_epoch(1)
-    driver.statistics.failed(1, "timeout: not decided within 2 s")
-    driver.statistics.failed(1, "said twice, counted once")
-    run(world, driver, 1)
-    finished(world, driver)
+    driver.fail(CheckpointError("timeout: not decided within 2 s"))
+    driver.fail(CheckpointError("said twice, counted once"))
+    with pytest.raises(CheckpointError):
+        finished(world, driver)
     again = world.driver()
-    run(world, again, 2)
+    run(world, again, 1, 2)
     finished(world, again)
     shown = stored(world)
     assert [(c.id, c.status.value) for c in shown.history] == [
@@ -97,7 +98,7 @@ def test_a_failed_epoch_has_its_reason_and_its_id_again_when_it_succeeds(world: 
     assert shown.counts.failed == 1
     assert (shown.counts.restored, shown.counts.completed) == (1, 3)
     assert shown.latest_restored is not None
-    assert shown.latest_restored.id == 1
+    assert shown.latest_restored.id == 0
 
 
 def test_figures_of_tasks_spark_and_storage_come_together(world: World) -> None:

@@ -1,7 +1,6 @@
-"""How: the check on a real directory, and on real directories whose operations are made as weak as
-stores are known to be: one overwrites, one looks first and writes afterwards, one lists late, one
-is silent. The same on real servers: `tests/integration/storage`.
-"""
+"""How: the check on a real directory, and on real directories with operations as weak as those of
+known stores: one overwrites, one looks first and writes afterwards, one lists late, one is silent.
+The same on real servers: `tests/integration/storage`."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def opened(directory: Path) -> tuple[CheckpointStore, CountingFiles]:
 
 
 def run_epoch(store: CheckpointStore, directory: Path, epoch: int) -> None:
-    """All that one epoch does to the records; Spark's decision is written by hand."""
+    """All calls of one epoch to the records; Spark's decision is written by hand."""
     list(procedures.store_attempt(epoch, 1, {"sink": SinkEpoch(1, (b"handle",))}, store))
     (directory / "spark/commits").mkdir(exist_ok=True)
     (directory / f"spark/commits/{epoch}").write_text("v1\n{}")

@@ -1,4 +1,4 @@
-"""Something that answers over HTTP where a record says that a driver does; notes what it gets."""
+"""An HTTP server at the address of a record's driver; notes its requests."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import Any
 
 
 class Listener:
-    """From `with` to its end: answers each path of `pages` with that as JSON, all else with `{}`.
+    """From `with` to its end: answers each path of `pages` with its value as JSON, all others with
+    `{}`.
 
-    `seen` has the method, path and ``Authorization`` header of each request."""
+    `seen` has the method, path and ``Authorization`` header of each request.
+    """
 
     def __init__(self, pages: Mapping[str, Any]) -> None:
         self.pages = dict(pages)

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from seamark.cli.main import app
+from seamark.model.errors import CheckpointError
 from tests.unit.checkpoint.test_coordinator import World, until
 
 
@@ -22,8 +23,9 @@ def storage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         world.decide(epoch)
         until(lambda: driver.last_committed == epoch)  # noqa: B023
     driver.begin_epoch(30)
-    driver.statistics.failed(30, "timeout [600 s]")
-    driver.finish()
+    driver.fail(CheckpointError("timeout [600 s]"))
+    with pytest.raises(CheckpointError):
+        driver.finish()
     return tmp_path / "store"
 
 
@@ -46,7 +48,7 @@ def test_the_history_is_a_table_and_flinks_json(storage: Path) -> None:
     assert len(page["history"]) == 31
     assert page["latest"]["completed"]["id"] == 29
     assert page["latest"]["completed"]["external_path"] == f"file://{storage}/clicks/epochs/29"
-    # The fields that Flink 2.2 gives; ours has more.
+    # The fields of Flink 2.2; ours has more.
     assert {
         "className", "id", "status", "is_savepoint", "savepointFormat", "trigger_timestamp",
         "latest_ack_timestamp", "checkpointed_size", "state_size", "end_to_end_duration",

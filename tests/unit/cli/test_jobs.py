@@ -1,7 +1,6 @@
 """How: records of jobs are written as their drivers would have left them, and each verb is called
-on them: on jobs that have ended, that were killed, that ran elsewhere, and on mistakes. Verbs on a
-driver that lives: tests/spark/test_operators_day.py.
-"""
+on them: on ended jobs, killed jobs, jobs elsewhere, and on mistakes. Verbs on a living driver:
+tests/spark/operations/test_operators_day.py."""
 
 from __future__ import annotations
 
@@ -129,7 +128,7 @@ def test_info_of_an_ended_job_comes_from_its_storage(storage: Path) -> None:
     assert lines["job id"] == ORDERS
     assert lines["reason"] == "no space left"
     assert lines["ended"].endswith(", after 1 min 0 s")
-    # What its driver stored when it began.
+    # Stored by its driver when it began.
     assert lines["guarantee"].startswith("at-least-once, because of out")
     assert [line.split() for line in shown.stdout.splitlines()[-2:]] == [
         ["in", "source", "exactly-once", "d"],

@@ -1,4 +1,4 @@
-"""`seamark run`, as a user calls it: real processes, with programs that need no Spark."""
+"""`seamark run`, as a user calls it: real processes, with programs without Spark."""
 
 from __future__ import annotations
 

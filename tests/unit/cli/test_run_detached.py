@@ -1,6 +1,5 @@
-"""`seamark run -d` and through spark-submit, with programs that need no Spark: real processes, and
-the command that would be executed. A job that runs: tests/spark/test_operators_day.py.
-"""
+"""`seamark run -d` and through spark-submit, with programs without Spark: real processes, and the
+final command. A running job: tests/spark/operations/test_operators_day.py."""
 
 from __future__ import annotations
 
@@ -101,7 +100,7 @@ def test_ctrl_c_leaves_the_program_running_and_says_so(home: Path) -> None:
             )
             assert process.wait(60) == 130
             os.kill(pid, 0)
-            assert os.getsid(pid) == pid  # a terminal that closes does not reach it
+            assert os.getsid(pid) == pid  # the closing of a terminal does not reach it
         finally:
             os.kill(pid, signal.SIGKILL)
 

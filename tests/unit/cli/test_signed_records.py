@@ -1,7 +1,6 @@
-"""How: something answers over HTTP where a job's record says that its driver does, as a driver
-would; the commands and the dashboard are told to change the job, and the listener tells which
-headers it got. The record is forged, or written as a driver writes it.
-"""
+"""How: a server answers over HTTP, like a driver, at the address of a job's record; the commands
+and the dashboard are told to change the job, and the listener tells the headers it got. The record
+is forged, or written as a driver writes it."""
 
 from __future__ import annotations
 
@@ -37,7 +36,7 @@ def driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Listener
 
 
 def record(tmp_path: Path, url: str, sign: Sign, *, name: str = "clicks", jid: str = JID) -> str:
-    """Write the record of a driver that answers at `url`; return the storage."""
+    """Write the record of a driver at `url`; return the storage."""
     storage = tmp_path / "store"
     files = LocalFiles(storage / name)
     CheckpointStore(files, files).create_identity(JobIdentity(jid, "ee" * 16, name, 0, STARTED_S))
@@ -122,7 +121,7 @@ def test_the_driver_that_has_signed_its_record_gets_the_token(
     assert done.exit_code == 0, done.output
     assert "Checkpoint 7 completed" in done.stdout
     assert ("POST", f"{JOB}/checkpoints", f"Bearer {known}") in driver.seen
-    # Its polls bring the token too, so that they are answered before others' requests.
+    # Its polls bring the token too, and are answered before others' requests.
     assert ("GET", f"{JOB}/checkpoints/{trigger}", f"Bearer {known}") in driver.seen
 
 

@@ -1,6 +1,5 @@
-"""How: what answers at a driver's address says what no driver says, to every command that asks one;
-each ends with a paragraph and no traceback.
-"""
+"""How: at a driver's address, a server gives no driver's answers to every command; each ends with a
+paragraph and no traceback."""
 
 from __future__ import annotations
 

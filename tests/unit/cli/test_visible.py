@@ -1,6 +1,5 @@
-"""How: a storage holds names and texts that would move a terminal's cursor, set its title or paste
-into it; every command that shows them is called, and its output has no such character.
-"""
+"""How: a storage holds names and texts able to move a terminal's cursor, set its title or paste
+into it; every command showing them is called, and its output has no such character."""
 
 from __future__ import annotations
 

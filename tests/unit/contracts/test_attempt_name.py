@@ -1,4 +1,4 @@
-"""The one form of an attempt's name: what is written is read back, and nothing else is a name."""
+"""The one form of an attempt's name: a written name is read back, and nothing else is a name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of committables: what is written is read, and nothing else is."""
+"""The bytes of committables: a written committable is read, and nothing else is."""
 
 from __future__ import annotations
 

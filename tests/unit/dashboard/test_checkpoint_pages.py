@@ -1,4 +1,4 @@
-"""How: a history as the store gives it is joined with what a driver says of its epochs."""
+"""How: a history from the store is joined with a driver's page of its epochs."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_page_says_how_many_match_and_how_many_are_older() -> None:
 
 
 def test_an_epoch_that_has_ended_meanwhile_is_not_under_way_beside_itself() -> None:
-    """The driver has answered that 4 is under way and 3 is the last; then 4 was recorded."""
+    """The driver has answered: 4 is under way and 3 is the last; then 4 was recorded."""
     answered = {**epoch(4, 3, triggered=4000), "phase": "COMMIT", "phase-since": 4100}
     answered["uncommitted"] = [{"id": 3, "trigger-timestamp": 3000}]
     answered["last-completed"] = 2

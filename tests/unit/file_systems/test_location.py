@@ -1,6 +1,6 @@
-"""How: Hypothesis draws odd names of directories, with what URIs, globs, Hadoop and UTF-8 give a
-meaning to. A name is taken as it stands, as the kernel takes it, or refused when the job is built.
-`tests/spark/test_odd_paths.py` asks Hadoop the same."""
+"""How: Hypothesis draws odd names of directories, full of special characters of URIs, globs, Hadoop
+and UTF-8. A name is taken as it stands, as the kernel takes it, or refused when the job is built.
+`tests/spark/storage/test_odd_paths.py` asks Hadoop the same."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_local_path_is_what_the_kernel_takes_it_for(top: Path, path: str) -> N
     assume(local.startswith(f"{top}/") and len(path.encode()) < 200)
     try:
         Path(text).mkdir(parents=True, exist_ok=True)
-    except OSError:  # what is above it by '..' is not there
+    except OSError:  # nothing above it by '..' is there
         return
     assert Path(local).samefile(text)
 
@@ -122,7 +122,7 @@ def test_an_account_in_front_of_a_host_is_no_secret() -> None:
 
 
 def test_links_before_two_dots_are_followed_as_the_kernel_does(tmp_path: Path) -> None:
-    """Hadoop takes away what is before them; the kernel follows the link first."""
+    """Hadoop takes away the part before them; the kernel follows the link first."""
     (tmp_path / "far/away").mkdir(parents=True)
     (tmp_path / "link").symlink_to(tmp_path / "far/away")
     assert storage_uri(f"{tmp_path}/link/../x", "storage") == f"file://{tmp_path}/far/x"

@@ -1,4 +1,4 @@
-"""URIs and settings of file systems: what is refused, and that no secret is shown; no I/O."""
+"""URIs and settings of file systems: the refusals, and no secret is shown; no I/O."""
 
 from __future__ import annotations
 

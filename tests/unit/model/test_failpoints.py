@@ -1,4 +1,4 @@
-"""Failpoints: child processes that pass points with and without one armed; who dies, and when."""
+"""Failpoints: child processes pass points with and without one armed; the dead, and the moment."""
 
 from __future__ import annotations
 

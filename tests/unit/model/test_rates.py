@@ -1,4 +1,4 @@
-"""How: handwritten statistics with round figures, whose rates can be worked out in one's head."""
+"""How: handwritten statistics with round figures, for rates worked out in one's head."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def operator(uid: str, **metrics: int) -> TaskCheckpointStatistics:
 
 
 def sink(uid: str, rows: int, written_ms: int = 0, commit_ms: int = -1) -> TaskCheckpointStatistics:
-    """Of two tasks that started 10 ms after the trigger and ended 110 ms after it."""
+    """For two tasks from 10 ms to 110 ms after the trigger."""
     parts = [
         SubtaskCheckpointStatistics(
             index, end_to_end_duration=110, start_delay=10, sync_duration=written_ms

@@ -1,6 +1,5 @@
-"""How: messages as real systems write them, with a secret in each, and messages without one, which
-must stay as they are.
-"""
+"""How: messages as real systems write them, with a secret in each, and messages without one, to
+stay as they are."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How: against numpy's same method on random values, and against figures that a real Flink gave."""
+"""How: against numpy's same method on random values, and against figures of a real Flink."""
 
 from __future__ import annotations
 

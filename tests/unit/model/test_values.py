@@ -13,6 +13,7 @@ from seamark.model import errors
 from seamark.model.durations import seconds
 from seamark.model.guarantee import Guarantee
 from seamark.model.schema import quoted
+from seamark.model.sizes import whole_bytes
 
 
 @pytest.mark.parametrize(
@@ -60,3 +61,20 @@ def test_every_error_is_in_the_tree_and_says_what_it_is() -> None:
     for found in classes:
         assert issubclass(found, errors.SeamarkError)
         assert found.__doc__
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("64MB", 64 * 2**20), ("1gb", 2**30), ("1.5 k", 1536), ("100 b", 100), ("7", 7), (0, 0),
+        ("2MiB", 2**21), ("1t", 2**40),
+    ],
+)  # fmt: skip
+def test_sizes(value, expected: int) -> None:
+    assert whole_bytes(value, "x") == expected
+
+
+@pytest.mark.parametrize("value", ["", "MB", "-1", "1 mile", -1, 1.5, True, None])
+def test_a_wrong_size_is_refused(value) -> None:
+    with pytest.raises(errors.ConfigurationError, match=r"x: .* is not a size"):
+        whole_bytes(value, "x")

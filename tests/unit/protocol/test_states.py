@@ -1,4 +1,4 @@
-"""The state machine of an attempt: the whole table, pair by pair, and what stored records prove.
+"""The state machine of an attempt: the whole table, pair by pair, and the proofs in stored records.
 
 How: the legal moves are written out here once more, as sentences of the protocol; every other pair
 of state and event must raise and name the attempt and the state.

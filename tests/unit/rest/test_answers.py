@@ -1,7 +1,6 @@
-"""How: both servers are asked for every page, in this process: a driver's over a job that is played
-by fixed values, the dashboard's over a storage that drivers' own code has written. What they answer
-is compared with what they answered before, in `answers/`: fields, values, and the OpenAPI document.
-"""
+"""How: both servers are asked for every page, in this process: a driver's over a job of fixed
+values, the dashboard's over a storage written by drivers' own code. Their answers are compared with
+earlier ones, in `answers/`: fields, values, and the OpenAPI document."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""How: a real server with a small application behind `Protection`; clients are raw sockets that
-send nothing, half of a request, or many requests whose answers they do not read. While they do,
-others ask, with the token and without.
-"""
+"""How: a real server with a small application behind `Protection`; clients are raw sockets sending
+nothing, half of a request, or many requests without reading the answers. While they do, others ask,
+with the token and without."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ TOKEN = "Bearer the-token"
 HISTORY = b"x" * 1_000_000
 """As large as the page of a thousand checkpoints."""
 LARGE = b"x" * 8_000_000
-"""More than the kernel keeps for a client that does not read."""
+"""More than the kernel keeps for a client not reading."""
 PROMPT_S = 8.0
 
 

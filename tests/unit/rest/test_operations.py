@@ -1,4 +1,4 @@
-"""Which operations a driver remembers."""
+"""The operations a driver remembers."""
 
 from __future__ import annotations
 

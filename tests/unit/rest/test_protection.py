@@ -1,4 +1,4 @@
-"""How: a bucket of requests, by a clock that the test moves."""
+"""How: a bucket of requests, by a clock moved by the test."""
 
 from __future__ import annotations
 

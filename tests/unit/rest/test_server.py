@@ -1,4 +1,4 @@
-"""How: a port that somebody has, and one that nobody has."""
+"""How: a taken port, and a free one."""
 
 from __future__ import annotations
 

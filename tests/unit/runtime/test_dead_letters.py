@@ -1,5 +1,5 @@
-"""How: refused rows of every type that Spark sends, and of values that Python has none for; sinks
-with and without a way to take them."""
+"""How: refused rows of every type sent by Spark, and of values without a counterpart in Python;
+sinks with and without a way to take them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seamark.runtime.dead_letters import check_takes_dead_letters, dead_letters,
 
 
 def row_of(column: pa.Array) -> Any:
-    """Return what a dead letter has of a column's only value."""
+    """Return a dead letter's text of a column's only value."""
     batch = pa.record_batch([column], names=["c"])
     letters = dead_letters("orders", 3, batch, [RefusedRow(0, "no")])
     return json.loads(letters.column("row_json")[0].as_py())["c"]

@@ -1,4 +1,4 @@
-"""How: offset logs as Spark writes them; what Spark does with them is in tests/spark."""
+"""How: offset logs as Spark writes them; Spark's use of them is in tests/spark."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""How: state directories as each backend leaves them, written by hand with sizes that add up to one
-sum only. That real backends leave them so is in tests/spark/test_state_backends.py."""
+"""How: state directories as each backend leaves them, written by hand, with sizes of only one
+possible sum. Real backends: tests/spark/checkpoints/test_state_backends.py."""
 
 from __future__ import annotations
 

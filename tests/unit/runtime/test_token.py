@@ -1,6 +1,5 @@
 """How: tokens are made, read and deleted in a home of the test's own, under the widest umask; the
-modes of what was made are read back.
-"""
+modes of new files are read back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What disposal deletes and what it spares; on real local directories, without Spark."""
+"""The files deleted by a disposal, and those spared; on real local directories, without Spark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_whole_savepoint_goes(tmp_path: Path) -> None:
 
 
 def with_state(files: CheckpointFiles) -> None:
-    """What a taken savepoint has, as Spark's tasks and the driver write it."""
+    """A savepoint's files, as Spark's tasks and the driver write it."""
     for path in (
         "state/0/default/part-00001-6d9f2f3c-7a3a-4a53-9a53-0f6b2a0f4a11.snappy.parquet",
         "state/0/default/.part-00001-6d9f2f3c-7a3a-4a53-9a53-0f6b2a0f4a11.snappy.parquet.crc",

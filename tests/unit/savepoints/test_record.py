@@ -1,4 +1,4 @@
-"""``savepoint.json``: what is written is read; what is not whole is never taken for a savepoint.
+"""``savepoint.json``: a written record is read; a broken one is never taken for a savepoint.
 
 On a real local directory, without Spark.
 """

@@ -1,4 +1,4 @@
-"""What the file-like sinks share: paths, column checks and staged files, by examples."""
+"""Common ground of the file-like sinks: paths, column checks and staged files, by examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How: a stand-in for the system's call that refuses a range if a bad row is in it, and counts."""
+"""How: a stand-in for the system's call; it refuses a range with a bad row in it, and counts."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class System:
 def test_all_good_rows_are_taken_in_order_and_exactly_the_bad_ones_named(
     rows: int, bad: set[int], most: int | None, error: int | None
 ) -> None:
-    """With a hint or without, and with one that is wrong."""
+    """With a hint or without, and with a wrong one."""
     system = System({b for b in bad if b < rows}, error or 0)
     refused = sift(rows, system.take, most=most, names_row=None if error is None else NAMED)
     assert [row.index for row in refused] == sorted(system.bad)

@@ -1,7 +1,7 @@
 """FileSource and SocketSource: mistakes are refused by name, and settings become Spark's options.
 
-No Spark: its StructType is stood in for by the two attributes that are read of it here;
-tests/spark/test_datagen.py reads files with the real one.
+No Spark: its StructType is stood in for by the two attributes read here;
+tests/spark/sources/test_datagen.py reads files with the real one.
 """
 
 from __future__ import annotations

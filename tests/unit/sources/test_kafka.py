@@ -1,6 +1,6 @@
 """KafkaSource: every argument's mistakes are refused by name, and each setting becomes its option.
 
-No broker: the options are compared with those that Spark's Kafka integration guide documents;
+No broker: the options are compared with those in Spark's Kafka integration guide;
 tests/integration/kafka/test_kafka_source.py reads with them.
 """
 

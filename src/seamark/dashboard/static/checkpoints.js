@@ -189,7 +189,7 @@ function Configuration({ jid }) {
     ["Checkpoints kept", found.num_retained, "Complete ones, to restore from"],
     ["State backend", found.state_backend + (found.state_changelog_enabled ? " with changelog" : ""), ""],
     ["Storage", found.checkpoint_storage, ""],
-    ["Unaligned checkpoints", found.unaligned_checkpoints ? "on" : "off", ""],
+    ["Unaligned checkpoints", found.unaligned_checkpoints ? `on, after ${duration(found.aligned_checkpoint_timeout ?? 0)}` : "off", ""],
     ["Final checkpoint at the sources' end", found.checkpoints_after_tasks_finish ? "on" : "off", ""],
   ];
   return html`<table class="list pairs"><tbody>

@@ -28,6 +28,7 @@ from seamark.savepoints.edit.state import write_operators, written_frames
 from seamark.savepoints.record import (
     SavepointRecord,
     Source,
+    require_new,
     write_savepoint,
     write_taking,
 )
@@ -56,8 +57,7 @@ def new_savepoint(
     _require_known(job.name, "operator", state, uids.operator_numbers())
     _require_known(job.name, "source", offsets, uids.source_numbers())
     files = open_files(spark, target)
-    if files.list(""):
-        raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
+    require_new(files)
     settings = _settings(spark, job)
     with scratch() as directory:
         planned = PlannedState(spark, job.program, settings, directory)
@@ -80,13 +80,7 @@ def new_savepoint(
             operators=tuple(map(planned.describe, sorted(planned.operators))),
         )
         frames = _checked(savepoint, state)
-        write_taking(
-            files,
-            job_id=savepoint.job_id,
-            job_name=job.name,
-            job_directory=job.directory,
-            epoch=0,
-        )
+        write_taking(files, savepoint.job_id, job.name, job.directory, 0)
         try:
             savepoint = _write(spark, files, planned, savepoint, frames)
         except BaseException:

@@ -17,7 +17,13 @@ from typing import Any
 
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import DamagedCheckpointError, SavepointError
-from seamark.savepoints.record import SavepointRecord, Source, write_savepoint, write_taking
+from seamark.savepoints.record import (
+    SavepointRecord,
+    Source,
+    require_new,
+    write_savepoint,
+    write_taking,
+)
 
 Partition = tuple[str, int]
 """A topic's name and the number of one of its partitions."""
@@ -281,15 +287,8 @@ def write_copy(
     `copy` copies one file (`state/copies.py`), and returns its bytes and CRC-32. Raises
     SavepointError if `target` is not empty, DamagedCheckpointError if a file is missing or altered.
     """
-    if target.list(""):
-        raise SavepointError(f"savepoint {target.uri}: the directory is not empty; give a new one")
-    write_taking(
-        target,
-        job_id=savepoint.job_id,
-        job_name=savepoint.job_name,
-        job_directory=savepoint.uri,
-        epoch=savepoint.epoch,
-    )
+    require_new(target)
+    write_taking(target, savepoint.job_id, savepoint.job_name, savepoint.uri, savepoint.epoch)
     log = f"spark/offsets/{savepoint.epoch}"
     files = dict(savepoint.files)
     for path, known in savepoint.files.items():

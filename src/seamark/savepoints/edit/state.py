@@ -23,6 +23,7 @@ from seamark.savepoints.record import (
     SavepointRecord,
     SavepointType,
     Store,
+    require_new,
     write_savepoint,
 )
 from seamark.savepoints.state.copies import copier
@@ -76,8 +77,7 @@ def with_state(
     operator = savepoint.operator(uid)
     new = written_frames(savepoint, operator, state, family, store)
     source, files = open_files(spark, savepoint.uri, make=False), open_files(spark, target)
-    if files.list(""):
-        raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
+    require_new(files)
     known: dict[str, tuple[int, int]] = {}
     for path in savepoint.files:
         if path.startswith("spark/"):

@@ -3,22 +3,23 @@ state goes onto any number of partitions and any backend."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
 from pyspark.sql import SparkSession
 
 from seamark.checkpoint.store import CheckpointStore
-from seamark.model.errors import CorruptRecordError
+from seamark.model.errors import CorruptRecordError, DamagedCheckpointError
 from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.kafka_topics import Subscription, left_behind
 from seamark.runtime.state_backend import PROVIDER, provider_of
 from seamark.savepoints.claims import claim, claimed_by, read_claim
-from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord
+from seamark.savepoints.edit.offsets import is_kafka
+from seamark.savepoints.record import NOT_KNOWN, Operator, SavepointRecord, Source
 from seamark.savepoints.restore.location import (
     Placement,
-    damaged_savepoint,
     find_damage,
     fit_problems,
     restore_canonical,
@@ -27,10 +28,54 @@ from seamark.savepoints.restore.location import (
 from seamark.savepoints.restore.options import NewJob
 from seamark.savepoints.restore.origin import Origin, Parts, Waiting
 from seamark.savepoints.restore.plan import Action, ClaimMode, Side, SinkPlan
-from seamark.savepoints.restore.topics import topic_changes
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.state.planned import PlannedState, StateMetadata
 from seamark.savepoints.take import uncommitted
+
+
+@dataclass(frozen=True)
+class TopicChanges:
+    """The program's effect on a savepoint's Kafka offsets.
+
+    Spark takes the offset of a topic no longer read for lost rows, and fails the query. It reads a
+    topic without offsets from the log's start, whatever the starting offsets are. So the user must
+    declare a renamed topic: `seamark offsets … --topic OLD=NEW`.
+
+    `problems`: topics no longer read, each as a sentence for the user. `offsets`: by uid, the rest
+    of a source's offset without them. `begun`: uids of sources without any topic left; they begin
+    at their own starting offsets. `added`: by uid, topics read from their start.
+    """
+
+    problems: tuple[str, ...] = ()
+    offsets: Mapping[str, Any] = field(default_factory=dict)
+    begun: frozenset[str] = frozenset()
+    added: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def topic_changes(
+    savepoint: str, sources: Sequence[Source], reading: Mapping[str, Subscription]
+) -> TopicChanges:
+    """Compare a savepoint's sources with the subscriptions of the program's Kafka sources, by uid.
+    `savepoint` is its path, for the remedy."""
+    problems, offsets, begun, added = [], {}, set(), {}
+    for source in sources:
+        if source.uid not in reading or not is_kafka(source.offset):
+            continue
+        now = reading[source.uid]
+        kept = {t: partitions for t, partitions in source.offset.items() if now.reads(t)}
+        new = tuple(topic for topic in now.topics if topic not in source.offset)
+        if left := left_behind(source.uid, source.offset, now):
+            clause, rename = left
+            problems.append(
+                f"{clause}. If it was renamed, say so in a copy: {rename} {savepoint}; to leave "
+                "the rest of it unread: -n, allow_non_restored_state=True"
+            )
+            offsets[source.uid] = kept
+        if not kept and source.offset:
+            begun.add(source.uid)
+        elif new:
+            added[source.uid] = new
+    return TopicChanges(tuple(problems), offsets, frozenset(begun), added)
 
 
 class SavepointOrigin(Origin):
@@ -69,7 +114,9 @@ class SavepointOrigin(Origin):
         self._uncommitted = uncommitted.uncommitted(spark, record)
         self._to_commit = uncommitted.counted(self._uncommitted)
         self._damage = find_damage(spark, record)
-        self.failure = damaged_savepoint(record, self._damage) if self._damage else None
+        if self._damage:
+            what = f"{self.name} is damaged; nothing was written"
+            self.failure = DamagedCheckpointError.found(what, self._damage)
 
     def parts(self, wanted: PlannedState | None) -> Parts:
         """Find the parts by uid. A source without any topic left begins as a new one, at its own

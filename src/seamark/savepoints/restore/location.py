@@ -23,7 +23,7 @@ from seamark.checkpoint.drained import undrained
 from seamark.checkpoint.spark_files import log_version, metadata_at, read_log
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model import failpoints
-from seamark.model.errors import CheckpointError, DamagedCheckpointError, RestoreError
+from seamark.model.errors import CheckpointError, RestoreError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
 from seamark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
@@ -127,17 +127,6 @@ def native_problems(
 def session_format(spark: SparkSession) -> int:
     """Return the checkpoint format (1 or 2) that queries of this session write."""
     return int(spark.conf.get(FORMAT, "1") or 1)
-
-
-def damaged_savepoint(
-    savepoint: SavepointRecord, problems: Sequence[str]
-) -> DamagedCheckpointError:
-    """Return the error that names the damaged files."""
-    return DamagedCheckpointError(
-        f"savepoint {savepoint.uri} is damaged; nothing was written. Found:"
-        + "".join(f"\n  {line}" for line in problems),
-        problems=tuple(problems),
-    )
 
 
 def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:

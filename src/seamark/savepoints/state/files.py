@@ -79,11 +79,7 @@ def copy_state(
     found = read_files(spark, source.uri, needed, to=files.uri, aside=aside)
     problems = problems_of(source.uri, found)
     if problems:
-        raise DamagedCheckpointError(
-            f"the state in {source.uri} cannot be copied. Found:"
-            + "".join(f"\n  {line}" for line in problems),
-            problems=tuple(problems),
-        )
+        raise DamagedCheckpointError.found(f"the state in {source.uri} cannot be copied", problems)
     return found
 
 
@@ -101,12 +97,9 @@ def state_files(source: CheckpointFiles, tree: StateTree, epoch: int) -> dict[st
     needed = list(dict.fromkeys(needed))
     missing += [path for path in needed if path not in tree.sizes]
     if missing:
-        lines = tuple(f"{source.uri}/{path}: missing" for path in missing)
-        raise DamagedCheckpointError(
-            f"the state of epoch {epoch} in {source.uri} is not whole. Found:"
-            + "".join(f"\n  {line}" for line in lines),
-            problems=lines,
-        )
+        lines = [f"{source.uri}/{path}: missing" for path in missing]
+        at = f"the state of epoch {epoch} in {source.uri}"
+        raise DamagedCheckpointError.found(f"{at} is not whole", lines)
     return {path: tree.sizes[path] for path in needed}
 
 

@@ -31,7 +31,7 @@ from seamark.checkpoint.spark_files import (
 from seamark.checkpoint.store import SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model import failpoints
-from seamark.model.errors import CheckpointError, SavepointError
+from seamark.model.errors import CheckpointError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
 from seamark.runtime.operator_uids import OperatorUids
@@ -43,6 +43,7 @@ from seamark.savepoints.record import (
     SavepointType,
     Sink,
     Source,
+    require_new,
     write_savepoint,
 )
 from seamark.savepoints.state.files import copy_state, describe_operators, state_files
@@ -107,8 +108,7 @@ def export_savepoint(
     """
     source = open_files(spark, location, make=False)
     files = open_files(spark, target)
-    if set(files.list("")) - {TAKING}:
-        raise SavepointError(f"savepoint {target}: the directory is not empty; give a new one")
+    require_new(files, TAKING)
     if not source.exists(f"commits/{epoch}"):
         raise CheckpointError(
             f"{location}: epoch {epoch} is not decided; there is no commits/{epoch}"

@@ -17,7 +17,7 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
@@ -99,30 +99,25 @@ class SavepointFuture(Future[str]):
         return Progress(min(self._seen, self._expected), self._expected)
 
 
+@dataclass(eq=False)
 class _Taking:
     """One savepoint on its way. `begin` returns at once; the rest happens in a thread."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        run: StreamRun,
-        directory: str,
-        type_: SavepointType,
-        then: Callable[[], None] | None,
-    ) -> None:
-        self._spark = spark
-        self._run = run
-        self._directory = directory
-        self._type = type_
-        self._then = then
-        self._ahead = 0 if then is not None else run.epochs_ahead
+    spark: SparkSession
+    run: StreamRun
+    directory: str
+    type_: SavepointType
+    then: Callable[[], None] | None
+    _drained: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        self._ahead = 0 if self.then is not None else self.run.epochs_ahead
         self._asked_at = time.time()
         self._asked_s = time.monotonic()
         self._answer = SavepointFuture()
-        self._drained = False
 
     def begin(self, drain: Drain | None) -> SavepointFuture:
-        asked = None if drain else self._run.trigger_checkpoint(self._ahead)
+        asked = None if drain else self.run.trigger_checkpoint(self._ahead)
         self._answer.set_running_or_notify_cancel()
         threading.Thread(
             target=self._take, args=(asked, drain), name="seamark-savepoint", daemon=True
@@ -133,14 +128,14 @@ class _Taking:
         try:
             if drain is not None:
                 self._drain(drain)
-            asked = asked or self._run.trigger_checkpoint(self._ahead)
+            asked = asked or self.run.trigger_checkpoint(self._ahead)
             epoch = asked.result()
         except BaseException as error:
             self._failed(error)
             return
-        coordinator, last = self._run.coordinator, epoch + self._ahead
+        coordinator, last = self.run.coordinator, epoch + self._ahead
         statistics = coordinator.statistics
-        recorded = statistics.savepoint_begun(epoch, self._type.value.upper(), self._asked_at)
+        recorded = statistics.savepoint_begun(epoch, self.type_.value.upper(), self._asked_at)
         try:
             savepoint = self._export(epoch)
         except BaseException as error:
@@ -153,10 +148,10 @@ class _Taking:
             return
         log.info("savepoint of epoch %d: %s", epoch, savepoint.uri)
         statistics.savepoint_ended(recorded, _end(savepoint, time.monotonic() - self._asked_s))
-        if self._then is None:
+        if self.then is None:
             coordinator.epochs.unpin(epoch, last)
         else:
-            self._then()  # stays pinned to the end: no other epoch may slip through
+            self.then()  # stays pinned to the end: no other epoch may slip through
         self._answer.set_result(savepoint.uri)
 
     def _drain(self, drain: Drain) -> None:
@@ -164,28 +159,28 @@ class _Taking:
         drain.hold_sources()
         try:
             # Every epoch with rows was begun before the epoch of this answer, or is that epoch.
-            self._run.trigger_checkpoint().result()
+            self.run.trigger_checkpoint().result()
             while not drain.raise_watermark():
-                self._run.coordinator.epochs.check()
+                self.run.coordinator.epochs.check()
         except BaseException:
             drain.release_sources()
             raise
         self._drained = True
-        epoch = self._run.trigger_checkpoint().result()
+        epoch = self.run.trigger_checkpoint().result()
         # Until Spark finds nothing more to close: one epoch is enough. With an operator of
         # processing time Spark runs one at each trigger, for ever.
         for _ in range(CLOSING_EPOCHS):
-            before, epoch = epoch, self._run.trigger_checkpoint().result()
+            before, epoch = epoch, self.run.trigger_checkpoint().result()
             if epoch == before:
                 break
 
     def _failed(self, error: BaseException) -> None:
         """Fail the future with `error`. A drained job cannot go on, since all later rows would be
         late: end it, if it was to end with the savepoint."""
-        if self._drained and self._then is not None and self._run.coordinator.failure is None:
+        if self._drained and self.then is not None and self.run.coordinator.failure is None:
             with contextlib.suppress(UserError):  # it has ended by itself
-                self._then()
-            last = f"{self._run.uri}/epochs/{self._run.coordinator.last_committed}"
+                self.then()
+            last = f"{self.run.uri}/epochs/{self.run.coordinator.last_committed}"
             found = SavepointError(
                 f"{reason_of(error)}. The job is drained all the same, and ends; what it has read "
                 f"is committed. A new job goes on from {last}"
@@ -195,37 +190,31 @@ class _Taking:
         self._answer.set_exception(error)
 
     def _export(self, epoch: int) -> SavepointRecord:
-        run, identity = self._run, self._run.coordinator.identity
+        run, identity = self.run, self.run.coordinator.identity
         assert identity is not None
         name = f"savepoint-{identity.job_id[:6]}-{uuid.uuid4().hex[:12]}"  # as Flink names them
-        path = f"{self._directory}/{name}"
-        files = open_files(self._spark, path)
+        path = f"{self.directory}/{name}"
+        files = open_files(self.spark, path)
         try:
-            write_taking(
-                files,
-                job_id=identity.job_id,
-                job_name=identity.name,
-                job_directory=run.uri,
-                epoch=epoch,
-            )
+            write_taking(files, identity.job_id, identity.name, run.uri, epoch)
             sinks = {uid: type(sink).__name__ for uid, sink in run.sinks.items()}
             return export_savepoint(
-                self._spark,
+                self.spark,
                 run.spark_location,
                 epoch,
                 path,
                 SavedJob(identity.job_id, identity.name, run.uids, sinks, run.uri),
-                self._type,
+                self.type_,
                 Beside(
                     str(run.query.runId) if run.query else "",
-                    self._then is None,
-                    lambda: save_rows(self._spark, run, epoch, files),
+                    self.then is None,
+                    lambda: save_rows(self.spark, run, epoch, files),
                     lambda expected: self._answer.writing(expected, lambda: _written(files)),
                 ),
             )
         except BaseException:
             with contextlib.suppress(Exception):
-                open_files(self._spark, self._directory, make=False).delete(name)
+                open_files(self.spark, self.directory, make=False).delete(name)
             raise
 
 

@@ -8,9 +8,8 @@ from typing import Any, Protocol
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.file_systems import HadoopSettings, open_directory
 from seamark.file_systems.s3 import S3Directory
-from seamark.sinks.files.pending_file import PendingFile
+from seamark.sinks.files.pending_file import PendingFile, Stream
 from seamark.sinks.files.renamed_files import RenamedFiles
-from seamark.sinks.files.stream import Stream
 from seamark.sinks.files.uploads import Uploads
 
 

@@ -8,7 +8,9 @@ found by name alone. No other attempt ever has that name: a file under it proves
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from seamark.contracts.attempt_name import digest, random_token
 from seamark.contracts.sink import WriterContext
@@ -58,3 +60,39 @@ def found(path: str, job_id: str, sink_uid: str, upload_id: str = "") -> Pending
 
 def _owner(job_id: str, sink_uid: str) -> str:
     return digest(f"{job_id}\0{sink_uid}", 16)
+
+
+class Stream:
+    """A file for pyarrow's writers. Only `finish` and `abort` end it.
+
+    finish: makes every byte durable, and the file findable by listing. Returns its upload id and
+        ETags, if it has them. From then on any process can publish the file.
+    abort: gives up, also after `finish`. Never raises.
+    """
+
+    closed = False
+
+    def __init__(
+        self,
+        path: str,
+        write: Callable[[Any], int],
+        finish: Callable[[], tuple[str, tuple[str, ...]]],
+        abort: Callable[[], None],
+    ) -> None:
+        self.path = path
+        self.size_bytes = 0
+        self._write = write
+        self.finish = finish
+        self.abort = abort
+
+    def write(self, data: Any, /) -> int:
+        """Append bytes."""
+        written = self._write(data)
+        self.size_bytes += written
+        return written
+
+    def flush(self) -> None:
+        """Do nothing: `finish` counts."""
+
+    def close(self) -> None:
+        """Do nothing: `finish` counts."""

@@ -18,8 +18,7 @@ from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.file_systems import RenamingDirectory
 from seamark.file_systems.local import LocalDirectory
 from seamark.model import failpoints
-from seamark.sinks.files.pending_file import PendingFile, found
-from seamark.sinks.files.stream import Stream
+from seamark.sinks.files.pending_file import PendingFile, Stream, found
 from seamark.sinks.internal.staged_files import require_shared
 
 log = logging.getLogger(__name__)

@@ -16,8 +16,7 @@ from collections.abc import Iterator, Sequence
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.file_systems.s3 import S3Directory
 from seamark.model import failpoints
-from seamark.sinks.files.pending_file import PendingFile, found
-from seamark.sinks.files.stream import Stream
+from seamark.sinks.files.pending_file import PendingFile, Stream, found
 
 log = logging.getLogger(__name__)
 

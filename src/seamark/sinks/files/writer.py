@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -12,8 +12,7 @@ from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.sinks.files.formats import Encoder, Format
 from seamark.sinks.files.pending import Pending
-from seamark.sinks.files.pending_file import PendingFile, new_path
-from seamark.sinks.files.stream import Stream
+from seamark.sinks.files.pending_file import PendingFile, Stream, new_path
 from seamark.sinks.internal.partitions import directory_part, split
 
 MOST_OPEN_FILES = 32
@@ -23,30 +22,25 @@ BUFFERED_BYTES = 128 << 20
 """The limit for the buffers of all open files of a task together, without S3's parts of 8 MiB."""
 
 
+@dataclass(eq=False)
 class FileWriter:
     """One attempt's writer. Writes no file without a row."""
 
-    def __init__(
-        self,
-        pending: Pending,
-        format_: Format,
-        partition_by: tuple[str, ...],
-        context: WriterContext,
-    ) -> None:
-        self._pending = pending
-        self._format = format_
-        self._partition_by = partition_by
-        self._context = context
-        self._open: dict[str, _OpenFile] = {}  # by directory, the most recently used last
-        self._finished: list[tuple[Stream, PendingFile]] = []
+    pending: Pending
+    format_: Format
+    partition_by: tuple[str, ...]
+    context: WriterContext
+    _open: dict[str, _OpenFile] = field(default_factory=dict, init=False)
+    """By directory, the most recently used last."""
+    _finished: list[tuple[Stream, PendingFile]] = field(default_factory=list, init=False)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Append the rows to the pending files of their directories. Raises WriteRefusedError at
         the first batch if this machine does not share the directory with the driver."""
         if batch.num_rows == 0:
             return
-        for values, rows in split(batch, self._partition_by):
-            directory = "/".join(map(directory_part, self._partition_by, values))
+        for values, rows in split(batch, self.partition_by):
+            directory = "/".join(map(directory_part, self.partition_by, values))
             file = self._open.pop(directory, None) or self._new_file(directory, rows.schema)
             self._open[directory] = file
             file.encoder.write(rows)
@@ -75,10 +69,10 @@ class FileWriter:
     def _new_file(self, directory: str, schema: pa.Schema) -> _OpenFile:
         if len(self._open) >= MOST_OPEN_FILES:
             self._finish(next(iter(self._open)))
-        at = self._context
-        path = new_path(at, directory, self._format.extension)
-        stream = self._pending.begin(path, at.job_id, at.sink_uid)
-        return _OpenFile(stream, self._format.encoder(stream, schema))
+        at = self.context
+        path = new_path(at, directory, self.format_.extension)
+        stream = self.pending.begin(path, at.job_id, at.sink_uid)
+        return _OpenFile(stream, self.format_.encoder(stream, schema))
 
     def _finish(self, directory: str) -> None:
         file = self._open[directory]
@@ -86,7 +80,7 @@ class FileWriter:
         upload_id, etags = file.stream.finish()
         del self._open[directory]
         committable = PendingFile.of(
-            self._context, file.stream.path, file.rows,
+            self.context, file.stream.path, file.rows,
             size_bytes=file.stream.size_bytes, upload_id=upload_id, etags=etags,
         )  # fmt: skip
         self._finished.append((file.stream, committable))

@@ -190,6 +190,11 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         )
 
     @property
+    def real_time(self) -> bool:  # type: ignore[override]
+        """See `TwoPhaseCommitSink`."""
+        return True
+
+    @property
     def way(self) -> SinkWay:
         """See `TwoPhaseCommitSink`."""
         return SinkWay.TWO_PHASE_COMMIT if self.exactly_once else SinkWay.NONE

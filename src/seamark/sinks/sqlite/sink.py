@@ -15,8 +15,7 @@ from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import check_columns, text_expression
 from seamark.sinks.internal.staged_files import StagedFile
 from seamark.sinks.sqlite.committer import SQLiteCommitter
-from seamark.sinks.sqlite.selective_writer import SelectiveSQLiteWriter
-from seamark.sinks.sqlite.writer import SQLiteWriter
+from seamark.sinks.sqlite.writer import SelectiveSQLiteWriter, SQLiteWriter
 
 
 @dataclass(frozen=True)

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 
+from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.sink import WriterContext
 from seamark.file_systems.local import sync_directory
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal.columns import datetimes_as_text
+from seamark.sinks.internal.sifting import sift, without
 from seamark.sinks.internal.staged_files import StagedFile, create_staged, new_handle
 from seamark.sinks.sqlite import database
 
@@ -75,3 +78,95 @@ class SQLiteWriter:
         it."""
         if why := database.misfit(self._path, self._table, schema.names):
             raise WriteRefusedError(why)
+
+
+_CONSTRAINT = re.compile(r"\b(NOT\s+NULL|CHECK|STRICT|UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
+_KEY = re.compile(r"\b(UNIQUE|PRIMARY\s+KEY)\b", re.IGNORECASE)
+_BLAMES_A_ROW = ("constraint failed", "datatype mismatch", "cannot store", "too big")
+
+
+class SelectiveSQLiteWriter(SQLiteWriter):
+    """See `SelectiveWriter`. Finds rows the table would refuse, before the decision, by inserting
+    them into a copy of it.
+
+    SQLite inserts after the decision, too late to refuse a row. The copy is empty, private to the
+    attempt and thrown away; a table without constraints needs none. It has the table's own
+    constraints (NOT NULL, CHECK, STRICT types, unique keys), so it finds the faults of a row by
+    itself and within the attempt. It cannot find a key already used by another task, an earlier
+    epoch or another program: such a key still stops the job at the commit, and so does a trigger
+    that raises.
+    """
+
+    def __init__(self, path: str, table: str, root: Path, context: WriterContext) -> None:
+        super().__init__(path, table, root, context)
+        self._copy: _TableCopy | None = None
+
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`."""
+        if batch.num_rows == 0:
+            return ()
+        if self._copy is None:
+            self._check_table(batch.schema)
+            self._copy = _TableCopy(self._table, database.definition(self._path, self._table))
+        refused = self._copy.refused(batch)
+        self.write(without(batch, refused))
+        return refused
+
+    def prepare_commit(self) -> Sequence[Any]:
+        """Make the staged file and its directory entry durable."""
+        self._forget()
+        return super().prepare_commit()
+
+    def abort(self) -> None:
+        """Remove the staged file; leftovers are lingering."""
+        self._forget()
+        super().abort()
+
+    def _forget(self) -> None:
+        if self._copy is not None:
+            self._copy.close()
+
+
+class _TableCopy:
+    """An empty table of the same definition, in a database of its own."""
+
+    def __init__(self, table: str, definition: Sequence[str]) -> None:
+        text = " ".join(definition)
+        self._table = table
+        self._connection: Any = None
+        # Without a key no row depends on another, so none is kept.
+        self._keeps_rows = bool(_KEY.search(text))
+        if _CONSTRAINT.search(text):
+            self._connection = database.open_scratch()
+            self._cursor = self._connection.cursor()
+            for statement in definition:
+                self._cursor.execute(statement)
+            self._cursor.execute("BEGIN")
+
+    def refused(self, batch: pa.RecordBatch) -> list[RefusedRow]:
+        """Return the rows refused by the table; the others are in the copy now."""
+        if self._connection is None:
+            return []
+        rows = datetimes_as_text(batch)
+        return sift(rows.num_rows, lambda start, end: self._take(rows.slice(start, end - start)))
+
+    def _take(self, batch: pa.RecordBatch) -> str:
+        why = ""
+        self._cursor.execute("SAVEPOINT seamark")
+        try:
+            self._cursor.adbc_ingest(self._table, batch, mode="append")
+        except database.driver_errors() as error:
+            why = str(error).split("failed to execute: ")[-1].splitlines()[0]
+            if not any(sign in why for sign in _BLAMES_A_ROW):
+                raise
+        if why or not self._keeps_rows:
+            self._cursor.execute("ROLLBACK TO seamark")
+        self._cursor.execute("RELEASE seamark")
+        return why
+
+    def close(self) -> None:
+        """Throw the copy away."""
+        if self._connection is not None:
+            self._cursor.close()
+            self._connection.close()
+            self._connection = None

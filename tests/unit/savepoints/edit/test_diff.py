@@ -1,4 +1,4 @@
-"""What `diff` says of two savepoints, on values alone."""
+"""The findings of `diff` on two savepoints, on values alone."""
 
 from __future__ import annotations
 

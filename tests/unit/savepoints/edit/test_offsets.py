@@ -29,7 +29,7 @@ from seamark.savepoints.edit.offsets import (
     write_copy,
 )
 from seamark.savepoints.record import SavepointRecord, Source, read_savepoint, write_savepoint
-from seamark.savepoints.restore.topics import topic_changes
+from seamark.savepoints.restore.from_savepoint import topic_changes
 from seamark.savepoints.state.copies import copier
 from tests.unit.savepoints.test_record import a_savepoint
 
@@ -197,7 +197,7 @@ ROWS = "state/0/default/part-0.parquet"
 
 
 def with_files_of(files: LocalFiles) -> SavepointRecord:
-    """Write a savepoint whose files are there, with rows of more than a copier's piece."""
+    """Write a savepoint with its files there, with rows of more than a copier's piece."""
     data = {
         ROWS: random.Random(1).randbytes(3_000_001),
         "spark/offsets/7": b'v1\n{}\n{"clicks":{"0":5}}\n-',

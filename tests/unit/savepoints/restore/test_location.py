@@ -1,4 +1,4 @@
-"""The parts of a restore that need no Spark: the offset log's entry, and what a backend refuses."""
+"""The parts of a restore without Spark: the offset log's entry, and a backend's refusals."""
 
 from __future__ import annotations
 

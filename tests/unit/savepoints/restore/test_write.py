@@ -1,5 +1,5 @@
-"""The order in which a restore writes, whatever it begins from: on real local directories, with an
-origin of two files. A kill is an exception at a failpoint."""
+"""The order of a restore's writes, for every origin: on real local directories, with an origin of
+two files. A kill is an exception at a failpoint."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NO_PROGRAM: Any = None
 
 
 class Given(Origin):
-    """One of epoch 7, whose transactions of `waits` wait."""
+    """One of epoch 7, with waiting transactions of `waits`."""
 
     kind = "savepoint"
     name = "the origin"

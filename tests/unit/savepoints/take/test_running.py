@@ -1,4 +1,4 @@
-"""How far a savepoint is, over REST: what is asked of the storage, and what is answered."""
+"""How far a savepoint is, over REST: the calls to the storage, and its answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which transactions of a savepoint a restore takes over; on real local directories."""
+"""The transactions of a savepoint taken over by a restore; on real local directories."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeltaSink's configuration and types, without a table: what is refused when a job is built."""
+"""DeltaSink's configuration and types, without a table: the refusals when a job is built."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """FileSink beyond the conformance suite: bytes of each format as readers see them, and its checks.
 
 How: writers and committers on a real directory; read back by pyarrow.dataset, pandas, DuckDB and
-csv. What Spark reads is in `tests/spark/test_file_sink.py`, HDFS and S3 in `tests/integration`.
+csv. Spark's own reader: `tests/spark/sinks/test_file_sink.py`; HDFS and S3: `tests/integration`.
 """
 
 from __future__ import annotations
@@ -405,7 +405,7 @@ def test_a_torn_pending_file_is_lost_not_published(tmp_path: Path) -> None:
 
 
 def test_a_missing_directory_is_retried_when_it_may_come_back(tmp_path: Path) -> None:
-    # A file system that is unmounted: the answer must be neither LOST nor a guess.
+    # An unmounted file system: the answer must be neither LOST nor a guess.
     sink = FileSink(tmp_path / "mount")
     sink.create_committer(DRIVER).preflight()
     writer = sink.create_writer(attempt())

@@ -1,6 +1,7 @@
 """The Avro schema of a value: made from Spark's types, or given and compared with the columns.
 
-fastavro reads each one that is made: a schema that no Avro library takes fails here."""
+fastavro reads each schema made: a schema refused by every Avro library fails here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stored form of a committable: what is written is read, and nothing else is."""
+"""The stored form of a committable: a written committable is read, and nothing else is."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The tables of answers and states: each state that a real broker showed, and what it must not be
-taken for. `tests/integration/kafka/test_sink_answers.py` sees the same answers on the real one."""
+"""The tables of answers and states: each state shown by a real broker, and its lookalikes.
+`tests/integration/kafka/test_sink_answers.py` sees the same answers on the real one."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Which columns become which part of a record, as SQL, and every DataFrame that is refused.
+"""The columns for each part of a record, as SQL, and every refused DataFrame.
 
-No Spark: that the SQL does what it should is in `tests/integration/kafka/test_sink_records.py`."""
+No Spark: the SQL's effect is in `tests/integration/kafka/test_sink_records.py`.
+"""
 
 from __future__ import annotations
 

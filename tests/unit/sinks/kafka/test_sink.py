@@ -1,4 +1,4 @@
-"""KafkaSink as configuration: what is refused and how it says so; columns; secrets. No broker."""
+"""KafkaSink as configuration: the refusals and their texts; columns; secrets. No broker."""
 
 from __future__ import annotations
 

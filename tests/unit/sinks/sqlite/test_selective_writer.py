@@ -1,4 +1,4 @@
-"""How: a real database whose table has constraints, written to through the sink alone."""
+"""How: a real database with constraints on its table, written to through the sink alone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def refused(writer: Any, batch: pa.RecordBatch) -> dict[int, str]:
 
 
 def committed(sink: SQLiteSink, writer: Any) -> list[Any]:
-    """Commit, and return what another program reads."""
+    """Commit, and return another program's view."""
     outcomes = sink.create_committer(driver()).commit(writer.prepare_commit())
     assert set(outcomes) == {CommitOutcome.COMMITTED}
     code = f"import sqlite3; print(sqlite3.connect({sink.path!r})"
@@ -60,7 +60,7 @@ def test_a_key_is_used_once_in_an_attempt(tmp_path: Path) -> None:
 
 
 def test_a_key_that_is_in_the_table_still_stops_the_commit(tmp_path: Path) -> None:
-    """The documented limit: who has which key is known after the decision only."""
+    """The documented limit: the owner of each key is known after the decision only."""
     sink = sink_on(
         tmp_path,
         "CREATE TABLE orders (id INTEGER PRIMARY KEY, text TEXT)",

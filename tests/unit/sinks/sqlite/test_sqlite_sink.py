@@ -311,7 +311,7 @@ def test_a_tombstone_refuses_a_commit_even_if_the_rows_are_still_there(
     committable = stage(sink, {"a": [1]})
     data = staged(sink, committable).read_bytes()
     assert committer.abort([committable]) == [AbortOutcome.ABORTED]
-    staged(sink, committable).write_bytes(data)  # as after a deletion that a power failure undid
+    staged(sink, committable).write_bytes(data)  # as after a deletion undone by a power failure
     assert committer.commit([committable]) == [CommitOutcome.LOST]
     assert list(committer.list_lingering()) == []
     assert not staged(sink, committable).exists()

@@ -18,7 +18,7 @@ SENT: list[str] = []
 
 
 class Sink(sm.WriteAheadSink):
-    """Notes what it is sent."""
+    """Notes the sent rows."""
 
     def describe(self) -> str:
         return "a list"
@@ -62,7 +62,7 @@ def test_the_first_job_s_own_spool_go_before_a_copy(tmp_path: Path, first: Path)
     ("epoch", "job_id", "outcome"),
     [
         (5, "j", CommitOutcome.ALREADY_COMMITTED),  # its own record
-        (9, "j", CommitOutcome.ALREADY_COMMITTED),  # that of 5 is pruned: epochs go in order
+        (9, "j", CommitOutcome.ALREADY_COMMITTED),  # epoch 5's is pruned: epochs go in order
         (4, "j", CommitOutcome.COMMITTED),
         (9, "another", CommitOutcome.COMMITTED),  # a new job where the first one was
     ],

@@ -1,4 +1,4 @@
-"""How: a real endpoint in a process of its own, which answers what a test has told it to."""
+"""How: a real endpoint in a process of its own, with answers chosen by a test."""
 
 from __future__ import annotations
 

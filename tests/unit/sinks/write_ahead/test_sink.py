@@ -1,4 +1,4 @@
-"""How: real files in a directory, and senders that do what a test tells them."""
+"""How: real files in a directory, and senders directed by a test."""
 
 from __future__ import annotations
 

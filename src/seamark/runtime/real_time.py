@@ -1,0 +1,211 @@
+"""Runs a job's query in Spark's Real-time Mode: rows flow while their epoch runs.
+
+In this mode Spark's tasks read for the whole epoch, which is as long as the checkpoint interval.
+Spark writes both its logs, the offsets and the decision, at the epoch's end, and has no
+`foreachBatch`. So the query ends in a sink of Seamark's (``java/SeamarkEpochSink.java``). Spark
+calls it at the same two moments: before the tasks, and between their end and the logs
+(docs/adr/0015-real-time.md). `query.py` runs the epochs; docs/real-time.md is for users.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from pyspark.java_gateway import ensure_callback_server_started
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+from seamark.api.config import CheckpointMode
+from seamark.checkpoint.task_reports import TaskReport
+from seamark.model.errors import ConfigurationError
+from seamark.runtime.java.compiled import loaded_class
+from seamark.runtime.java_calls import items_of
+from seamark.runtime.job_plan import JobPlan
+from seamark.runtime.operator_uids import is_operator
+from seamark.runtime.plans import analysed, children, items, name_of, scala_class
+from seamark.runtime.pre_commit import EPOCH, reports_of
+
+REAL_TIME = "real-time"
+EXECUTIONS = ("micro-batch", REAL_TIME)
+LEAST_INTERVAL_S = 0.5
+_ALLOWLIST_CHECK = "spark.sql.streaming.realTimeMode.allowlistCheck"
+_CONNECTOR = "org.apache.spark.sql.connector.read.streaming"
+_ROW_BY_ROW = {
+    # Spark hands rows to Python in batches, and waits for a batch to be full.
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
+    "spark.sql.execution.pandas.udf.buffer.size": "64",
+    "spark.sql.execution.python.udf.maxRecordsPerBatch": "1",
+    "spark.sql.execution.python.udf.buffer.size": "64",
+}
+_STATELESS = frozenset(
+    (
+        "CollectMetrics",
+        "EventTimeWatermark",
+        "Filter",
+        "Generate",
+        "MapInArrow",
+        "MapInPandas",
+        "Project",
+        "PythonMapInArrow",
+        "ResolvedHint",
+        "StreamingRelationV2",
+        "SubqueryAlias",
+    )
+)
+
+
+def real_time_settings(interval_s: float) -> dict[str, str]:
+    """Return Spark's settings for a query in this mode."""
+    least_ms = str(round(interval_s * 1000))
+    return {**_ROW_BY_ROW, "spark.sql.streaming.realTimeMode.minBatchDuration": least_ms}
+
+
+def is_real_time(execution: str, plan: JobPlan) -> bool:
+    """Return whether `execution` is this mode. Raises ConfigurationError for an unknown value, and,
+    with every reason, if the job cannot run in this mode."""
+    if execution not in EXECUTIONS:
+        raise ConfigurationError(
+            f"Job {plan.declared.name!r}: execution is {execution!r}; "
+            f"give {' or '.join(map(repr, EXECUTIONS))}"
+        )
+    if execution != REAL_TIME:
+        return False
+    if reasons := [*_unfit_settings(plan), *_unfit_parts(plan)]:
+        raise ConfigurationError(
+            f'Job {plan.declared.name!r} cannot run with execution="real-time": '
+            f"{'; '.join(reasons)}. Change that, or leave execution out"
+        )
+    return True
+
+
+def _unfit_settings(plan: JobPlan) -> Iterator[str]:
+    checkpoint = plan.declared.checkpoint
+    if checkpoint.mode is CheckpointMode.AT_MOST_ONCE:
+        yield (
+            "mode is 'at-most-once', where an epoch is decided before its rows are read, and here "
+            "an epoch's rows are known only at its end"
+        )
+    if checkpoint.interval_s < LEAST_INTERVAL_S:
+        yield (
+            f"interval is {checkpoint.interval!r}, the time for which an epoch's tasks read; give "
+            f"at least {LEAST_INTERVAL_S:g}s"
+        )
+    if checkpoint.timeout_s <= checkpoint.interval_s:
+        yield (
+            f"timeout is {checkpoint.timeout!r} and interval {checkpoint.interval!r}: each epoch "
+            "takes the whole interval, so give a timeout well above it"
+        )
+    if checkpoint.min_pause_s:
+        yield f"min_pause is {checkpoint.min_pause!r}, and rows would wait in it; leave it out"
+
+
+def _unfit_parts(plan: JobPlan) -> Iterator[str]:
+    declared = plan.declared
+    for source in declared.sources.values():
+        if source.bounded:
+            yield f"source {source.uid!r} ends by itself, and an epoch reads for the whole interval"
+    for sink in declared.sinks.values():
+        if not sink.sink.real_time:
+            yield (
+                f"sink {sink.uid!r} ({sink.sink.describe()}) takes rows in batches; the Kafka sink "
+                "takes them one by one"
+            )
+    for number, name in sorted(plan.uids.operators.items()):
+        yield f"operator {name!r} (number {number}) keeps state"
+    if len(plan.uids.source_lines) > 1:
+        yield (
+            f"its sinks read {len(plan.uids.source_lines)} streams from sources, and Spark takes "
+            "one: read several topics with one KafkaSource, or run a job for each stream"
+        )
+    for branch in plan.branches:
+        yield from dict.fromkeys(_unfit_nodes(branch.shared))
+        for sink in branch.sinks:
+            yield from dict.fromkeys(_unfit_nodes(analysed(sink.dataframe)))
+
+
+def _unfit_nodes(node: Any) -> Iterator[str]:
+    name = name_of(node)
+    if name == "StreamingRelationV2":
+        if node.sourceName() != "kafka":
+            yield f"a source of format {node.sourceName()!r} is read, and only Kafka is possible"
+    elif is_operator(node):
+        yield f"the plan has the operator {name}, which keeps state"
+    elif name not in _STATELESS:
+        yield f"the plan has the step {name}; only steps that take row by row are possible"
+    for child in children(node):
+        yield from _unfit_nodes(child)
+
+
+class _OnStreamThread:
+    """A function as Java's `BiFunction`; Java calls it on Spark's stream thread."""
+
+    def __init__(self, function: Callable[[int, Any], Any]) -> None:
+        self._function = function
+
+    def apply(self, epoch: int, argument: Any) -> Any:
+        return self._function(epoch, argument)
+
+    class Java:
+        """See py4j."""
+
+        implements = ("java.util.function.BiFunction",)
+
+
+def end_offsets(spark: SparkSession) -> list[Any]:
+    """Return the offset at which each source has ended in this epoch, as Spark is going to write it
+    into its offset log. Called on the stream thread at the end of an epoch."""
+    id_ = spark.sparkContext.getLocalProperty("sql.streaming.queryId")
+    query = spark._jsparkSession.streams().get(id_).streamingQuery()
+    ends = []
+    for leaf in items(query.lastExecution().executedPlan().collectLeaves()):
+        if name_of(leaf) == "RealTimeStreamScanExec":
+            found = items_of(leaf.endOffsetsAccumulator().value())
+            found.sort(key=lambda end: int(end.index()))
+            java = scala_class(leaf, f"{_CONNECTOR}.PartitionOffset")
+            parts = spark.sparkContext._gateway.new_array(java, len(found))
+            for place, end in enumerate(found):
+                parts[place] = end.partitionOffset()
+            ends.append(json.loads(leaf.stream().mergeOffsets(parts).json()))
+    return ends
+
+
+def start_query(
+    spark: SparkSession,
+    writer: DataStreamWriter,
+    begin: Callable[[int], str],
+    end: Callable[[int, list[TaskReport]], None],
+) -> StreamingQuery:
+    """Start the query of `writer`, whose stream ends in `pre_commit`, in this mode.
+
+    `begin` is called before an epoch's tasks start and returns their local property
+    (`epoch_property`). `end` is called when all have ended well, with the reports of the winning
+    attempts, before Spark writes its logs. Both run on Spark's stream thread; an exception fails
+    the query. With more partitions than tasks at a time, the query fails with ConfigurationError
+    before a row is read.
+    """
+    # Spark's list has neither Python nor this sink; `is_real_time` has checked the plan. Spark
+    # reads the setting from this session in each epoch, not from the query's copy.
+    spark.conf.set(_ALLOWLIST_CHECK, "false")
+    context = spark.sparkContext
+
+    def begun(epoch: int, partitions: int) -> str:
+        if partitions > context.defaultParallelism:
+            raise ConfigurationError(
+                f"the sources have {partitions} partitions, and Spark runs "
+                f"{context.defaultParallelism} tasks at a time: in real time each partition needs "
+                "a core for itself, else it would never be read. Give Spark more cores"
+            )
+        return begin(epoch)
+
+    def ended(epoch: int, rows: Any) -> None:
+        end(epoch, reports_of(epoch, items_of(rows)))
+
+    ensure_callback_server_started(context._gateway)
+    sink = loaded_class(spark._jvm, "SeamarkEpochSink").newInstance()
+    writer.outputMode("update")  # the only one here; without state all output modes are the same
+    started = sink.start(
+        writer._jwrite, context._jsc.sc(), EPOCH, _OnStreamThread(begun), _OnStreamThread(ended)
+    )
+    return StreamingQuery(started)

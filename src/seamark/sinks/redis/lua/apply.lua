@@ -1,0 +1,21 @@
+local function apply(block)
+  local operation, ttl, last = block[1], block[2], #block
+  if operation == 'hash' then
+    local i = 3
+    while i <= last do
+      local key, set = block[i], i + 1 + tonumber(block[i + 1])
+      if set > i + 1 then redis.call('HSET', key, unpack(block, i + 2, set)) end
+      local gone = set + 1 + tonumber(block[set + 1])
+      if gone > set + 1 then redis.call('HDEL', key, unpack(block, set + 2, gone)) end
+      if ttl ~= '' then redis.call('PEXPIRE', key, ttl) end
+      i = gone + 1
+    end
+  elseif operation == 'set' and ttl ~= '' then
+    for i = 3, last, 2 do redis.call('SET', block[i], block[i + 1], 'PX', ttl) end
+  else
+    local command = operation == 'set' and 'MSET' or 'UNLINK'
+    for i = 3, last, BLOCK_ARGUMENTS do
+      redis.call(command, unpack(block, i, math.min(i + BLOCK_ARGUMENTS - 1, last)))
+    end
+  end
+end

@@ -1,0 +1,2 @@
+if entered == 'ok' then redis.call('HSET', KEYS[1], 'p' .. ARGV[3], 'done ' .. ARGV[4]) end
+return entered

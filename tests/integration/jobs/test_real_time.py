@@ -1,0 +1,152 @@
+"""Jobs in real-time mode from Kafka to Kafka, killed with -9 in every window of an epoch.
+
+An epoch is as long as the checkpoint interval, and rows flow all the while: a driver that dies
+leaves open transactions nearly always. Each scenario feeds and reads without a break, and is judged
+in the end: at-least-once, nothing may be lost; exactly-once, nothing lost, doubled, reordered
+within a key, or shown too early.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from seamark.dev.kafka import LocalKafka
+from tests.chaos import checker, workload
+from tests.chaos.driver import Driver, wait_until
+from tests.chaos.scenario import PassthroughScenario
+from tests.chaos.workload import PARTITIONS
+from tests.integration.jobs.test_two_drivers import freeze_before_decision
+
+CORES = PARTITIONS
+"""Each partition needs one for itself."""
+REAL_TIME = {"execution": "real-time"}
+KILLS = [
+    # Spark begins the epoch; its tasks have not started.
+    "epoch-started:3",
+    # All tasks have flushed their transactions; nobody knows.
+    "pre-committed:2",
+    "fence-checked:2",
+    # Stored, and neither of Spark's logs is written.
+    "prepared:2",
+    # Both logs are written; no sink, or one of two transactions, is committed.
+    "decided:2",
+    "sealed:2",
+    "end-transaction-sent:12",
+    "sink-committed:1",
+    "committed:3",
+]
+
+
+@pytest.fixture
+def scenario(
+    kafka: LocalKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[PassthroughScenario]:
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", f"--master local[{CORES},4] pyspark-shell")
+    with PassthroughScenario(
+        tmp_path, kafka.bootstrap_servers, rate=100, interval="2s", **REAL_TIME
+    ) as made:
+        yield made
+
+
+def kill_within_epoch(scenario: PassthroughScenario, driver: Driver) -> None:
+    """Kill -9 all of the driver while tasks have sent rows of an epoch that has not ended."""
+    epoch = max(driver.epochs())
+    wait_until("the next epoch ends", lambda: max(driver.epochs()) > epoch, 60, pause_s=0.01)
+    time.sleep(1)
+    driver.kill_tree()
+    assert max(scenario.epochs_in("epochs")) == max(scenario.epochs_in("spark/commits")), (
+        "it died at the end of its epoch"
+    )
+
+
+def test_at_least_once_loses_nothing(scenario: PassthroughScenario) -> None:
+    scenario.options["delivery"] = "at-least-once"
+    scenario.options["interval"] = "5s"
+    driver = scenario.start()
+    driver.wait_for_epochs(1)
+    wait_until(
+        "rows within their epoch",
+        lambda: len(scenario.reader.rows) > sum(rows for rows, _ in driver.epochs().values()),
+        30,
+    )
+    kill_within_epoch(scenario, driver)
+    driver = scenario.start()
+    driver.wait_for_epochs(1)
+    scenario.drain(driver)
+    driver.stop()
+    kinds = {found.kind for found in scenario.check()}
+    assert kinds <= {checker.Kind.DUPLICATED, checker.Kind.REORDERED}
+
+
+def test_killed_at_every_failpoint(scenario: PassthroughScenario) -> None:
+    driver = scenario.die_at_each(KILLS, then="transaction-flushed:3")
+    # Here a Python worker dies, and Spark runs its task again, within the same epoch or after it.
+    driver.wait_for_epochs(3)
+    assert "SIGKILL" in driver.text() or "crashed" in driver.text(), "no worker died"
+    driver.kill_tree()
+    driver = scenario.start()
+    driver.wait_for_epochs(2)
+    kill_within_epoch(scenario, driver)
+    driver = scenario.start()
+    driver.wait_for_epochs(2)
+    scenario.finish(driver)
+    assert scenario.open_transactions() == []
+
+
+def test_stop_within_an_epoch(scenario: PassthroughScenario) -> None:
+    """The epoch is longer than the patience of a stop, which cuts it off: its tasks' iterators end
+    as if all was read, and their transactions must not be committed."""
+    driver = scenario.start(interval="25s")
+    driver.wait_for_epochs(1)
+    time.sleep(4)
+    before = scenario.epochs_in("spark/commits")
+    took_s = driver.stop()
+    print(f"stopped within {took_s:.1f} s")
+    assert scenario.epochs_in("spark/commits") == before, "no stop within an epoch"
+    assert scenario.open_transactions() == []
+    driver = scenario.start()
+    driver.wait_for_epochs(2)
+    scenario.finish(driver)
+
+
+def test_to_micro_batches_and_back(scenario: PassthroughScenario) -> None:
+    """A killed real-time run goes on in micro-batches, and the other way round."""
+    for execution, point in [
+        ("real-time", "prepared:2"),
+        ("micro-batch", "prepared:2"),
+        ("real-time", "decided:2"),
+        ("micro-batch", "decided:2"),
+    ]:
+        scenario.die_at(point, execution=execution)
+    driver = scenario.start()
+    driver.wait_for_epochs(2)
+    scenario.finish(driver)
+    assert workload.open_transactions(scenario.servers, scenario.prefix) == []
+
+
+def test_old_driver_that_decides_with_other_offsets(scenario: PassthroughScenario) -> None:
+    """A frozen driver wakes up in its successor's first epoch, of the same number, and writes both
+    of Spark's logs: the end offsets there are its own. The successor's attempt has read other rows,
+    so it must not be taken for the one decided."""
+    first = scenario.start()
+    first.wait_for_epochs(2)
+    epoch = freeze_before_decision(scenario, first)
+    second = scenario.start(interval="8s")
+    wait_until("the successor's epoch", lambda: "goes on after" in second.text(), 90)
+    wait_until("an open transaction", lambda: len(scenario.open_transactions()) > PARTITIONS, 60)
+    first.thaw()
+    assert first.wait(60) == 1
+    assert "FencedError" in first.text(), first.tail()
+    first.kill_tree()
+    assert epoch in scenario.epochs_in("spark/commits"), "it wrote no decision"
+    assert second.wait(60) == 1, second.tail()
+    assert "DecisionVoidError" in second.text(), second.tail()
+    second.kill_tree()
+    last = scenario.start()
+    last.wait_for_epochs(2)
+    scenario.finish(last)
+    assert scenario.open_transactions() == []

@@ -1,0 +1,192 @@
+"""How: real queries for each checkpoint setting to show its effect: in the times measured by the
+coordinator, in the stored files, or in a sink's rows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import seamark as sm
+from seamark.checkpoint.store import LEAST_RECORDS
+from tests.chaos.workload import read_column
+from tests.spark.jobs.test_job import SlowFileSink
+from tests.threads import meanwhile
+
+
+def files(tmp_path: Path, ids: list[int]) -> None:
+    """One file of one row for each id; the source reads the oldest first."""
+    (tmp_path / "in").mkdir(exist_ok=True)
+    for id_ in ids:
+        file = tmp_path / f"in/{id_:03}.json"
+        file.write_text(json.dumps({"id": id_}))
+        os.utime(file, (1_700_000_000 + id_,) * 2)
+
+
+def a_job(tmp_path: Path, ending: str = "latest", **settings: Any) -> tuple[sm.Job, DataFrame]:
+    job = sm.Job("job", sm.CheckpointConfig(storage=str(tmp_path / "store"), **settings))
+    source = sm.FileSource(
+        str(tmp_path / "in"),
+        format="json",
+        schema="id BIGINT",
+        ending=ending,
+        options={"maxFilesPerTrigger": "1"},
+    )
+    return job, job.source(source, "in")
+
+
+def to_sqlite(tmp_path: Path) -> sm.SQLiteSink:
+    return sm.SQLiteSink(str(tmp_path / "out.db"), table="t")
+
+
+def ids(tmp_path: Path) -> list[int]:
+    return sorted(read_column(tmp_path / "out.db", "t", "id"))
+
+
+def history(job: sm.Job) -> list[Any]:
+    assert job._run is not None and job._run.coordinator is not None
+    return list(job._run.coordinator.history)
+
+
+def test_the_next_epoch_waits_for_the_interval(tmp_path: Path) -> None:
+    """Two files wait, and an epoch takes one. Of short intervals `test_seamark_run.py` tells."""
+    files(tmp_path, [0, 1])
+    job, rows = a_job(tmp_path, ending="never", interval="10000h")
+    job.sink(rows, to_sqlite(tmp_path), "out")
+
+    def stop() -> None:
+        time.sleep(3)
+        job.stop()
+
+    meanwhile(lambda: job._run and job._run.coordinator and history(job), stop)
+    job.run()
+    assert [e.epoch for e in history(job)] == [0]
+    assert ids(tmp_path) == [0]
+
+
+def test_two_concurrent_checkpoints(tmp_path: Path) -> None:
+    """The sink's commit takes a second. Of one at a time `test_job.py` tells."""
+    files(tmp_path, list(range(4)))
+    job, rows = a_job(tmp_path, max_concurrent_checkpoints=2)
+    job.sink(rows, SlowFileSink(str(tmp_path / "out")), "out")
+    job.run()
+    epochs = history(job)
+    overlaps = [b.stored_s < a.committed_s for a, b in itertools.pairwise(epochs)]
+    assert any(overlaps[1:]), "no epoch was stored while the one before was being committed"
+    for first, _, third in zip(epochs, epochs[1:], epochs[2:], strict=False):
+        assert third.stored_s > first.committed_s, "three stored epochs were uncommitted at once"
+
+
+def test_a_pause_between_two_epochs(tmp_path: Path) -> None:
+    files(tmp_path, list(range(3)))
+    job, rows = a_job(tmp_path, min_pause="1s")
+    job.sink(rows, to_sqlite(tmp_path), "out")
+    job.run()
+    epochs = history(job)
+    assert len(epochs) == 3
+    for before, after in itertools.pairwise(epochs):
+        assert after.started_s - before.committed_s >= 1.0
+    assert ids(tmp_path) == [0, 1, 2]
+
+
+def test_only_so_many_checkpoints_are_retained(tmp_path: Path) -> None:
+    epochs = LEAST_RECORDS + 4
+    files(tmp_path, list(range(epochs)))
+    job, rows = a_job(tmp_path, num_retained=3)
+    job.sink(rows, to_sqlite(tmp_path), "out")
+    job.run()
+    store = tmp_path / "store/job"
+
+    def kept(directory: str) -> list[int]:
+        return sorted(int(p.name) for p in (store / directory).iterdir() if p.name.isdigit())
+
+    committed = sorted(int(p.parent.name) for p in store.glob("epochs/*/committed.json"))
+    assert committed == list(range(epochs - LEAST_RECORDS, epochs))
+    for log in ("spark/commits", "spark/offsets"):
+        assert kept(log)[-1] == epochs - 1
+        # Spark deletes in the background, after the epoch making room.
+        assert 3 <= len(kept(log)) <= 3 + 2, f"{log}: {kept(log)}"
+    files(tmp_path, [epochs])
+    job, rows = a_job(tmp_path, num_retained=3)
+    job.sink(rows, to_sqlite(tmp_path), "out")
+    job.run()
+    assert ids(tmp_path) == list(range(epochs + 1)), "what is retained is not enough to go on"
+
+
+def test_a_cancelled_job_ends_at_once_and_keeps_or_deletes_its_checkpoints(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """Row 1 sleeps: the epoch with it is never committed."""
+    files(tmp_path, [0])
+    asleep = tmp_path / "asleep"
+
+    @F.udf("bigint")
+    def slow(id_: int) -> int:
+        if id_ == 1:
+            asleep.touch()
+            time.sleep(300)
+        return id_
+
+    store = tmp_path / "store/job"
+
+    def run(retention: str, until: Callable[[], Any]) -> float:
+        job, rows = a_job(
+            tmp_path, ending="never", interval="100ms", externalized_retention=retention
+        )
+        job.sink(rows.select(slow("id").alias("id")), to_sqlite(tmp_path), "out")
+        cancelled_s: list[float] = []
+
+        def cancel() -> None:
+            cancelled_s.append(time.monotonic())
+            job.cancel()
+
+        meanwhile(until, cancel)
+        job.run()
+        return time.monotonic() - cancelled_s[0]
+
+    run("RETAIN_ON_CANCELLATION", lambda: (store / "epochs/0/committed.json").exists())
+    assert (store / "spark/commits/0").exists()
+    files(tmp_path, [1])
+    took_s = run("DELETE_ON_CANCELLATION", asleep.exists)
+    assert took_s < 60, "the epoch under way was waited for"
+    assert not store.exists()
+    assert ids(tmp_path) == [0], "the epoch under way was committed, or epoch 0 came again"
+    assert not [p for p in (tmp_path / "out.db.seamark").rglob("*") if p.is_file()]
+
+
+def test_a_bounded_job_ends_with_a_checkpoint_of_what_its_last_rows_changed(
+    tmp_path: Path,
+) -> None:
+    """Windows of ten seconds; the last row (second 100) closes the first. Without the final
+    checkpoint a run with newer rows closes it: nothing is lost, it comes later."""
+
+    def run(directory: Path, final: bool) -> list[int]:
+        job, rows = a_job(directory, checkpoints_after_tasks_finish=final)
+        windows = (
+            rows.select(F.timestamp_seconds("id").alias("time"))
+            .withWatermark("time", "1 second")
+            .groupBy(F.window("time", "10 seconds"))
+            .count()
+            .select(F.unix_seconds("window.start").alias("id"))
+        )
+        job.sink(windows, to_sqlite(directory), "out")
+        job.run()
+        store = directory / "store/job"
+        committed = len(list(store.glob("epochs/*/committed.json")))
+        assert committed == len(list(store.glob("spark/commits/[0-9]*"))), "an epoch is left open"
+        return ids(directory)
+
+    for name in ("with", "without"):
+        (tmp_path / name).mkdir()
+        files(tmp_path / name, [0, 100])
+    assert run(tmp_path / "with", final=True) == [0]
+    assert run(tmp_path / "without", final=False) == []
+    files(tmp_path / "without", [101])
+    assert run(tmp_path / "without", final=False) == [0]

@@ -1,0 +1,158 @@
+"""How: unite real streaming DataFrames and look at the plan; split handmade Arrow batches as Spark
+sends them. `test_batch_oracle.py` judges the results of such plans."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+
+from seamark.api.declarations import DeclaredSink
+from seamark.runtime.branches import Layout, United
+from seamark.runtime.operator_uids import find_uids
+from seamark.runtime.plans import Compared, analysed
+from seamark.runtime.shared_stream import branches_of, shared_plans
+
+
+def declared(uid: str, frame: DataFrame, *expressions: str) -> DeclaredSink:
+    return DeclaredSink(uid, None, frame, expressions or ("*",))  # type: ignore[arg-type]
+
+
+def branches(united: United) -> list[tuple[str, ...]]:
+    return [tuple(sink.uid for sink in branch.sinks) for branch in united.branches]
+
+
+def counted(rate: DataFrame) -> DataFrame:
+    late = rate.withWatermark("timestamp", "5 seconds")
+    return late.groupBy(F.window("timestamp", "3 seconds").alias("w"), "value").count()
+
+
+def times_ten(column: str) -> object:
+    return F.udf(lambda n: n * 10, LongType())(column)
+
+
+def test_a_lone_sink_travels_as_its_own_columns(rate: DataFrame) -> None:
+    united = United(branches_of([declared("a", rate, "value AS v")]))
+    assert united.stream.columns == ["c0"]
+    assert united.layout.plain
+    sent = pa.RecordBatch.from_pydict({"c0": [1, 2]})
+    assert [(uid, rows.to_pydict()) for uid, rows in united.layout.split(sent)] == [
+        ("a", {"v": [1, 2]})
+    ]
+
+
+def test_sinks_with_steps_of_their_own_over_one_stream_share_it(rate: DataFrame) -> None:
+    few = rate.filter("value % 2 = 0").withColumn("half", F.expr("value DIV 2"))
+    many = few.withColumn("one", F.explode(F.sequence(F.lit(1), F.col("value"))))
+    united = United(
+        branches_of(
+            [
+                declared("a", rate, "timestamp AS t", "value AS v"),
+                declared("b", few, "half"),
+                declared("c", many, "one", "half"),
+                declared("d", rate.withColumn("ten", times_ten("value")), "ten"),
+            ]
+        )
+    )
+    assert branches(united) == [("a", "b", "c", "d")]
+    assert [field.dataType.simpleString() for field in united.stream.schema.fields] == [
+        "struct<t:timestamp,v:bigint>", "struct<half:bigint>", "struct<one:bigint,half:bigint>",
+        "struct<ten:bigint>",
+    ]  # fmt: skip
+    assert len(list(find_uids(shared_plans(united.branches), {}, {}).source_lines)) == 1
+
+
+def test_what_all_have_is_a_step_of_the_shared_stream(rate: DataFrame) -> None:
+    few = rate.filter("value > 3").withColumn("ten", times_ten("value"))
+    united = United(branches_of([declared("a", few.select("ten")), declared("b", few, "value")]))
+    assert branches(united) == [("a", "b")], "the function stands above a filter that both have"
+    assert Compared(united.branches[0].shared) == Compared(analysed(few))
+
+
+def test_a_stream_that_was_built_twice_is_one(rate: DataFrame) -> None:
+    one, other = counted(rate), counted(rate)
+    united = United(
+        branches_of([declared("a", one.select("count")), declared("b", other.filter("count > 1"))])
+    )
+    assert branches(united) == [("a", "b")]
+    uids = find_uids(shared_plans(united.branches), {}, {"counts": other})
+    assert uids.operator_numbers() == {"counts": 0}
+    assert uids.source_lines == (0,)
+
+
+def test_what_has_two_names_is_two(rate: DataFrame) -> None:
+    named = {"one": counted(rate), "other": counted(rate)}
+    sinks = [declared(uid, frame) for uid, frame in named.items()]
+    united = United(branches_of([*sinks, declared("third", counted(rate))], {}, named))
+    assert branches(united) == [("one", "third"), ("other",)]
+    uids = find_uids(shared_plans(united.branches), {}, named)
+    assert uids.operator_numbers() == {"one": 0, "other": 1}
+
+
+def test_what_cannot_be_shared_is_united(rate: DataFrame, spark: SparkSession) -> None:
+    counts = counted(rate)
+    other = spark.readStream.format("rate").option("rowsPerSecond", 7).load()
+    united = United(
+        branches_of(
+            [
+                declared("raw", rate, "value"),
+                declared(
+                    "odd", counts.filter("count > 1").withColumn("ten", times_ten("count")), "ten"
+                ),
+                declared("counts", counts, "count"),
+                declared("other", other, "value"),
+                declared("more", counts.filter("count > 1"), "count"),
+            ]
+        )
+    )
+    assert branches(united) == [("raw",), ("odd",), ("counts", "more"), ("other",)]
+    uids = find_uids(shared_plans(united.branches), {"rate": rate}, {"counts": counts})
+    assert uids.operator_numbers() == {"counts@odd": 0, "counts@counts": 1}
+    assert uids.source_lines == (0, 0, 0, 1)
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_the_name_of_an_operator_in_several_branches_goes_with_its_sink(
+    rate: DataFrame, order: tuple[int, int]
+) -> None:
+    counts = counted(rate)
+    function = counts.filter("count > 1").withColumn("ten", times_ten("count"))
+    sinks = [declared("a", function), declared("b", counts)]
+    united = United(branches_of([sinks[number] for number in order]))
+    uids = find_uids(shared_plans(united.branches), {}, {"counts": counts})
+    assert uids.operator_numbers() == {f"counts@{'ab'[n]}": place for place, n in enumerate(order)}
+
+
+LAYOUT = Layout(("a", "b", "c"))
+
+
+def batch(keeps: list[str]) -> pa.RecordBatch:
+    def column(uid: str, name: str) -> pa.Array:
+        rows = [{name: i} if uid in keep else None for i, keep in enumerate(keeps)]
+        return pa.array(rows, pa.struct([(name, pa.int64())]))
+
+    columns = [column("a", "v"), column("b", "w"), column("c", "v")]
+    return pa.RecordBatch.from_arrays(columns, names=["s0", "s1", "s2"])
+
+
+def split(part: pa.RecordBatch) -> list[tuple[str, list[dict[str, int]]]]:
+    return [(uid, rows.to_pylist()) for uid, rows in LAYOUT.split(part)]
+
+
+def test_a_row_goes_to_the_sinks_that_have_a_struct_of_it() -> None:
+    assert split(batch(["ac", "b", "abc"])) == [
+        ("a", [{"v": 0}, {"v": 2}]),
+        ("b", [{"w": 1}, {"w": 2}]),
+        ("c", [{"v": 0}, {"v": 2}]),
+    ]
+    assert split(batch(["b", "b"])) == [("b", [{"w": 0}, {"w": 1}])]
+
+
+def test_an_empty_batch_reaches_no_sink() -> None:
+    assert split(batch([])) == []
+
+
+def test_a_slice_keeps_its_own_rows() -> None:
+    assert split(batch(["a", "a", "b", "b"]).slice(2)) == [("b", [{"w": 2}, {"w": 3}])]

@@ -1,0 +1,83 @@
+"""How: plans of several sources and stateful operators; Spark's own report of a run tells the
+operator of each number."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import seamark as sm
+
+
+def test_sources_and_operators_are_shown_by_uid(tmp_path: Path, spark: SparkSession) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        lines = [{"id": i, "at": "2026-01-01T00:00:00Z"} for i in range(5 if name == "a" else 7)]
+        (tmp_path / name / "0.json").write_text("\n".join(map(json.dumps, lines)))
+
+    def source(name: str) -> sm.FileSource:
+        return sm.FileSource(
+            str(tmp_path / name), "json", "id BIGINT, at TIMESTAMP", ending="latest"
+        )
+
+    job = sm.Job("uids", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    # Declared in another order than they stand in the plan.
+    b = job.source(source("b"), "source-b").withWatermark("at", "1 minute")
+    a = job.source(source("a"), "source-a").withWatermark("at", "1 minute")
+    once: DataFrame = a.union(b).dropDuplicatesWithinWatermark(["id"])
+    counted = once.groupBy(F.window("at", "1 minute")).count()
+    job.uid(once, "once")
+    job.uid(counted, "counted")
+    job.sink(counted.select("count"), sm.FileSink(str(tmp_path / "counts")), "counts")
+    job.sink(a.select("id"), sm.FileSink(str(tmp_path / "raw")), "raw")
+    job.run()
+    first = job.checkpoints().history[-1]
+    tasks = {task.uid: task for task in first.tasks}
+    assert list(tasks)[-2:] == ["counts", "raw"]
+    assert tasks["source-b"].rows == 7
+    assert tasks["source-a"].rows >= 5, "a source that two branches read is counted once for each"
+    assert tasks["once"].name == "dedupeWithinWatermark"
+    assert tasks["counted"].name == "stateStoreSave"
+    assert tasks["raw"].rows == 5
+    assert not [uid for uid in tasks if uid.startswith(("operator-", "source-0", "source-1"))]
+
+
+@pytest.mark.parametrize("more", ["operators", "readings"])
+def test_a_checkpoint_with_other_numbers_is_refused_before_anything_is_written(
+    tmp_path: Path, spark: SparkSession, more: str
+) -> None:
+    """Like an earlier version's: it computed a shared stream once for each sink."""
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/0.json").write_text('{"id": 1, "at": "2026-01-01T00:00:00Z"}')
+
+    def run(*, twice: bool) -> None:
+        job = sm.Job("counts", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+        schema = "id BIGINT, at TIMESTAMP"
+        source = sm.FileSource(str(tmp_path / "in"), "json", schema, ending="latest")
+        rows = job.source(source, "rows").withWatermark("at", "1 minute")
+        counted = rows.groupBy(F.window("at", "1 minute"), "id").count()
+        out = counted.select("id", "count")
+        if twice and more == "operators":
+            out = counted.groupBy("window", "id").count().select("id", "count")
+        job.sink(out, sm.FileSink(str(tmp_path / "out"), format="json"), "out")
+        if twice and more == "readings":
+            job.sink(rows.select("id"), sm.FileSink(str(tmp_path / "raw"), format="json"), "raw")
+        job.run()
+
+    run(twice=True)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    found = (
+        "2 stateful operators, the program 1" if more == "operators" else "2 readings of sources"
+    )
+    with pytest.raises(sm.ConfigurationError, match=found) as refused:
+        run(twice=False)
+    assert "restore that, by uid" in str(refused.value)
+    executions = tmp_path / "store/counts/executions"
+    after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {p: b for p, b in after.items() if executions not in p.parents} == {
+        p: b for p, b in before.items() if executions not in p.parents
+    }

@@ -1,0 +1,62 @@
+"""Real-time mode: an attempt is committed only if it has read to the offsets of Spark's log.
+
+How: the store on real local directories.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from seamark.model.errors import DecisionVoidError
+from seamark.protocol.states import Seal
+
+ENDS = [{"clicks": {"0": 12, "1": 7}}]
+PARTS = {"sink": SinkEpoch(3, (b"handle",))}
+
+
+def a_store(directory: Path) -> CheckpointStore:
+    store = CheckpointStore(LocalFiles(directory), LocalFiles(directory / "spark"))
+    store.create_identity(JobIdentity("a" * 32, "l" * 32, "clicks", 0, 1.5))
+    return store
+
+
+def attempt(directory: Path, offsets: str | None) -> CheckpointStore:
+    """Return a store with an attempt at epoch 7 that has read to ENDS, and Spark's decision; its
+    offset log has `offsets`."""
+    store = a_store(directory)
+    store.note_ends(7, ENDS)
+    store.write_prepared(7, 2, PARTS)
+    if offsets is not None:
+        store.spark_files.create("offsets/7", f"v1\n{{}}\n{offsets}".encode())
+    store.spark_files.create("commits/7", b"v1\n{}")
+    return store
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["its driver", "a later driver"])
+def test_an_attempt_with_the_log_s_offsets_is_committed(tmp_path: Path, again: bool) -> None:
+    store = attempt(tmp_path, '{"clicks": {"1": 7, "0": 12}}')
+    store = a_store(tmp_path) if again else store
+    assert store.seal(7, 2, Seal.COMMIT) is Seal.COMMIT
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["its driver", "a later driver"])
+@pytest.mark.parametrize("offsets", ['{"clicks":{"0":11,"1":7}}', None], ids=["others", "none"])
+def test_an_attempt_with_other_offsets_is_aborted(
+    tmp_path: Path, offsets: str | None, again: bool
+) -> None:
+    store = attempt(tmp_path, offsets)
+    store = a_store(tmp_path) if again else store
+    with pytest.raises(DecisionVoidError, match="epoch 7 was decided by a driver"):
+        store.seal(7, 2, Seal.COMMIT)
+    assert store.epoch(7).seals == {2: Seal.ABORT}
+
+
+def test_other_attempts_have_no_offsets_of_their_own(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    store.note_ends(7, ENDS)
+    store.write_prepared(8, 1, PARTS)
+    assert store.seal(8, 1, Seal.COMMIT) is Seal.COMMIT
