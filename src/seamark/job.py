@@ -467,6 +467,6 @@ class Job:
 
 
 def _caller() -> str:
-    """Return the place of the program that has called a method here: ``/dir/app.py:40``."""
+    """Return the place of the program that has called a method here: file and line."""
     frame = sys._getframe(2)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"

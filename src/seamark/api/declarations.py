@@ -47,7 +47,7 @@ class DeclaredSink:
 
     `schema` is the DataFrame's own, before that SQL. A sink for rows refused by another sink has
     the other's uid in `dead_letters_of`, and no DataFrame. `declared_at` is its place in the
-    program, ``/dir/app.py:40``; "" if unknown.
+    program, file and line; "" if unknown.
     """
 
     uid: str

@@ -1,7 +1,7 @@
 """Findings: faults of a job, or of a system it meets, each under a lasting code.
 
 Each code has a section in docs/findings.md: the finding, the reason, an example, the remedy.
-`guarantees/rules.py` finds faults of a declaration, `sinks/<system>/preflight.py` and
+`guarantees/rules.py` finds faults of a declaration, the `preflight.py` of each sink and
 `sources/kafka_retention.py` faults of real systems. A `UserError` may carry a finding.
 """
 

@@ -24,7 +24,7 @@ def varying_functions(frame: DataFrame, declared_at: str = "") -> tuple[PlannedF
     """Return the nondeterministic functions in the rows of `frame`, by Spark's judgement. Python
     functions are deterministic unless the program says ``asNondeterministic()``.
 
-    `declared_at`: the place in the program (``/dir/app.py:40``) where these rows got their sink.
+    `declared_at`: the place in the program (file and line) where these rows got their sink.
     """
     return _functions(frame, declared_at, lambda part: not part.deterministic())
 
