@@ -30,6 +30,7 @@ checkpoints = sm.CheckpointConfig(
 )
 job = sm.Job("asked", checkpoints)
 clicks = job.source(sm.KafkaSource(SERVERS, topics={clicks!r}), uid="clicks")
+clicks.sparkSession.conf.set("spark.sql.shuffle.partitions", {partitions})
 counts = job.uid(clicks.groupBy("value").count(), "counts")
 job.sink(
     counts.selectExpr("CAST(value AS string) AS value"),
@@ -101,7 +102,13 @@ def test_what_the_real_servers_lack_is_found_and_they_are_left_alone(
     at = {"servers": kafka.bootstrap_servers, "url": postgres.url()}
     before = holdings(kafka, postgres)
     code, report, text = explained(
-        tmp_path, clicks=brief, out="no-such-topic", timeout="1h", table="no_such_table", **at
+        tmp_path,
+        clicks=brief,
+        out="no-such-topic",
+        timeout="1h",
+        table="no_such_table",
+        partitions=1000,
+        **at,
     )
     assert code == 2
     assert codes(report, "error") == {
@@ -110,12 +117,12 @@ def test_what_the_real_servers_lack_is_found_and_they_are_left_alone(
         ("SV004", "sink `table`"),
     }
     assert ("SC004", "source `clicks`") in codes(report, "warning")
-    assert ("PG002", "sink `table`") in codes(report, "warning")  # 200 tasks of two epochs
+    assert ("PG002", "sink `table`") in codes(report, "warning")  # 1,000 tasks of two epochs
     assert holdings(kafka, postgres) == before
     out = topic()
     before = holdings(kafka, postgres)
     code, report, text = explained(
-        tmp_path, clicks=topic(), out=out, timeout="10min", table="words", **at
+        tmp_path, clicks=topic(), out=out, timeout="10min", table="words", partitions=2, **at
     )
     assert code == 0, text
     assert codes(report, "error") == set()
