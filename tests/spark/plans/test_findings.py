@@ -7,7 +7,6 @@ import json
 import logging
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from pyspark.sql.types import LongType
 import seamark as sm
 from seamark.model.findings import Finding
 from seamark.sources.fields import RandomInt
+from tests.threads import RunningJob
 
 FIELDS = {"n": RandomInt(1, 9)}
 REDIS = sm.RedisSink("redis://127.0.0.1:1", key="id")
@@ -152,17 +152,10 @@ def test_a_second_job_on_a_running_jobs_target_is_warned(tmp_path: Path) -> None
         made.sink(rows, sm.FileSink(str(tmp_path / "out"), format="json"), "out")
         return made
 
-    first, second = job("first"), job("second")
-    running = threading.Thread(target=first.run)
-    running.start()
-    try:
-        for _ in range(600):
-            if found(second, "SK002"):
-                break
-            threading.Event().wait(0.1)
-        (shared,) = found(second, "SK002")
-        assert shared.found.startswith("job 'first', which has not ended, also writes files: file:")
-    finally:
-        first.stop()
-        running.join(60)
+    second = job("second")
+    first = RunningJob(job("first"))
+    first.wait_for_epochs(1)
+    (shared,) = found(second, "SK002")
+    assert shared.found.startswith("job 'first', which has not ended, also writes files: file:")
+    first.end()
     assert found(second, "SK002") == []
