@@ -156,6 +156,8 @@ def test_a_second_job_on_a_running_jobs_target_is_warned(tmp_path: Path) -> None
     first = RunningJob(job("first"))
     first.wait_for_epochs(1)
     (shared,) = found(second, "SK002")
-    assert shared.found.startswith("job 'first', which has not ended, also writes files: file:")
+    assert shared.found.startswith(
+        f"job 'first', which has not ended, also writes files: {tmp_path}"
+    )
     first.end()
     assert found(second, "SK002") == []
