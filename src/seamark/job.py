@@ -6,8 +6,10 @@ The declaration itself is `api/declarations.py`; one run of the job is `job_run.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,8 +41,9 @@ from seamark.model.errors import ConfigurationError, UserError
 from seamark.model.job_graph import JobGraph
 from seamark.runtime.checkpoint_history import jobs_in, read_history
 from seamark.runtime.declaring import declare_sinks, declare_source
+from seamark.runtime.inspection import server_findings
+from seamark.runtime.job_facts import job_report
 from seamark.runtime.job_plan import JobPlan, job_graph
-from seamark.runtime.job_report import job_report
 from seamark.runtime.job_transactions import answer_request
 from seamark.runtime.log_redaction import job_redactor
 from seamark.runtime.real_time import is_real_time, real_time_settings
@@ -138,6 +141,7 @@ class Job:
         declared = self.declaration
         uid = declared.claim_uid(uid, "a sink")
         made, *letters = declare_sinks(dataframe, sink, uid, on_bad_row, dead_letters)
+        made = replace(made, declared_at=_caller())
         for one in letters:
             declared.claim_uid(one.uid, f"the dead letters of sink {uid!r}")
         declared.sinks.update({one.uid: one for one in (made, *letters)})
@@ -165,17 +169,28 @@ class Job:
         storage, name = self._storage, declared.name
         return read_history(storage, name) if name in jobs_in(storage) else NONE_YET
 
-    def explain(self) -> None:
-        """Print each source, operator and sink with its guarantee; touches nothing outside.
+    def explain(self, *, preflight: bool = False) -> None:
+        """Print each source, operator and sink with its guarantee, the weakest of them, and the
+        findings (docs/findings.md); touches nothing outside.
 
-        Also prints the weakest of them and the reason.
+        preflight: also ask the real systems of sources and sinks for faults, without changing
+            anything there.
         """
-        print(self.report())  # noqa: T201 - as DataFrame.explain does
+        print(self.report(preflight=preflight))  # noqa: T201 - as DataFrame.explain does
 
-    def report(self) -> GuaranteeReport:
-        """Return the text of `explain`. Spark analyses the program's plans for it: a second."""
-        declared = self.declaration
-        return job_report(declared, job_graph(declared) if declared.sinks else JobGraph())
+    def report(self, *, preflight: bool = False) -> GuaranteeReport:
+        """Return the text of `explain`. Spark analyses the program's plans for it: a second.
+
+        Raises MissingDependencyError if `preflight` needs a driver that is not installed.
+        """
+        declared, spark = self.declaration, self._session()
+        graph = job_graph(declared) if declared.sinks else JobGraph()
+        report = job_report(declared, graph, spark)
+        if preflight:
+            found = server_findings(declared, graph, spark, self._directory)
+            report = report.with_findings(found)
+        redactor = job_redactor(spark, declared, self._storage, self._secrets)
+        return report.hidden(redactor.everywhere)
 
     # --- run
 
@@ -454,3 +469,9 @@ class Job:
             for key, setting in self._settings.items()
             if setting.origin != DEFAULT
         }
+
+
+def _caller() -> str:
+    """Return the place of the program that has called a method here: file and line."""
+    frame = sys._getframe(2)
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"

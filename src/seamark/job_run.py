@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from seamark.api.declarations import JobDeclaration
@@ -12,23 +13,30 @@ from seamark.api.rest_config import RestConfig
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.executions import ExecutionStart, Sign
 from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding, Severity, errors
 from seamark.model.redaction import Redactor
 from seamark.rest.live_job import LiveJob
 from seamark.rest.server import RestServer
+from seamark.runtime.inspection import source_findings
+from seamark.runtime.job_facts import job_report
 from seamark.runtime.job_plan import JobPlan, job_graph
-from seamark.runtime.job_report import job_report
+from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.query import StreamRun
 from seamark.runtime.stop_signals import stop_before_jvm, stop_on_signals
 from seamark.runtime.supervision import Supervisor
 from seamark.savepoints.claims import ClaimDisposal
+
+log = logging.getLogger(__name__)
 
 
 class JobRun:
     """Runs `plan` in the job's `directory`; call `run_to_end` once.
 
     `spark_settings` hold for its query alone; `shown` is the job's own data for `LiveJob`. The REST
-    interface (`rest`) answers from now on; raises PreflightError if its address cannot be had.
-    `trigger` is that of the query (`trigger_of`).
+    interface (`rest`) answers from now on; raises PreflightError if its address cannot be had, and
+    ConfigurationError for findings that stop the job. Logs warnings. `trigger` is that of the query
+    (`trigger_of`).
     """
 
     def __init__(
@@ -49,7 +57,10 @@ class JobRun:
         declared, context = plan.declared, plan.spark.sparkContext
         self._flow = FlowFigures(lambda: context.defaultParallelism)
         graph = job_graph(declared, plan)
-        guarantees = job_report(declared, graph)
+        guarantees = job_report(declared, graph, plan.spark).hidden(redactor.everywhere)
+        _refuse(declared.name, guarantees.findings)
+        with RedactedLog(redactor):
+            _warn((*guarantees.findings, *source_findings(declared, plan.spark)))
         self._view = LiveJob(
             declaration=declared,
             redactor=redactor,
@@ -116,3 +127,19 @@ def trigger_of(declared: JobDeclaration, *, real_time: bool) -> dict[str, Any]:
         return {"availableNow": True}
     interval = f"{round(declared.checkpoint.interval_s * 1000)} milliseconds"
     return {"realTime" if real_time else "processingTime": interval}
+
+
+def _refuse(job: str, findings: Iterable[Finding]) -> None:
+    """Raise ConfigurationError if a finding stops the job."""
+    found = errors(findings)
+    if len(found) == 1:
+        raise ConfigurationError(found[0])
+    if found:
+        raise ConfigurationError(f"Job {job!r}: " + "; ".join(map(str, found)))
+
+
+def _warn(findings: Iterable[Finding]) -> None:
+    """Log the warnings. Servers that do not answer are left to those that need them."""
+    for finding in findings:
+        if finding.weight is Severity.WARNING:
+            log.warning("%s", finding)

@@ -86,6 +86,10 @@ class CheckpointConfig:
     changelog_snapshot_interval: epochs between two uploads of the whole state if `changelog` is on.
     checkpoints_after_tasks_finish: whether a job takes a final checkpoint after its sources end,
         with the changes of their last rows.
+    tolerated_downtime: the longest time that the job may be down before it is started again, e.g.
+        over a night. Transactions with a time-out must outlive it, and Kafka's retention of source
+        topics is held against it (docs/findings.md). 0: not stated; then transactions are held
+        against the restart strategy's longest delay alone, and retention against a day.
     restart_strategy: whether and when a failed job is started again in the same program, from its
         last decided epoch. The default is `RestartStrategy.none()`, as in Spark: a supervisor of
         the program sees each failure, and a lasting failure does not repeat unseen for ever.
@@ -112,10 +116,12 @@ class CheckpointConfig:
     changelog: bool = False
     changelog_snapshot_interval: int = 10
     checkpoints_after_tasks_finish: bool = True
+    tolerated_downtime: Duration = 0
     restart_strategy: RestartStrategy = field(default_factory=RestartStrategy.none)
     interval_s: float = field(init=False, repr=False)
     timeout_s: float = field(init=False, repr=False)
     min_pause_s: float = field(init=False, repr=False)
+    tolerated_downtime_s: float = field(init=False, repr=False)
     aligned_timeout_s: float = field(init=False, repr=False)
     given: frozenset[str] = field(init=False, repr=False, compare=False)
     """The settings given by the program, whatever their values; `job.config()` tells them from
@@ -139,6 +145,8 @@ class CheckpointConfig:
         checked("interval_s", seconds(self.interval, prefix + "interval"))
         checked("timeout_s", seconds(self.timeout, prefix + "timeout", least_s=0.01))
         checked("min_pause_s", seconds(self.min_pause, prefix + "min_pause"))
+        downtime_s = seconds(self.tolerated_downtime, prefix + "tolerated_downtime")
+        checked("tolerated_downtime_s", downtime_s)
         checked("aligned_timeout_s", seconds(self.aligned_timeout, prefix + "aligned_timeout"))
         in_flight = whole_bytes(
             self.max_in_flight_bytes, prefix + "max_in_flight_bytes", least=2**20

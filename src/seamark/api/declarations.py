@@ -46,7 +46,8 @@ class DeclaredSink:
     """One sink of a job, with its DataFrame and the SQL for the sink's columns.
 
     `schema` is the DataFrame's own, before that SQL. A sink for rows refused by another sink has
-    the other's uid in `dead_letters_of`, and no DataFrame.
+    the other's uid in `dead_letters_of`, and no DataFrame. `declared_at` is its place in the
+    program, file and line; "" if unknown.
     """
 
     uid: str
@@ -55,6 +56,7 @@ class DeclaredSink:
     select_expressions: tuple[str, ...]
     schema: Schema = ()
     dead_letters_of: str = ""
+    declared_at: str = ""
 
     @property
     def description(self) -> str:

@@ -27,7 +27,7 @@ from seamark.model.schema import Schema
 @dataclass(frozen=True)
 class CheckpointedJob:
     """`sinks` and the `schemas` of their rows are by uid. `checkpoint.storage` is ignored: the
-    records are in `store`."""
+    records are in `store`. `tasks` is as in `SinkContext`."""
 
     name: str
     sinks: Mapping[str, TwoPhaseCommitSink[Any]]
@@ -35,17 +35,17 @@ class CheckpointedJob:
     checkpoint: CheckpointConfig
     schemas: Mapping[str, Schema] = field(default_factory=dict)
     hadoop: HadoopSettings = field(default_factory=HadoopSettings)
+    tasks: int = 0
 
     @property
     def visible_before_decision(self) -> bool:
         """Whether sinks commit before the decision: at-least-once and at-most-once."""
-        return self.checkpoint.mode is not CheckpointMode.EXACTLY_ONCE
+        return _visible_before_decision(self.checkpoint)
 
     @property
     def timeout_s(self) -> float:
         """The longest time an epoch may be undecided; infinite if there is no limit."""
-        endless = self.checkpoint.timeout == timedelta.max
-        return math.inf if endless else self.checkpoint.timeout_s
+        return _timeout_s(self.checkpoint)
 
     def context(self, uid: str, generation: int, identity: JobIdentity) -> SinkContext:
         """Return a sink's view of the job and its driver."""
@@ -54,12 +54,11 @@ class CheckpointedJob:
             job_name=self.name,
             sink_uid=uid,
             generation=generation,
-            checkpoint_interval_s=self.checkpoint.interval_s,
             schema=self.schemas.get(uid, ()),
             hadoop=self.hadoop,
             spool_uri=self.store.spool_uri(uid),
-            checkpoint_timeout_s=0.0 if self.visible_before_decision else self.timeout_s,
-            restart_delay_s=self.checkpoint.restart_strategy.longest_delay_s,
+            tasks=self.tasks,
+            **transaction_scope(self.checkpoint),
         )
 
     # --- rows kept by sinks in the checkpoint
@@ -123,6 +122,27 @@ class CheckpointedJob:
         for uid, sink in self.sinks.items():
             if isinstance(sink, SpooledSink) or sink.spool:
                 self.store.forget_rows(uid, epoch)
+
+
+def transaction_scope(checkpoint: CheckpointConfig) -> dict[str, Any]:
+    """Return the fields of a `SinkContext` that say how long, and how many, transactions may be
+    open."""
+    early = _visible_before_decision(checkpoint)
+    restart_s = checkpoint.restart_strategy.longest_delay_s
+    return {
+        "checkpoint_interval_s": checkpoint.interval_s,
+        "checkpoint_timeout_s": 0.0 if early else _timeout_s(checkpoint),
+        "restart_delay_s": max(restart_s, checkpoint.tolerated_downtime_s),
+        "open_epochs": checkpoint.max_concurrent_checkpoints + 1,
+    }
+
+
+def _visible_before_decision(checkpoint: CheckpointConfig) -> bool:
+    return checkpoint.mode is not CheckpointMode.EXACTLY_ONCE
+
+
+def _timeout_s(checkpoint: CheckpointConfig) -> float:
+    return math.inf if checkpoint.timeout == timedelta.max else checkpoint.timeout_s
 
 
 class QueryRun:

@@ -14,6 +14,7 @@ from contextlib import suppress
 
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import PreflightError, SeamarkError
+from seamark.model.findings import Finding, FindingCode
 
 DEADLINE_S = 30.0
 RACERS = 8
@@ -118,7 +119,12 @@ def _race(files: CheckpointFiles, path: str) -> bytes:
 
 def _unfit(files: CheckpointFiles, found: str) -> SeamarkError:
     return PreflightError(
-        f"checkpoint storage {files.uri} is not fit for checkpoints: {found}. Two drivers of a job "
-        "could both believe that they hold it. Choose another storage: a local disk, HDFS, or an "
-        "S3 server with conditional writes (If-None-Match); docs/operations/storage.md"
+        Finding(
+            FindingCode.CP003,
+            f"checkpoint storage {files.uri}",
+            f"it is not fit for checkpoints: {found}. Two drivers of a job could both believe that "
+            "they hold it",
+            "choose another storage: a local disk, HDFS, or an S3 server with conditional writes "
+            "(If-None-Match); docs/operations/storage.md",
+        )
     )

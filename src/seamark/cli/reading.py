@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from seamark.cli import options
+from seamark.cli.exits import MISTAKE
 from seamark.cli.terminal import reading
 from seamark.cli.visible import echo
 
@@ -70,33 +71,43 @@ def explain(
         ),
     ],
     storage: options.Storage = None,
+    preflight: Annotated[
+        bool,
+        typer.Option("--preflight", help="With APP.PY: also ask the real servers."),
+    ] = False,
     as_json: options.Json = False,
     verbose: options.Verbose = 0,
 ) -> None:
-    """Print the end-to-end guarantee of a program's jobs, the weakest link and the remedy.
+    """Print the end-to-end guarantee of a program's jobs, the weakest link and all findings.
 
     The program is loaded, but its job does not run: it must be declared at the top level, and run
     under `if __name__ == "__main__":`. For a job, the storage has the report of its last start.
+    Exits with 2 if there is an error among the findings.
     """
+    from seamark.model.findings import errors
     from seamark.operations.explain import explain as explain_app
     from seamark.operations.explain import explain_job
     from seamark.operations.reading import accepted_losses
 
     path = Path(what)
     is_program = path.suffix == ".py" or path.is_file()
-    found = explain_app(path) if is_program else explain_job(what, storage)
+    if preflight and not is_program:
+        raise typer.BadParameter("--preflight needs a program: give APP.PY")
+    found = explain_app(path, preflight=preflight) if is_program else explain_job(what, storage)
     losses = [] if is_program else accepted_losses(what, storage)
     if as_json:
         shown = {name: report.to_json() for name, report in found.items()}
         for page in () if is_program else shown.values():
             page["accepted-losses"] = [loss.to_json() for loss in losses]
         echo(json.dumps(shown, indent=2))
-        return
-    for name, report in found.items():
-        echo(f"job {name}")
-        echo(str(report))
-    for loss in losses:
-        echo(f"not for {loss}")
+    else:
+        for name, report in found.items():
+            echo(f"job {name}")
+            echo(str(report))
+        for loss in losses:
+            echo(f"not for {loss}")
+    if any(errors(report.findings) for report in found.values()):
+        raise typer.Exit(MISTAKE)
 
 
 def checkpoints(

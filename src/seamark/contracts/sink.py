@@ -72,6 +72,9 @@ class SinkContext:
         then the time until a failed job is started again.
     schema: the schema given to `select_expressions`; () if the caller knows none.
     hadoop: Spark's way to HDFS and S3, for `seamark.file_systems`.
+    tasks: the least number of tasks that write an epoch, each with a transaction of its own; 0: not
+        known.
+    open_epochs: the number of epochs with open transactions at the same time.
     spool_uri: this sink's spool, a directory in the job's checkpoint for rows put there by the
         sink; "" if the caller has none. The sink makes it. ``<spool_uri>/<epoch>/`` is deleted once
         the epoch has its committed record.
@@ -87,6 +90,8 @@ class SinkContext:
     spool_uri: str = ""
     checkpoint_timeout_s: float = 0.0
     restart_delay_s: float = 0.0
+    tasks: int = 0
+    open_epochs: int = 2
 
 
 @dataclass(frozen=True)
@@ -211,6 +216,14 @@ class TwoPhaseCommitSink(Protocol[C]):
         The metrics show the time left.
         """
         return None
+
+    @property
+    def places(self) -> Sequence[str]:
+        """The places written, each equal to another sink's place there (`contracts/places.py`).
+
+        () if unknown. Never a secret: they are stored and shown.
+        """
+        return ()
 
     @property
     def spark_formats(self) -> Sequence[str]:

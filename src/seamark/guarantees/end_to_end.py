@@ -8,16 +8,20 @@
 | … with a token      | at-most-once   | exactly-once                                         |
 | two-phase commit    | at-most-once   | exactly-once                                         |
 
-`job.explain()` calls `analyse`. Every sink is taken to read every source, so a job whose sinks read
-different sources may be better than its report, never worse.
+`job.explain()` calls `analyse`. A sink has the sources that feed it in Spark's plan. Without a plan
+it has every source: then a job may be better than its report, never worse.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from seamark.guarantees.facts import JobFacts, OperatorPart, PlannedFunction, SinkPart, SourcePart
+from seamark.guarantees.rules import declared_findings, repeated_remedy
+from seamark.model.findings import Finding, Severity, heaviest_first
 from seamark.model.guarantee import Guarantee, SinkWay
 
 TRANSIENT = "transient inconsistency while recovering"
@@ -56,43 +60,11 @@ def source_to_sink(replayable: bool, way: SinkWay) -> Guarantee:
 
 
 @dataclass(frozen=True)
-class SourcePart:
-    """A source: whether the rows between two recorded offsets can be read again."""
-
-    uid: str
-    description: str
-    replayable: bool
-
-
-@dataclass(frozen=True)
-class OperatorPart:
-    """A stateful operator. `named`: its uid is the program's, not Spark's number."""
-
-    uid: str
-    description: str
-    named: bool = True
-
-
-@dataclass(frozen=True)
-class SinkPart:
-    """A sink, and its part in the checkpoint.
-
-    `varying` are the columns of its rows whose values a replay may change, each with its function
-    (``id: uuid()``); `epoch_time` the columns with the time of their epoch's planning.
-    """
-
-    uid: str
-    description: str
-    way: SinkWay
-    varying: tuple[str, ...] = ()
-    epoch_time: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class PartGuarantee:
     """The best level of a job with this part, and the reason.
 
-    `kind`: source, operator, sink or storage.
+    `kind`: source, operator, sink or storage. `places`: what it reads or writes, as
+    `TwoPhaseCommitSink.places`.
     """
 
     uid: str
@@ -100,6 +72,7 @@ class PartGuarantee:
     description: str
     guarantee: Guarantee
     why: str
+    places: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,7 +80,8 @@ class SinkGuarantee:
     """How often a reader of one sink sees each source row.
 
     `note` is the condition. `weakest` is the part with the lowest level (a uid, or ``checkpoint
-    mode``) and `remedy` the way to raise it; both are "" without such a part.
+    mode``) and `remedy` the way to raise it; both are "" without such a part. `chain` lists
+    the uids from its sources to the sink.
     """
 
     uid: str
@@ -115,6 +89,7 @@ class SinkGuarantee:
     note: str
     weakest: str
     remedy: str
+    chain: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +98,7 @@ class GuaranteeReport:
 
     The job has the level of its weakest sink, with the part responsible and the remedy ("" without
     such a part). `sharing` has a line for each stream shared by sinks, and for each computed more
-    than once.
+    than once. `findings` are the heaviest first. `asked` tells whether real systems were asked.
     """
 
     mode: Guarantee
@@ -133,29 +108,82 @@ class GuaranteeReport:
     weakest: str
     remedy: str
     sharing: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    asked: bool = False
+
+    def with_findings(self, findings: Iterable[Finding]) -> GuaranteeReport:
+        """Return the report with further findings, of the systems asked."""
+        return replace(self, findings=heaviest_first((*self.findings, *findings)), asked=True)
+
+    def hidden(self, hide: Callable[[Any], Any]) -> GuaranteeReport:
+        """Return the report with `hide` applied to its texts (`Redactor.everywhere`)."""
+        return GuaranteeReport.from_json(hide(self.to_json()), self.mode.value)
 
     def __str__(self) -> str:
-        rows = [("KIND", "UID", "GUARANTEE", "WHAT", "WHY")]
-        rows += [(p.kind, p.uid, p.guarantee.value, p.description, p.why) for p in self.parts]
-        lines = [*_table(rows), "", f"checkpoint mode: {self.mode.value}", "end to end:"]
+        rows = [("", "KIND", "UID", "GUARANTEE", "WHAT", "WHY")]
+        rows += [
+            (self._mark(p.uid), p.kind, p.uid, p.guarantee.value, p.description, p.why)
+            for p in self.parts
+        ]
+        mode = f"{self._mark('checkpoint mode')} checkpoint mode: {self.mode.value}".lstrip()
+        lines = [*_table(rows), "", mode, "end to end:"]
         for sink in self.sinks:
             note = f" ({sink.note})" if sink.note else ""
             lowered = f", because of {sink.weakest}" if sink.weakest else ""
             lines.append(f"  into {sink.uid}: {sink.guarantee.value}{note}{lowered}")
+            lines += [f"    {' -> '.join(sink.chain)}"] if sink.chain else []
         if not self.sinks:
             lines.append("  no sink is declared yet")
         lines.append(f"the job: {self.guarantee.value}")
         if self.weakest:
             lines.append(f"weakest link: {self.weakest}; to raise it, {self.remedy}")
-        return "\n".join([*lines, *(f"plan: {line}" for line in self.sharing)])
+        lines += (f"plan: {line}" for line in self.sharing)
+        return "\n".join([*lines, *self._findings()])
+
+    def _mark(self, uid: str) -> str:
+        return ">" if uid == self.weakest else ""
+
+    def _findings(self) -> Iterator[str]:
+        asked = "servers asked" if self.asked else "no server asked: --preflight does"
+        counts = Counter(finding.weight for finding in self.findings)
+        shown = ", ".join(
+            f"{n} {kind.value}{'s' if n > 1 else ''}" for kind in Severity if (n := counts[kind])
+        )
+        yield f"findings: {shown or 'none'} ({asked})"
+        for one in self.findings:
+            yield f"  {one.weight.value} {one.code.name} {one.subject}: {one.found}; {one.remedy}"
+        if self.findings:
+            yield "  docs/findings.md explains each code"
 
     def to_json(self) -> dict[str, Any]:
-        """Return it in the fields of ``/jobs/:id/guarantees``, with the mode and `sharing`."""
+        """Return it in the fields of ``/jobs/:id/guarantees``."""
 
         def plain(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             return {k: v.value if isinstance(v, Guarantee) else v for k, v in pairs}
 
-        return asdict(self, dict_factory=plain)
+        findings = [finding.to_json() for finding in self.findings]
+        return {**asdict(replace(self, findings=()), dict_factory=plain), "findings": findings}
+
+    @staticmethod
+    def from_json(page: Mapping[str, Any], mode: str) -> GuaranteeReport:
+        """Read a stored page of ``/jobs/:id/guarantees``; an older version's lacks some fields.
+        Raises KeyError, TypeError or ValueError if it has another form."""
+
+        def typed(part: Mapping[str, Any]) -> dict[str, Any]:
+            lists = {k: tuple(v) for k, v in part.items() if isinstance(v, list)}
+            return {**part, **lists, "guarantee": Guarantee(part["guarantee"])}
+
+        return GuaranteeReport(
+            mode=Guarantee(mode),
+            parts=tuple(PartGuarantee(**typed(part)) for part in page["parts"]),
+            sinks=tuple(SinkGuarantee(**typed(sink)) for sink in page["sinks"]),
+            guarantee=Guarantee(page["guarantee"]),
+            weakest=page["weakest"],
+            remedy=page["remedy"],
+            sharing=tuple(page.get("sharing", ())),
+            findings=tuple(Finding.from_json(one) for one in page.get("findings", ())),
+            asked=bool(page.get("asked", False)),
+        )
 
 
 _EPHEMERAL = PartGuarantee(
@@ -168,36 +196,25 @@ _EPHEMERAL = PartGuarantee(
 )
 
 
-def analyse(
-    sources: Sequence[SourcePart],
-    operators: Sequence[OperatorPart],
-    sinks: Sequence[SinkPart],
-    mode: Guarantee | str,
-    *,
-    durable: bool = True,
-    sharing: tuple[str, ...] = (),
-) -> GuaranteeReport:
-    """Return the job's guarantees. Pure.
-
-    `mode` is the checkpoint mode, as a `Guarantee` or its value (``"exactly-once"``): a cap.
-    `durable`: whether checkpoints outlive the program; without them no guarantee does. `sharing` is
-    passed to the report.
-    """
-    cap = Guarantee(mode)
+def analyse(job: JobFacts) -> GuaranteeReport:
+    """Return the job's guarantees, and the findings of the rules on its declaration. Pure."""
+    cap = Guarantee(job.mode)
     parts = (
-        *(_source(source) for source in sources),
-        *(_operator(operator) for operator in operators),
-        *(_sink(sink) for sink in sinks),
-        *(() if durable else (_EPHEMERAL,)),
+        *(_source(source) for source in job.sources),
+        *(_operator(operator) for operator in job.operators),
+        *(_sink(sink) for sink in job.sinks),
+        *(() if job.durable else (_EPHEMERAL,)),
     )
-    ends = tuple(_end_to_end(sources, sink, cap, durable) for sink in sinks)
+    ends = tuple(_end_to_end(job, sink) for sink in job.sinks)
     lowest = min(ends, key=lambda end: _RANK[end.guarantee], default=None)
-    if lowest is None:  # not runnable, but can be explained while being written
-        level = weakest([cap, *(part.guarantee for part in parts)])
-        return GuaranteeReport(cap, parts, (), level, "", "", sharing)
-    return GuaranteeReport(
-        cap, parts, ends, lowest.guarantee, lowest.weakest, lowest.remedy, sharing
+    level, weakest_part, remedy = (
+        # not runnable, but can be explained while being written
+        (weakest([cap, *(part.guarantee for part in parts)]), "", "")
+        if lowest is None
+        else (lowest.guarantee, lowest.weakest, lowest.remedy)
     )
+    found = declared_findings(job)
+    return GuaranteeReport(cap, parts, ends, level, weakest_part, remedy, job.sharing, found)
 
 
 def _source(part: SourcePart) -> PartGuarantee:
@@ -205,7 +222,7 @@ def _source(part: SourcePart) -> PartGuarantee:
         level, why = Guarantee.EXACTLY_ONCE, "replayable: a failed epoch reads the same rows again"
     else:
         level, why = Guarantee.AT_MOST_ONCE, "not replayable: rows of a failed epoch are gone"
-    return PartGuarantee(part.uid, "source", part.description, level, why)
+    return PartGuarantee(part.uid, "source", part.description, level, why, part.places)
 
 
 def _operator(part: OperatorPart) -> PartGuarantee:
@@ -219,27 +236,24 @@ def _operator(part: OperatorPart) -> PartGuarantee:
 def _sink(part: SinkPart) -> PartGuarantee:
     why = f"{part.way.value}: {_SINK_WHY[part.way]}"
     if part.way is SinkWay.IDEMPOTENT and part.varying:
-        why += f"; a replay may give other values ({', '.join(part.varying)}), which stand beside "
+        why += f"; a replay may give other values ({_listed(part.varying)}), which stand beside "
         why += "the first where they make another key"
     if part.epoch_time:
-        why += f"; the time in {', '.join(part.epoch_time)} is the epoch's own: a replay gives the "
+        why += f"; the time in {_listed(part.epoch_time)} is the epoch's own: a replay gives the "
         why += "same"
-    return PartGuarantee(part.uid, "sink", part.description, _SINK_LEVEL[part.way], why)
+    return PartGuarantee(
+        part.uid, "sink", part.description, _SINK_LEVEL[part.way], why, part.places
+    )
 
 
-def _end_to_end(
-    sources: Sequence[SourcePart],
-    sink: SinkPart,
-    cap: Guarantee,
-    durable: bool,
-) -> SinkGuarantee:
+def _end_to_end(job: JobFacts, sink: SinkPart) -> SinkGuarantee:
     """Gather the reasons to be below EXACTLY_ONCE; the first of the lowest is the weakest link."""
     idempotent = sink.way is SinkWay.IDEMPOTENT
     reasons: list[tuple[Guarantee, str, str]] = []
-    if not durable:
+    if not job.durable:
         remedy = "give CheckpointConfig a storage that outlives the program, e.g. a directory"
         reasons.append((Guarantee.NONE, _EPHEMERAL.uid, remedy))
-    for source in sources:
+    for source in job.sources_of(sink):
         if not source.replayable:
             remedy = (
                 f"read {source.uid} from a source that keeps its rows, e.g. put them into Kafka "
@@ -248,16 +262,14 @@ def _end_to_end(
             reasons.append((source_to_sink(False, sink.way), source.uid, remedy))
     level = _SINK_LEVEL[sink.way]
     if level is not Guarantee.EXACTLY_ONCE:
-        remedy = f"give {sink.uid} a sink with two-phase commit"
-        if sink.way is SinkWay.WRITE_AHEAD_LOG:
-            remedy += ", or make its send idempotent by the token it is given"
-        reasons.append((level, sink.uid, remedy))
+        reasons.append((level, sink.uid, repeated_remedy(sink)))
     if idempotent and sink.varying:
         remedy = (
-            f"make {', '.join(sink.varying)} deterministic, or give {sink.uid} a sink with "
+            f"make {_listed(sink.varying)} deterministic, or give {sink.uid} a sink with "
             "two-phase commit: an idempotent one holds only if a replay gives the same rows"
         )
         reasons.append((Guarantee.AT_LEAST_ONCE, sink.uid, remedy))
+    cap = Guarantee(job.mode)
     if cap is not Guarantee.EXACTLY_ONCE:
         remedy = 'set CheckpointConfig mode to "exactly-once"'
         reasons.append((cap, "checkpoint mode", remedy))
@@ -266,7 +278,12 @@ def _end_to_end(
         reasons, key=lambda reason: _RANK[reason[0]], default=(Guarantee.EXACTLY_ONCE, "", "")
     )
     note = TRANSIENT if idempotent and guarantee is Guarantee.EXACTLY_ONCE else ""
-    return SinkGuarantee(sink.uid, guarantee, note, weakest_part, remedy)
+    chain = () if sink.upstream is None else (*sink.upstream, sink.uid)
+    return SinkGuarantee(sink.uid, guarantee, note, weakest_part, remedy, chain)
+
+
+def _listed(functions: Sequence[PlannedFunction]) -> str:
+    return ", ".join(map(str, functions))
 
 
 def _table(rows: Sequence[Sequence[str]]) -> list[str]:

@@ -16,7 +16,14 @@ class SeamarkError(Exception):
 
 
 class UserError(SeamarkError):
-    """A fault within the caller's reach: a value, a file, a missing topic."""
+    """A fault within the caller's reach: a value, a file, a missing topic.
+
+    `finding` is the finding, if the fault has a code; else None.
+    """
+
+    def __init__(self, what: object = "") -> None:
+        super().__init__(str(what))
+        self.finding = what if isinstance(what, Finding) else None
 
 
 class ConfigurationError(UserError, ValueError):
@@ -24,14 +31,7 @@ class ConfigurationError(UserError, ValueError):
 
 
 class PreflightError(UserError):
-    """A real server, asked at start, does not meet the job's needs; nothing was written.
-
-    `finding` is the finding, if it has a code of its own; else None.
-    """
-
-    def __init__(self, what: str | Finding) -> None:
-        super().__init__(str(what))
-        self.finding = what if isinstance(what, Finding) else None
+    """A real server, asked at start, does not meet the job's needs; nothing was written."""
 
 
 class MissingDependencyError(UserError):

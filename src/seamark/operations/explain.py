@@ -5,13 +5,10 @@ from __future__ import annotations
 
 import runpy
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from seamark.guarantees.end_to_end import GuaranteeReport, PartGuarantee, SinkGuarantee
+from seamark.guarantees.end_to_end import GuaranteeReport
 from seamark.model.errors import UserError
-from seamark.model.guarantee import Guarantee
 from seamark.operations.storage import readable, storage_of
 from seamark.runtime.registry import find_job, newest_execution
 
@@ -19,13 +16,13 @@ RUN_NAME = "__seamark_explain__"
 """`__name__` in the program: not ``"__main__"``, so the program does not run its job."""
 
 
-def explain(app: Path) -> dict[str, GuaranteeReport]:
+def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]:
     """Return the guarantee report of each job declared by the program at `app`, by job name.
 
     The program is executed to its end, without arguments, under another `__name__`: jobs must be
     declared at its top level and run under ``if __name__ == "__main__":``. Nothing outside is
-    written. Raises UserError if there is no such file, or no job in it; the program's own
-    exceptions pass through.
+    written. `preflight`: also ask the real systems. Raises UserError if there is no such file, or
+    no job in it; the program's own exceptions pass through.
     """
     from seamark.job import Job
 
@@ -44,7 +41,7 @@ def explain(app: Path) -> dict[str, GuaranteeReport]:
             f"{app}: no job found; declare it at the top level of the program (job = sm.Job(…)) "
             'and run it under if __name__ == "__main__":'
         )
-    return {job.declaration.name: job.report() for job in jobs.values()}
+    return {job.declaration.name: job.report(preflight=preflight) for job in jobs.values()}
 
 
 def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
@@ -61,26 +58,12 @@ def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
             f"job {found.name!r}: its last run has not stored what it guarantees; give the path of "
             "its program instead: seamark explain APP.PY"
         )
+    mode = pages.get("checkpoints/config", {}).get("mode", "")
     try:
-        return {found.name: _stored_report(pages)}
+        report = GuaranteeReport.from_json(pages["guarantees"], mode.replace("_", "-"))
     except (KeyError, TypeError, ValueError, AttributeError):
         raise UserError(
             f"job {found.name!r}: {found.execution.record} holds no guarantees that this version "
             "of Seamark understands; give the path of its program instead: seamark explain APP.PY"
         ) from None
-
-
-def _stored_report(pages: Mapping[str, Any]) -> GuaranteeReport:
-    page, mode = pages["guarantees"], pages["checkpoints/config"]
-
-    def typed(part: dict[str, Any]) -> dict[str, Any]:
-        return {**part, "guarantee": Guarantee(part["guarantee"])}
-
-    return GuaranteeReport(
-        mode=Guarantee(mode["mode"].replace("_", "-")),
-        parts=tuple(PartGuarantee(**typed(part)) for part in page["parts"]),
-        sinks=tuple(SinkGuarantee(**typed(sink)) for sink in page["sinks"]),
-        guarantee=Guarantee(page["guarantee"]),
-        weakest=page["weakest"],
-        remedy=page["remedy"],
-    )
+    return {found.name: report}

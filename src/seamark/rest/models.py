@@ -266,6 +266,7 @@ class PartGuarantee(BaseModel):
     description: str
     guarantee: str
     why: str
+    places: list[str] = []
 
 
 class SinkGuarantee(BaseModel):
@@ -275,6 +276,18 @@ class SinkGuarantee(BaseModel):
     guarantee: str
     note: str
     weakest: str
+    remedy: str
+    chain: list[str] = []
+
+
+class Finding(BaseModel):
+    """A fault, by its code in docs/findings.md. Errors stop a job at its start."""
+
+    code: str
+    name: str
+    severity: str
+    subject: str
+    found: str
     remedy: str
 
 
@@ -286,6 +299,8 @@ class Guarantees(BaseModel):
     remedy: str
     parts: list[PartGuarantee]
     sinks: list[SinkGuarantee]
+    sharing: list[str] = []
+    findings: list[Finding] = []
 
 
 def _documented(name: str, text: str, fields: Mapping[str, Any], **more: Any) -> type[BaseModel]:

@@ -41,22 +41,40 @@ class Subscription:
         return f"topics like {self.pattern}" if self.pattern else ", ".join(self.topics)
 
 
+def kafka_options(frame: DataFrame) -> Mapping[str, str] | None:
+    """Return the options of a stream from Kafka, by their names in lower case; None for any other
+    stream, or a stream of several sources."""
+    leaves = distinct_sources([analysed(frame)])[0]
+    return _options(leaves[0]) if len(leaves) == 1 else None
+
+
+def _options(leaf: Any) -> Mapping[str, str] | None:
+    if name_of(leaf) != "StreamingRelationV2" or leaf.sourceName() != "kafka":
+        return None
+    return {str(k).lower(): str(v) for k, v in dict(leaf.extraOptions()).items()}
+
+
+def subscription(options: Mapping[str, str], jvm: Any = None) -> Subscription:
+    """Return the subscription in a Kafka source's options. `jvm` is needed by a pattern's
+    `reads`."""
+    way = next((name for name in _OPTIONS if name in options), None)
+    fails = options.get("failondataloss", "true").lower() != "false"
+    if way == "subscribepattern":
+        return Subscription((), options[way].strip(), jvm, fails)
+    if way is None:
+        return Subscription(fails_on_data_loss=fails)
+    names = json.loads(options[way]) if way == "assign" else options[way].split(",")
+    topics = tuple(name.strip() for name in names)
+    return Subscription(topics, fails_on_data_loss=fails)
+
+
 def find_subscriptions(stream: DataFrame, uids: OperatorUids) -> Mapping[str, Subscription]:
     """Return the subscription of each Kafka source of a query, by uid."""
     found = {}
     for number, leaf in enumerate(distinct_sources([analysed(stream)])[0]):
-        if name_of(leaf) != "StreamingRelationV2" or leaf.sourceName() != "kafka":
-            continue
-        options = {str(k).lower(): str(v) for k, v in dict(leaf.extraOptions()).items()}
-        way = next((name for name in _OPTIONS if name in options), None)
-        fails = options.get("failondataloss", "true").lower() != "false"
-        if way == "subscribepattern":
-            jvm = stream.sparkSession._jvm
-            found[uids.of_source(number)] = Subscription((), options[way].strip(), jvm, fails)
-        elif way is not None:
-            names = json.loads(options[way]) if way == "assign" else options[way].split(",")
-            topics = tuple(name.strip() for name in names)
-            found[uids.of_source(number)] = Subscription(topics, fails_on_data_loss=fails)
+        options = _options(leaf)
+        if options is not None and not options.keys().isdisjoint(_OPTIONS):
+            found[uids.of_source(number)] = subscription(options, stream.sparkSession._jvm)
     return found
 
 

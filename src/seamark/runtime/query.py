@@ -65,6 +65,7 @@ from seamark.runtime.session import (
     RETAINED,
     accept_leftovers,
     is_local,
+    planned_tasks,
     prefer_renaming_file_manager,
 )
 from seamark.runtime.socket_lines import lost_lines
@@ -140,6 +141,7 @@ class StreamRun(QueryRun):
             declared.checkpoint,
             schemas,
             hadoop_settings(spark),
+            tasks=planned_tasks(spark, spark_settings, stateful=self._stateful),
         )
         self.coordinator = Coordinator(self._job, self, flow)
         self.query: StreamingQuery | None = None

@@ -6,9 +6,10 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -101,6 +102,15 @@ def _make_session(name: str) -> SparkSession:
 def is_local(master: str) -> bool:
     """Tell whether tasks run in the driver's JVM, where no task is lost without its driver."""
     return master == "local" or master.startswith("local[")
+
+
+def planned_tasks(
+    spark: SparkSession, settings: Mapping[str, str] = MappingProxyType({}), *, stateful: bool
+) -> int:
+    """Return the number of tasks that write an epoch of a query with these `settings`; 0, not
+    known, without state: then the source's partitions decide."""
+    name = "spark.sql.shuffle.partitions"
+    return int(settings.get(name) or str(spark.conf.get(name))) if stateful else 0
 
 
 def require_format(spark: SparkSession, format_: str) -> None:

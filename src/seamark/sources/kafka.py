@@ -14,6 +14,9 @@ from typing import Any, ClassVar
 
 from seamark.contracts.source import StreamReader
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding
+from seamark.sources.kafka_group import KafkaGroupOffsets
+from seamark.sources.kafka_retention import ask_retention, not_told, retention_too_short
 from seamark.sources.settings import Ending, check_ending, checked_options, moment_of
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
@@ -163,6 +166,14 @@ class KafkaSource(Ending):
             return None
         return KafkaGroupOffsets(jvm, self.reader().options, self.group_id)
 
+    def inspect_source(self, uid: str, jvm: Any, tolerated_downtime_s: float) -> list[Finding]:
+        """See `InspectedSource`: whether the topics keep their rows for long enough."""
+        try:
+            topics = ask_retention(jvm, self.reader().options)
+        except OSError as error:
+            return [not_told(uid, self.bootstrap_servers, error)]
+        return list(retention_too_short(uid, topics, tolerated_downtime_s))
+
     @property
     def _name(self) -> str:
         return f"KafkaSource {self.pattern or ', '.join(self.topics or ())}"
@@ -214,61 +225,3 @@ class KafkaSource(Ending):
 
 def _is_whole(value: object, at_least: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= at_least
-
-
-TIMEOUT_MS = 20_000
-
-
-class KafkaGroupOffsets:
-    """The `OffsetCommitter` of one group, the user's `group_id` itself, by Spark's own client.
-
-    `options` are those of Spark's reader. That client, in Spark's JVM, takes them unchanged,
-    security included; librdkafka's have other names.
-    """
-
-    def __init__(self, jvm: Any, options: Mapping[str, str], group_id: str) -> None:
-        self._jvm = jvm
-        self._group_id = group_id
-        self._admin: Any = None
-        self._settings = {
-            name.lower().removeprefix("kafka."): value
-            for name, value in options.items()
-            if name.lower().startswith("kafka.")
-        }
-
-    def commit(self, end_offset: Any) -> None:
-        """Commit ``{topic: {partition: next offset}}``; raises OSError with Kafka's answer."""
-        kafka, java = self._jvm.org.apache.kafka, self._jvm.java
-        if self._admin is None:
-            self._admin = self._connect()
-        offsets = java.util.HashMap()
-        for topic, partitions in end_offset.items():
-            for partition, offset in partitions.items():
-                offsets.put(
-                    kafka.common.TopicPartition(topic, int(partition)),
-                    kafka.clients.consumer.OffsetAndMetadata(int(offset)),
-                )
-        answer = self._admin.alterConsumerGroupOffsets(self._group_id, offsets).all()
-        try:
-            answer.get(TIMEOUT_MS, java.util.concurrent.TimeUnit.MILLISECONDS)
-        except Exception as error:
-            said = getattr(error, "java_exception", None)  # py4j's own text says little
-            if said is None:
-                raise
-            raise OSError(f"group {self._group_id}: {said.getCause() or said}") from error
-
-    def close(self) -> None:
-        """Close the connection without waiting for it."""
-        if self._admin is not None:
-            self._admin.close(self._jvm.java.time.Duration.ofMillis(0))
-
-    def _connect(self) -> Any:
-        admin = self._jvm.org.apache.kafka.clients.admin
-        known = admin.AdminClientConfig.configNames()
-        settings = self._jvm.java.util.HashMap()
-        for name, value in self._settings.items():
-            if known.contains(name):  # the others are the consumer's
-                settings.put(name, value)
-        settings.put("default.api.timeout.ms", str(TIMEOUT_MS))
-        settings.put("request.timeout.ms", str(TIMEOUT_MS // 2))
-        return admin.AdminClient.create(settings)

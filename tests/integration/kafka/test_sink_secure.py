@@ -22,6 +22,7 @@ import seamark as sm
 from seamark.cli.main import app
 from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import PreflightError, WriteRefusedError
+from seamark.model.findings import errors
 from seamark.sinks.kafka import KafkaSink, native_library
 from tests.chaos.scenario import PassthroughScenario
 from tests.integration.kafka import sink_kit as kit
@@ -103,9 +104,7 @@ def test_a_certificate_of_an_unknown_authority(secure: SecureKafka) -> None:
         preflight(sink)
 
 
-def test_each_missing_permission_is_named_with_what_to_grant(
-    secure: SecureKafka, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_missing_permission_is_named_with_what_to_grant(secure: SecureKafka) -> None:
     name = topic(secure, "poor-")
     sink = sink_on(secure, name, **POOR)
 
@@ -115,6 +114,10 @@ def test_each_missing_permission_is_named_with_what_to_grant(
 
     refused(f"not authorised for topic '{name}'; grant DESCRIBE and WRITE on it")
     secure.grant("TOPIC", "poor-", "DESCRIBE", user=POOR_USER)
+    refused(f"not authorised to write topic '{name}'; grant WRITE on it")
+    every = [one.code.name for one in errors(sink.inspect(kit.driver("x")))]
+    assert every == ["SV003"] * 3  # topic, transactional ids, group
+    secure.grant("TOPIC", "poor-", "WRITE", user=POOR_USER)
     refused(rf"not authorised for transactional ids that begin with '{name}'; grant WRITE.*PREFIX")
     secure.grant("TRANSACTIONAL_ID", "poor-", "DESCRIBE", user=POOR_USER)
     refused(r"not authorised for transactional ids")
@@ -122,7 +125,15 @@ def test_each_missing_permission_is_named_with_what_to_grant(
     refused(rf"the group 'seamark\.{name}'.*grant READ and DESCRIBE on it")
     secure.grant("GROUP", "seamark.poor-", "READ", user=POOR_USER)
     preflight(sink)
-    # Only the first write shows the missing right.
+
+
+def test_a_write_without_permission_says_what_to_grant(
+    secure: SecureKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(secure, "bare-")
+    sink = sink_on(secure, name, **POOR)
+    secure.grant("TOPIC", "bare-", "DESCRIBE", user=POOR_USER)
+    secure.grant("TRANSACTIONAL_ID", "bare-", "WRITE", user=POOR_USER)
     for _ in ("the fast producer", "the general one"):
         with pytest.raises(WriteRefusedError, match=rf"{name}.*grant WRITE and DESCRIBE on the to"):
             kit.prepare(sink, kit.attempt(kit.new_job()), range(10))

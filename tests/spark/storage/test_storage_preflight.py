@@ -49,7 +49,7 @@ def test_an_s3_server_without_conditional_writes_is_refused(
             uri = f"s3a://{server.bucket}/weak"
             with pytest.raises(PreflightError, match="of 8 at once created the same file") as found:
                 check(spark, uri)
-            assert f"checkpoint storage {uri} is not fit" in str(found.value)
+            assert f"checkpoint storage {uri}: it is not fit" in str(found.value)
             assert "If-None-Match" in str(found.value)
 
 

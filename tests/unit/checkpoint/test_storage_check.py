@@ -63,7 +63,9 @@ class KeepsDeleted(LocalFiles):
     ],
 )
 def test_a_weak_store_is_refused(kind: type[LocalFiles], found: str, tmp_path: Path) -> None:
-    with pytest.raises(PreflightError, match=f"{tmp_path} is not fit for checkpoints: .*{found}"):
+    with pytest.raises(
+        PreflightError, match=f"{tmp_path}: it is not fit for checkpoints: .*{found}"
+    ):
         check_storage(kind(tmp_path))
 
 

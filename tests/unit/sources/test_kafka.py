@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 from datetime import datetime, timedelta, timezone
+from math import inf
 from typing import Any
 
 import pytest
 
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Severity
 from seamark.sources.kafka import KafkaSource
+from seamark.sources.kafka_retention import Retention, not_told, retention_too_short
 
 SERVERS = "a.example:9092,[::1]:9093"
 
@@ -169,3 +172,22 @@ def test_a_mistake_names_the_argument_the_value_and_the_remedy(
     assert str(error.value).startswith("KafkaSource")
     for part in named:
         assert part in str(error.value)
+
+
+def test_topics_that_forget_before_a_job_is_back_are_found() -> None:
+    topics = [Retention("clicks", 3600.0), Retention("orders", 86_400.0), Retention("all", inf)]
+    (finding,) = retention_too_short("in", topics, 86_400.0)
+    assert finding.code.name == "SC004"
+    assert "'clicks' keeps rows for 3600s, and the job may be down for 86400s" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "severity"),
+    [
+        ("TimeoutException: no node", "SV001", Severity.ERROR),
+        ("TopicAuthorizationException: denied", "SV003", Severity.NOTE),
+    ],
+)
+def test_brokers_that_do_not_tell_the_retention(said: str, code: str, severity: Severity) -> None:
+    finding = not_told("in", "b:1", OSError(said))
+    assert (finding.code.name, finding.weight) == (code, severity)

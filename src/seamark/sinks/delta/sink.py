@@ -105,6 +105,11 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
             )
         return [quoted(column.name) for column in schema]
 
+    @property
+    def places(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`."""
+        return [f"delta: {self.path}"]
+
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: a data file has no time-out, and its name belongs to its attempt alone."""
 

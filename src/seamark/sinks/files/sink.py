@@ -122,6 +122,11 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
             columns[name] = letters.column(name).cast(pa.string())
         return pa.record_batch(columns)
 
+    @property
+    def places(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`."""
+        return [f"files: {self.path}"]
+
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: a pending file has no time-out here, and its name holds job and sink."""
 

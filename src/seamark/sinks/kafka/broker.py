@@ -169,6 +169,15 @@ class BrokerConnection:
             for at in asked
         }  # fmt: skip
 
+    def ask_any(self, request: Any) -> Any:
+        """Return any broker's answer to a request; raises UnreachableError. For a question to the
+        brokers' access control, which every broker answers alike."""
+        node = next(iter(self.admin()._manager.cluster.brokers())).node_id
+        (found,) = self._send([(request, node)])
+        if isinstance(found, UnreachableError):
+            raise found
+        return found
+
     def admin(self) -> Any:
         """Return the open admin client; raises UnreachableError if no broker can be reached. The
         caller handles the client's other errors."""

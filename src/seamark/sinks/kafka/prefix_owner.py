@@ -15,11 +15,13 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, unquote
 
 from seamark.model.errors import PreflightError
+from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.sinks.kafka.transactional_id import capped
 
 _log = logging.getLogger(__name__)
@@ -29,6 +31,50 @@ _HEARTBEAT_S = 3.0
 _JOIN_TIMEOUT_S = 30.0
 _VISIBLE_TIMEOUT_S = 15.0
 _PROTOCOL = "seamark-prefix"
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The job that holds a prefix."""
+
+    job_name: str
+    job_id: str
+
+    def finding(self, sink: str, prefix: str) -> Finding:
+        """Return the finding of another job of which `sink` wants the prefix."""
+        return Finding(
+            FindingCode.KF002,
+            sink,
+            f"transactional_id_prefix {prefix!r} is held by the job {self.job_name!r} (id "
+            f"{self.job_id}), which is running",
+            "give this job a prefix of its own, or stop that one (if it was killed, it lets go "
+            f"after {SESSION_TIMEOUT_S} s)",
+            Severity.ERROR,
+        )
+
+
+def group_of(prefix: str) -> str:
+    """Return the group that holds a prefix."""
+    return f"seamark.{capped(prefix)}"
+
+
+def find_holder(admin: Any, group: str, job_id: str) -> Holder | None:
+    """Return another job than `job_id` that holds the prefix of `group`. Asks for the group only if
+    a broker lists it: asking for a missing one would make a new cluster create its log of groups.
+    Raises KafkaError."""
+    if group not in {listed["group_id"] for listed in admin.list_groups()}:
+        return None
+    members = admin.describe_groups([group])[group]["members"]
+    return _other_holder((member["client_id"] for member in members), job_id)
+
+
+def _other_holder(clients: Iterable[str], job_id: str) -> Holder | None:
+    for client in clients:
+        parts = client.split("/")
+        if len(parts) == 4 and parts[0] == "seamark" and unquote(parts[2]) != job_id:
+            return Holder(unquote(parts[1]), unquote(parts[2]))
+    return None
+
 
 _UNKNOWN_MEMBER, _REBALANCE, _NOT_AUTHORISED, _MEMBER_ID_REQUIRED = 25, 27, 30, 79
 
@@ -41,7 +87,7 @@ class PrefixOwner:
     ) -> None:
         self._prefix = prefix
         self._job_id = job_id
-        self._group = f"seamark.{capped(prefix)}"
+        self._group = group_of(prefix)
         self._client_id = "/".join(
             # The token tells this driver from a dead one of the same job.
             (
@@ -76,24 +122,32 @@ class PrefixOwner:
             while not any(client == self._client_id for client in self._clients()):
                 if time.monotonic() > deadline:
                     raise PreflightError(
-                        f"{sink}: the group {self._group!r}, which keeps other jobs off "
-                        f"transactional_id_prefix {self._prefix!r}, could not be joined within "
-                        f"{_VISIBLE_TIMEOUT_S:g} s; see whether the brokers are well, and grant "
-                        "READ and DESCRIBE on that group where they have access control"
+                        self._unusable(
+                            sink,
+                            f"could not be joined within {_VISIBLE_TIMEOUT_S:g} s",
+                            "see whether the brokers are well, and grant READ and DESCRIBE on that "
+                            "group where they have access control",
+                        )
                     )
                 time.sleep(0.02)
             # Two jobs started at the same moment see each other here at the latest.
             self._refuse_others(sink)
         except KafkaError as error:
             self.release()
+            why = f"cannot be used: {type(error).__name__}: {error}"
             raise PreflightError(
-                f"{sink}: the group {self._group!r}, which keeps other jobs off "
-                f"transactional_id_prefix {self._prefix!r}, cannot be used: "
-                f"{type(error).__name__}: {error}; grant READ and DESCRIBE on it"
+                self._unusable(sink, why, "grant READ and DESCRIBE on it")
             ) from error
         except PreflightError:
             self.release()
             raise
+
+    def _unusable(self, sink: str, why: str, remedy: str) -> Finding:
+        found = (
+            f"the group {self._group!r}, which keeps other jobs off transactional_id_prefix "
+            f"{self._prefix!r}, {why}"
+        )
+        return Finding(FindingCode.SV003, sink, found, remedy)
 
     def release(self) -> None:
         """Leave the group, so another job may take the prefix at once. Raises nothing."""
@@ -117,16 +171,8 @@ class PrefixOwner:
         )
 
     def _refuse_others(self, sink: str) -> None:
-        for client in self._clients():
-            parts = client.split("/")
-            if len(parts) != 4 or parts[0] != "seamark" or unquote(parts[2]) == self._job_id:
-                continue
-            raise PreflightError(
-                f"{sink}: transactional_id_prefix {self._prefix!r} is held by the job "
-                f"{unquote(parts[1])!r} (id {unquote(parts[2])}), which is running; give this job "
-                f"a prefix of its own, or stop that one (if it was killed, it lets go after "
-                f"{SESSION_TIMEOUT_S} s)"
-            )
+        if (holder := _other_holder(self._clients(), self._job_id)) is not None:
+            raise PreflightError(holder.finding(sink, self._prefix))
 
     def _clients(self) -> list[str]:
         # A separate connection: while a join waits for the other members, a broker answers nothing

@@ -1,16 +1,24 @@
-"""Checks the real brokers before any row is written; each failure has its own error."""
+"""Checks the real brokers before any row is written.
+
+`ask` collects the facts and changes nothing, `RULES` are pure. `check` raises the first error when
+a job starts; `inspect` lists every finding.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import MissingDependencyError, PreflightError
+from seamark.model.findings import Finding, FindingCode, Severity, errors
 from seamark.sinks.kafka import options
 from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
-from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.sinks.kafka.prefix_owner import Holder, find_holder, group_of
 from seamark.sinks.kafka.transactional_id import capped
 
 if TYPE_CHECKING:
@@ -20,33 +28,102 @@ _log = logging.getLogger(__name__)
 
 _WHY_TIMEOUT_S = 3.0
 _LIMIT = "transaction.max.timeout.ms"
+_LEAST_IN_SYNC = "min.insync.replicas"
+_LOG = "__transaction_state"
+_UNKNOWN_TOPIC, _TOPIC_DENIED, _GROUP_DENIED, _ID_DENIED = 3, 29, 30, 53
 TOPIC_APPEARS_S = 5.0
 """How long a broker may not know a topic just created at another broker; longest when busy."""
 
 
+@dataclass(frozen=True)
+class TopicFacts:
+    """A topic at the brokers.
+
+    replicas, in_sync: of its worst partition.
+    may: the operations allowed to this user; empty if the broker does not tell.
+    least_in_sync: ``min.insync.replicas``; None if it may not be read.
+    """
+
+    name: str
+    error_code: int = 0
+    replicas: int = 0
+    in_sync: int = 0
+    may: frozenset[str] = frozenset()
+    least_in_sync: int | None = None
+
+
+@dataclass(frozen=True)
+class BrokerFacts:
+    """The brokers' answers.
+
+    refused, unreachable: librdkafka's reasons; if both are "", the other facts are known.
+    limits_ms: ``transaction.max.timeout.ms`` of each broker that tells it.
+    """
+
+    refused: str = ""
+    unreachable: str = ""
+    topics: Mapping[str, TopicFacts] = field(default_factory=dict)
+    limits_ms: tuple[int, ...] = ()
+    ids_denied: bool = False
+    group_denied: bool = False
+    holder: Holder | None = None
+
+
 def check(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> None:
-    """Raise PreflightError for the first failed check; creates and changes nothing."""
+    """Raise PreflightError for the first error, log warnings; creates and changes nothing."""
+    found = list(_findings(sink, context, ask(sink, context, broker)))
+    for error in errors(found):
+        raise PreflightError(error)
+    for finding in found:
+        _log.log(logging.WARNING if finding.weight is Severity.WARNING else logging.INFO, finding)
+
+
+def inspect(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> Iterator[Finding]:
+    """Yield every finding; also looks for another job on the prefix. Changes nothing."""
+    return _findings(sink, context, ask(sink, context, broker, holders=True))
+
+
+def _findings(sink: KafkaSink, context: SinkContext, facts: BrokerFacts) -> Iterator[Finding]:
     name = f"sink `{context.sink_uid}`"
-    texts = sink.option_texts
-    _check_options(sink, name, texts)
+    if facts.refused or facts.unreachable:
+        yield from RULES[0](sink, name, facts)
+        return
+    for rule in RULES[1:]:
+        yield from rule(sink, name, facts)
+
+
+# --- facts
+
+
+def ask(
+    sink: KafkaSink, context: SinkContext, broker: BrokerConnection, *, holders: bool = False
+) -> BrokerFacts:
+    """Ask librdkafka and the brokers. Sends only requests that describe, or that a broker refuses
+    after it has checked the permission. `holders`: also ask who holds the prefix."""
+    if refused := _refused_options(sink, f"sink `{context.sink_uid}`"):
+        return BrokerFacts(refused=refused)
     try:
         broker.admin()
+        topics = _topics(sink, broker)
+        limits, least = _configs(broker, [*topics])
+        known = {
+            name: TopicFacts(**{**vars(topic), "least_in_sync": least.get(name)})
+            for name, topic in topics.items()
+        }
+        if not sink.exactly_once:
+            return BrokerFacts(topics=known)
+        return BrokerFacts(
+            topics=known,
+            limits_ms=limits,
+            ids_denied=_ids_denied(sink, broker),
+            **(_group(sink, context, broker) if holders else {}),
+        )
     except UnreachableError as error:
-        why = _why_unreachable(sink, name) or str(error)
-        raise PreflightError(
-            f"{name}: no broker answers at {sink.bootstrap_servers} "
-            f"({options.redacted(why, texts)}); see that the address is right and reachable "
-            "from here, and that security.protocol and the sasl.* or ssl.* settings in "
-            "producer_options are those of the broker's listener"
-        ) from error
-    if sink.topic is not None:
-        _check_topic(sink.topic, name, sink, broker)
-    if sink.exactly_once:
-        _check_timeout(sink, name, broker)
-        _check_ids(sink, name, broker)
+        why = _why_unreachable(sink, f"sink `{context.sink_uid}`") or str(error)
+        return BrokerFacts(unreachable=options.redacted(why, sink.option_texts))
 
 
-def _check_options(sink: KafkaSink, name: str, texts: dict[str, str]) -> None:
+def _refused_options(sink: KafkaSink, name: str) -> str:
     """Let librdkafka check the settings: it names an unknown one."""
     try:
         import confluent_kafka
@@ -55,16 +132,14 @@ def _check_options(sink: KafkaSink, name: str, texts: dict[str, str]) -> None:
             f"{name} needs confluent-kafka and kafka-python: pip install 'seamark[kafka]'"
         ) from error
     settings = dict(sink.producer_settings(name).settings)
-    if sink.exactly_once:
-        settings["transactional.id"] = "seamark-preflight"  # never initialised
+    settings["transactional.id"] = "seamark-preflight"  # never initialised
     try:
         confluent_kafka.Producer(settings)
     except (confluent_kafka.KafkaException, ValueError, TypeError) as error:
         cause = error.args[0] if error.args else error
         text = cause.str() if hasattr(cause, "str") else str(cause)
-        raise PreflightError(
-            f"{name}: producer_options are refused by librdkafka: {options.redacted(text, texts)}"
-        ) from None
+        return options.redacted(text, sink.option_texts)
+    return ""
 
 
 def _why_unreachable(sink: KafkaSink, name: str) -> str:
@@ -83,73 +158,218 @@ def _why_unreachable(sink: KafkaSink, name: str) -> str:
     return next((str(error.str()) for error in errors if error.code() in codes), "")
 
 
-def _check_topic(topic: str, name: str, sink: KafkaSink, broker: BrokerConnection) -> None:
+def _topics(sink: KafkaSink, broker: BrokerConnection) -> dict[str, TopicFacts]:
+    """Describe the sink's topic and the log of transactions, which a new cluster lacks."""
     from kafka.errors import KafkaError
 
+    names = [sink.topic] if sink.topic is not None else []
     deadline = time.monotonic() + TOPIC_APPEARS_S
     while True:
         try:
-            found = broker.admin().describe_topics([topic])
-        except (KafkaError, UnreachableError) as error:
-            raise PreflightError(
-                f"{name}: the brokers at {sink.bootstrap_servers} do not answer: {error}"
-            ) from error
-        code = found[0]["error_code"]
-        if code != 3 or time.monotonic() > deadline:
+            described = broker.admin().describe_topics([*names, _LOG])
+        except KafkaError as error:
+            raise UnreachableError(f"{type(error).__name__}: {error}") from error
+        found = {topic["name"]: _topic(topic) for topic in described}
+        missing = any(found[name].error_code == _UNKNOWN_TOPIC for name in names)
+        if not missing or time.monotonic() > deadline:
             break
         time.sleep(0.2)
-    if code == 3:
-        raise PreflightError(
-            f"{name}: topic {topic!r} does not exist at {sink.bootstrap_servers}; create it with "
-            f"kafka-topics.sh --bootstrap-server {sink.bootstrap_servers} --create "
-            f"--topic {topic} --partitions <n> --replication-factor <n>"
-        )
-    if code == 29:
-        raise PreflightError(
-            f"{name}: not authorised for topic {topic!r}; grant DESCRIBE and WRITE on it"
-        )
-    if code:
-        raise PreflightError(f"{name}: the broker answers {code} when asked for topic {topic!r}")
+    return {name: topic for name, topic in found.items() if name in names or not topic.error_code}
 
 
-def _check_timeout(sink: KafkaSink, name: str, broker: BrokerConnection) -> None:
+def _topic(topic: Mapping[str, Any]) -> TopicFacts:
+    partitions = topic.get("partitions") or []
+    return TopicFacts(
+        topic["name"],
+        topic["error_code"],
+        min((len(p["replica_nodes"]) for p in partitions), default=0),
+        min((len(p["isr_nodes"]) for p in partitions), default=0),
+        frozenset(topic.get("authorized_operations") or ()),
+    )
+
+
+def _configs(broker: BrokerConnection, topics: list[str]) -> tuple[tuple[int, ...], dict[str, int]]:
+    """Return every broker's limit of a transaction's timeout, and each topic's least number of
+    replicas in sync. Many clusters do not let a job read settings, and answer without them."""
     from kafka.admin import ConfigResource, ConfigResourceType
     from kafka.errors import KafkaError
 
-    timeout_ms = int(sink.transaction_timeout_s * 1000)
+    kinds = ConfigResourceType
     try:
         admin = broker.admin()
         ids = [str(node.node_id) for node in admin._manager.cluster.brokers()]
-        asked = [ConfigResource(ConfigResourceType.BROKER, node, [_LIMIT]) for node in ids]
+        asked = [ConfigResource(kinds.BROKER, node, [_LIMIT]) for node in ids]
+        asked += [ConfigResource(kinds.TOPIC, topic, [_LEAST_IN_SYNC]) for topic in topics]
         found = admin.describe_configs(asked, config_filter="all")
-        nodes = [node[_LIMIT] for node in found["broker"].values()]
-    except (KafkaError, UnreachableError, KeyError) as error:
-        # Many clusters do not let a job read their settings, and answer without them. The first
-        # task then meets the limit.
-        why = "no permission to DESCRIBE_CONFIGS" if isinstance(error, KeyError) else error
-        _log.warning("%s: %s could not be read (%s)", name, _LIMIT, why)
+    except KafkaError as error:
+        _log.info("settings of brokers and topics could not be read: %s", error)
+        return (), {}
+    limits = [node[_LIMIT] for node in found.get("broker", {}).values() if _LIMIT in node]
+    least = {name: c[_LEAST_IN_SYNC] for name, c in found.get("topic", {}).items() if c}
+    return tuple(int(v["value"]) for v in limits), {n: int(v["value"]) for n, v in least.items()}
+
+
+def _ids_denied(sink: KafkaSink, broker: BrokerConnection) -> bool:
+    """Ask any broker to end a transaction that does not exist. It checks the permission first. A
+    user without it is not shown any transaction either, and would leave its own open."""
+    from kafka.protocol.producer.transaction import EndTxnRequest
+
+    probe = f"{capped(sink.transactional_id_prefix or '')}-preflight"
+    request = EndTxnRequest(
+        transactional_id=probe, producer_id=0, producer_epoch=0, committed=False, max_version=3
+    )
+    return _code(broker, request) == _ID_DENIED
+
+
+def _group(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> dict[str, Any]:
+    """Ask as a member that the group has never seen, and for the group's real members."""
+    from kafka.errors import KafkaError
+    from kafka.protocol.consumer.group import HeartbeatRequest
+
+    group = group_of(sink.transactional_id_prefix or "")
+    probe = HeartbeatRequest(
+        group_id=group, generation_id=-1, member_id="seamark-explain", group_instance_id=None
+    )
+    if _code(broker, probe) == _GROUP_DENIED:
+        return {"group_denied": True}
+    holder = None
+    with contextlib.suppress(KafkaError):  # seen again when the job starts
+        holder = find_holder(broker.admin(), group, context.job_id)
+    return {"holder": holder}
+
+
+def _code(broker: BrokerConnection, request: Any) -> int:
+    answer = broker.ask_any(request)
+    return int(answer.error_code)
+
+
+# --- rules
+
+
+def not_usable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """librdkafka refuses the settings, or no broker answers."""
+    if facts.refused:
+        yield Finding(
+            FindingCode.SV007,
+            name,
+            f"producer_options are refused by librdkafka: {facts.refused}",
+            "correct or leave out that option",
+        )
+    elif facts.unreachable:
+        yield Finding(
+            FindingCode.SV001,
+            name,
+            f"no broker answers at {sink.bootstrap_servers} ({facts.unreachable})",
+            "see that the address is right and reachable from here, and that security.protocol "
+            "and the sasl.* or ssl.* settings in producer_options are those of the broker's "
+            "listener",
+        )
+
+
+def topic_unusable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """The topic is missing, or not this user's to write."""
+    topic = facts.topics.get(sink.topic or "")
+    if topic is None:
         return
-    for node in nodes:
-        limit_ms = int(node["value"])
-        if timeout_ms > limit_ms:
-            raise PreflightError(
-                f"{name}: transaction timeout {timeout_ms / 1000:g}s is above the broker's "
-                f"{_LIMIT} of {limit_ms / 1000:g}s; lower transaction_timeout to at most "
-                f"{limit_ms / 1000:g}s, or raise {_LIMIT} at the broker"
+    servers = sink.bootstrap_servers
+    if topic.error_code == _UNKNOWN_TOPIC:
+        yield Finding(
+            FindingCode.SV004,
+            name,
+            f"topic {topic.name!r} does not exist at {servers}",
+            f"create it with kafka-topics.sh --bootstrap-server {servers} --create "
+            f"--topic {topic.name} --partitions <n> --replication-factor <n>",
+        )
+    elif topic.error_code == _TOPIC_DENIED:
+        grant = "grant DESCRIBE and WRITE on it"
+        yield Finding(FindingCode.SV003, name, f"not authorised for topic {topic.name!r}", grant)
+    elif topic.error_code:
+        found = f"the broker answers {topic.error_code} when asked for topic {topic.name!r}"
+        yield Finding(FindingCode.SV002, name, found, "see the brokers' logs")
+    elif "DESCRIBE" in topic.may and "WRITE" not in topic.may:
+        found = f"not authorised to write topic {topic.name!r}"
+        yield Finding(FindingCode.SV003, name, found, "grant WRITE on it")
+
+
+def timeout_above_broker(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """The broker refuses a transaction that may stay open for so long."""
+    limit_s = min(facts.limits_ms, default=2**31) / 1000
+    if sink.transaction_timeout_s > limit_s:
+        yield Finding(
+            FindingCode.KF005,
+            name,
+            f"transaction timeout {sink.transaction_timeout_s:g}s is above the broker's {_LIMIT} "
+            f"of {limit_s:g}s",
+            f"lower transaction_timeout to at most {limit_s:g}s, or raise {_LIMIT} at the broker",
+        )
+
+
+def ids_denied(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """The user may not open transactions under the prefix, or not keep others off it."""
+    prefix = sink.transactional_id_prefix or ""
+    if facts.ids_denied:
+        yield Finding(
+            FindingCode.SV003,
+            name,
+            f"not authorised for transactional ids that begin with {prefix!r}",
+            "grant WRITE on them, with the pattern type PREFIXED",
+        )
+    if facts.group_denied:
+        found = f"not authorised for the group {group_of(prefix)!r}, which keeps other jobs off"
+        yield Finding(FindingCode.SV003, name, found, "grant READ and DESCRIBE on it")
+
+
+def prefix_held(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """A driver of another job lives under the prefix."""
+    if facts.holder is not None:
+        yield facts.holder.finding(name, sink.transactional_id_prefix or "")
+
+
+def topic_on_one_broker(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """Committed rows, or the brokers' own record of transactions, are gone with one broker."""
+    for topic in facts.topics.values():
+        if topic.replicas == 1:
+            yield Finding(
+                FindingCode.KF006,
+                name,
+                f"topic {topic.name!r} has partitions with 1 replica: what is committed is gone "
+                "with the disk of one broker",
+                "give it a replication factor of 3 (and min.insync.replicas 2)",
             )
 
 
-def _check_ids(sink: KafkaSink, name: str, broker: BrokerConnection) -> None:
-    """Ask the broker to end a transaction that does not exist: it checks the permission first. A
-    user without it is not shown any transaction either, and would leave its own open."""
-    from kafka.errors import TransactionalIdAuthorizationFailedError
+def too_few_in_sync(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """Rows are confirmed by one broker alone, or refused because too few are in sync."""
+    for topic in facts.topics.values():
+        least = topic.least_in_sync
+        if least is None or topic.error_code:
+            continue
+        if topic.in_sync < least:
+            yield Finding(
+                FindingCode.KF007,
+                name,
+                f"topic {topic.name!r} has a partition with {topic.in_sync} replicas in sync, and "
+                f"{_LEAST_IN_SYNC} is {least}: brokers refuse its rows",
+                f"start the missing brokers, or lower {_LEAST_IN_SYNC}",
+                Severity.ERROR,
+            )
+        elif least < 2 <= topic.replicas:
+            yield Finding(
+                FindingCode.KF007,
+                name,
+                f"topic {topic.name!r} has {_LEAST_IN_SYNC} {least}: a row is confirmed when one "
+                "broker has it, and gone if that broker dies before the others have it",
+                f"set {_LEAST_IN_SYNC}=2 on the topic",
+            )
 
-    probe = KafkaCommittable(f"{capped(sink.transactional_id_prefix or '')}-preflight", 0, 0, {})
-    code = broker.end([probe], commit=False)[0].code
-    if code == 53 or isinstance(
-        getattr(code, "__cause__", None), TransactionalIdAuthorizationFailedError
-    ):
-        raise PreflightError(
-            f"{name}: not authorised for transactional ids that begin with "
-            f"{sink.transactional_id_prefix!r}; grant WRITE on them, with the pattern type PREFIXED"
-        )
+
+RULES: tuple[Callable[[KafkaSink, str, BrokerFacts], Iterator[Finding]], ...] = (
+    not_usable,
+    topic_unusable,
+    timeout_above_broker,
+    ids_denied,
+    prefix_held,
+    topic_on_one_broker,
+    too_few_in_sync,
+)
+"""The first decides whether the others are asked: without a broker nothing else is known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import re
@@ -9,16 +10,20 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from seamark.contracts import places
 from seamark.contracts.dead_letters import dead_letters_as_json
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.internal.servers import shown
-from seamark.sinks.kafka import avro_schema, options, record_columns, schema_registry
+from seamark.sinks.kafka import avro_schema, options, preflight, record_columns, schema_registry
 from seamark.sinks.kafka import committable as committables
+from seamark.sinks.kafka.broker import BrokerConnection
 from seamark.sinks.kafka.committable import KafkaCommittable
+from seamark.sinks.kafka.declared_rules import no_prefix, timeout_too_short
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
 from seamark.sinks.kafka.record_columns import RecordColumns
@@ -111,11 +116,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         if self.delivery_guarantee == "exactly-once":
             prefix = self.transactional_id_prefix
             if not isinstance(prefix, str) or not prefix.strip():
-                raise ConfigurationError(
-                    f"{name}: delivery_guarantee is 'exactly-once' but transactional_id_prefix is "
-                    f"{prefix!r}; give a prefix that no other job on this cluster uses, or take "
-                    "delivery_guarantee='at-least-once'"
-                )
+                raise ConfigurationError(no_prefix(name, prefix))
         timeout_s = seconds(self.transaction_timeout, f"{name}: transaction_timeout")
         if not 1 <= timeout_s <= _LONGEST_TIMEOUT_S:
             raise ConfigurationError(
@@ -203,6 +204,15 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         return f"Kafka topic {self.topic}" if self.topic else "Kafka, the topic of each row"
 
     @property
+    def places(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`: the topic, and the prefix."""
+        topic = [places.kafka_topic(self.bootstrap_servers, self.topic)] if self.topic else []
+        if not self.exactly_once:
+            return topic
+        prefix = places.kafka_prefix(self.bootstrap_servers, self.transactional_id_prefix or "")
+        return [*topic, prefix]
+
+    @property
     def spark_formats(self) -> Sequence[str]:
         """See `TwoPhaseCommitSink`."""
         return ("avro",) if self.value_format == "avro" else ()
@@ -227,26 +237,20 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         commit; with a spool, one checkpoint interval."""
         if not self.exactly_once:
             return
-        needed = {"checkpoint interval": context.checkpoint_interval_s}
-        if not self.spool:
-            needed["timeout"] = context.checkpoint_timeout_s
-            needed["restart delay"] = context.restart_delay_s
-        found_s, needed_s = self.transaction_timeout_s, sum(needed.values())
-        if math.isinf(needed_s):
+        for finding in timeout_too_short(self, context):
+            raise ConfigurationError(finding)
+        if math.isinf(context.checkpoint_timeout_s) and not self.spool:
             _log.warning(
                 "sink `%s`: this query has no checkpoint timeout: rows of an epoch that takes "
                 "longer than transaction_timeout, %gs, can be lost. Give spool=True, or use sm.Job",
-                context.sink_uid, found_s,
+                context.sink_uid, self.transaction_timeout_s,
             )  # fmt: skip
-        elif found_s <= needed_s:
-            parts = " + ".join(f"{name} {value:g}s" for name, value in needed.items())
-            raise ConfigurationError(
-                f"sink `{context.sink_uid}`: transaction timeout {found_s:g}s is not above "
-                f"{parts} = {needed_s:g}s, and the broker would abort the rows of an epoch that is "
-                f"decided later; raise transaction_timeout above {needed_s:g}s (and the broker's "
-                "transaction.max.timeout.ms, 15min by default), lower CheckpointConfig timeout, or "
-                "give KafkaSink spool=True"
-            )
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """See `InspectedSink`."""
+        settings = options.admin_options(self.bootstrap_servers, self.option_texts)
+        with contextlib.closing(BrokerConnection(settings)) as broker:
+            return list(preflight.inspect(self, context, broker))
 
     def create_writer(self, context: WriterContext) -> KafkaWriter:
         """See `TwoPhaseCommitSink`. Cheap: the first row takes a producer."""

@@ -14,9 +14,7 @@ import re
 import secrets
 from dataclasses import dataclass
 
-LONGEST_PREFIX = 80
-"""Characters of a prefix used unchanged. Kafka limits an id to 32,767 bytes, and stores it in every
-transaction's records."""
+from seamark.contracts.places import LONGEST_PREFIX
 
 # The prefix may hold anything.
 _ID = re.compile(r"(.*)-([^-]{1,8}-[0-9a-f]{12})-g(\d+)-([0-9a-f]{12})-(\d+)", re.DOTALL)

@@ -11,6 +11,7 @@ from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding
 from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import (
     check_columns,
@@ -117,6 +118,18 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
         for key in self.keys:
             require_column(key, schema, "key", "keys", self.describe())
         return [text_expression(column, ()) for column in schema]
+
+    @property
+    def places(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`."""
+        at = self.address
+        return [f"mysql://{at}/{at.database}/{self.table}"]
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """See `InspectedSink`."""
+        from seamark.sinks.mysql import preflight
+
+        return preflight.inspect(self, context, f"sink `{context.sink_uid}`: {self.describe()}")
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Nothing to check: prepared transactions and stage tables have no time-out, and their

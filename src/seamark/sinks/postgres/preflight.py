@@ -1,13 +1,20 @@
-"""Checks the server when a job starts, before any row is written."""
+"""Checks the server when a job starts, before any row is written.
+
+`ask` collects the facts and changes nothing, `RULES` are pure. `check` raises the first error;
+`inspect` lists every finding.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
-from seamark.model.findings import Finding, FindingCode
+from seamark.model.findings import Finding, FindingCode, errors
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres import table as tables
 from seamark.sinks.postgres.connection import BEGIN, CALL_TIMEOUT_S, driver, quoted, within
@@ -16,87 +23,241 @@ from seamark.sinks.postgres.table import Table
 if TYPE_CHECKING:
     from seamark.sinks.postgres.sink import PostgresSink
 
+_log = logging.getLogger(__name__)
+
 OLDEST_VERSION = 13
 """The first version with 64-bit transaction ids in SQL."""
+_SERVER = """
+SELECT pg_is_in_recovery(), current_setting('max_prepared_transactions')::int,
+       current_setting('fsync'), current_setting('full_page_writes')
+"""
+_NEEDED = {"upsert": ("INSERT", "SELECT", "UPDATE")}
+
+
+@dataclass(frozen=True)
+class ServerFacts:
+    """A server's settings. `off` lists the settings of crash safety that are turned off."""
+
+    version: int
+    standby: bool
+    most_prepared: int
+    off: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class TableFacts:
+    """The target. `table` is None if it is missing; `misfit` says why the rows do not fit it;
+    `lacks` lists this user's missing privileges."""
+
+    user: str
+    table: Table | None = None
+    misfit: Finding | None = None
+    lacks: tuple[str, ...] = ()
+    may_create: bool = True
 
 
 def check(sink: PostgresSink, context: SinkContext, name: str) -> None:
-    """Raise PreflightError for the first failed check. Creates the table, if the sink is asked to,
-    and the ledger, if the mode needs it."""
+    """Raise PreflightError for the first error, log warnings. Creates the table, if the sink is
+    asked to, and the ledger, if the mode needs it."""
+    with _connected(sink, name) as connection:
+        _tell(server_findings(sink, context, name, ask_server(connection)))
+        connection.execute(BEGIN)
+        facts = ask_table(connection, sink, context, name)
+        if facts.table is None and sink.create_table and context.schema:
+            tables.create(connection, sink.sql_name, context.schema, sink.keys)
+            facts = ask_table(connection, sink, context, name)
+        _tell(table_findings(sink, name, facts))
+        assert facts.table is not None  # else it was a finding
+        if sink.mode != "prepared":
+            ledger.create(connection, facts.table.schema)
+        connection.execute("COMMIT")
+
+
+def inspect(sink: PostgresSink, context: SinkContext, name: str) -> list[Finding]:
+    """Return every finding, in a transaction that is only read."""
+    try:
+        with _connected(sink, name) as connection:
+            found = [*server_findings(sink, context, name, ask_server(connection))]
+            connection.execute("BEGIN READ ONLY")
+            facts = ask_table(connection, sink, context, name)
+            connection.execute("ROLLBACK")
+    except PreflightError as error:
+        assert error.finding is not None
+        return [error.finding]
+    if facts.table is None and sink.create_table:
+        return found
+    return [*found, *table_findings(sink, name, facts)]
+
+
+@contextlib.contextmanager
+def _connected(sink: PostgresSink, name: str) -> Iterator[Any]:
     server = sink.server
     try:
         with contextlib.closing(server.connect()) as connection, within(connection, CALL_TIMEOUT_S):
-            _check_server(connection, sink, name)
-            connection.execute(BEGIN)
-            table = _table(connection, sink, context, name)
-            tables.check(connection, table, context.schema, sink.keys, name)
-            _check_privileges(connection, sink, table, name)
-            if sink.mode != "prepared":
-                ledger.create(connection, table.schema)
-            connection.execute("COMMIT")
+            yield connection
     except driver().Error as error:
         raise PreflightError(
-            f"{name} cannot be used: {server.said(error)}. Check that {server.shown} is right, "
-            "that the server runs and that it lets this user do that"
+            Finding(
+                FindingCode.SV003 if _is_denied(error) else FindingCode.SV001,
+                name,
+                f"it cannot be used: {server.said(error)}",
+                f"check that {server.shown} is right, that the server runs and that it lets this "
+                "user do that",
+            )
         ) from error
 
 
-def _check_server(connection: Any, sink: PostgresSink, name: str) -> None:
-    version = connection.info.server_version // 10_000
-    if version < OLDEST_VERSION:
-        raise PreflightError(
-            f"{name}: the server is PostgreSQL {version}; {OLDEST_VERSION} or later is needed"
-        )
-    standby, limit = connection.execute(
-        "SELECT pg_is_in_recovery(), current_setting('max_prepared_transactions')::int"
-    ).fetchone()
-    if standby:
-        raise PreflightError(f"{name}: the server is a standby; give the primary's address")
-    if sink.mode == "prepared" and limit == 0:
-        raise PreflightError(
-            Finding(
-                FindingCode.PG001,
-                subject=name,
-                found="the server's max_prepared_transactions is 0, so that it can prepare none",
-                remedy='give PostgresSink mode="staged", or set it above twice the number of '
-                "Spark's tasks (ALTER SYSTEM SET max_prepared_transactions = 200) and restart the "
-                "server",
-            )
-        )
+def _is_denied(error: BaseException) -> bool:
+    state = str(getattr(error, "sqlstate", None))
+    return state == "42501" or state.startswith("28")
 
 
-def _table(connection: Any, sink: PostgresSink, context: SinkContext, name: str) -> Table:
-    table = tables.describe(connection, sink.sql_name)
-    if table is None and sink.create_table and context.schema:
-        tables.create(connection, sink.sql_name, context.schema, sink.keys)
-        table = tables.describe(connection, sink.sql_name)
+def _tell(findings: Iterator[Finding]) -> None:
+    found = list(findings)
+    for error in errors(found):
+        raise PreflightError(error)
+    for finding in found:
+        _log.warning("%s", finding)
+
+
+# --- facts
+
+
+def ask_server(connection: Any) -> ServerFacts:
+    """Return the server's settings."""
+    standby, prepared, *safety = connection.execute(_SERVER).fetchone()
+    names = ("fsync", "full_page_writes")
+    off = tuple(name for name, value in zip(names, safety, strict=True) if value == "off")
+    return ServerFacts(connection.info.server_version // 10_000, standby, prepared, off)
+
+
+def ask_table(connection: Any, sink: PostgresSink, context: SinkContext, name: str) -> TableFacts:
+    """Describe the target, and what this user may do with it."""
+    user, table = connection.info.user, tables.describe(connection, sink.sql_name)
     if table is None:
-        raise PreflightError(
-            f"{name}: there is no such table, or this user may not see it; make it, or give "
-            "PostgresSink create_table=True"
+        return TableFacts(user)
+    misfit = None
+    try:
+        tables.check(connection, table, context.schema, sink.keys, name)
+    except PreflightError as error:
+        misfit = error.finding
+
+    def may(function: str, what: str, privilege: str) -> bool:
+        sql = f"SELECT {function}(%s, %s)"
+        return bool(connection.execute(sql, [what, privilege]).fetchone()[0])
+
+    needed = _NEEDED.get(sink.mode, ("INSERT",))
+    return TableFacts(
+        user,
+        table,
+        misfit,
+        tuple(p for p in needed if not may("has_table_privilege", table.sql, p)),
+        may("has_schema_privilege", table.schema, "CREATE"),
+    )
+
+
+# --- rules
+
+
+def server_findings(
+    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
+) -> Iterator[Finding]:
+    """Apply the rules on the server."""
+    for rule in RULES:
+        yield from rule(sink, context, name, facts)
+
+
+def server_unfit(
+    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
+) -> Iterator[Finding]:
+    """The server is too old, or takes no writes."""
+    if facts.version < OLDEST_VERSION:
+        found = f"the server is PostgreSQL {facts.version}"
+        yield Finding(FindingCode.SV002, name, found, f"{OLDEST_VERSION} or later is needed")
+    if facts.standby:
+        found = "the server is a standby"
+        yield Finding(FindingCode.SV002, name, found, "give the primary's address")
+
+
+def no_prepared_transactions(
+    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
+) -> Iterator[Finding]:
+    """The server cannot hold back an epoch's rows."""
+    if sink.mode == "prepared" and facts.most_prepared == 0:
+        yield Finding(
+            FindingCode.PG001,
+            name,
+            "the server's max_prepared_transactions is 0, so that it can prepare none",
+            'give PostgresSink mode="staged", or set it above twice the number of '
+            "Spark's tasks (ALTER SYSTEM SET max_prepared_transactions = 200) and restart the "
+            "server",
         )
-    return table
 
 
-def _check_privileges(connection: Any, sink: PostgresSink, table: Table, name: str) -> None:
-    needed = "INSERT" if sink.mode != "upsert" else "INSERT, SELECT, UPDATE"
-    for privilege in needed.split(", "):
-        if not _may(connection, "has_table_privilege", table.sql, privilege):
-            raise PreflightError(
-                f"{name}: this user lacks {privilege} on {table.sql}: GRANT {needed} ON "
-                f"{table.sql} TO {connection.info.user}"
-            )
-    if sink.mode == "prepared":
+def too_few_prepared(
+    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
+) -> Iterator[Finding]:
+    """The open epochs' tasks have more transactions than the server takes."""
+    needed = context.tasks * context.open_epochs
+    if sink.mode == "prepared" and 0 < facts.most_prepared < needed:
+        yield Finding(
+            FindingCode.PG002,
+            name,
+            f"the server's max_prepared_transactions is {facts.most_prepared}, and {context.tasks} "
+            f"tasks of {context.open_epochs} epochs may prepare {needed}: the others fail",
+            f"set it to {needed} or more and restart the server, lower "
+            'spark.sql.shuffle.partitions, or give PostgresSink mode="staged"',
+        )
+
+
+def may_lose_rows(
+    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
+) -> Iterator[Finding]:
+    """The server confirms rows that its machine may still lose."""
+    for setting in facts.off:
+        yield Finding(
+            FindingCode.SV006,
+            name,
+            f"{setting} is off at the server: rows that it has confirmed can be gone, or the "
+            "table torn, after its machine crashes",
+            f"set {setting} to on",
+        )
+
+
+RULES: tuple[Callable[[PostgresSink, SinkContext, str, ServerFacts], Iterator[Finding]], ...] = (
+    server_unfit,
+    no_prepared_transactions,
+    too_few_prepared,
+    may_lose_rows,
+)
+
+
+def table_findings(sink: PostgresSink, name: str, facts: TableFacts) -> Iterator[Finding]:
+    """The table is missing, does not fit the rows, or is not this user's to write."""
+    table = facts.table
+    if table is None:
+        yield Finding(
+            FindingCode.SV004,
+            name,
+            "there is no such table, or this user may not see it",
+            "make it, or give PostgresSink create_table=True",
+        )
         return
-    if not _may(connection, "has_schema_privilege", quoted(table.schema), "CREATE"):
-        raise PreflightError(
-            f"{name}: mode={sink.mode!r} makes stage tables beside {table.sql}, and this user may "
-            f"not: GRANT CREATE ON SCHEMA {quoted(table.schema)} TO {connection.info.user}, or use "
-            "mode='prepared'"
+    if facts.misfit is not None:
+        yield facts.misfit
+    needed = ", ".join(_NEEDED.get(sink.mode, ("INSERT",)))
+    for privilege in facts.lacks:
+        yield Finding(
+            FindingCode.SV003,
+            name,
+            f"this user lacks {privilege} on {table.sql}",
+            f"GRANT {needed} ON {table.sql} TO {facts.user}",
         )
-
-
-def _may(connection: Any, function: str, what: str, privilege: str) -> bool:
-    if function == "has_schema_privilege":
-        what = what[1:-1].replace('""', '"')
-    return bool(connection.execute(f"SELECT {function}(%s, %s)", [what, privilege]).fetchone()[0])
+    if sink.mode != "prepared" and not facts.may_create:
+        yield Finding(
+            FindingCode.SV003,
+            name,
+            f"mode={sink.mode!r} makes stage tables beside {table.sql}, and this user may not",
+            f"GRANT CREATE ON SCHEMA {quoted(table.schema)} TO {facts.user}, or use "
+            "mode='prepared'",
+        )

@@ -11,10 +11,11 @@ from seamark.api.checks import yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns, column_names, to_json
 from seamark.sinks.internal.servers import shown
-from seamark.sinks.postgres import connection, types
+from seamark.sinks.postgres import connection, preflight, types
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.committer import PostgresCommitter
 from seamark.sinks.postgres.connection import Server
@@ -131,6 +132,15 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
             else quoted(column.name)
             for column in schema
         ]
+
+    @property
+    def places(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`."""
+        return [f"postgresql: table {self.table} in {self.server.place}"]
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """See `InspectedSink`."""
+        return preflight.inspect(self, context, f"sink {context.sink_uid!r}: {self.describe()}")
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Nothing to check: neither a prepared transaction nor a stage has a time-out."""

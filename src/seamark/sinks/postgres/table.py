@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.model.errors import PreflightError, WriteRefusedError
+from seamark.model.findings import Finding, FindingCode
 from seamark.model.schema import Schema
 from seamark.sinks.postgres.connection import quoted
 from seamark.sinks.postgres.types import ColumnType, allowed, fits, new_column
@@ -120,7 +121,7 @@ def targets(table: Table, names: Sequence[str]) -> list[Column]:
 def check(connection: Any, table: Table, schema: Schema, keys: Sequence[str], name: str) -> None:
     """Raise PreflightError, with every reason in it, if rows of this shape do not fit the table."""
     if table.kind not in ("r", "p"):
-        raise PreflightError(f"{name}: {table.sql} is no table (relkind {table.kind!r}); give one")
+        raise _misfit(name, f"{table.sql} is no table (relkind {table.kind!r})", "give one")
     wrong = []
     found = {column.name: table.find(column.name) for column in schema}
     for column in schema:
@@ -152,7 +153,11 @@ def check(connection: Any, table: Table, schema: Schema, keys: Sequence[str], na
     if keys:
         wrong += _check_keys(connection, table, schema, keys)
     if wrong:
-        raise PreflightError(f"{name}: table {table.sql}: " + "; ".join(wrong))
+        raise _misfit(name, f"table {table.sql}: " + "; ".join(wrong), "change table or DataFrame")
+
+
+def _misfit(name: str, found: str, remedy: str) -> PreflightError:
+    return PreflightError(Finding(FindingCode.SV005, name, found, remedy))
 
 
 def _check_keys(connection: Any, table: Table, schema: Schema, keys: Sequence[str]) -> list[str]:

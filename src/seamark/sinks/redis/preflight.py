@@ -1,14 +1,17 @@
-"""Checks of the real server, made before anything is written. Each failure has its own error."""
+"""Checks of the real server, made before anything is written: `ask` collects the facts, `RULES` are
+pure. `check` raises the first error when a job starts; `inspect` lists every finding."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
-from seamark.model.findings import Finding, FindingCode
+from seamark.model.findings import Finding, FindingCode, Severity, errors
 from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys
 from seamark.sinks.redis.server import ANSWER_TIMEOUT_S, Link
@@ -18,86 +21,151 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _OLDEST = (6, 0)
+_ACCEPT = 'or accept what can be lost with durability="none"'
 
 
 def check(sink: RedisSink, context: SinkContext, keys: Keys, name: str) -> None:
-    """Raise PreflightError at the first failed check. If none fails, raise the guard."""
+    """Raise PreflightError for the first error, log warnings. If there is no error, raise the
+    guard."""
+    with _connected(sink, name) as link:
+        found = list(_findings(sink, name, ask(link)))
+        for error in errors(found):
+            raise PreflightError(error)
+        for finding in found:
+            _log.warning("%s", finding)
+        link.call("EVAL", scripts.FENCE, 1, keys.named("guard"), context.generation)
+
+
+def inspect(sink: RedisSink, name: str) -> list[Finding]:
+    """Return every finding; changes nothing."""
+    try:
+        with _connected(sink, name) as link:
+            return list(_findings(sink, name, ask(link)))
+    except PreflightError as error:
+        assert error.finding is not None
+        return [error.finding]
+
+
+@contextlib.contextmanager
+def _connected(sink: RedisSink, name: str) -> Iterator[Link]:
     try:
         with contextlib.closing(Link(sink.address, ANSWER_TIMEOUT_S)) as link:
-            found = _information(link)
-            _check_server(sink, found, name)
-            if sink.durability == "aof":
-                _check_durability(link, found, name)
-            link.call("EVAL", scripts.FENCE, 1, keys.named("guard"), context.generation)
+            yield link
     except server.driver().RedisError as error:
         # A server that wants a certificate may hang up before we can read its reason.
         tls = sink.address.tls
         certificate = "; that ssl_certfile is in the URL if the server asks for one" if tls else ""
         raise PreflightError(
-            f"{name}: the server cannot be used: {error}. See that {sink.address.shown} is right, "
-            "that the server runs and can be reached from the driver and from every executor, and "
-            f"that this user may run EVAL and INFO and write keys {sink.key_prefix}* and seamark:*"
-            f"{certificate}"
+            Finding(
+                FindingCode.SV001,
+                name,
+                f"the server cannot be used: {error}",
+                f"see that {sink.address.shown} is right, that the server runs and can be reached "
+                "from the driver and from every executor, and that this user may run EVAL and INFO "
+                f"and write keys {sink.key_prefix}* and seamark:*{certificate}",
+            )
         ) from error
 
 
-def _information(link: Link) -> dict[str, str]:
+@dataclass(frozen=True)
+class ServerFacts:
+    """The server's ``INFO``, and its ``appendfsync``: "" where it may not be asked for, as at many
+    hosted servers."""
+
+    information: Mapping[str, str]
+    appendfsync: str = ""
+
+    @property
+    def version(self) -> tuple[int, ...]:
+        """Its first two numbers."""
+        return tuple(map(int, self.information.get("redis_version", "0.0").split(".")[:2]))
+
+
+def ask(link: Link) -> ServerFacts:
+    """Return the server's settings."""
     lines = link.call("INFO").decode().splitlines()
-    return dict(line.split(":", 1) for line in lines if ":" in line)
-
-
-def _check_server(sink: RedisSink, found: dict[str, str], name: str) -> None:
-    version = found.get("redis_version", "0.0")
-    if tuple(map(int, version.split(".")[:2])) < _OLDEST:
-        raise PreflightError(
-            f"{name}: the server is Redis {version}; at least {'.'.join(map(str, _OLDEST))} is "
-            "needed"
-        )
-    if found.get("redis_mode", "standalone") != "standalone":
-        raise PreflightError(
-            f"{name}: the server runs as {found['redis_mode']}, and rows and guard would lie "
-            "on nodes that nothing holds together; give the address of a primary outside of any "
-            "cluster"
-        )
-    if found.get("role") != "master":
-        raise PreflightError(
-            f"{name}: the server is a replica of {found.get('master_host')}; give the primary's "
-            "address"
-        )
-    online = int(found.get("connected_slaves", 0))
-    if online < sink.replicas:
-        raise PreflightError(
-            f"{name}: replicas is {sink.replicas}, and the server has {online}; connect more, or "
-            "lower replicas="
-        )
-
-
-def _check_durability(link: Link, found: dict[str, str], name: str) -> None:
-    accept = 'or accept what can be lost with durability="none"'
-    if found.get("aof_enabled") != "1":
-        raise PreflightError(
-            Finding(
-                FindingCode.RD001,
-                subject=name,
-                found="appendonly is off at the server: rows that it has confirmed are gone when "
-                "it dies, back to its last snapshot",
-                remedy="CONFIG SET appendonly yes (and in its configuration file), " + accept,
-            )
-        )
-    policy = found.get("maxmemory_policy", "noeviction")
-    if policy.startswith("allkeys") and int(found.get("maxmemory", 0)):
-        raise PreflightError(
-            f"{name}: maxmemory-policy is {policy} at the server: when full, it drops any key, "
-            f"also Seamark's own. CONFIG SET maxmemory-policy noeviction, {accept}"
-        )
+    information = dict(line.split(":", 1) for line in lines if ":" in line)
     try:
         (_, fsync) = link.call("CONFIG", "GET", "appendfsync")
-    except (server.driver().ResponseError, ValueError):  # many hosted servers forbid CONFIG
-        _log.info("%s: appendfsync cannot be asked for at this server", name)
-        return
-    if fsync != b"always":
-        lost = "a second or two" if fsync == b"everysec" else "what its system had not yet written"
-        _log.warning(
-            "%s: appendfsync is %s at the server: %s of confirmed rows can be lost with its "
-            "machine; CONFIG SET appendfsync always to lose none", name, fsync.decode(), lost,
-        )  # fmt: skip
+    except (server.driver().ResponseError, ValueError):
+        return ServerFacts(information)
+    return ServerFacts(information, fsync.decode())
+
+
+def _findings(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+    for rule in RULES:
+        yield from rule(sink, name, facts)
+
+
+def server_unfit(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+    """The server is too old, part of a cluster, a replica, or has too few replicas."""
+    found = facts.information
+
+    def unfit(what: str, remedy: str) -> Finding:
+        return Finding(FindingCode.SV002, name, what, remedy)
+
+    if facts.version < _OLDEST:
+        oldest = ".".join(map(str, _OLDEST))
+        version = found.get("redis_version", "0.0")
+        yield unfit(f"the server is Redis {version}", f"at least {oldest} is needed")
+    if (kind := found.get("redis_mode", "standalone")) != "standalone":
+        yield unfit(
+            f"the server runs as {kind}, and rows and guard would lie on nodes that nothing holds "
+            "together",
+            "give the address of a primary outside of any cluster",
+        )
+    if found.get("role") != "master":
+        primary = found.get("master_host")
+        yield unfit(f"the server is a replica of {primary}", "give the primary's address")
+    elif (online := int(found.get("connected_slaves", 0))) < sink.replicas:
+        what = f"replicas is {sink.replicas}, and the server has {online}"
+        yield unfit(what, "connect more, or lower replicas=")
+
+
+def no_append_only_file(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+    """Confirmed rows are kept in memory alone."""
+    if sink.durability == "aof" and facts.information.get("aof_enabled") != "1":
+        yield Finding(
+            FindingCode.RD001,
+            name,
+            "appendonly is off at the server: rows that it has confirmed are gone when it dies, "
+            "back to its last snapshot",
+            f"CONFIG SET appendonly yes (and in its configuration file), {_ACCEPT}",
+        )
+
+
+def drops_keys(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+    """A full server drops any key."""
+    policy = facts.information.get("maxmemory_policy", "noeviction")
+    limited = int(facts.information.get("maxmemory", 0))
+    if sink.durability == "aof" and policy.startswith("allkeys") and limited:
+        yield Finding(
+            FindingCode.SV006,
+            name,
+            f"maxmemory-policy is {policy} at the server: when full, it drops any key, also "
+            "Seamark's own",
+            f"CONFIG SET maxmemory-policy noeviction, {_ACCEPT}",
+            Severity.ERROR,
+        )
+
+
+def may_lose_rows(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+    """Confirmed rows can be lost with the machine."""
+    fsync = facts.appendfsync
+    if sink.durability == "aof" and fsync not in ("always", ""):
+        lost = "a second or two" if fsync == "everysec" else "what its system had not yet written"
+        yield Finding(
+            FindingCode.SV006,
+            name,
+            f"appendfsync is {fsync} at the server: {lost} of confirmed rows can be lost with its "
+            "machine",
+            "CONFIG SET appendfsync always to lose none",
+        )
+
+
+RULES: tuple[Callable[[RedisSink, str, ServerFacts], Iterator[Finding]], ...] = (
+    server_unfit,
+    no_append_only_file,
+    drops_keys,
+    may_lose_rows,
+)

@@ -12,6 +12,7 @@ from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Finding
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import check_columns, require_column, text_expression
@@ -134,6 +135,17 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
                 f"{self.value!r} is written; drop it, or leave out value= for hashes of all columns"
             )
         return [text_expression(column, _AS_STRING) for column in schema]
+
+    @property
+    def places(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`: the database, and the keys' beginning."""
+        return [f"redis://{self.address}/{self.key_prefix}*"]
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """See `InspectedSink`."""
+        from seamark.sinks.redis import preflight
+
+        return preflight.inspect(self, f"sink `{context.sink_uid}`: {self.describe()}")
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: a stage has no time-out."""

@@ -83,6 +83,11 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
         # Spark writes a decimal in plain digits where Arrow would write 1E-7.
         return [text_expression(column, ("decimal",)) for column in schema]
 
+    @property
+    def places(self) -> Sequence[str]:
+        """See `TwoPhaseCommitSink`."""
+        return [f"sqlite: table {self.table} in {self.path}"]
+
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: a staged file has no time-out, and its name holds job and sink."""
 

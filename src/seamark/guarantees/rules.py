@@ -1,0 +1,296 @@
+"""The rules on a declared job. Each is a pure function from the facts to findings of one code.
+
+`explain` prints the findings, `Job.run` refuses errors. Rules on real systems are beside the code
+that asks them: the `preflight.py` of each sink, `sources/kafka_retention.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import combinations
+
+from seamark.contracts.places import LONGEST_PREFIX, TRANSACTIONS, prefix_of
+from seamark.guarantees.facts import JobFacts, SinkPart
+from seamark.model.findings import Finding, FindingCode, Severity, heaviest_first
+from seamark.model.guarantee import Guarantee, SinkWay
+
+_REPEATING = (SinkWay.NONE, SinkWay.WRITE_AHEAD_LOG)
+
+
+def not_replayable(job: JobFacts) -> Iterator[Finding]:
+    """A failed epoch's rows cannot be read again."""
+    for source in job.sources:
+        if not source.replayable:
+            yield Finding(
+                FindingCode.SC001,
+                f"source `{source.uid}`",
+                f"{source.description} gives its rows once: those of a failed epoch are gone",
+                f"read {source.uid} from a source that keeps its rows, e.g. put them into Kafka "
+                "first and use KafkaSource",
+            )
+
+
+def reads_uncommitted(job: JobFacts) -> Iterator[Finding]:
+    """Rows withdrawn by their producer are read, and then their repetition."""
+    for source in job.sources:
+        if source.isolation == "read_uncommitted":
+            yield Finding(
+                FindingCode.SC002,
+                f"source `{source.uid}`",
+                "isolation level is read_uncommitted: rows of aborted transactions are read, and "
+                "then their repetition",
+                'give KafkaSource isolation_level="read_committed", or a plain stream of Spark\'s '
+                "the option kafka.isolation.level=read_committed",
+            )
+
+
+def skips_lost_rows(job: JobFacts) -> Iterator[Finding]:
+    """Rows deleted before they were read are skipped in silence."""
+    for source in job.sources:
+        if not source.fails_on_data_loss:
+            yield Finding(
+                FindingCode.SC003,
+                f"source `{source.uid}`",
+                "failOnDataLoss is false: rows deleted by Kafka before they were read are skipped "
+                "in silence",
+                "leave failOnDataLoss out: the job then stops and names them",
+            )
+
+
+def operator_without_uid(job: JobFacts) -> Iterator[Finding]:
+    """A changed program cannot find the operator's state."""
+    for operator in job.operators:
+        if not operator.named:
+            yield Finding(
+                FindingCode.ST001,
+                f"operator `{operator.uid}`",
+                f"{operator.description} has no uid: a restore into a changed program cannot find "
+                "its state",
+                "name it with job.uid(dataframe, 'a-name')",
+            )
+
+
+def replay_changes_rows(job: JobFacts) -> Iterator[Finding]:
+    """An idempotent sink keeps both rows if a replay makes another key."""
+    for sink in _idempotent(job):
+        for function in sink.varying:
+            yield Finding(
+                FindingCode.ST002,
+                f"sink `{sink.uid}`",
+                f"{function} may give another value in a replay, and {sink.description} overwrites "
+                "only rows of the same key",
+                f"make {function.column} deterministic, or use a sink with two-phase commit",
+            )
+
+
+def python_function_unproved(job: JobFacts) -> Iterator[Finding]:
+    """Spark takes every Python function for deterministic."""
+    for sink in _idempotent(job):
+        for function in sink.python:
+            yield Finding(
+                FindingCode.ST003,
+                f"sink `{sink.uid}`",
+                f"{function} is Python, taken for deterministic by Spark: a replay must give the "
+                f"same values to {sink.description}",
+                "see that it uses no time, random number or outside state; else mark it with "
+                "asNondeterministic()",
+            )
+
+
+def checkpoints_ephemeral(job: JobFacts) -> Iterator[Finding]:
+    """Checkpoints vanish with the program, the machine's start or a clean-up."""
+    if reason := "storage is sm.EphemeralStorage" if not job.durable else job.ephemeral:
+        yield Finding(
+            FindingCode.CP001,
+            "checkpoint storage",
+            f"{reason}: after a crash the job may have to begin anew, with rows missing or written "
+            "again",
+            "give CheckpointConfig a storage that outlives program and machine, e.g. a directory "
+            "on a disk, hdfs: or s3a:",
+        )
+
+
+def checkpoints_on_one_machine(job: JobFacts) -> Iterator[Finding]:
+    """Executors elsewhere would write their state to their own disks."""
+    if job.on_cluster and job.durable and job.storage.startswith("file:"):
+        yield Finding(
+            FindingCode.CP002,
+            "checkpoint storage",
+            f"{job.storage} is a local path, and executors run on other machines: each would keep "
+            "its part of the state on its own disk",
+            "give hdfs: or s3a:, or mount one shared file system there on every machine",
+        )
+
+
+def too_few_retained(job: JobFacts) -> Iterator[Finding]:
+    """A damaged newest checkpoint needs an older one to go back to."""
+    needed = job.max_concurrent_checkpoints + 2
+    if job.num_retained < needed:
+        yield Finding(
+            FindingCode.CP004,
+            "checkpoint num_retained",
+            f"it is {job.num_retained}, with max_concurrent_checkpoints "
+            f"{job.max_concurrent_checkpoints}: if the newest checkpoint is damaged, none may be "
+            "left to go back to",
+            f"give at least {needed}; checkpoints share most of their files",
+        )
+
+
+def mode_below_sinks(job: JobFacts) -> Iterator[Finding]:
+    """The checkpoint mode gives away what a sink can do."""
+    able = [s.uid for s in job.sinks if s.way not in _REPEATING]
+    mode = Guarantee(job.mode)
+    if able and mode is not Guarantee.EXACTLY_ONCE:
+        yield Finding(
+            FindingCode.CP005,
+            "checkpoint mode",
+            f"it is {mode.value}, and {', '.join(f'`{uid}`' for uid in able)} could be written "
+            "exactly once",
+            'set CheckpointConfig mode to "exactly-once"',
+        )
+
+
+def sink_repeats_rows(job: JobFacts) -> Iterator[Finding]:
+    """The sink writes a replayed epoch's rows again."""
+    if Guarantee(job.mode) is not Guarantee.EXACTLY_ONCE:
+        return
+    for sink in job.sinks:
+        if sink.way in _REPEATING:
+            yield Finding(
+                FindingCode.SK001,
+                f"sink `{sink.uid}`",
+                f"{sink.description} ({sink.way.value}) writes the rows of a replayed epoch again",
+                repeated_remedy(sink),
+            )
+
+
+def repeated_remedy(sink: SinkPart) -> str:
+    """Return the way to raise a sink that writes rows again."""
+    remedy = f"give {sink.uid} a sink with two-phase commit"
+    if sink.way is SinkWay.WRITE_AHEAD_LOG:
+        return remedy + ", or make its send idempotent by the token it is given"
+    if any(place.startswith("kafka:") for place in sink.places):
+        return remedy + ': KafkaSink delivery_guarantee="exactly-once"'
+    return remedy
+
+
+def target_shared(job: JobFacts) -> Iterator[Finding]:
+    """Two jobs, or two idempotent sinks of one job, write one target."""
+    for sink in job.sinks:
+        for other in job.others:
+            for place in _targets(sink):
+                if place in other.writes:
+                    yield _shared(sink, place, f"job {other.name!r}, which has not ended,")
+    for one, two in combinations(_idempotent(job), 2):
+        for place in _targets(one):
+            if place in two.places:
+                yield _shared(one, place, f"sink `{two.uid}`")
+
+
+def _shared(sink: SinkPart, place: str, who: str) -> Finding:
+    return Finding(
+        FindingCode.SK002,
+        f"sink `{sink.uid}`",
+        f"{who} also writes {place}: a reader cannot tell their rows apart, and rows of one key "
+        "overwrite each other",
+        "give each a target of its own, or end the other job",
+    )
+
+
+def target_read_uncommitted(job: JobFacts) -> Iterator[Finding]:
+    """A known reader of the target sees rows before they are committed."""
+    own = {
+        place: f"source `{source.uid}` of this job"
+        for source in job.sources
+        if source.isolation == "read_uncommitted"
+        for place in source.places
+    }
+    for sink in job.sinks:
+        if sink.way is not SinkWay.TWO_PHASE_COMMIT:
+            continue
+        for place in _targets(sink):
+            readers = [f"job {o.name!r}" for o in job.others if place in o.reads_uncommitted]
+            readers += [own[place]] if place in own else []
+            if readers:
+                yield Finding(
+                    FindingCode.SK003,
+                    f"sink `{sink.uid}`",
+                    f"{', '.join(readers)} reads {place} with read_uncommitted: it gets rows of "
+                    "aborted transactions, and then their repetition",
+                    "have it read with isolation level read_committed",
+                )
+
+
+def prefix_shared(job: JobFacts) -> Iterator[Finding]:
+    """Nobody can tell from an open transaction's id whose it is."""
+    for sink in job.sinks:
+        for place in _prefixes(sink):
+            for other in job.others:
+                if place in other.writes:
+                    who = f"job {other.name!r}, which has not ended,"
+                    yield _prefix_shared(sink, place, who, Severity.WARNING)
+    for one, two in combinations(job.sinks, 2):
+        for place in _prefixes(one):
+            if place in two.places:
+                yield _prefix_shared(one, place, f"sink `{two.uid}` of this job", Severity.NOTE)
+
+
+def _prefix_shared(sink: SinkPart, place: str, who: str, severity: Severity) -> Finding:
+    return Finding(
+        FindingCode.KF002,
+        f"sink `{sink.uid}`",
+        f"{who} has the same transactional_id_prefix ({place}): the ids differ, but nobody can "
+        "tell from the prefix whose transaction is open",
+        "give each a prefix of its own",
+        severity,
+    )
+
+
+def prefix_too_long(job: JobFacts) -> Iterator[Finding]:
+    """People see a hash instead of the prefix's end."""
+    for sink in job.sinks:
+        for prefix in map(prefix_of, _prefixes(sink)):
+            if len(prefix) > LONGEST_PREFIX:
+                yield Finding(
+                    FindingCode.KF003,
+                    f"sink `{sink.uid}`",
+                    f"transactional_id_prefix has {len(prefix)} characters: ids hold its first 40 "
+                    "and a hash, so permissions by its end do not match",
+                    f"give at most {LONGEST_PREFIX} characters",
+                )
+
+
+def _idempotent(job: JobFacts) -> list[SinkPart]:
+    return [sink for sink in job.sinks if sink.way is SinkWay.IDEMPOTENT]
+
+
+def _targets(sink: SinkPart) -> list[str]:
+    return [place for place in sink.places if not place.startswith(TRANSACTIONS)]
+
+
+def _prefixes(sink: SinkPart) -> list[str]:
+    return [place for place in sink.places if place.startswith(TRANSACTIONS)]
+
+
+RULES: tuple[Callable[[JobFacts], Iterator[Finding]], ...] = (
+    not_replayable,
+    reads_uncommitted,
+    skips_lost_rows,
+    operator_without_uid,
+    replay_changes_rows,
+    python_function_unproved,
+    checkpoints_ephemeral,
+    checkpoints_on_one_machine,
+    too_few_retained,
+    mode_below_sinks,
+    sink_repeats_rows,
+    target_shared,
+    target_read_uncommitted,
+    prefix_shared,
+    prefix_too_long,
+)
+
+
+def declared_findings(job: JobFacts) -> tuple[Finding, ...]:
+    """Return the findings of all rules, heaviest first."""
+    return heaviest_first(finding for rule in RULES for finding in rule(job))

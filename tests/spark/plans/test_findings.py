@@ -1,0 +1,163 @@
+"""How: programs with mistakes, as users make them, are explained and run. Each job lies in a
+storage of its own; no server is needed."""
+
+from __future__ import annotations
+
+import json
+import logging
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import LongType
+
+import seamark as sm
+from seamark.model.findings import Finding
+from seamark.sources.fields import RandomInt
+from tests.threads import RunningJob
+
+FIELDS = {"n": RandomInt(1, 9)}
+REDIS = sm.RedisSink("redis://127.0.0.1:1", key="id")
+PROGRAM = """
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType
+import seamark as sm
+from seamark.sources.fields import RandomInt
+
+def label(value):
+    return str(value)
+
+job = sm.Job("mistaken", sm.CheckpointConfig(storage={storage!r}, num_retained=1))
+rows = job.source(sm.DatagenSource(rows_per_second=9, fields={{"n": RandomInt(1, 9)}}), uid="in")
+rows = rows.withColumn("r", F.rand())
+rows = rows.withColumn("u", F.expr("uuid()"))
+rows = rows.withColumn("s", (F.randn() * 2).alias("s"))
+rows = rows.withColumn("l", F.udf(label, StringType())("n"))
+keyed = rows.selectExpr("string(n) AS id", "r", "u", "s", "l")
+job.sink(keyed, sm.RedisSink("redis://:hunter22@127.0.0.1:1", key="id"), uid="cache")
+kafka = sm.KafkaSink(
+    "127.0.0.1:1", topic="out", transactional_id_prefix="p" * 90, transaction_timeout="5min"
+)
+job.sink(rows.selectExpr("string(n) AS value"), kafka, uid="out")
+loose = sm.KafkaSink("127.0.0.1:1", topic="out", delivery_guarantee="at-least-once")
+job.sink(rows.selectExpr("string(n) AS value"), loose, uid="loose")
+if __name__ == "__main__":
+    job.run()
+"""
+
+
+def codes(findings: Any) -> list[str]:
+    return [one["code"] if isinstance(one, dict) else one.code.name for one in findings]
+
+
+def found(job: sm.Job, code: str) -> list[Finding]:
+    return [one for one in job.report().findings if one.code.name == code]
+
+
+def test_a_program_with_mistakes_is_told_each_of_them(tmp_path: Path) -> None:
+    app = tmp_path / "app.py"
+    app.write_text(PROGRAM.format(storage=str(tmp_path / "store")))
+    lines = {
+        name: number
+        for number, line in enumerate(PROGRAM.splitlines(), 1)
+        for name in ("rand()", "randn()", "def label")
+        if name in line
+    }
+    told = subprocess.run(
+        [sys.executable, "-m", "seamark", "explain", "--json", str(app)],
+        capture_output=True, text=True, check=False, timeout=180,
+    )  # fmt: skip
+    assert told.returncode == 2, told.stderr  # an error is among them
+    report = json.loads(told.stdout)["mistaken"]
+    assert "hunter22" not in told.stdout + told.stderr
+    assert codes(report["findings"]) == [
+        "KF004", "ST002", "ST002", "ST002", "CP001", "CP004", "SK001", "KF003", "ST003"
+    ]  # fmt: skip
+    assert {one["severity"] for one in report["findings"][1:8]} == {"warning"}
+    by_code = {one["found"]: one for one in report["findings"]}
+    for column, place in {
+        "r: rand()": f"app.py:{lines['rand()']}",
+        "u: uuid()": '"uuid()"',
+        "s: randn()": f"app.py:{lines['randn()']}",
+        "l: label()": f"app.py:{lines['def label']}",
+    }.items():
+        (text,) = [one for one in by_code if one.startswith(f"{column} at {place} ")]
+        assert by_code[text]["subject"] == "sink `cache`"
+    ends = {end["uid"]: end for end in report["sinks"]}
+    assert {uid: end["guarantee"] for uid, end in ends.items()} == {
+        "cache": "at-least-once", "out": "exactly-once", "loose": "at-least-once"
+    }  # fmt: skip
+    assert ends["out"]["chain"] == ["in", "out"]
+    # And the job is refused, before anything is written.
+    run = subprocess.run(
+        [sys.executable, str(app)], capture_output=True, text=True, check=False, timeout=180
+    )
+    assert run.returncode == 1
+    assert "ConfigurationError: sink `out`: transaction timeout 300s is not above" in run.stderr
+    assert "KF004" in run.stderr
+    assert not (tmp_path / "store").exists()
+
+
+def test_lines_are_named_where_spark_keeps_none(
+    tmp_path: Path, rate: DataFrame, spark: SparkSession
+) -> None:
+    job = sm.Job("lines", sm.CheckpointConfig(storage=str(tmp_path)))
+    job.source(rate, "rate", replayable=True)
+    rows = rate.withColumn("a", F.rand()).withColumn("b", F.rand())
+    nothing = F.udf(lambda: 1, LongType()).asNondeterministic()
+    rows = rows.mapInPandas(lambda frames: frames, rows.schema).withColumn("c", nothing())
+    job.sink(rows.selectExpr("string(value) AS id", "a", "b", "c"), REDIS, "out")
+    here = Path(__file__).read_text().splitlines()
+    declared = next(n for n, line in enumerate(here, 1) if "REDIS, " + '"out")' in line)
+    varying = [one.found for one in found(job, "ST002")]
+    assert any(f"a: rand() at a line before test_findings.py:{declared} " in one for one in varying)
+    nothing_at = next(n for n, line in enumerate(here, 1) if "nothing = F.udf" in line)
+    assert any(f"c: <lambda>() at test_findings.py:{nothing_at} " in one for one in varying)
+    (python,) = found(job, "ST003")
+    assert "mapinpandas: <lambda>() at test_findings.py:" in python.found
+
+
+def test_a_job_logs_its_warnings_and_stores_its_findings(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    from seamark.operations.explain import explain_job
+
+    storage = tmp_path / "store"
+    job = sm.Job("told", sm.CheckpointConfig(storage=str(storage), num_retained=1))
+    rows = job.source(
+        sm.DatagenSource(rows_per_second=9, number_of_rows=10, fields=FIELDS), uid="in"
+    )
+    for uid in ("one", "two"):
+        job.sink(rows, sm.FileSink(str(tmp_path / uid), format="json"), uid)
+    with caplog.at_level(logging.WARNING, "seamark"):
+        job.run()
+    (warned,) = [r.getMessage() for r in caplog.records if "CP004" in r.getMessage()]
+    assert warned.startswith("checkpoint num_retained: it is 1")
+    stored = explain_job("told", str(storage))["told"]
+    assert stored == job.report()
+    assert "plan: one, two share one stream" in str(stored)
+    assert "CP004 checkpoint num_retained" in str(stored)
+
+
+def test_a_second_job_on_a_running_jobs_target_is_warned(tmp_path: Path) -> None:
+    storage = str(tmp_path / "store")
+
+    def job(name: str) -> sm.Job:
+        made = sm.Job(name, sm.CheckpointConfig(storage=storage, interval="100ms"))
+        rows = made.source(sm.DatagenSource(rows_per_second=9, fields=FIELDS), uid="in")
+        made.sink(rows, sm.FileSink(str(tmp_path / "out"), format="json"), "out")
+        return made
+
+    second = job("second")
+    first = RunningJob(job("first"))
+    first.wait_for_epochs(1)
+    (shared,) = found(second, "SK002")
+    assert shared.found.startswith(
+        f"job 'first', which has not ended, also writes files: {tmp_path}"
+    )
+    first.end()
+    assert found(second, "SK002") == []

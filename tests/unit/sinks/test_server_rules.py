@@ -1,0 +1,162 @@
+"""The rules on servers, over facts: each mistake gives one finding, a sound server none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from seamark.contracts.sink import SinkContext
+from seamark.model.errors import ConfigurationError
+from seamark.model.findings import Severity
+from seamark.sinks.kafka import KafkaSink
+from seamark.sinks.kafka import preflight as kafka
+from seamark.sinks.kafka.declared_rules import timeout_too_short
+from seamark.sinks.kafka.prefix_owner import Holder
+from seamark.sinks.postgres import PostgresSink
+from seamark.sinks.postgres import preflight as postgres
+from seamark.sinks.postgres.table import Table
+from seamark.sinks.redis import RedisSink
+from seamark.sinks.redis import preflight as redis
+
+KAFKA = KafkaSink("b:1", topic="out", transactional_id_prefix="shop", transaction_timeout="15min")
+TOPIC = kafka.TopicFacts("out", 0, 3, 3, frozenset({"DESCRIBE", "WRITE"}), 2)
+BROKERS = kafka.BrokerFacts(topics={"out": TOPIC}, limits_ms=(900_000, 900_000))
+CONTEXT = SinkContext("j", "job", "out", 1, 10.0, tasks=200, open_epochs=2)
+ERROR, WARNING = Severity.ERROR, Severity.WARNING
+
+
+def topic(**changed: Any) -> dict[str, Any]:
+    return {"topics": {"out": replace(TOPIC, **changed)}}
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "severity", "found"),
+    [
+        ({"refused": "No such property"}, "SV007", ERROR, "No such property"),
+        ({"unreachable": "refused"}, "SV001", ERROR, r"no broker answers at b:1 \(refused\)"),
+        (topic(error_code=3), "SV004", ERROR, "'out' does not exist"),
+        (topic(error_code=29), "SV003", ERROR, "not authorised for topic"),
+        (topic(error_code=7), "SV002", ERROR, "answers 7"),
+        (topic(may=frozenset({"DESCRIBE"})), "SV003", ERROR, "not authorised to write topic 'out'"),
+        ({"limits_ms": (900_000, 60_000)}, "KF005", ERROR, "900s is above .* of 60s"),
+        ({"ids_denied": True}, "SV003", ERROR, "transactional ids that begin with 'shop'"),
+        ({"group_denied": True}, "SV003", ERROR, "group 'seamark.shop'"),
+        ({"holder": Holder("billing", "x1")}, "KF002", ERROR, "held by the job 'billing'"),
+        (topic(replicas=1, in_sync=1, least_in_sync=1), "KF006", WARNING, "1 replica"),
+        (topic(least_in_sync=1), "KF007", WARNING, "min.insync.replicas 1"),
+        (topic(in_sync=1), "KF007", ERROR, "1 replicas in sync, and min.insync.replicas is 2"),
+    ],
+)
+def test_a_mistake_at_the_brokers(
+    changed: dict[str, Any], code: str, severity: Severity, found: str
+) -> None:
+    (finding,) = kafka._findings(KAFKA, CONTEXT, replace(BROKERS, **changed))
+    assert (finding.code.name, finding.weight) == (code, severity)
+    assert finding.subject == "sink `out`"
+    with pytest.raises(ValueError, match=found):
+        raise ValueError(finding.found)
+
+
+def test_sound_brokers_and_brokers_that_tell_nothing_have_no_finding() -> None:
+    assert list(kafka._findings(KAFKA, CONTEXT, BROKERS)) == []
+    silent = kafka.BrokerFacts(topics={"out": kafka.TopicFacts("out", 0, 3, 3)})
+    assert list(kafka._findings(KAFKA, CONTEXT, silent)) == []
+
+
+@pytest.mark.parametrize(
+    ("timeouts", "needed"),
+    [
+        ((890.0, 0.0), "checkpoint interval 10s + timeout 890s + restart delay 0s = 900s"),
+        ((60.0, 3600.0), "checkpoint interval 10s + timeout 60s + restart delay 3600s = 3670s"),
+    ],
+)
+def test_a_transaction_must_outlive_interval_timeout_and_restart(
+    timeouts: tuple[float, float], needed: str
+) -> None:
+    times = {"checkpoint_timeout_s": timeouts[0], "restart_delay_s": timeouts[1]}
+    context = replace(CONTEXT, **times)
+    (finding,) = timeout_too_short(KAFKA, context)
+    assert finding.code.name == "KF004"
+    assert needed in finding.found
+    assert list(timeout_too_short(replace(KAFKA, spool=True), context)) == []
+    assert list(timeout_too_short(replace(KAFKA, transaction_timeout="2h"), context)) == []
+    with pytest.raises(ConfigurationError) as refused:
+        KAFKA.check_transaction_scope(context)
+    assert refused.value.finding == finding
+
+
+def test_no_prefix_is_a_finding_when_the_sink_is_built() -> None:
+    with pytest.raises(ConfigurationError, match="KF001") as refused:
+        KafkaSink("b:1", topic="out")
+    assert refused.value.finding is not None
+
+
+SERVER = postgres.ServerFacts(16, standby=False, most_prepared=400)
+PREPARED = PostgresSink("postgresql://u@h/d", table="t")
+STAGED = replace(PREPARED, mode="staged")
+
+
+@pytest.mark.parametrize(
+    ("sink", "changed", "code", "severity"),
+    [
+        (PREPARED, {"version": 12}, "SV002", ERROR),
+        (PREPARED, {"standby": True}, "SV002", ERROR),
+        (PREPARED, {"most_prepared": 0}, "PG001", ERROR),
+        (PREPARED, {"most_prepared": 399}, "PG002", WARNING),
+        (STAGED, {"off": ("fsync",)}, "SV006", WARNING),
+        (STAGED, {"most_prepared": 0}, "", None),
+        (PREPARED, {}, "", None),
+    ],
+)
+def test_a_mistake_at_a_postgresql_server(
+    sink: PostgresSink, changed: dict[str, Any], code: str, severity: Severity | None
+) -> None:
+    facts = replace(SERVER, **changed)
+    found = list(postgres.server_findings(sink, CONTEXT, "sink 'out'", facts))
+    assert [(f.code.name, f.weight) for f in found] == ([(code, severity)] if code else [])
+
+
+def test_a_table_that_is_missing_or_not_this_users() -> None:
+    def codes(sink: PostgresSink, facts: postgres.TableFacts) -> list[tuple[str, str]]:
+        found = postgres.table_findings(sink, "sink 'out'", facts)
+        return [(one.code.name, one.remedy) for one in found]
+
+    there = postgres.TableFacts("etl", Table("public", "t", "r", ()))
+    assert codes(PREPARED, there) == []
+    assert [code for code, _ in codes(PREPARED, postgres.TableFacts("etl"))] == ["SV004"]
+    denied = replace(there, lacks=("INSERT",), may_create=False)
+    assert codes(PREPARED, denied) == [("SV003", 'GRANT INSERT ON "public"."t" TO etl')]
+    assert [code for code, _ in codes(STAGED, denied)] == ["SV003", "SV003"]
+
+
+INFO = {"redis_version": "7.2.4", "role": "master", "aof_enabled": "1", "connected_slaves": "0"}
+REDIS = RedisSink("redis://h:1", key="k")
+
+
+@pytest.mark.parametrize(
+    ("information", "appendfsync", "found"),
+    [
+        ({}, "always", []),
+        ({}, "", []),
+        ({}, "everysec", [("SV006", WARNING)]),
+        ({"redis_version": "5.0"}, "always", [("SV002", ERROR)]),
+        ({"redis_mode": "cluster"}, "always", [("SV002", ERROR)]),
+        ({"role": "slave"}, "always", [("SV002", ERROR)]),
+        ({"aof_enabled": "0"}, "always", [("RD001", ERROR)]),
+        ({"maxmemory_policy": "allkeys-lru", "maxmemory": "9"}, "always", [("SV006", ERROR)]),
+    ],
+)
+def test_a_mistake_at_a_redis_server(
+    information: dict[str, str], appendfsync: str, found: list[tuple[str, Severity]]
+) -> None:
+    facts = redis.ServerFacts({**INFO, **information}, appendfsync)
+    assert [(f.code.name, f.weight) for f in redis._findings(REDIS, "sink", facts)] == found
+
+
+@pytest.mark.parametrize("rules", [kafka.RULES, postgres.RULES, redis.RULES], ids=len)
+def test_every_rule_says_what_it_finds(rules: tuple[Callable[..., Any], ...]) -> None:
+    assert all(rule.__doc__ for rule in rules)
+    assert len({rule.__name__ for rule in rules}) == len(rules)
