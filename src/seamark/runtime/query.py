@@ -53,8 +53,10 @@ from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
+from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import find_subscriptions, topics_left
+from seamark.runtime.keyed_process import check_keyed
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.operator_uids import moved
 from seamark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
@@ -121,6 +123,9 @@ class StreamRun(QueryRun):
         self._trigger = dict(trigger)
         self._redactor = redactor
         self._batch_limit = BatchLimit()
+        check_keyed(
+            declared, plan.keyed, lambda key: spark_settings.get(key) or spark.conf.get(key, None)
+        )
         self._stateful = plan.uids.operator_count > 0
         self._spark_settings = {**spark_settings, **(NO_EXCHANGE_REUSE if self._stateful else {})}
         records = open_files(spark, records_uri)
@@ -143,6 +148,9 @@ class StreamRun(QueryRun):
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again.
         # Spark reports the loser of a speculative attempt to nobody. Local mode has neither.
         self._hidden_attempts = not is_local(spark.sparkContext.master)
+        checkpoint = declared.checkpoint
+        unaligned = checkpoint.unaligned and not declared.bounded
+        self._keyed = KeyedEpochs(plan.keyed, checkpoint.aligned_timeout_s if unaligned else None)
         self._plan_checked = False
         self._settled = threading.Event()
         self._stopping = False
@@ -411,7 +419,9 @@ class StreamRun(QueryRun):
             write = not at_most_once or coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
         if write or self._stateful:  # skipped rows still change the next epoch's state
+            self._keyed.begin(frame.sparkSession.sparkContext)
             tasks = run_tasks(frame, epoch, settled, write=write)
+            self._keyed.end(epoch, lambda: self._execution(frame))
         self._log_refused(epoch, tasks)
         retried = self._hidden_attempts or any(task.attempt for task in tasks)
         with coordinator.guarded():
@@ -422,12 +432,14 @@ class StreamRun(QueryRun):
         """Check Spark's plan of the first epoch: every later epoch of this run has the same
         plan."""
         if self._stateful:
-            # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
-            id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            queries = self._spark._jsparkSession.streams()
-            query = queries.get(id_).streamingQuery()
-            require_watermarks(self._name, query.lastExecution().executedPlan())
+            require_watermarks(self._name, self._execution(frame).executedPlan())
         self._plan_checked = True
+
+    def _execution(self, frame: DataFrame) -> Any:
+        """Return Spark's execution of the epoch under way."""
+        # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
+        id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        return self._spark._jsparkSession.streams().get(id_).streamingQuery().lastExecution()
 
     def _log_refused(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
         for uid, letters in self._dead_letters.items():
