@@ -14,6 +14,7 @@ epochs are unknown: the watermark stays until their rows are processed.
 
 from __future__ import annotations
 
+import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
-from seamark.runtime.keyed_operator import DEADLINE, InFlight
+from seamark.runtime.keyed_operator import DEADLINE, WATERMARKS, InFlight
 from seamark.runtime.keyed_process import DeclaredKeyed
 from seamark.runtime.plans import children, name_of
 
@@ -33,19 +34,25 @@ class KeyedEpochs:
     def __init__(self, keyed: Sequence[DeclaredKeyed], deadline_s: float | None) -> None:
         self._keyed = keyed
         self._deadline_s = deadline_s
-        self._held = {one.uid: _Held() for one in keyed if one.event_time}
+        self._held = {one.uid: Held() for one in keyed if one.event_time}
         self._newest_ms: dict[int, int] = {}
         """The greatest event time seen, by the place of a watermark in the plan."""
         self._holding = False
+        self._watermarks: dict[str, int] = {}
+        """The operators' watermarks in the last epoch, as far as tasks have told them."""
 
-    def begin(self, context: SparkContext) -> None:
-        """Set the deadline of the epoch that begins now, for its tasks."""
+    def begin(self, context: SparkContext, watermark_before: Callable[[], int]) -> None:
+        """Set the deadline of the epoch that begins now, for its tasks. `watermark_before` reads
+        the watermark of the epoch before; it is called in a run's first epoch."""
+        if self._held and not self._watermarks:
+            self._watermarks = dict.fromkeys(self._held, watermark_before())
         for one in self._keyed:
             one.report.value = InFlight()
         if self._keyed:
             # None of an earlier epoch is left: a replayed epoch's time counts anew.
             deadline = "" if self._deadline_s is None else str(time.time() + self._deadline_s)
             context.setLocalProperty(DEADLINE, deadline)
+            context.setLocalProperty(WATERMARKS, json.dumps(self._watermarks))
 
     def in_flight(self) -> dict[str, InFlight]:
         """Return the figures of the epoch whose tasks have ended, by the operator's uid."""
@@ -57,6 +64,8 @@ class KeyedEpochs:
         if not self._held:
             return
         reports, execution = self.in_flight(), find_execution()
+        told = {uid: report.watermark_ms for uid, report in reports.items()}
+        self._watermarks.update({uid: ms for uid, ms in told.items() if ms is not None})
         now_ms = int(execution.offsetSeqMetadata().batchWatermarkMs())
         hold_ms = min(held.after(epoch, reports[uid], now_ms) for uid, held in self._held.items())
         if hold_ms == math.inf and not self._holding:
@@ -80,7 +89,7 @@ class KeyedEpochs:
         getattr(times, "max_$eq")(newest_ms)
 
 
-class _Held:
+class Held:
     """The event times of one operator's waiting rows, by the epoch of their arrival."""
 
     def __init__(self) -> None:

@@ -14,19 +14,21 @@ their key.
   no call for it, so the operator stands between Spark and its own iterator of expired timers.
 - A task processes at least one row in each epoch.
 - With event time, the watermark waits for the oldest row in flight (`held_watermark.py`). A timer
-  of the user waits while rows of its key do, unless it is older than all of them.
+  of the user waits while rows of its key do. Each chunk has the watermark of the epoch before its
+  arrival: timers that were due then come before the chunk's rows, all others after them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import chain, islice
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -38,6 +40,8 @@ from seamark.contracts.keyed_process import KeyedProcessFunction
 
 DEADLINE = "seamark.keyed.deadline"
 """Spark's local property with the epoch's deadline, in seconds since 1970; none: no deadline."""
+WATERMARKS = "seamark.keyed.watermarks"
+"""Spark's local property with each operator's watermark in the epoch before, as JSON by uid."""
 IN_FLIGHT = "_seamark_in_flight"
 """The map state of a key's chunks."""
 CHUNK_ROWS = 2000
@@ -61,10 +65,11 @@ class InFlight:
     waiting: by the epoch of their arrival, how many chunks wait for the next epoch. oldest_ms: the
     least event time of this epoch's own rows that were stored, if any was (`stored_new_rows`).
     newest_ms: the greatest event time among stored rows that were processed. stored_bytes,
-    processed_bytes: of chunks written and read.
+    processed_bytes: of chunks written and read. watermark_ms: the operator's in this epoch.
     """
 
     waiting: dict[int, int] = field(default_factory=dict)
+    watermark_ms: int | None = None
     oldest_ms: int | None = None
     newest_ms: int | None = None
     stored_new_rows: bool = False
@@ -77,6 +82,7 @@ class InFlight:
         """Add another task's figures to these, and return these."""
         for epoch, chunks in other.waiting.items():
             self.waiting[epoch] = self.waiting.get(epoch, 0) + chunks
+        self.watermark_ms = _known(max, self.watermark_ms, other.watermark_ms)
         self.oldest_ms = _known(min, self.oldest_ms, other.oldest_ms)
         self.newest_ms = _known(max, self.newest_ms, other.newest_ms)
         self.stored_new_rows |= other.stored_new_rows
@@ -205,19 +211,29 @@ class _Context:
         return sorted(self.timers)
 
 
+class _Cut(NamedTuple):
+    """The turn of a chunk, and the watermark before its arrival."""
+
+    turn: int
+    due_ms: int
+
+
 class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
-    """Spark's processor for one `KeyedProcessFunction`. `input_schema` has the input's columns,
-    `output` the names of the results'; `event_time` is the input's column with the watermark, ""
-    in time mode ``"ProcessingTime"``. `report` takes what the tasks tell the driver."""
+    """Spark's processor for the function with this uid. `input_schema` has the columns of the
+    input, `output` the names of the results'; `event_time` is the input's column with the
+    watermark, "" in time mode ``"ProcessingTime"``. `report` takes what the tasks tell the
+    driver."""
 
     def __init__(
         self,
+        uid: str,
         function: KeyedProcessFunction,
         input_schema: pa.Schema,
         output: tuple[str, ...],
         event_time: str,
         report: Accumulator[InFlight],
     ) -> None:
+        self._uid = uid
         self._function = function
         self._schema = input_schema
         self._input = tuple(input_schema.names)
@@ -230,7 +246,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     def init(self, handle: Any) -> None:
         """Begin a task, or a look at the state's schemas in the driver's plan."""
         self._handle = handle
-        self._in_flight = handle.getMapState(IN_FLIGHT, "turn LONG", "rows BINARY")
+        self._in_flight = handle.getMapState(IN_FLIGHT, "turn LONG", "due LONG, rows BINARY")
         self._values: list[_Values] = []
         self._gone: set[tuple[Any, int]] = set()
         self._context = _Context(handle, self._gone)
@@ -243,6 +259,8 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         if task is None:
             return
         self._deadline_s = float(task.getLocalProperty(DEADLINE) or "inf")
+        before = json.loads(task.getLocalProperty(WATERMARKS) or "{}")
+        self._due_before_ms = int(before.get(self._uid, 0))
         self._epoch = int(task.getLocalProperty("streaming.sql.batchId") or 0)
         self._client = handle._statefulProcessorApiClient
         self._next_expired = self._client.get_expiry_timers_iterator
@@ -268,9 +286,14 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
             if timer >= 0:
                 yield from self._results(self._function.on_timer(timer, self._context))
                 return
-            rows = self._take(timer)
-            yield from self._fire_older_than(rows)
-            yield from self._process(iter(rows), timer)
+            due_ms, rows = self._take(timer)
+            if self._event_time < 0:
+                yield from self._process(iter(rows), _Cut(timer, due_ms))
+                return
+            yield from self._fire_due(due_ms)
+            yield from self._process(iter(rows), _Cut(timer, due_ms))
+            if not self._waits():  # Spark's iterator lacks the timers that these rows registered
+                yield from self._fire_due(self._context.current_watermark)
 
     def close(self) -> None:
         """Tell the driver; called at the end of a task, and of a look at the state's schemas."""
@@ -307,7 +330,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         if self._event_time < 0 or not self._told.waiting:
             return True
         self._client.set_implicit_key(key)
-        return next(iter(self._in_flight.keys()), None) is None
+        return not self._waits()
 
     def _late(self) -> bool:
         if not self._processed:
@@ -315,32 +338,34 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
             return False
         return time.time() >= max(self._deadline_s, self._begun_s + LEAST_S)
 
-    def _fire_older_than(self, rows: list[Any]) -> Iterator[Any]:
-        """Fire the key's timers that are due and older than the rows: they had to wait."""
-        if self._event_time < 0:
-            return
-        oldest = self._oldest(rows)
-        until = self._context.current_watermark
+    def _fire_due(self, until_ms: int) -> Iterator[Any]:
+        """Fire the key's timers that are due and below `until_ms`, in order."""
         for timer in self._context.list_timers():
-            if timer < until and (oldest is None or timer < oldest):
+            if timer < min(until_ms, self._context.current_watermark):
                 yield from self._results(self._function.on_timer(timer, self._context))
                 self._context.delete_timer(timer)
+
+    def _waits(self) -> bool:
+        """Tell whether the current key has a chunk."""
+        return next(iter(self._in_flight.keys()), None) is not None
 
     # --- rows
 
     @contextlib.contextmanager
     def _turn(self, key: Any, times: Any) -> Iterator[None]:
         self._context.begin(key, times)
+        if self._event_time >= 0:
+            self._told.watermark_ms = self._context.current_watermark
         for value in self._values:
             value.begin()
         yield
         for value in self._values:
             value.end()
 
-    def _process(self, rows: Iterator[Any], turn: int | None = None) -> Iterator[Any]:
+    def _process(self, rows: Iterator[Any], cut: _Cut | None = None) -> Iterator[Any]:
         for row in rows:
             if self._late():
-                self._store(chain([row], rows), turn)
+                self._store(chain([row], rows), cut)
                 return
             yield from self._results(self._function.process_element(row, self._context))
             self._processed += 1
@@ -352,37 +377,36 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
             else:
                 yield self._result(*result)
 
-    def _store(self, rows: Iterator[Any], turn: int | None = None) -> None:
-        """Store rows as chunks of the current key; of a chunk that is cut at its `turn`, just
-        before it: the key's earlier chunks are gone."""
+    def _store(self, rows: Iterator[Any], cut: _Cut | None = None) -> None:
+        """Store rows as chunks of the current key; the rest of a chunk that is cut goes just
+        before the chunk's turn: the key's earlier chunks are gone."""
         while chunk := list(islice(rows, CHUNK_ROWS)):
-            if turn is None:
+            if cut is None:
                 number = _FIRST_TURN + (self._epoch << _CHUNK_BITS)
-                at = number + 2 ** (_CHUNK_BITS - 1) + self._turns
+                turn, due_ms = number + 2 ** (_CHUNK_BITS - 1) + self._turns, self._due_before_ms
                 self._turns += 1
+                if self._event_time >= 0:
+                    self._told.stored_new_rows = True
+                    self._told.oldest_ms = _known(min, self._told.oldest_ms, self._oldest(chunk))
             else:
-                at = turn - 1
-                self._count_waiting(at)  # Spark's iterator began before it
+                turn, due_ms = cut.turn - 1, cut.due_ms
+                self._count_waiting(turn)  # Spark's iterator began before it
             packed = self._pack(chunk)
-            self._in_flight.updateValue((at,), (packed,))
-            self._handle.registerTimer(at)
+            self._in_flight.updateValue((turn,), (due_ms, packed))
+            self._handle.registerTimer(turn)
             self._told.stored_rows += len(chunk)
             self._told.stored_bytes += len(packed)
-            if turn is None and self._event_time >= 0:
-                self._told.stored_new_rows = True
-                self._told.oldest_ms = _known(min, self._told.oldest_ms, self._oldest(chunk))
 
-    def _take(self, turn: int) -> list[Any]:
-        """Return the rows of a chunk, and remove it."""
-        packed = self._in_flight.getValue((turn,))[0]
+    def _take(self, turn: int) -> tuple[int, list[Any]]:
+        """Return the watermark before a chunk's arrival and its rows, and remove the chunk."""
+        due_ms, packed = self._in_flight.getValue((turn,))
         self._in_flight.removeKey((turn,))
         rows = self._unpack(packed)
         self._told.processed_rows += len(rows)
         self._told.processed_bytes += len(packed)
         if self._event_time >= 0:
-            newest = max(filter(None, map(self._event_ms, rows)), default=None)
-            self._told.newest_ms = _known(max, self._told.newest_ms, newest)
-        return rows
+            self._told.newest_ms = _known(max, self._told.newest_ms, *map(self._event_ms, rows))
+        return due_ms, rows
 
     def _count_waiting(self, turn: int) -> None:
         epoch = epoch_of(turn)
@@ -411,7 +435,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         return [self._row(*values) for values in zip(*map(_values_of, table.columns), strict=True)]
 
     def _oldest(self, rows: list[Any]) -> int | None:
-        return min(filter(None, map(self._event_ms, rows)), default=None)
+        return _known(min, *map(self._event_ms, rows))
 
     def _event_ms(self, row: Any) -> int | None:
         at: datetime | None = row[self._event_time]

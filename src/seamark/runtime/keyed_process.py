@@ -88,7 +88,9 @@ def keyed_process(
     output = _output(df, output_schema, what)
     spark = df.sparkSession
     report = spark.sparkContext.accumulator(InFlight(), InFlightParam())
-    operator = KeyedOperator(processor, _arrow(df, what), tuple(output.names), event_time, report)
+    operator = KeyedOperator(
+        uid, processor, _arrow(df, what), tuple(output.names), event_time, report
+    )
     mark = f"{uid}/{next(_numbers)}"
     marked = StructType.fromJson(output.jsonValue())
     for column in marked:

@@ -419,7 +419,8 @@ class StreamRun(QueryRun):
             write = not at_most_once or coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
         if write or self._stateful:  # skipped rows still change the next epoch's state
-            self._keyed.begin(frame.sparkSession.sparkContext)
+            context = frame.sparkSession.sparkContext
+            self._keyed.begin(context, lambda: self._watermark_of(epoch - 1))
             tasks = run_tasks(frame, epoch, settled, write=write)
             self._keyed.end(epoch, lambda: self._execution(frame))
         self._log_refused(epoch, tasks)
@@ -434,6 +435,12 @@ class StreamRun(QueryRun):
         if self._stateful:
             require_watermarks(self._name, self._execution(frame).executedPlan())
         self._plan_checked = True
+
+    def _watermark_of(self, epoch: int) -> int:
+        """Return the watermark of a stored epoch, 0 for the one before the first."""
+        if not self._spark_files.exists(f"offsets/{epoch}"):
+            return 0
+        return int(read_log(self._spark_files, f"offsets/{epoch}")[0]["batchWatermarkMs"])
 
     def _execution(self, frame: DataFrame) -> Any:
         """Return Spark's execution of the epoch under way."""
