@@ -51,7 +51,8 @@ class KeyedContext(Protocol):
         ...
 
     def register_timer(self, timestamp_ms: int) -> None:
-        """Call `on_timer` once the time of the time mode is past `timestamp_ms`."""
+        """Call `on_timer` once the time of the time mode is past `timestamp_ms`. In `on_timer`, the
+        timer that fires cannot be registered again for the same time."""
         ...
 
     def delete_timer(self, timestamp_ms: int) -> None:

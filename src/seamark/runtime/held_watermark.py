@@ -50,7 +50,7 @@ class KeyedEpochs:
             one.report.value = InFlight()
         if self._keyed:
             # None of an earlier epoch is left: a replayed epoch's time counts anew.
-            deadline = "" if self._deadline_s is None else str(time.time() + self._deadline_s)
+            deadline = "" if self._deadline_s is None else f"{time.time()} {self._deadline_s}"
             context.setLocalProperty(DEADLINE, deadline)
             context.setLocalProperty(WATERMARKS, json.dumps(self._watermarks))
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -39,7 +40,8 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from seamark.contracts.keyed_process import KeyedProcessFunction
 
 DEADLINE = "seamark.keyed.deadline"
-"""Spark's local property with the epoch's deadline, in seconds since 1970; none: no deadline."""
+"""Spark's local property with the epoch's start, in seconds since 1970 by the driver's clock, and
+the time from there to its deadline, in seconds; without it, or empty, there is no deadline."""
 WATERMARKS = "seamark.keyed.watermarks"
 """Spark's local property with each operator's watermark in the epoch before, as JSON by uid."""
 IN_FLIGHT = "_seamark_in_flight"
@@ -258,7 +260,7 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
         self._in_task = task is not None
         if task is None:
             return
-        self._deadline_s = float(task.getLocalProperty(DEADLINE) or "inf")
+        self._end_s = _end_s(task.getLocalProperty(DEADLINE))
         before = json.loads(task.getLocalProperty(WATERMARKS) or "{}")
         self._due_before_ms = int(before.get(self._uid, 0))
         self._epoch = int(task.getLocalProperty("streaming.sql.batchId") or 0)
@@ -313,6 +315,8 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
 
     def _next_timer(self, iterator_id: str, expiry_ms: int) -> tuple[Any, int, bool]:
         """Return the next expired timer that Spark is to call; in place of the client's method."""
+        if self._event_time >= 0:
+            self._told.watermark_ms = expiry_ms
         while True:
             key, timer, last = self._next_expired(iterator_id, expiry_ms)
             if self._is_called(key, timer):
@@ -322,9 +326,9 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
 
     def _is_called(self, key: Any, timer: int) -> bool:
         if timer < 0:
-            if self._late():
+            if late := self._late():
                 self._count_waiting(timer)
-            return not self._late()
+            return not late
         if (key, timer) in self._gone:
             return False
         if self._event_time < 0 or not self._told.waiting:
@@ -334,14 +338,15 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
 
     def _late(self) -> bool:
         if not self._processed:
-            self._begun_s = time.time()
+            self._begun_s = time.monotonic()
             return False
-        return time.time() >= max(self._deadline_s, self._begun_s + LEAST_S)
+        return time.monotonic() >= max(self._end_s, self._begun_s + LEAST_S)
 
     def _fire_due(self, until_ms: int) -> Iterator[Any]:
         """Fire the key's timers that are due and below `until_ms`, in order."""
         for timer in self._context.list_timers():
-            if timer < min(until_ms, self._context.current_watermark):
+            is_due = timer < min(until_ms, self._context.current_watermark)
+            if is_due and timer in self._context.timers:
                 yield from self._results(self._function.on_timer(timer, self._context))
                 self._context.delete_timer(timer)
 
@@ -354,8 +359,6 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     @contextlib.contextmanager
     def _turn(self, key: Any, times: Any) -> Iterator[None]:
         self._context.begin(key, times)
-        if self._event_time >= 0:
-            self._told.watermark_ms = self._context.current_watermark
         for value in self._values:
             value.begin()
         yield
@@ -440,6 +443,15 @@ class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     def _event_ms(self, row: Any) -> int | None:
         at: datetime | None = row[self._event_time]
         return None if at is None else int(at.timestamp() * 1000)
+
+
+def _end_s(deadline: str | None) -> float:
+    """Return the end of an epoch's work by this machine's monotonic clock."""
+    if not deadline:
+        return math.inf
+    begun_s, timeout_s = map(float, deadline.split())
+    # The machines' clocks may differ: no task gets more time than the epoch has.
+    return time.monotonic() + min(begun_s + timeout_s - time.time(), timeout_s)
 
 
 def _values_of(column: pa.ChunkedArray) -> list[Any]:

@@ -42,6 +42,8 @@ class Clock:
     def time(self) -> float:
         return self.now
 
+    monotonic = time
+
 
 class Recorder(KeyedProcessFunction):
     """Gives each row and each timer as it is processed; each row registers a timer."""
@@ -114,7 +116,7 @@ class Partition:
         client = self._handle._statefulProcessorApiClient = Client(self._handle)
         self._properties = {
             "streaming.sql.batchId": str(self.epoch),
-            DEADLINE: str(self.clock.now + budget),
+            DEADLINE: f"{self.clock.now} {budget}",
             WATERMARKS: json.dumps({"recorder": self.before}),
         }
         report = SimpleNamespace(add=lambda told: setattr(self, "told", told))
