@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from types import SimpleNamespace
@@ -17,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import Row
 from pyspark.sql.streaming import tws_tester
@@ -162,6 +164,7 @@ def at_of(row: Any) -> int:
 
 
 drawn_rows = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 12)), max_size=8)
+Drawn = list[tuple[list[tuple[str, int]], int]]
 drawn = st.lists(st.tuples(drawn_rows, st.integers(0, 5)), min_size=1, max_size=10)
 
 
@@ -173,21 +176,68 @@ def input_rows(drawn: list[tuple[str, int]], epoch: int, first: int) -> list[Any
     ]
 
 
-@settings(max_examples=300, deadline=None)
-@given(drawn)
-def test_rows_and_timers_keep_their_order(drawn: list[tuple[list[tuple[str, int]], int]]) -> None:
+@pytest.fixture
+def patch() -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(keyed_operator, "CHUNK_ROWS", 2)
         patch.setattr(keyed_operator, "LEAST_S", 0)
-        check_event_time(Partition(patch, event_time=True), drawn)
+        yield patch
 
 
-def check_event_time(partition: Partition, drawn: list[tuple[list[tuple[str, int]], int]]) -> None:
+_many = {"deadline": None, "suppress_health_check": [HealthCheck.function_scoped_fixture]}
+
+
+@settings(max_examples=100, **_many)
+@given(drawn)
+def test_rows_and_timers_keep_their_order(patch: pytest.MonkeyPatch, drawn: Drawn) -> None:
+    check_event_time(Partition(patch, event_time=True), drawn)
+
+
+@settings(max_examples=100, **_many)
+@given(drawn)
+def test_no_row_is_passed_by_younger_ones(patch: pytest.MonkeyPatch, drawn: Drawn) -> None:
+    partition = Partition(patch, event_time=False)
+    arrived: list[tuple[str, int]] = []
+    done: list[tuple[str, int]] = []
+    for epoch, (rows_drawn, budget) in enumerate(drawn):
+        rows = input_rows(rows_drawn, epoch, 100 * epoch)
+        arrived += [(row.k, row.v) for row in rows]
+        found = [(k, v) for k, _, v, *_ in partition.run(rows, budget)]
+        assert found or len(done) == len(arrived), "an epoch did nothing while rows waited"
+        done += found
+    while len(done) < len(arrived):
+        done += [(k, v) for k, _, v, *_ in partition.run([], 1)]
+    epochs = [v // 100 for _, v in done]
+    assert epochs == sorted(epochs), "a row was processed before one of an earlier epoch"
+    for key in "abc":
+        assert [v for k, v in done if k == key] == [v for k, v in arrived if k == key]
+    assert not partition.told.waiting
+
+
+def test_rows_of_other_columns_are_refused(patch: pytest.MonkeyPatch) -> None:
+    partition = Partition(patch, event_time=False)
+    partition.run(input_rows([("a", 1), ("a", 2)], 0, 0), budget=1)
+    patch.setattr(sys.modules[__name__], "SCHEMA", SCHEMA.append(pa.field("more", pa.int64())))
+    with pytest.raises(ValueError, match=r"have the columns k string, v int64.*its former program"):
+        partition.run([], budget=1)
+
+
+def test_what_is_unknown_after_a_restart_stays_at_the_watermark() -> None:
+    held = Held()
+    assert held.after(7, InFlight(waiting={5: 2}), 100) == 100
+    told = InFlight(waiting={5: 1, 8: 1}, oldest_ms=130, stored_new_rows=True)
+    assert held.after(8, told, 100) == 100
+    assert held.after(9, InFlight(waiting={8: 1}), 100) == 130
+    assert held.after(10, InFlight(), 130) == math.inf
+
+
+def check_event_time(partition: Partition, drawn: Drawn) -> None:
     arrived: dict[str, list[tuple[int, int, int]]] = {k: [] for k in "abc"}  # v, at, watermark
     done: dict[str, list[int]] = {k: [] for k in "abc"}
     timers: dict[str, set[int]] = {k: set() for k in "abc"}
     late_before, first = 0, 0
-    for epoch, (rows_drawn, budget) in enumerate([*drawn, *[([], 3)] * 60]):
+    nothing: Drawn = [([], 3)] * 30
+    for epoch, (rows_drawn, budget) in enumerate([*drawn, *nothing]):
         rows = input_rows(rows_drawn, epoch, first)
         first += len(rows)
         rows = [row for row in rows if at_of(row) >= late_before]  # as Spark filters late rows
