@@ -4,6 +4,7 @@
     epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
                    committed.json
     wal/<sink>/<epoch>/   a sink's spool, until the epoch is committed (deleted here alone)
+    channel-state/<epoch>/   rows read and not written, until no retained epoch refers to them
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
 (`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
@@ -24,6 +25,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
 from seamark.checkpoint.storage_check import check_storage
 from seamark.contracts.checkpoint_files import CheckpointFiles
@@ -70,6 +72,12 @@ class SinkEpoch:
     committables: tuple[bytes, ...]
 
 
+class PreparedSinks(dict[str, SinkEpoch]):
+    """The sinks of one attempt by uid, and the attempt's channel state."""
+
+    channel_state: ChannelState = NO_CHANNEL_STATE
+
+
 class CheckpointStore:
     """One job's records below `files`; `spark` is its Spark checkpoint location."""
 
@@ -78,6 +86,8 @@ class CheckpointStore:
         self._spark = spark
         self._identity: JobIdentity | None = None
         self._kept: deque[int] | None = None
+        self._in_flight: deque[int] | None = None
+        self._oldest_in_flight: dict[int, int] = {}
 
     @property
     def uri(self) -> str:
@@ -101,6 +111,11 @@ class CheckpointStore:
     def spool_uri(self, sink_uid: str) -> str:
         """Return the directory of this sink's spool, in the form for `open_directory`."""
         return encoded(f"{self.uri}/{spool_directory(sink_uid)}")
+
+    @property
+    def channel_state_uri(self) -> str:
+        """The directory of the channel state, in the form for `open_directory`."""
+        return encoded(f"{self.uri}/{CHANNEL_STATE}")
 
     # --- the job
 
@@ -242,8 +257,9 @@ class CheckpointStore:
         return self._create("started", f"epochs/{epoch}/started.json", body)
 
     def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, SinkEpoch]) -> None:
-        """Store the committables of all sinks, by uid, exclusively. Raises FencedError if the
-        record exists."""
+        """Store the committables of all sinks, by uid, exclusively; of `PreparedSinks` the channel
+        state too. Raises FencedError if the record exists."""
+        state = parts.channel_state if isinstance(parts, PreparedSinks) else NO_CHANNEL_STATE
         body = {
             "epoch": epoch,
             "generation": generation,
@@ -255,6 +271,9 @@ class CheckpointStore:
                 for uid, part in parts.items()
             },
         }
+        if state.stages:
+            body["channel_state"] = state.to_json()
+        self._oldest_in_flight[epoch] = _first_needed(epoch, state)
         if not self._create("prepared", _prepared(epoch, generation), body):
             raise FencedError(
                 f"epoch {epoch} was prepared already by a driver of generation {generation}: "
@@ -276,20 +295,53 @@ class CheckpointStore:
 
     # --- for the coordinator, beside the protocol
 
-    def read_prepared(self, epoch: int, generation: int) -> dict[str, SinkEpoch]:
-        """Return a stored attempt's committables by sink uid."""
+    def read_prepared(self, epoch: int, generation: int) -> PreparedSinks:
+        """Return a stored attempt's committables by sink uid, and its channel state."""
         path = _prepared(epoch, generation)
         body = self._open("prepared", path)
         try:
-            return {
-                uid: SinkEpoch(
-                    rows=part["rows"],
-                    committables=tuple(base64.b64decode(c) for c in part["committables"]),
-                )
+            found = PreparedSinks(
+                (uid, SinkEpoch(part["rows"], tuple(map(base64.b64decode, part["committables"]))))
                 for uid, part in body["sinks"].items()
-            }
+            )
+            found.channel_state = ChannelState.from_json(body.get("channel_state", ()))
+            return found
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecordError(f"{self.uri}/{path}: {error!r}") from None
+
+    def channel_state(self, epoch: int) -> ChannelState:
+        """Return the channel state of a decided epoch; none if it has no records here."""
+        if epoch < 0:
+            return NO_CHANNEL_STATE
+        record = self.epoch(epoch)
+        standing = [g for g in record.prepared if record.seals.get(g) is not Seal.ABORT]
+        winner = max(standing, default=None) if record.committed is None else record.committed
+        if winner is None:
+            return NO_CHANNEL_STATE
+        try:
+            return self.read_prepared(epoch, winner).channel_state
+        except FileNotFoundError:  # a restored job's first epoch
+            return NO_CHANNEL_STATE
+
+    def forget_channel_state(self, committed_epoch: int, retained: int) -> None:
+        """Delete channel state that no checkpoint needs: neither one of the last `retained`
+        committed epochs nor a later one. Epochs are drained in order, so the oldest one retained
+        needs the oldest files."""
+        if self._in_flight is None:
+            names = self._files.list(CHANNEL_STATE)
+            self._in_flight = deque(sorted(int(name) for name in names if name.isdigit()))
+        written = self._oldest_in_flight.get(committed_epoch, committed_epoch) <= committed_epoch
+        if written and committed_epoch not in self._in_flight:
+            self._in_flight.append(committed_epoch)
+        if not self._in_flight:
+            return
+        oldest = max(committed_epoch - max(retained, 2) + 1, 0)
+        if oldest not in self._oldest_in_flight:
+            self._oldest_in_flight[oldest] = _first_needed(oldest, self.channel_state(oldest))
+        for old in [epoch for epoch in self._oldest_in_flight if epoch < oldest]:
+            del self._oldest_in_flight[old]
+        while self._in_flight and self._in_flight[0] < self._oldest_in_flight[oldest]:
+            self._delete(f"{CHANNEL_STATE}/{self._in_flight.popleft()}")
 
     def forget_rows(self, sink_uid: str, epoch: int) -> None:
         """Delete the rows kept by a sink for an epoch committed everywhere."""
@@ -352,3 +404,9 @@ class CheckpointStore:
 
 def _prepared(epoch: int, generation: int) -> str:
     return f"epochs/{epoch}/prepared.{generation}.json"
+
+
+def _first_needed(epoch: int, state: ChannelState) -> int:
+    """Return the first epoch whose channel state this epoch, or a later one, may refer to."""
+    oldest = state.oldest_epoch
+    return epoch + 1 if oldest is None else oldest

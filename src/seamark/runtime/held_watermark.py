@@ -38,6 +38,10 @@ class KeyedEpochs:
         self._newest_ms: dict[int, int] = {}
         """The greatest event time seen, by the place of a watermark in the plan."""
         self._holding = False
+        self.waiting = bool(keyed)
+        """Whether rows wait for the next epoch; unknown, and taken as so, before a run's first."""
+        self.waiting_bytes = 0
+        """The bytes of chunks that wait, but for those of earlier runs."""
         self._watermarks: dict[str, int] = {}
         """The operators' watermarks in the last epoch, as far as tasks have told them."""
 
@@ -61,9 +65,13 @@ class KeyedEpochs:
     def end(self, epoch: int, find_execution: Callable[[], Any]) -> None:
         """Hold the watermark of the next epoch back. Called when the tasks of `epoch` have ended,
         with a way to Spark's `IncrementalExecution`, before Spark takes the watermark."""
+        reports = self.in_flight()
+        self.waiting = any(report.waiting for report in reports.values())
+        new = sum(r.stored_bytes - r.processed_bytes for r in reports.values())
+        self.waiting_bytes = max(0, self.waiting_bytes + new) if self.waiting else 0
         if not self._held:
             return
-        reports, execution = self.in_flight(), find_execution()
+        execution = find_execution()
         told = {uid: report.watermark_ms for uid, report in reports.items()}
         self._watermarks.update({uid: ms for uid, ms in told.items() if ms is not None})
         now_ms = int(execution.offsetSeqMetadata().batchWatermarkMs())

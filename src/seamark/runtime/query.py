@@ -24,11 +24,12 @@ from pyspark.util import inheritable_thread_target
 
 from seamark.api.config import CheckpointMode
 from seamark.checkpoint.call_deadline import CallHangsError, CallThread
+from seamark.checkpoint.channel_state import NO_CHANNEL_STATE
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.drained import is_drained
 from seamark.checkpoint.flow_figures import FlowFigures
-from seamark.checkpoint.inspection import require_sound
+from seamark.checkpoint.inspection import damaged, require_sound
 from seamark.checkpoint.manifest import ManifestWriter
 from seamark.checkpoint.source_offsets import SourceOffsets
 from seamark.checkpoint.spark_files import read_log
@@ -51,6 +52,7 @@ from seamark.runtime.batch_limit import BatchLimit
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
+from seamark.runtime.epoch_work import EpochWork
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.held_watermark import KeyedEpochs
@@ -59,7 +61,7 @@ from seamark.runtime.kafka_topics import find_subscriptions, topics_left
 from seamark.runtime.keyed_process import check_keyed
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.operator_uids import moved
-from seamark.runtime.pre_commit import RESULT_SCHEMA, pre_commit, run_tasks
+from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_commit
 from seamark.runtime.session import (
     RETAINED,
     accept_leftovers,
@@ -191,7 +193,7 @@ class StreamRun(QueryRun):
         # The state's metadata from this run's first epoch is not there yet.
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
         assert self.coordinator.identity is not None
-        task = pre_commit(
+        tasks = EpochTasks(
             self._plan.layout,
             self.sinks,
             self._dead_letters,
@@ -199,10 +201,18 @@ class StreamRun(QueryRun):
             generation=self.coordinator.generation,
             hadoop=self._job.hadoop,
             spool_uris={uid: self._store.spool_uri(uid) for uid in self.sinks},
+            channel_state_uri=self._store.channel_state_uri,
+        )
+        self._work = EpochWork(
+            tasks,
+            self._job.checkpoint,
+            self.coordinator.channel_state,
+            self._keyed,
+            self._spark,
         )
         try:
             with session_settings(self._spark, self._spark_settings):
-                query = self.query = self._start_query(task)
+                query = self.query = self._start_query(pre_commit(tasks))
         except BaseException as error:
             self.coordinator.fail(error)
             self.coordinator.finish()
@@ -224,6 +234,7 @@ class StreamRun(QueryRun):
             offsets = self._offsets_of(decided) if decided >= 0 else None
             self._require_places(offsets)
             self._require_topics(offsets)
+            self._require_channel_state(decided)
         except SeamarkError:
             raise
         except OSError as error:
@@ -231,6 +242,20 @@ class StreamRun(QueryRun):
                 f"checkpoint storage {self._store.uri} cannot be read: {error}. Nothing is lost; "
                 "check the address, and that its server runs and can be reached from here"
             ) from error
+
+    def _require_channel_state(self, decided: int) -> None:
+        """Raise DamagedCheckpointError if rows in the channel state cannot be read,
+        ConfigurationError if they are for a sink that the program lacks."""
+        state = self._store.channel_state(decided)
+        if missing := {uid for stage in state.stages for uid in stage.uids} - set(self.sinks):
+            raise ConfigurationError(
+                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, some "
+                f"of them for sink {min(missing)!r}, which the program lacks. Declare the sink "
+                "again, and take it away after a stop with a savepoint (stop -p), which leaves no "
+                "channel state"
+            )
+        if problems := self._job.find_damaged_channel_state(state):
+            raise damaged(self._store, decided, problems)
 
     def _require_places(self, offsets: Sequence[str] | None) -> None:
         """Raise ConfigurationError if an operator or source has another one's place in the plan, or
@@ -324,6 +349,7 @@ class StreamRun(QueryRun):
 
         def start() -> StreamingQuery:
             self._checkpoint_trigger.put_clock(self._spark)
+            self._work.attach(self._spark, self._name)
             query = writer.start()
             if self.coordinator.failure is not None:  # given up meanwhile: nobody waits for it
                 query.stop()
@@ -363,7 +389,17 @@ class StreamRun(QueryRun):
                 f"job {self._name}: {_NO_DATA_BATCHES} is false, so Spark closes no window without "
                 "new rows, and the job cannot be drained; stop it without --drain"
             )
+        if self._keyed.waiting:
+            raise UserError(
+                f"job {self._name}: rows of a keyed_process wait, and a drain would fire timers "
+                "before them; drain when a checkpoint has left none, or stop without --drain: the "
+                "savepoint carries them"
+            )
         return Drain(self._spark._jvm, query)
+
+    def aligned(self) -> contextlib.AbstractContextManager[None]:
+        """Inside the block, epochs that begin leave no channel state; see `EpochWork.aligned`."""
+        return self._work.aligned()
 
     @property
     def epochs_ahead(self) -> int:
@@ -418,16 +454,21 @@ class StreamRun(QueryRun):
                 self._check_plan(frame)
             write = not at_most_once or coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
+        left = NO_CHANNEL_STATE
         if write or self._stateful:  # skipped rows still change the next epoch's state
+            order = Order(epoch, settled, write=write)
             context = frame.sparkSession.sparkContext
             self._keyed.begin(context, lambda: self._watermark_of(epoch - 1))
-            tasks = run_tasks(frame, epoch, settled, write=write)
+            tasks, left = self._work.run(frame, order, coordinator.channel_state)
             self._keyed.end(epoch, lambda: self._execution(frame))
+            self._work.limit_intake(left)
         self._log_refused(epoch, tasks)
         retried = self._hidden_attempts or any(task.attempt for task in tasks)
         with coordinator.guarded():
-            coordinator.store_epoch(epoch, tasks, retried=retried)
+            coordinator.store_epoch(epoch, tasks, left, retried=retried)
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
+        if left.stages or self._keyed.waiting:
+            self._checkpoint_trigger.wake()
 
     def _check_plan(self, frame: DataFrame) -> None:
         """Check Spark's plan of the first epoch: every later epoch of this run has the same

@@ -120,8 +120,18 @@ class _Taking:
         self._asked_s = time.monotonic()
         self._answer = SavepointFuture()
         self._drained = False
+        self._aligned = contextlib.ExitStack()
 
     def begin(self, drain: Drain | None) -> SavepointFuture:
+        # The savepoint's epoch writes all rows, those of earlier epochs too.
+        self._aligned.enter_context(self._run.aligned())
+        try:
+            return self._begin(drain)
+        except BaseException:
+            self._aligned.close()
+            raise
+
+    def _begin(self, drain: Drain | None) -> SavepointFuture:
         asked = None if drain else self._run.trigger_checkpoint(self._ahead)
         self._answer.set_running_or_notify_cancel()
         threading.Thread(
@@ -138,6 +148,8 @@ class _Taking:
         except BaseException as error:
             self._failed(error)
             return
+        finally:
+            self._aligned.close()
         coordinator, last = self._run.coordinator, epoch + self._ahead
         statistics = coordinator.statistics
         recorded = statistics.savepoint_begun(epoch, self._type.value.upper(), self._asked_at)
@@ -161,6 +173,8 @@ class _Taking:
 
     def _drain(self, drain: Drain) -> None:
         """Let the job process all rows that it has read, read no more, and close its windows."""
+        if self._run.coordinator.channel_state.stages:  # held sources make no epoch for them
+            self._run.trigger_checkpoint().result()
         drain.hold_sources()
         try:
             # Every epoch with rows was begun before the epoch of this answer, or is that epoch.
