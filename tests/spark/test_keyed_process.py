@@ -176,6 +176,7 @@ def test_wrong_values_are_refused(tmp_path: Path, spark: SparkSession) -> None:
     locked = Numbering(0)
     locked.socket = (line for line in ())  # type: ignore[attr-defined]
     refused("cannot be pickled", frame, "k", locked)
+    (tmp_path / "in").mkdir()
     job = numbering_job(tmp_path, 0, state_backend="hashmap")
     with pytest.raises(
         ConfigurationError, match="needs CheckpointConfig\\(state_backend='rocksdb'"
