@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from seamark.contracts.dead_letters import SelectiveWriter as SelectiveWriter
     from seamark.contracts.dead_letters import dead_letters_as_json as dead_letters_as_json
     from seamark.contracts.idempotent import IdempotentSink as IdempotentSink
+    from seamark.contracts.keyed_process import KeyedContext as KeyedContext
+    from seamark.contracts.keyed_process import KeyedProcessFunction as KeyedProcessFunction
+    from seamark.contracts.keyed_process import StateHandle as StateHandle
     from seamark.contracts.sink import AbortOutcome as AbortOutcome
     from seamark.contracts.sink import CommitOutcome as CommitOutcome
     from seamark.contracts.sink import Committable as Committable
@@ -75,6 +78,7 @@ if TYPE_CHECKING:
     from seamark.model.errors import WriteRefusedError as WriteRefusedError
     from seamark.model.guarantee import SinkWay as SinkWay
     from seamark.plain_stream import write_stream as write_stream
+    from seamark.runtime.keyed_process import keyed_process as keyed_process
     from seamark.savepoints.savepoint import Savepoint as Savepoint
     from seamark.sinks.delta import DeltaSink as DeltaSink
     from seamark.sinks.files import FileSink as FileSink
@@ -99,6 +103,7 @@ _NAMES = {
     "seamark.contracts.committables": "dump_committable load_committable",
     "seamark.contracts.dead_letters": "RefusedRow SelectiveWriter dead_letters_as_json",
     "seamark.contracts.idempotent": "IdempotentSink",
+    "seamark.contracts.keyed_process": "KeyedContext KeyedProcessFunction StateHandle",
     "seamark.contracts.sink": """
         AbortOutcome CommitOutcome Committable Committer CommittingWriter Lingering SinkContext
         TwoPhaseCommitSink WriterContext
@@ -117,6 +122,7 @@ _NAMES = {
     """,
     "seamark.model.guarantee": "SinkWay",
     "seamark.plain_stream": "write_stream",
+    "seamark.runtime.keyed_process": "keyed_process",
     "seamark.savepoints.savepoint": "Savepoint",
     "seamark.sinks.delta": "DeltaSink",
     "seamark.sinks.files": "FileSink",

@@ -25,6 +25,7 @@ from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState, Sta
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.model.errors import UserError
 from seamark.runtime.branches import Layout
+from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.in_flight import FIRST_SLICE_ROWS, Deadline
 from seamark.runtime.java.compiled import loaded_class
 from seamark.runtime.pre_commit import EpochTasks, Order, run_lanes, run_tasks
@@ -44,7 +45,7 @@ class EpochWork:
 
     def __init__(
         self, tasks: EpochTasks, checkpoint: CheckpointConfig, state: ChannelState,
-        spark: SparkSession,
+        keyed: KeyedEpochs, spark: SparkSession,
     ) -> None:  # fmt: skip
         self._tasks = tasks
         self._unaligned = checkpoint.unaligned
@@ -54,8 +55,9 @@ class EpochWork:
         self._capacity = FIRST_ROWS / AHEAD
         self._aligning = 0
         self._lock = threading.Lock()
+        self._keyed = keyed
         self._intake = None
-        if self._unaligned or state.stages:
+        if self._unaligned or state.stages or keyed.waiting:
             try:
                 self._intake = loaded_class(spark._jvm, "SeamarkIntake").newInstance()
             except (Py4JError, TypeError) as error:
@@ -63,7 +65,7 @@ class EpochWork:
                     "unaligned checkpoints need to hold the sources of Spark's query, which this "
                     f"version of Spark does not allow ({error}); leave unaligned out"
                 ) from None
-            self._limit_intake(state)
+            self.limit_intake(state)
 
     def attach(self, spark: SparkSession, query: str) -> None:
         """Called immediately before the query named `query` starts."""
@@ -104,8 +106,6 @@ class EpochWork:
         left = ChannelState.of([*stages, Stage(layout.uids, layout.columns, lanes)])
         if not aligned:
             self._learn([*reports, *own], left, time.monotonic() - begun_s)
-        if self._intake is not None:
-            self._limit_intake(left)
         return [*reports, *own], left
 
     def _drain(
@@ -137,9 +137,11 @@ class EpochWork:
         else:
             self._capacity = max(self._capacity, 2 * done, done * self._timeout_s / took_s)
 
-    def _limit_intake(self, left: ChannelState) -> None:
-        """Set what the sources give to the next epoch, which begins with the rows left."""
-        assert self._intake is not None
+    def limit_intake(self, left: ChannelState) -> None:
+        """Set what the sources give to the next epoch, which begins with the rows left, those of
+        keyed operators too. Called when the epoch's tasks have ended."""
+        if self._intake is None:
+            return
         rows = max(round(AHEAD * self._capacity) - left.rows, 0) if self._unaligned else _NO_LIMIT
-        paused = rows == 0 or left.size_bytes > self._most_bytes
-        self._intake.set(bool(left.stages), paused, rows)
+        paused = rows == 0 or left.size_bytes + self._keyed.waiting_bytes > self._most_bytes
+        self._intake.set(bool(left.stages) or self._keyed.waiting, paused, rows)

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from seamark.api.declarations import JobDeclaration
 from seamark.model.job_graph import JobGraph, Vertex
 from seamark.runtime.branches import United
+from seamark.runtime.keyed_process import claim_keyed
 from seamark.runtime.operator_uids import (
     OperatorUids,
     distinct_sources,
@@ -34,6 +35,7 @@ class JobPlan(United):
     all reports on it. Asks Spark: some tenths of a second."""
 
     def __init__(self, declared: JobDeclaration) -> None:
+        self.keyed = claim_keyed(declared)
         sources = {source.uid: source.dataframe for source in declared.sources.values()}
         sinks = [sink for sink in declared.sinks.values() if not sink.dead_letters_of]
         super().__init__(branches_of(sinks, sources, declared.operators))

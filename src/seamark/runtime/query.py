@@ -56,8 +56,10 @@ from seamark.runtime.epoch_figures import SparkFigures
 from seamark.runtime.epoch_work import EpochWork
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
+from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import find_subscriptions, topics_left
+from seamark.runtime.keyed_process import check_keyed
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.operator_uids import moved
 from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_commit
@@ -125,6 +127,9 @@ class StreamRun(QueryRun):
         self._trigger = dict(trigger)
         self._redactor = redactor
         self._batch_limit = BatchLimit()
+        check_keyed(
+            declared, plan.keyed, lambda key: spark_settings.get(key) or spark.conf.get(key, None)
+        )
         self._stateful = plan.uids.operator_count > 0
         self._spark_settings = {**spark_settings, **(NO_EXCHANGE_REUSE if self._stateful else {})}
         records = open_files(spark, records_uri)
@@ -148,6 +153,9 @@ class StreamRun(QueryRun):
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again.
         # Spark reports the loser of a speculative attempt to nobody. Local mode has neither.
         self._hidden_attempts = not is_local(spark.sparkContext.master)
+        checkpoint = declared.checkpoint
+        unaligned = checkpoint.unaligned and not declared.bounded
+        self._keyed = KeyedEpochs(plan.keyed, checkpoint.aligned_timeout_s if unaligned else None)
         self._plan_checked = False
         self._settled = threading.Event()
         self._stopping = False
@@ -199,7 +207,11 @@ class StreamRun(QueryRun):
             channel_state_uri=self._store.channel_state_uri,
         )
         self._work = EpochWork(
-            tasks, self._job.checkpoint, self.coordinator.channel_state, self._spark
+            tasks,
+            self._job.checkpoint,
+            self.coordinator.channel_state,
+            self._keyed,
+            self._spark,
         )
         try:
             with session_settings(self._spark, self._spark_settings):
@@ -390,6 +402,12 @@ class StreamRun(QueryRun):
                 f"job {self._name}: {_NO_DATA_BATCHES} is false, so Spark closes no window without "
                 "new rows, and the job cannot be drained; stop it without --drain"
             )
+        if self._keyed.waiting:
+            raise UserError(
+                f"job {self._name}: rows of a keyed_process wait, and a drain would fire timers "
+                "before them; drain when a checkpoint has left none, or stop without --drain: the "
+                "savepoint carries them"
+            )
         return Drain(self._spark._jvm, query)
 
     def aligned(self) -> contextlib.AbstractContextManager[None]:
@@ -450,10 +468,14 @@ class StreamRun(QueryRun):
         left = NO_CHANNEL_STATE
         if write or self._stateful:  # skipped rows still change the next epoch's state
             order = Order(epoch, settled, write=write)
+            context = frame.sparkSession.sparkContext
+            self._keyed.begin(context, lambda: self._watermark_of(epoch - 1))
             tasks, left = self._work.run(frame, order, self.coordinator.channel_state)
+            self._keyed.end(epoch, lambda: self._execution(frame))
+            self._work.limit_intake(left)
         self._end_epoch(epoch, tasks, left)
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
-        if left.stages:
+        if left.stages or self._keyed.waiting:
             self._checkpoint_trigger.wake()
 
     def _begin_real_time_epoch(self, epoch: int, tasks: int) -> str:
@@ -480,12 +502,20 @@ class StreamRun(QueryRun):
         """Check Spark's plan of the first epoch: every later epoch of this run has the same
         plan."""
         if self._stateful:
-            # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
-            id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-            queries = self._spark._jsparkSession.streams()
-            query = queries.get(id_).streamingQuery()
-            require_watermarks(self._name, query.lastExecution().executedPlan())
+            require_watermarks(self._name, self._execution(frame).executedPlan())
         self._plan_checked = True
+
+    def _watermark_of(self, epoch: int) -> int:
+        """Return the watermark of a stored epoch, 0 for the one before the first."""
+        if not self._spark_files.exists(f"offsets/{epoch}"):
+            return 0
+        return int(read_log(self._spark_files, f"offsets/{epoch}")[0]["batchWatermarkMs"])
+
+    def _execution(self, frame: DataFrame) -> Any:
+        """Return Spark's execution of the epoch under way."""
+        # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
+        id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        return self._spark._jsparkSession.streams().get(id_).streamingQuery().lastExecution()
 
     def _log_refused(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
         for uid, letters in self._dead_letters.items():

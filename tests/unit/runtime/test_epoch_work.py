@@ -12,6 +12,7 @@ from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.spool import SpoolFile
 from seamark.runtime import epoch_work
 from seamark.runtime.epoch_work import AHEAD, FIRST_ROWS, EpochWork
+from seamark.runtime.held_watermark import KeyedEpochs
 
 NOT_USED: Any = None
 
@@ -41,7 +42,7 @@ class NoSpark:
 
 def work(state: ChannelState = NO_CHANNEL_STATE, **settings: Any) -> EpochWork:
     config = sm.CheckpointConfig(storage="/s", aligned_timeout="2s", **settings)
-    return EpochWork(NOT_USED, config, state, NoSpark())  # type: ignore[arg-type]
+    return EpochWork(NOT_USED, config, state, KeyedEpochs((), None), NoSpark())  # type: ignore[arg-type]
 
 
 def left(rows: int, size_bytes: int = 500) -> ChannelState:
@@ -56,7 +57,7 @@ def wrote(rows: int) -> list[TaskReport]:
 
 def after(of: EpochWork, rows: int, state: ChannelState, took_s: float) -> None:
     of._learn(wrote(rows), state, took_s)
-    of._limit_intake(state)
+    of.limit_intake(state)
 
 
 def test_the_first_epoch_takes_a_few_rows(intake: Intake) -> None:

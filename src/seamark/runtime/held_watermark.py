@@ -1,0 +1,122 @@
+"""Ends an epoch's work in keyed operators at its deadline, and holds the watermark back to the
+oldest row in flight.
+
+Spark finds the next epoch's watermark after `foreachBatch`, from the greatest event times of the
+epoch: each `EventTimeWatermarkExec` of the plan has an accumulator for them. `KeyedEpochs` changes
+these figures before Spark reads them. While rows wait, an event time counts as the oldest
+row's at most, plus the watermark's delay. So no timer and no late-row filter passes a waiting row,
+in the operator or after it. When none waits, the greatest event time seen counts again, also
+in an epoch without new rows.
+
+The oldest row's time is known by the epoch of its arrival. After a restart the times of earlier
+epochs are unknown: the watermark stays until their rows are processed.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from pyspark import SparkContext
+
+from seamark.runtime.keyed_operator import DEADLINE, WATERMARKS, InFlight
+from seamark.runtime.keyed_process import DeclaredKeyed
+from seamark.runtime.plans import children, name_of
+
+
+class KeyedEpochs:
+    """The keyed operators of one run of a job. `deadline_s` is the time from an epoch's start to
+    its deadline; None: epochs process all their rows. Used by the thread of Spark's query."""
+
+    def __init__(self, keyed: Sequence[DeclaredKeyed], deadline_s: float | None) -> None:
+        self._keyed = keyed
+        self._deadline_s = deadline_s
+        self._held = {one.uid: Held() for one in keyed if one.event_time}
+        self._newest_ms: dict[int, int] = {}
+        """The greatest event time seen, by the place of a watermark in the plan."""
+        self._holding = False
+        self.waiting = bool(keyed)
+        """Whether rows wait for the next epoch; unknown, and taken as so, before a run's first."""
+        self.waiting_bytes = 0
+        """The bytes of chunks that wait, but for those of earlier runs."""
+        self._watermarks: dict[str, int] = {}
+        """The operators' watermarks in the last epoch, as far as tasks have told them."""
+
+    def begin(self, context: SparkContext, watermark_before: Callable[[], int]) -> None:
+        """Set the deadline of the epoch that begins now, for its tasks. `watermark_before` reads
+        the watermark of the epoch before; it is called in a run's first epoch."""
+        if self._held and not self._watermarks:
+            self._watermarks = dict.fromkeys(self._held, watermark_before())
+        for one in self._keyed:
+            one.report.value = InFlight()
+        if self._keyed:
+            # None of an earlier epoch is left: a replayed epoch's time counts anew.
+            deadline = "" if self._deadline_s is None else f"{time.time()} {self._deadline_s}"
+            context.setLocalProperty(DEADLINE, deadline)
+            context.setLocalProperty(WATERMARKS, json.dumps(self._watermarks))
+
+    def in_flight(self) -> dict[str, InFlight]:
+        """Return the figures of the epoch whose tasks have ended, by the operator's uid."""
+        return {one.uid: one.report.value for one in self._keyed}
+
+    def end(self, epoch: int, find_execution: Callable[[], Any]) -> None:
+        """Hold the watermark of the next epoch back. Called when the tasks of `epoch` have ended,
+        with a way to Spark's `IncrementalExecution`, before Spark takes the watermark."""
+        reports = self.in_flight()
+        self.waiting = any(report.waiting for report in reports.values())
+        new = sum(r.stored_bytes - r.processed_bytes for r in reports.values())
+        self.waiting_bytes = max(0, self.waiting_bytes + new) if self.waiting else 0
+        if not self._held:
+            return
+        execution = find_execution()
+        told = {uid: report.watermark_ms for uid, report in reports.items()}
+        self._watermarks.update({uid: ms for uid, ms in told.items() if ms is not None})
+        now_ms = int(execution.offsetSeqMetadata().batchWatermarkMs())
+        hold_ms = min(held.after(epoch, reports[uid], now_ms) for uid, held in self._held.items())
+        if hold_ms == math.inf and not self._holding:
+            return
+        processed = [r.newest_ms for r in reports.values() if r.newest_ms is not None]
+        for place, node in enumerate(_watermarks(execution.executedPlan())):
+            self._hold(place, node, hold_ms, processed)
+        self._holding = hold_ms < math.inf
+
+    def _hold(self, place: int, node: Any, hold_ms: float, processed: Sequence[int]) -> None:
+        times = node.eventTimeStats().value()
+        seen = [*processed, *(ms for p, ms in self._newest_ms.items() if p == place)]
+        if times.count():
+            seen.append(int(times.max()))
+        if not seen:
+            return
+        self._newest_ms[place] = max(seen)
+        newest_ms = int(min(max(seen), hold_ms + int(node.delayMs())))
+        if not times.count():
+            times.add(newest_ms)  # Spark passes over figures of no row
+        getattr(times, "max_$eq")(newest_ms)
+
+
+class Held:
+    """The event times of one operator's waiting rows, by the epoch of their arrival."""
+
+    def __init__(self) -> None:
+        self._oldest_ms: dict[int, float] = {}
+
+    def after(self, epoch: int, told: InFlight, unknown_ms: int) -> float:
+        """Return the event time of the oldest row that waits after `epoch`: infinity if there is
+        none, `unknown_ms` if the rows of an earlier run wait."""
+        if told.stored_new_rows:
+            self._oldest_ms[epoch] = math.inf if told.oldest_ms is None else told.oldest_ms
+        first = min(told.waiting, default=epoch + 1)
+        self._oldest_ms = {e: ms for e, ms in self._oldest_ms.items() if e >= first}
+        if told.waiting and first not in self._oldest_ms:
+            return unknown_ms
+        return min(self._oldest_ms.values(), default=math.inf)
+
+
+def _watermarks(plan: Any) -> Iterator[Any]:
+    if name_of(plan) == "EventTimeWatermarkExec":
+        yield plan
+    for child in children(plan):
+        yield from _watermarks(child)

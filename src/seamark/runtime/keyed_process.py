@@ -1,0 +1,230 @@
+"""`keyed_process`: a user's function over the rows of each key, with state and timers.
+
+Builds Spark's plan; `keyed_operator.py` is the work of its tasks. A job finds its keyed operators
+in its own plan: the operator's output columns carry a mark there, and a projection above it takes
+the mark off again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pyspark.accumulators import Accumulator
+from pyspark.errors import PySparkException
+from pyspark.serializers import CloudPickleSerializer
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType, TimestampType
+
+from seamark.api.checks import one_of
+from seamark.api.config import StateBackend
+from seamark.api.declarations import JobDeclaration, check_name
+from seamark.contracts.keyed_process import KeyedProcessFunction
+from seamark.model.errors import ConfigurationError
+from seamark.runtime.keyed_operator import InFlight, InFlightParam, KeyedOperator
+from seamark.runtime.plans import analysed, children, items, name_of
+from seamark.runtime.session import is_local
+from seamark.runtime.state_backend import PROVIDER, backend_of
+
+TIME_MODES = ("ProcessingTime", "EventTime")
+_MARK = "seamark.keyed_process"
+_DELAY = "spark.watermarkDelayMs"
+_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
+_numbers = itertools.count()
+
+
+@dataclass(frozen=True)
+class DeclaredKeyed:
+    """One keyed operator: its uid, its DataFrame, and what its tasks tell the driver."""
+
+    uid: str
+    dataframe: DataFrame
+    event_time: bool
+    report: Accumulator[InFlight]
+
+
+_declared: dict[str, DeclaredKeyed] = {}
+"""By the mark in the plan. As long as the program: its DataFrames may come into a plan later."""
+
+
+def keyed_process(
+    df: DataFrame,
+    keys: str | Sequence[str],
+    processor: KeyedProcessFunction,
+    *,
+    uid: str,
+    output_schema: str | StructType,
+    time_mode: Literal["ProcessingTime", "EventTime"] = "ProcessingTime",
+) -> DataFrame:
+    """Return the rows that `processor` gives for the rows and timers of each key.
+
+    Spark's ``transformWithState``, with one call per row. In a job with
+    ``CheckpointConfig(unaligned=True)`` the rows left at the deadline become in-flight rows of the
+    checkpoint, and the next epoch processes them first (docs/keyed-process.md).
+
+    df: a streaming DataFrame, or a plain one: Spark then processes all rows, then all timers.
+    keys: the columns that make a key; all rows of a key are processed in one task, in the order in
+        which they reach it.
+    uid: the operator's name in savepoints, as from `Job.uid`.
+    output_schema: columns of the result, as DDL text (``"user STRING, total LONG"``) or StructType.
+    time_mode: the time of timers: ``"ProcessingTime"``, the epoch's start, or ``"EventTime"``, the
+        watermark, which `df` must have (``withWatermark``).
+
+    The job needs ``state_backend="rocksdb"``. Raises ConfigurationError as soon as a value is
+    wrong.
+    """
+    uid = check_name(uid, "keyed_process: uid")
+    what = f"keyed_process {uid!r}"
+    if not isinstance(df, DataFrame):
+        raise ConfigurationError(f"{what}: give a DataFrame, found {type(df).__name__}")
+    names = _keys(df, keys, what)
+    _require_function(processor, what)
+    one_of(time_mode, TIME_MODES, f"{what}: time_mode")
+    event_time = _event_time(df, what) if time_mode == "EventTime" else ""
+    output = _output(df, output_schema, what)
+    spark = df.sparkSession
+    report = spark.sparkContext.accumulator(InFlight(), InFlightParam())
+    operator = KeyedOperator(
+        uid, processor, _arrow(df, what), tuple(output.names), event_time, report
+    )
+    mark = f"{uid}/{next(_numbers)}"
+    marked = StructType.fromJson(output.jsonValue())
+    for column in marked:
+        column.metadata = {**column.metadata, _MARK: mark}
+    grouped = df.groupBy(*(_quoted(name) for name in names))
+    rows = grouped.transformWithState(operator, marked, "append", time_mode)
+    _declared[mark] = DeclaredKeyed(uid, rows, bool(event_time), report)
+    return rows.select(
+        *(F.col(_quoted(c.name)).alias(c.name, metadata=dict(c.metadata)) for c in output)
+    )
+
+
+def _keys(df: DataFrame, keys: Any, what: str) -> list[str]:
+    names = [keys] if isinstance(keys, str) else list(keys) if isinstance(keys, Sequence) else []
+    if not names or not all(isinstance(name, str) for name in names):
+        raise ConfigurationError(f"{what}: keys is {keys!r}; give the names of one column or more")
+    if missing := [name for name in names if name not in df.columns]:
+        raise ConfigurationError(
+            f"{what}: keys has {missing[0]!r}, which is no column; the columns are "
+            + ", ".join(map(repr, df.columns))
+        )
+    if len({*names}) < len(names) or len({*df.columns}) < len(df.columns):
+        raise ConfigurationError(f"{what}: a column comes twice; give each a name of its own")
+    return names
+
+
+def _require_function(processor: Any, what: str) -> None:
+    if not isinstance(processor, KeyedProcessFunction):
+        found = processor.__name__ if isinstance(processor, type) else type(processor).__name__
+        hint = f"; give an object, {found}()" if isinstance(processor, type) else ""
+        raise ConfigurationError(
+            f"{what}: processor is {found}, found no object of a class derived from "
+            f"sm.KeyedProcessFunction{hint}"
+        )
+    try:
+        CloudPickleSerializer().dumps(processor)
+    except Exception as error:
+        raise ConfigurationError(
+            f"{what}: {type(processor).__name__} cannot be pickled, and tasks get it so: {error}. "
+            "Open connections and files in its method `open`"
+        ) from error
+
+
+def _event_time(df: DataFrame, what: str) -> str:
+    """Return the name of the column that has the watermark."""
+    marked = [column for column in df.schema if _DELAY in column.metadata]
+    if len(marked) != 1 or not isinstance(marked[0].dataType, TimestampType):
+        found = ", ".join(f"{c.name} {c.dataType.simpleString()}" for c in marked) or "none"
+        raise ConfigurationError(
+            f'{what}: time_mode is "EventTime", which needs one TIMESTAMP column with a watermark '
+            f"in the DataFrame; found {found}. Call df.withWatermark(column, delay) before"
+        )
+    return str(marked[0].name)
+
+
+def _output(df: DataFrame, schema: Any, what: str) -> StructType:
+    try:
+        if not isinstance(schema, StructType):
+            schema = df.sparkSession.createDataFrame([], schema).schema
+    except (PySparkException, TypeError, ValueError, AssertionError) as error:
+        raise ConfigurationError(
+            f"{what}: output_schema is {schema!r}; give DDL text such as "
+            f"'user STRING, total LONG', or a StructType ({str(error).splitlines()[0]})"
+        ) from None
+    if not schema.names or len({*schema.names}) < len(schema.names):
+        raise ConfigurationError(
+            f"{what}: output_schema has the columns {schema.names}; give one at least, and each a "
+            "name of its own"
+        )
+    return schema
+
+
+def _arrow(df: DataFrame, what: str) -> Any:
+    zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
+    try:
+        return to_arrow_schema(df.schema, timezone=zone)
+    except PySparkException as error:
+        raise ConfigurationError(
+            f"{what}: the DataFrame has a column that Arrow cannot hold ({error}); leave it out "
+            "before, with df.select"
+        ) from None
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+# --- in a job
+
+
+def keyed_in(plans: Sequence[Any]) -> dict[str, DeclaredKeyed]:
+    """Return the keyed operators in analysed plans, by their marks."""
+    return {mark: _declared[mark] for plan in plans for mark in _marks(plan) if mark in _declared}
+
+
+def _marks(node: Any) -> Iterator[str]:
+    if name_of(node).startswith("TransformWithState"):
+        metadata = next(items(node.output())).metadata()
+        if metadata.contains(_MARK):
+            yield str(metadata.getString(_MARK))
+    for child in children(node):
+        yield from _marks(child)
+
+
+def claim_keyed(declared: JobDeclaration) -> list[DeclaredKeyed]:
+    """Return the keyed operators of a job's sinks, and give the declaration their uids. Called
+    when the job's plan is made. Raises ConfigurationError if another part has such a uid."""
+    if not _declared:
+        return []
+    plans = [analysed(s.dataframe) for s in declared.sinks.values() if not s.dead_letters_of]
+    found = list(keyed_in(plans).values())
+    for one in found:
+        if declared.operators.get(one.uid) is not one.dataframe:
+            declared.claim_uid(one.uid, "a keyed_process")
+            declared.operators[one.uid] = one.dataframe
+    return found
+
+
+def check_keyed(
+    declared: JobDeclaration, keyed: Sequence[DeclaredKeyed], conf: Callable[[str], str | None]
+) -> None:
+    """Raise ConfigurationError if the job's keyed operators cannot run as they are configured.
+    `conf` returns Spark's settings for the query. Called before a run writes anything."""
+    for one in keyed:
+        what = f"Job {declared.name!r}: keyed_process {one.uid!r}"
+        if (found := backend_of(str(conf(PROVIDER)))) != StateBackend.ROCKSDB.value:
+            raise ConfigurationError(
+                f"{what} needs CheckpointConfig(state_backend='rocksdb'), found {found!r}; Spark "
+                "keeps its kind of state in RocksDB alone"
+            )
+        cluster = not is_local(one.dataframe.sparkSession.sparkContext.master)
+        if declared.checkpoint.unaligned and cluster and conf(_STATE_FORMAT) != "2":
+            raise ConfigurationError(
+                f"{what}: unaligned=True on a cluster needs {_STATE_FORMAT}=2 for the Spark "
+                f"session, found {conf(_STATE_FORMAT)}: two attempts of a task may end their epoch "
+                "at different rows, and only format 2 keeps the state of the attempt that counts"
+            )

@@ -1,0 +1,188 @@
+"""Rows of a keyed operator that is too slow wait with their key, and are processed in order.
+
+How: jobs over small files, with a function that sleeps at each row, so that rows are left at every
+deadline. The judge is a plain model of the function: a row's number, sum and count show whether a
+row of its key was lost, came twice or came out of order.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+import seamark as sm
+from seamark.model.errors import ConfigurationError
+from tests.chaos.driver import Driver, wait_until
+from tests.spark.keyed_programs import (
+    KEYS,
+    NUMBERED,
+    START,
+    Input,
+    Numbering,
+    check_numbers,
+    check_sessions,
+    numbered,
+    numbering_job,
+    results,
+    sessions_job,
+)
+from tests.spark.test_savepoints import Started
+
+UNALIGNED: dict[str, Any] = {"unaligned": True, "aligned_timeout": "300ms"}
+END = {"k": "~end", "v": 0, "at": START + 1_000_000}
+"""A row far in the future: it drives the watermark on."""
+
+
+def wait_for_rows(home: Path, running: Started, rows: int) -> None:
+    def there() -> bool:
+        if running.error is not None:
+            raise running.error
+        return len(results(home / "out")) >= rows
+
+    wait_until(f"{rows} rows", there, 300)
+
+
+def run_until_rows_wait(home: Path, given: Input) -> None:
+    """Run a slow job for its first results, and end it while rows wait."""
+    running = Started(numbering_job(home, 0.02, **UNALIGNED), parallelism=2)
+    wait_for_rows(home, running, 1)
+    running.end()
+    assert len(results(home / "out")) < given.rows, (
+        "nothing was in flight: make the function slower"
+    )
+
+
+def finish(home: Path, given: Input, name: str = "numbers", **how: Any) -> None:
+    given.add()  # behind the rows that wait
+    running = Started(numbering_job(home, 0.0, name=name), **how)
+    wait_for_rows(home, running, given.rows)
+    running.end()
+    check_numbers(home, given)
+
+
+def test_rows_past_the_deadline_wait_and_keep_their_order(tmp_path: Path) -> None:
+    given = Input(tmp_path / "in", rows=100)
+    given.add(files=2)
+    run_until_rows_wait(tmp_path, given)
+    finish(tmp_path, given)  # aligned: the rows that wait come first
+
+
+def test_no_key_is_passed_by_while_rows_arrive(tmp_path: Path) -> None:
+    """Epochs drain what waits without new rows, too."""
+    given = Input(tmp_path / "in", rows=60)
+    given.add(files=6)
+    running = Started(numbering_job(tmp_path, 0.01, **UNALIGNED), parallelism=2)
+    wait_for_rows(tmp_path, running, given.rows)
+    assert running.job.checkpoints().counts.completed > 6, "no epoch was cut"
+    running.end()
+    check_numbers(tmp_path, given)
+
+
+def test_timers_keep_their_order_with_the_rows_that_wait(tmp_path: Path) -> None:
+    given = Input(tmp_path / "in", rows=40)
+    given.add(files=4)
+    running = Started(sessions_job(tmp_path, 0.02, **UNALIGNED), parallelism=2)
+    wait_for_rows(tmp_path, running, 1)
+    running.end()  # the next driver does not know the times of the rows that wait
+    running = Started(sessions_job(tmp_path, 0.01, **UNALIGNED))
+
+    def complete() -> bool:
+        if running.error is not None:
+            raise running.error
+        given.put([END])
+        rows = [row for row in results(tmp_path / "out") if row["k"] != END["k"]]
+        timers = {(row["k"], row["at"] + 7) for row in rows if row["what"] == "row"}
+        return sum(row["what"] == "row" for row in rows) == given.rows and len(rows) == (
+            given.rows + len(timers)
+        )
+
+    wait_until("all rows and timers", complete, 300, pause_s=0.5)
+    running.end()
+    check_sessions(tmp_path, given)
+
+
+@pytest.mark.parametrize("kind", ["canonical", "native"])
+def test_a_savepoint_carries_the_rows_that_wait(tmp_path: Path, kind: str) -> None:
+    given = Input(tmp_path / "in", rows=100)
+    given.add(files=2)
+    job = numbering_job(tmp_path, 0.02, **UNALIGNED)
+    running = Started(job, parallelism=2)
+    wait_for_rows(tmp_path, running, 1)
+    path = job.stop_with_savepoint(str(tmp_path / "savepoints"), type=kind).result(300)
+    running.join()
+    assert len(results(tmp_path / "out")) < given.rows
+    finish(
+        tmp_path, given, "restored", restore=path, parallelism=3 if kind == "canonical" else None
+    )
+
+
+@pytest.mark.parametrize("failpoint", ["pre-committed:2", "prepared:3", "decided:3", "sealed:2"])
+def test_killed_while_rows_wait(tmp_path: Path, failpoint: str) -> None:
+    given = Input(tmp_path / "in", rows=100)
+    given.add(files=3)
+    app = Path(__file__).with_name("keyed_app.py")
+    options = {"home": str(tmp_path), "slow_s": 0.02, "config": UNALIGNED}
+    for number in range(2):  # the second driver dies in an epoch that runs again
+        Driver(app, options, tmp_path / f"driver-{number}.log", failpoint).die()
+    assert len(results(tmp_path / "out")) < given.rows
+    finish(tmp_path, given)
+
+
+def test_a_bounded_job_processes_all_and_ends(tmp_path: Path, spark: SparkSession) -> None:
+    given = Input(tmp_path / "in", rows=50)
+    given.add(files=2)
+    job = sm.Job(
+        "bounded",
+        sm.CheckpointConfig(str(tmp_path / "store"), state_backend="rocksdb", **UNALIGNED),
+    )
+    source = sm.FileSource(str(tmp_path / "in"), "json", "k STRING, v BIGINT", ending="latest")
+    rows = job.source(source, uid="events")
+    result = sm.keyed_process(rows, "k", Numbering(0), uid="numbering", output_schema=NUMBERED)
+    job.sink(result, sm.FileSink(str(tmp_path / "out"), format="json"), uid="out")
+    running = Started(job, parallelism=2)
+    running.join()
+    assert len(results(tmp_path / "out")) == given.rows
+
+
+def test_a_batch_gives_the_same(tmp_path: Path, spark: SparkSession) -> None:
+    rows = [(k, v) for v in range(40) for k in KEYS[:3]]
+    frame = spark.createDataFrame(rows, "k STRING, v BIGINT").coalesce(1)
+    result = sm.keyed_process(frame, "k", Numbering(0), uid="numbering", output_schema=NUMBERED)
+    found = sorted((row.n, row.v, row.total, row.seen) for row in result.collect() if row.k == "b")
+    assert found == numbered(list(range(40)))
+
+
+def test_wrong_values_are_refused(tmp_path: Path, spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("a", 1)], "k STRING, v BIGINT")
+    good: dict[str, Any] = {"uid": "x", "output_schema": NUMBERED}
+
+    def refused(message: str, *given: Any, **more: Any) -> None:
+        with pytest.raises(ConfigurationError, match=message):
+            sm.keyed_process(*given, **{**good, **more})
+
+    refused("uid is 'a b'", frame, "k", Numbering(0), uid="a b")
+    refused("give a DataFrame, found list", [], "k", Numbering(0))
+    refused("keys is \\[\\]", frame, [], Numbering(0))
+    refused("keys has 'nosuch'.*'k', 'v'", frame, "nosuch", Numbering(0))
+    refused("a column comes twice", frame, ["k", "k"], Numbering(0))
+    refused("give an object, Numbering\\(\\)", frame, "k", Numbering)
+    refused("processor is function", frame, "k", lambda row: row)
+    refused("time_mode is 'Never'", frame, "k", Numbering(0), time_mode="Never")
+    refused("needs one TIMESTAMP column", frame, "k", Numbering(0), time_mode="EventTime")
+    refused("output_schema is 'k STRIN'", frame, "k", Numbering(0), output_schema="k STRIN")
+    locked = Numbering(0)
+    locked.socket = (line for line in ())  # type: ignore[attr-defined]
+    refused("cannot be pickled", frame, "k", locked)
+    (tmp_path / "in").mkdir()
+    job = numbering_job(tmp_path, 0, state_backend="hashmap")
+    with pytest.raises(
+        ConfigurationError, match="needs CheckpointConfig\\(state_backend='rocksdb'"
+    ):
+        job.run()
+    job = numbering_job(tmp_path, 0)
+    with pytest.raises(ConfigurationError, match=r"'numbering'.*has it already"):
+        job.source(sm.FileSource(str(tmp_path), "json", "v INT"), uid="numbering")
+        job.run()
