@@ -74,6 +74,7 @@ if TYPE_CHECKING:
     from seamark.model.errors import WriteRefusedError as WriteRefusedError
     from seamark.model.guarantee import SinkWay as SinkWay
     from seamark.plain_stream import write_stream as write_stream
+    from seamark.runtime.process import process as process
     from seamark.savepoints.savepoint import Savepoint as Savepoint
     from seamark.sinks.delta import DeltaSink as DeltaSink
     from seamark.sinks.files import FileSink as FileSink
@@ -116,6 +117,7 @@ _NAMES = {
     """,
     "seamark.model.guarantee": "SinkWay",
     "seamark.plain_stream": "write_stream",
+    "seamark.runtime.process": "process",
     "seamark.savepoints.savepoint": "Savepoint",
     "seamark.sinks.delta": "DeltaSink",
     "seamark.sinks.files": "FileSink",
