@@ -29,6 +29,9 @@ CORE = {
     "spark/test_savepoints.py": "a savepoint, restored with other numbers of partitions",
     "spark/test_job.py": "each argument of a job; bounded runs",
     "spark/test_branches.py": "one plan for several sinks",
+    "spark/test_unaligned.py::test_a_bounded_job_ends_when_nothing_is_left_and_shows_what_was": (
+        "rows left by an epoch are written by the next"
+    ),
     "spark/test_watermarks.py": "no operator loses its watermark",
     "spark/test_batch_oracle.py": "random programs beside Spark's batch run of them",
     "spark/test_worker_daemon.py": "the Python workers of a session",
