@@ -100,6 +100,9 @@ def test_a_slow_function_is_interrupted_where_a_sink_takes_its_result_as_it_is(
     assert (interrupted in str(job.report())) == direct
     job.run()
     assert written(tmp_path) == [-number for number in range(1, ROWS, 2)]
-    checkpoints = job.checkpoints().history
-    assert any(c.unaligned for c in checkpoints) == direct
-    assert (len(checkpoints) > 2) == direct
+    checkpoints = list(reversed(job.checkpoints().history))
+    if direct:
+        assert checkpoints[0].unaligned
+        assert len(checkpoints) > 2
+    else:  # the first epoch calls the function for each row
+        assert checkpoints[0].sync_duration >= ROWS * 4
