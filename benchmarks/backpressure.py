@@ -95,7 +95,7 @@ def run_mode(options: dict[str, Any]) -> dict[str, Any]:
             sm.CheckpointConfig(
                 storage=storage,
                 interval="1s",
-                timeout="1h",
+                timeout="14min",
                 num_retained=5,
                 unaligned=mode == "unaligned",
                 aligned_timeout=options["aligned_timeout"],

@@ -47,7 +47,8 @@ class DeclaredSink:
 
     `schema` is the DataFrame's own, before that SQL. A sink for rows refused by another sink has
     the other's uid in `dead_letters_of`, and no DataFrame. `declared_at` is its place in the
-    program, file and line; "" if unknown.
+    program, file and line; "" if unknown. `process` makes the sink's
+    rows of the DataFrame's in the sink's tasks (`runtime/process.py`).
     """
 
     uid: str
@@ -57,6 +58,7 @@ class DeclaredSink:
     schema: Schema = ()
     dead_letters_of: str = ""
     declared_at: str = ""
+    process: Any = None
 
     @property
     def description(self) -> str:
