@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -76,3 +77,29 @@ def test_a_savepoint_has_no_channel_state_and_a_retained_checkpoint_keeps_its_ow
         a_job(tmp_path, "other").run(restore=f"{tmp_path}/store/job/epochs/{unaligned[0]}")
     a_job(tmp_path, "restored", ending="latest").run(restore=savepoint)
     assert written(tmp_path, "restored") == []
+
+
+@pytest.mark.parametrize("direct", [True, False])
+def test_a_slow_function_is_interrupted_where_a_sink_takes_its_result_as_it_is(
+    tmp_path: Path, direct: bool
+) -> None:
+    def slow(row: dict[str, int]) -> dict[str, int] | None:
+        time.sleep(0.004)
+        return {"id": -row["id"]} if row["id"] % 2 else None
+
+    fill(tmp_path)
+    checkpoint = sm.CheckpointConfig(
+        storage=str(tmp_path / "store"), unaligned=True, aligned_timeout="200ms"
+    )
+    job = sm.Job("job", checkpoint)
+    source = sm.FileSource(str(tmp_path / "in"), format="json", schema="id BIGINT", ending="latest")
+    made = sm.process(job.source(source, "in"), slow, "id BIGINT", uid="slow", mode="row")
+    rows = made if direct else made.where("id < 0")
+    job.sink(rows, sm.SQLiteSink(str(tmp_path / "job.db"), table="t"), "out")
+    interrupted = "process slow runs in the tasks of out: unaligned epochs interrupt it"
+    assert (interrupted in str(job.report())) == direct
+    job.run()
+    assert written(tmp_path) == [-number for number in range(1, ROWS, 2)]
+    checkpoints = job.checkpoints().history
+    assert any(c.unaligned for c in checkpoints) == direct
+    assert (len(checkpoints) > 2) == direct

@@ -46,7 +46,8 @@ class DeclaredSink:
     """One sink of a job, with its DataFrame and the SQL for the sink's columns.
 
     `schema` is the DataFrame's own, before that SQL. A sink for rows refused by another sink has
-    the other's uid in `dead_letters_of`, and no DataFrame.
+    the other's uid in `dead_letters_of`, and no DataFrame. `process` makes the sink's rows of the
+    DataFrame's in the sink's tasks (`runtime/process.py`).
     """
 
     uid: str
@@ -55,6 +56,7 @@ class DeclaredSink:
     select_expressions: tuple[str, ...]
     schema: Schema = ()
     dead_letters_of: str = ""
+    process: Any = None
 
     @property
     def description(self) -> str:

@@ -14,6 +14,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.redaction import secrets_in
 from seamark.model.schema import Column
 from seamark.runtime.dead_letters import check_takes_dead_letters
+from seamark.runtime.process import interruptible
 from seamark.runtime.session import require_format, spark_schema, spark_session
 
 
@@ -66,7 +67,9 @@ def declare_sinks(
         )
     _require_sink(sink, f"sink {uid!r}", dataframe.sparkSession)
     schema = tuple(Column(name, type_) for name, type_ in spark_schema(dataframe))
-    made = DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)
+    made = interruptible(
+        DeclaredSink(uid, sink, dataframe, tuple(sink.select_expressions(schema)), schema)
+    )
     if on_bad_row not in ON_BAD_ROW:
         raise ConfigurationError(
             f"sink {uid!r}: on_bad_row is {on_bad_row!r}; give {' or '.join(map(repr, ON_BAD_ROW))}"

@@ -78,6 +78,10 @@ def _sharing(branches: Sequence[Branch], uids: OperatorUids) -> Iterator[str]:
         if len(branch.sinks) > 1:
             names = ", ".join(sink.uid for sink in branch.sinks)
             yield f"{names} share one stream: what they have in common is computed once"
+        for sink in branch.sinks:
+            if sink.process is not None:
+                tasks = f"process {sink.process.uid} runs in the tasks of {sink.uid}"
+                yield f"{tasks}: unaligned epochs interrupt it"
     for number, times in sorted(Counter(uids.source_lines).items()):
         if times > 1:
             yield f"source {uids.of_source(number)} is read {times} times in each epoch"

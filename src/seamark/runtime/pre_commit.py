@@ -35,6 +35,7 @@ from seamark.runtime.dead_letters import dead_letters as dead_letters_of
 from seamark.runtime.dead_letters import for_sink
 from seamark.runtime.in_flight import ALIGNED, Deadline, Overflow, Pace, read_lane, rest_of
 from seamark.runtime.java_calls import items_of
+from seamark.runtime.process import Process
 
 RESULT_SCHEMA = "report binary"
 _ORDER = "seamark.order"
@@ -58,7 +59,8 @@ def _spare_the_collector() -> None:
 class EpochTasks:
     """The constant part of a job's tasks, sent to the workers.
 
-    `dead_letters` maps a sink's uid to the uid of the sink for its refused rows.
+    `dead_letters` maps a sink's uid to the uid of the sink for its refused rows. `processes` make
+    sinks' rows of those in the stream.
     """
 
     layout: Layout
@@ -69,6 +71,7 @@ class EpochTasks:
     hadoop: HadoopSettings
     spool_uris: Mapping[str, str]
     channel_state_uri: str
+    processes: Mapping[str, Process]
 
 
 @dataclass(frozen=True)
@@ -180,6 +183,7 @@ class _Attempt:
         self._layout = job.layout
         self._sinks = job.sinks
         self._dead_letters = job.dead_letters
+        self._processes = job.processes
         self._context = context
         self._overflow: Overflow | None = None
         self.pace = Pace(ALIGNED)
@@ -213,7 +217,9 @@ class _Attempt:
 
     def _split(self, batch: pa.RecordBatch) -> None:
         for uid, part in self._layout.split(batch):
-            self.write(uid, part)
+            process = self._processes.get(uid)
+            for rows in process.for_sink(part) if process and part.num_rows else (part,):
+                self.write(uid, rows)
 
     def write(self, uid: str, rows: pa.RecordBatch) -> None:
         """Write to one sink; write refused rows to its dead-letter sink."""

@@ -202,6 +202,11 @@ class StreamRun(QueryRun):
             hadoop=self._job.hadoop,
             spool_uris={uid: self._store.spool_uri(uid) for uid in self.sinks},
             channel_state_uri=self._store.channel_state_uri,
+            processes={
+                uid: sink.process
+                for uid, sink in self._plan.declared.sinks.items()
+                if sink.process is not None
+            },
         )
         self._work = EpochWork(
             tasks,
