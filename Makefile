@@ -7,7 +7,7 @@ READY := .venv/setup-done
 DEMO_READY := .venv/demo-done
 CLASSES := .venv/spark-classes.jsa
 
-.PHONY: setup lint format test test-all chaos soak demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
+.PHONY: setup lint format test test-all chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
 
 ## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/seamark)
 setup: $(READY)
@@ -67,6 +67,13 @@ chaos: setup $(CLASSES)
 ## soak: half an hour of random kills; prints the seed that repeats it
 soak: setup $(CLASSES)
 	$(BIN)/python -m tests.chaos.soak $(ARGS)
+
+SEEDS ?= 5000
+JOBS ?= 2
+
+## simulate: the coordinator under random schedules; SEEDS=N or A..B, JOBS=processes
+simulate: setup
+	$(BIN)/python -m tests.simulation --seeds $(SEEDS) --jobs $(JOBS) $(ARGS)
 
 # What the demo needs, which is a part of what `make setup` installs.
 $(DEMO_READY): pyproject.toml

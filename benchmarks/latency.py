@@ -112,7 +112,7 @@ def measure(
             f"latency-{execution}-{delivery}",
             sm.CheckpointConfig(storage=storage, interval=interval, timeout="1min"),
         )
-        rows = job.source(sm.KafkaSource(servers, [source], "earliest"), uid="in")
+        rows = job.source(sm.KafkaSource(servers, source, starting_offsets="earliest"), uid="in")
         sink = sm.KafkaSink(
             servers,
             topic=target,

@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-QUICK = ("unit/", "model/", "servers/", "chaos/", "docs/test_named_tests.py", "test_core.py")
+QUICK = (
+    "unit/", "model/", "simulation/", "servers/", "chaos/",
+    "docs/test_named_tests.py", "test_core.py",
+)  # fmt: skip
 
 CORE = {
     # The protocol: a kill at each of its points, a restart, a fence, a savepoint.

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from seamark.model.errors import DrainedError as DrainedError
     from seamark.model.errors import DriverUnreachableError as DriverUnreachableError
     from seamark.model.errors import FencedError as FencedError
+    from seamark.model.errors import LossRefusedError as LossRefusedError
     from seamark.model.errors import LostTransactionError as LostTransactionError
     from seamark.model.errors import MissingDependencyError as MissingDependencyError
     from seamark.model.errors import OperationFailedError as OperationFailedError
@@ -108,9 +109,9 @@ _NAMES = {
     "seamark.model.errors": """
         AbortFailedError CheckpointError CheckpointExpiredError CommitFailedError
         ConfigurationError CorruptRecordError DamagedCheckpointError DecisionMissingError
-        DecisionVoidError DrainedError DriverUnreachableError FencedError LostTransactionError
-        MissingDependencyError OperationFailedError PreCommitError PreflightError
-        QueryHangsError RecordNotStoredError RestoreError SavepointError SeamarkError
+        DecisionVoidError DrainedError DriverUnreachableError FencedError LossRefusedError
+        LostTransactionError MissingDependencyError OperationFailedError PreCommitError
+        PreflightError QueryHangsError RecordNotStoredError RestoreError SavepointError SeamarkError
         SendRefusedError SparkDiedError StoppedError StorageHangsError
         TooManyFailedCheckpointsError UserError WatermarkLostError WriteRefusedError
     """,

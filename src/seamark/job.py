@@ -26,6 +26,7 @@ from seamark.api.settings import (
     EXPECTING_VARIABLE,
     PLAN_VARIABLE,
     RESTORE_VARIABLE,
+    TRANSACTIONS_VARIABLE,
     Settings,
     resolve,
 )
@@ -43,6 +44,7 @@ from seamark.runtime.declaring import declare_sinks, declare_source
 from seamark.runtime.inspection import server_findings
 from seamark.runtime.job_facts import job_report
 from seamark.runtime.job_plan import JobPlan, job_graph
+from seamark.runtime.job_transactions import answer_request
 from seamark.runtime.log_redaction import job_redactor
 from seamark.runtime.real_time import is_real_time, real_time_settings
 from seamark.runtime.session import (
@@ -241,6 +243,9 @@ class Job:
                 f"Job {declared.name!r} has no source; add it with job.source(source, uid=…)"
             )
         spark = self._session()
+        if file := os.environ.pop(TRANSACTIONS_VARIABLE, None):
+            answer_request(spark, declared, self._storage, self._secrets, Path(file))
+            raise SystemExit(0)  # the program must not run on after the answer
         how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
         how = how.overridden(os.environ)
         os.environ.pop(EXPECTING_VARIABLE, None)

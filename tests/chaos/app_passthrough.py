@@ -1,6 +1,7 @@
 """Kafka to Kafka, stateless, as a user writes it: ``python app_passthrough.py '{"servers": …}'``.
 
-`trouble` makes the first attempt of a task fail, or every row slow, for some tests.
+`raise_once` makes the first attempt of a task fail; `slow_s` makes each row slow, `slow_sink` its
+sink.
 """
 
 import json
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType
 
 import seamark as sm
+from tests.chaos.slow_sink import SlowKafkaSink
 
 options = json.loads(sys.argv[1])
 marker, slow_s = options.get("raise_once"), options.get("slow_s", 0.0)
@@ -38,6 +40,9 @@ job = sm.Job(
         storage=options["storage"],
         interval=options["interval"],
         timeout=options["timeout"],
+        unaligned="aligned_timeout" in options,
+        aligned_timeout=options.get("aligned_timeout", 0),
+        mode=options.get("mode", "exactly-once"),
     ),
 )
 rows = job.source(
@@ -55,7 +60,7 @@ if "log_level" in options:
 value = F.udf(troubled, BinaryType())("value") if marker or slow_s else F.col("value")
 job.sink(
     rows.select("key", value.alias("value")),
-    sm.KafkaSink(
+    (SlowKafkaSink if options.get("slow_sink") else sm.KafkaSink)(
         options["servers"],
         topic=options["output"],
         delivery_guarantee=options.get("delivery", "exactly-once"),

@@ -23,6 +23,7 @@ from tests.chaos.outputs import (
     RedisOutput,
     RefusingOutput,
     SentOutput,
+    SlowSQLiteOutput,
     SQLiteOutput,
     StoredFilesOutput,
 )
@@ -33,6 +34,8 @@ FIRST = {Point.RECOVERY_COMMITTED.value: "decided:2", Point.SINK_ABORTED.value: 
 NEEDS_TWO_DRIVERS = {Point.DECISION_VOIDED.value, Point.PLAN_VOIDED.value}
 PROTOCOL_POINTS = [point.value for point in Point if point.value not in NEEDS_TWO_DRIVERS]
 
+CHANNEL_STATE_POINTS = ("channel-state-written", "channel-state-read")
+UNALIGNED = {"slow_sink": True, "aligned_timeout": "300ms"}
 SPOOL_POINTS = ((), ("spool-written",))
 
 RATE = 200.0
@@ -181,6 +184,23 @@ MATRIX = {
         ),
         ("end-transaction-sent",),
         ("transaction-begun", "transaction-flushed"),
+    ),
+    "unaligned": Row(
+        lambda directory, servers: PassthroughScenario(
+            directory, servers("chaos_kafka").bootstrap_servers, rate=500.0, **UNALIGNED
+        ),
+        ("end-transaction-sent",),
+        ("transaction-begun", "transaction-flushed", *CHANNEL_STATE_POINTS),
+    ),
+    "unaligned-sqlite+files": Row(
+        lambda directory, _: SinksScenario(
+            directory,
+            [SlowSQLiteOutput(directory), FilesOutput(directory)],
+            rate=RATE,
+            settings={"unaligned": True, "aligned_timeout": "300ms"},
+        ),
+        ("ledger-committed", "file-renamed"),
+        ("stage-written", "pending-written", *CHANNEL_STATE_POINTS),
     ),
     "windows": Row(
         lambda directory, servers: WindowsScenario(

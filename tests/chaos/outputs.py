@@ -76,6 +76,14 @@ class SQLiteOutput(Output):
         return [str(path) for path in Path(f"{self._database}.seamark").rglob("*.*")]
 
 
+class SlowSQLiteOutput(SQLiteOutput):
+    """As SQLite, but each row takes its time."""
+
+    def __init__(self, directory: Path, frame: str = "rows") -> None:
+        super().__init__(directory, frame)
+        self.maker = "tests.chaos.slow_sink:SlowSQLiteSink"
+
+
 class FilesOutput(Output):
     def __init__(self, directory: Path, frame: str = "rows") -> None:
         self._directory = directory / f"{frame}-files"

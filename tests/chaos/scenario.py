@@ -7,6 +7,9 @@ context manager: whatever happens, nothing of it is left running.
 from __future__ import annotations
 
 import itertools
+import json
+import os
+import subprocess
 import sys
 import uuid
 from collections.abc import Mapping, Sequence
@@ -15,9 +18,10 @@ from types import TracebackType
 from typing import Any
 
 from tests.chaos import checker, workload
-from tests.chaos.driver import Driver, wait_until
+from tests.chaos.driver import REPOSITORY, Driver, wait_until
 from tests.chaos.history import Pair, window_counts
 from tests.chaos.outputs import FilesOutput, Output, SQLiteOutput
+from tests.class_archive import JAVA_OPTIONS
 
 HERE = Path(__file__).resolve().parent
 
@@ -88,6 +92,27 @@ class Scenario:
         seconds to come up."""
         gate = self.directory / f"gate-{len(self.drivers)}"
         return self.start(failpoint, gate=str(gate), **options), gate
+
+    def txn(self, verb: str, *options: str, code: int = 0) -> Any:
+        """Run `seamark txn` with the app, as an operator does after its driver has died. Return its
+        JSON, or what it says instead of it; AssertionError unless it ends with `code`."""
+        command = [sys.executable, "-m", "seamark.cli.main", "txn", verb, *options, "--json"]
+        done = subprocess.run(
+            [*command, str(HERE / self.program), json.dumps(self.options)],
+            capture_output=True,
+            text=True,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
+                "JAVA_TOOL_OPTIONS": JAVA_OPTIONS,
+                **self.environment,
+            },
+            cwd=self.directory,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == code, (done.returncode, done.stdout, done.stderr[-3000:])
+        return json.loads(done.stdout) if code == 0 else done.stderr
 
     def drain(self, driver: Driver, timeout_s: float = 120.0) -> None:
         """End the input and wait until `driver` has made everything of it visible."""

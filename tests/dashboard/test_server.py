@@ -109,8 +109,11 @@ def test_no_answer_holds_a_password_that_a_message_had(dashboard: Dashboard) -> 
 
 
 def test_what_only_a_driver_knows_is_not_made_up(dashboard: Dashboard) -> None:
-    for page in ("guarantees", "epoch", "transactions"):
+    for page in ("guarantees", "epoch"):
         assert dashboard.ask(f"{JOB}/{page}").status == 204
+    left = dashboard.ask(f"{JOB}/transactions").json  # by its stored attempts: there is none
+    assert left == {"transactions": [], "truncated": False}
+    assert dashboard.ask(f"{JOB}/losses").json == {"losses": []}
     stored = dashboard.ask(f"{JOB}/config").json  # by the driver, when it began
     settings = stored["execution-config"]["user-config"]
     assert settings == {"checkpoint.interval": {"value": "1s", "origin": "program"}}

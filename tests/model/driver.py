@@ -12,17 +12,25 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamark.model.errors import CommitFailedError, LostTransactionError, SeamarkError
+from seamark.model.errors import (
+    CommitFailedError,
+    FencedError,
+    LossRefusedError,
+    LostTransactionError,
+    SeamarkError,
+)
 from seamark.protocol import procedures
+from seamark.protocol.accept_loss import Acceptance, accept_loss
 from seamark.protocol.points import Point
-from seamark.protocol.write_again import write_again
+from seamark.protocol.verdicts import DriverState, Verdict, of_stored, of_unstored
+from seamark.protocol.write_again import close_chain, write_again
 
 from .replay import Call, stepwise
 from .world import SparkFailedError, Transaction, UnprovedError, World
 
 WRITES = {
     "claim_generation", "claim_epoch", "forget_generations", "seal", "write_prepared",
-    "write_committed", "void_decision", "void_offsets",
+    "write_committed", "accept_loss", "void_decision", "void_offsets",
 }  # fmt: skip
 Wait = Callable[[], bool] | None
 Steps = Generator[Wait, None, Any]
@@ -36,8 +44,9 @@ class Protocol:
     `is_decided(world, epoch)`: the decision, as the commit thread sees it; `settle_own` also gets
     the driver's stored and uncommitted epochs; `seen_before(world, uid, epoch)`: whether a task
     leaves out an epoch as written already; `execute`: replaces the execution of a port call, if it
-    returns not None; `believes_unproved`: whether rows are written again without a proof of their
-    loss.
+    returns not None; `aborts(generation, own)`: whether generation `own` of `seamark txn abort`
+    takes the driver of `generation` for gone; `believes_unproved`: whether rows are written again
+    without a proof of their loss.
     """
 
     take_over: Callable[..., Any] = procedures.take_over
@@ -52,6 +61,10 @@ class Protocol:
     seen_before: Callable[[World, str, int], bool] = lambda world, uid, epoch: False
     execute: Callable[[World, Call], Any] = lambda world, call: None
     write_again: Callable[[Any], Any] = write_again
+    close_chain: Callable[[Any], Any] = close_chain
+    accept_loss: Callable[..., Any] = accept_loss
+    fence: Callable[..., Any] = procedures.fence
+    aborts: Callable[[int, int], bool] = lambda generation, own: generation < own
     believes_unproved: bool = False
 
 
@@ -145,7 +158,7 @@ class Driver:
         replaced = self.protocol.execute(self.world, call)
         if replaced is not None:
             answer = replaced() if callable(replaced) else replaced
-        elif call.name in ("commit", "abort", "abort_lingering"):
+        elif call.name in ("commit", "abort", "abort_lingering", "close_rewrites"):
             answer = None
             yield from self._execute_at_sink(call)
             if reply == "repeat":
@@ -162,6 +175,12 @@ class Driver:
 
     def _execute_at_sink(self, call: Call) -> Steps:
         uid, *rest = call.args
+        if call.name == "close_rewrites":
+            epoch, generation, lost = rest
+            for transaction in self.world.committables(uid, epoch, generation):
+                if self.world.setup.spool and transaction.id in lost.transactions:
+                    yield from self._run_chain(uid, transaction, self.protocol.close_chain)
+            return
         sink = self.world.sinks[uid]
         if call.name == "abort_lingering":
             below, keep = rest[0], rest[1] if len(rest) > 1 else ()
@@ -170,20 +189,27 @@ class Driver:
         else:
             targets = self.world.committables(uid, *rest)
             act = self.world.commit if call.name == "commit" else self.world.abort
+        gone: list[str] = []
         for i, transaction in enumerate(targets):
             if i:
                 yield
             self.world.caller = self
             try:
-                act(uid, transaction)
-            except (LostTransactionError, UnprovedError) as error:
-                proved = isinstance(error, LostTransactionError) or self.protocol.believes_unproved
-                if not (self.world.setup.spool and proved and call.name == "commit"):
-                    raise
-                yield
-                yield from self._write_again(uid, transaction)
+                try:
+                    act(uid, transaction)
+                except (LostTransactionError, UnprovedError) as error:
+                    lost = isinstance(error, LostTransactionError)
+                    proved = lost or self.protocol.believes_unproved
+                    if not (self.world.setup.spool and proved and call.name == "commit"):
+                        raise
+                    yield
+                    yield from self._run_chain(uid, transaction, self.protocol.write_again)
+            except LostTransactionError as error:  # the others are committed all the same
+                gone += error.transactions
+        if gone:
+            raise LostTransactionError(f"{uid}: {gone} of epoch {rest[0]} are gone", gone)
 
-    def _write_again(self, uid: str, lost: Transaction) -> Steps:
+    def _run_chain(self, uid: str, lost: Transaction, steps: Callable[[Any], Any]) -> Steps:
         """Run the protocol's steps against the world's chain of this lost transaction."""
         world = self.world
         own: list[Transaction] = []
@@ -193,8 +219,17 @@ class Driver:
             chain = world.chains.setdefault(lost, [])
             match call.name:
                 case "is_recorded":
-                    return len(chain) >= call.args[0]
+                    return len(chain) + (lost in world.closed) >= call.args[0]
+                case "close":
+                    if len(chain) >= call.args[0] or lost in world.closed:
+                        return False
+                    world.closed.add(lost)
+                    return True
+                case "is_closed":
+                    return lost in world.closed and call.args[0] == len(chain) + 1
                 case "prepare":
+                    if world.damaged:
+                        raise LostTransactionError(f"{uid}: the spool is gone", [lost.id])
                     id_ = self._take_id(uid, lost.epoch, lost.epoch - 1)
                     made = world.sinks[uid].begin(id_, lost.epoch, self.generation)
                     made.rewrites = lost
@@ -204,12 +239,14 @@ class Driver:
                 case "record_over":  # by a planted bug alone
                     chain[:] = [*chain, own[-1]]
                 case "record":
-                    if len(chain) < call.args[0]:
+                    if len(chain) < call.args[0] and lost not in world.closed:
                         chain.append(own[-1])
                         return True
                     world.abort(uid, own[-1])
                     return False
                 case "commit" | "commit_own":  # the second by a planted bug alone
+                    if lost in world.closed and call.args[0] > len(chain):
+                        raise LostTransactionError(f"{uid}: {lost} is given up", [lost.id])
                     if call.name == "commit" and len(chain) < call.args[0]:
                         raise CommitFailedError("the record is gone")
                     chosen = own[-1] if call.name == "commit_own" else chain[call.args[0] - 1]
@@ -220,7 +257,7 @@ class Driver:
                     return True
 
         yield from stepwise(
-            lambda rewrites, _: self.protocol.write_again(rewrites),
+            lambda rewrites, _: steps(rewrites),
             world.uids,
             execute,
             lambda point: None,
@@ -381,4 +418,62 @@ class Driver:
                     lambda r, s: self.protocol.settle_own(self.generation, known, r, s)
                 )
                 yield from self._run(lambda _, s: self._abort_lingering(s, ()))
+        self.finished = True
+
+
+class Operator(Driver):
+    """`seamark txn accept-loss`, run once for every loss that can be one: of the oldest epoch
+    without a committed record, at each sink. It claims no generation and starts no query."""
+
+    def _stream(self) -> Steps:
+        yield
+        world = self.world
+        uncommitted = [e for e in sorted(world.epochs()) if e not in world.confirmed]
+        for uid in world.uids if uncommitted else ():
+            loss = Acceptance(uncommitted[0], uid)
+            try:
+                yield from self._run(lambda r, s, loss=loss: self.protocol.accept_loss(loss, r, s))
+            except (LossRefusedError, CommitFailedError, FencedError):
+                continue  # nothing is lost at this sink, or it cannot tell
+        self.finished = True
+
+
+class Sweeper(Driver):
+    """`seamark txn abort --all-lingering`: takes the job over, fences the older drivers, and aborts
+    what the verdict says, as `checkpoint/transactions.py` does. It commits nothing."""
+
+    def _stream(self) -> Steps:
+        world, p = self.world, self.protocol
+        yield
+        self.generation = yield from self._run(lambda records, _: p.take_over(records))
+
+        def fence(records: Any, _: Any) -> Any:
+            older = [g for g in records.generations() if g < self.generation]
+            return p.fence(older, self.generation, records)
+
+        yield from self._run(fence)
+        yield
+        leases, latest = world.generations(), world.latest_decision()
+        yield
+        stored = {  # before the sinks are asked: what is settled by then is not open any more
+            transaction: (generation, world.epoch(epoch), epoch <= latest)
+            for (epoch, generation), parts in world.stored.items()
+            if epoch not in world.confirmed
+            for transactions in parts.values()
+            for transaction in transactions
+        }
+        yield
+        for uid, sink in world.sinks.items():
+            yield
+            for transaction in sink.open():
+                gone = p.aborts(transaction.generation, self.generation)
+                driver = DriverState.IS_GONE if gone else DriverState.LIVES
+                verdict = of_unstored(transaction.generation, leases, driver)
+                if transaction in stored:
+                    generation, record, decided = stored[transaction]
+                    verdict = of_stored(generation, record, decided=decided, driver=driver)
+                yield
+                if verdict is Verdict.SAFE_TO_ABORT:
+                    world.caller = self
+                    world.abort(uid, transaction)
         self.finished = True

@@ -11,15 +11,18 @@ from dataclasses import replace
 from types import FunctionType
 from typing import Any
 
-from seamark.protocol import procedures
+from seamark.model.errors import LostTransactionError
+from seamark.protocol import accept_loss, procedures
 from seamark.protocol.points import Point
 from seamark.protocol.states import Seal
 
-from .driver import Protocol
+from .driver import Operator, Protocol
 from .replay import Call
 from .world import World
 
 RIGHT = Protocol()
+_commit_attempt, _recover = procedures.commit_attempt, procedures.recover
+"""The right ones, also where `tests/simulation` puts a bug in their place."""
 
 
 def _is_stored(world: World, epoch: int) -> bool:
@@ -33,7 +36,7 @@ def _recover_aborting_the_last_decided(generation: int, records: Any, sinks: Any
     if record.committed is None:
         for attempt in sorted(record.prepared):
             yield from procedures.abort_attempt(latest, attempt, sinks)
-    return (yield from procedures.recover(generation, records, sinks))
+    return (yield from _recover(generation, records, sinks))
 
 
 class _AllButLast:
@@ -46,7 +49,7 @@ class _AllButLast:
 
 
 def _commit_forgetting_a_sink(epoch: int, generation: int, records: Any, sinks: Any) -> Any:
-    return procedures.commit_attempt(epoch, generation, records, _AllButLast(sinks))
+    return _commit_attempt(epoch, generation, records, _AllButLast(sinks))
 
 
 def _commit_oldest_attempt(world: World, call: Call) -> Callable[[], None] | None:
@@ -82,9 +85,9 @@ def _commit_lingering(world: World, call: Call) -> Callable[[], None] | None:
 def _recover_without_abort(generation: int, records: Any, sinks: Any) -> Any:
     """Commits decided epochs, and leaves the others to a later sweep."""
     latest = records.latest_decision()
-    settled, _ = procedures._unsettled(latest, records)
+    settled, _ = procedures.unsettled(latest, records)
     for epoch in range(settled + 1, latest + 1):
-        winner = procedures._winner(records.epoch(epoch))
+        winner = procedures.winner_of(records.epoch(epoch))
         if winner is not None:
             yield from procedures.commit_attempt(epoch, winner, records, sinks)
     yield Point.RECOVERED
@@ -231,6 +234,50 @@ PLANTED_WRITE_AGAIN: dict[str, Protocol] = {
     "delete the records of rewrites with the epoch": replace(RIGHT, execute=_forget_chains),
 }
 """Ways to double lost rows while writing them again."""
+
+
+def _accept_unasked(world: World, call: Call) -> Callable[[], None] | None:
+    """Takes an uncommitted epoch's transactions for lost, without asking their sink."""
+    if call.name != "commit" or not isinstance(world.caller, Operator):
+        return None
+
+    def claim() -> None:
+        found = world.committables(*call.args)
+        raise LostTransactionError("nobody was asked", [t.id for t in found])
+
+    return claim
+
+
+def _accept_unconfirmed(loss: Any, records: Any, sinks: Any) -> Any:
+    """Believes a sink that has forgotten."""
+    names = {**vars(accept_loss), "is_confirmed": lambda epoch, records: False}
+    steps = FunctionType(accept_loss.accept_loss.__code__, names)
+    return (yield from steps(loss, records, sinks))
+
+
+PLANTED_ACCEPTANCE: dict[str, Protocol] = {
+    "accept a loss without asking the sink": replace(RIGHT, execute=_accept_unasked),
+    "accept a loss beside a driver that writes again": replace(
+        RIGHT, close_chain=lambda rewrites: iter(())
+    ),
+}
+"""Ways to accept a loss that is none, or does not stay one."""
+
+
+def _no_fence(older: Any, generation: int, records: Any) -> Any:
+    """Aborts what an older driver may still decide."""
+    return records.latest_decision()
+    yield
+
+
+PLANTED_ABORTS: dict[str, Protocol] = {
+    "abort without a fence": replace(RIGHT, fence=_no_fence),
+    "abort what a newer driver has begun": replace(RIGHT, aborts=lambda generation, own: True),
+}
+"""Ways of an operator's abort to lose rows."""
+
+ACCEPT_UNCONFIRMED = replace(RIGHT, accept_loss=_accept_unconfirmed)
+"""Accepts the loss of what another driver has committed, whose ids it uses again."""
 
 UNPROVED = replace(RIGHT, believes_unproved=True)
 """Writes rows again although their transaction may have been committed."""

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from seamark.model.errors import LostTransactionError
 from seamark.protocol.points import Point
 
-from .driver import Driver, Protocol, Thread
+from .driver import Driver, Operator, Protocol, Sweeper, Thread
 from .world import ROWS_PER_EPOCH, Setup, Violation, World
 
 POINTS = tuple(Point)
@@ -39,6 +40,19 @@ class Run:
         self.drivers.append(driver)
         self.note(driver, "start")
         return driver
+
+    def accept_losses(self) -> Driver:
+        """Let an operator accept what is lost, as soon as he is stepped."""
+        return self._operate(Operator(f"o{len(self.drivers)}", self.world, self.protocol))
+
+    def abort_lingering(self) -> Driver:
+        """Let an operator abort what no driver can decide, as soon as he is stepped."""
+        return self._operate(Sweeper(f"s{len(self.drivers)}", self.world, self.protocol))
+
+    def _operate(self, operator: Driver) -> Driver:
+        self.drivers.append(operator)
+        self.note(operator, "start")
+        return operator
 
     def step(self, driver: Driver, thread: Thread) -> None:
         self.note(driver, thread.name)
@@ -126,6 +140,11 @@ class Run:
             taken = self.advance(driver, MAX_STEPS)
             if driver.stopped_by is None:
                 break
+            if self.setup.losses and isinstance(driver.stopped_by, LostTransactionError):
+                before = len(self.world.accepted)
+                self.advance(self.accept_losses(), MAX_STEPS)
+                if len(self.world.accepted) > before:
+                    continue
             if not self.world.repair():
                 raise Violation(
                     f"{driver.name}, undisturbed, stopped: {driver.stopped_by!r}"
@@ -215,7 +234,14 @@ def _random_part(run: Run, choices: Iterator[int]) -> None:
         elif choice < 251:
             driver.sweep()
             run.note(driver, "sweeps")
-        elif run.setup.spool and choice < 254:
+        elif run.setup.losses and choice == 253:
+            if len(awake) < MAX_AWAKE and len(run.drivers) < MAX_DRIVERS:
+                driver = run.accept_losses()
+                thread = driver.stream
+        elif run.setup.losses and run.setup.spool and choice == 252:
+            run.world.damaged = not run.world.damaged
+            run.note(driver, f"the spools are {'gone' if run.world.damaged else 'back'}")
+        elif (run.setup.spool or run.setup.losses) and choice < 254:
             if lost := run.world.expire(choice):
                 run.note(driver, f"{lost.id} of epoch {lost.epoch} times out")
         elif run.world.late:

@@ -17,8 +17,8 @@ import pytest
 
 from seamark.protocol.points import Point
 
-from .driver import Protocol
-from .planted_bugs import PLANTED_WRITE_AGAIN, RIGHT
+from .driver import Driver, Protocol
+from .planted_bugs import PLANTED_ABORTS, PLANTED_ACCEPTANCE, PLANTED_WRITE_AGAIN, RIGHT
 from .scheduler import MAX_STEPS, Run
 from .world import ROWS_PER_EPOCH, Setup, Violation
 
@@ -161,6 +161,128 @@ def lost_start(protocol: Protocol = RIGHT) -> Run:
     run.crash(first)
     assert run.world.expire(0)
     return run
+
+
+def sweeping(run: Run, steps: int) -> bool:
+    """An operator who aborts what no driver can decide, and falls asleep after some steps."""
+    operator = run.abort_lingering()
+    taken = run.advance(operator, steps)
+    run.pause(operator)
+    return taken == steps
+
+
+def beside_an_abort(protocol: Protocol) -> Iterator[Run]:
+    """The operator at every step of a driver that sleeps; and a driver at every step of his."""
+
+    def begin() -> Run:
+        run = Run(SETUP, protocol)
+        run.world.available = ROWS_PER_EPOCH
+        return run
+
+    yield from nested(begin, sleeping(), sweeping)
+    yield from nested(begin, sweeping, sleeping())
+
+
+def test_an_operator_aborts_beside_a_driver_at_every_step() -> None:
+    for run in beside_an_abort(RIGHT):
+        wake_in_turn(run)
+        run.finale()
+
+
+@pytest.mark.parametrize("bug", PLANTED_ABORTS)
+def test_a_planted_bug_of_an_operators_abort_is_found(bug: str) -> None:
+    with pytest.raises(Violation):
+        for run in beside_an_abort(PLANTED_ABORTS[bug]):
+            wake_in_turn(run)
+            run.finale()
+
+
+def loss_start(
+    expires: bool = True, spool: bool = False, protocol: Protocol = RIGHT
+) -> Callable[[], Run]:
+    """Driver 0 has decided epoch 0 and died; its transaction in the first sink may be lost."""
+
+    def begin() -> Run:
+        run = Run(Setup(sinks=1 if spool else 2, losses=True, spool=spool), protocol)
+        run.world.available = ROWS_PER_EPOCH
+        first = run.start()
+        assert run.advance_to(first, Point.DECIDED)
+        run.crash(first)
+        if expires:
+            assert run.world.expire(0)
+        return run
+
+    return begin
+
+
+def accepting(end: Callable[[Run, Driver], None]) -> Callable[[Run, int], bool]:
+    """An operator who accepts losses, and falls asleep or dies after some steps."""
+
+    def life(run: Run, steps: int) -> bool:
+        operator = run.accept_losses()
+        taken = run.advance(operator, steps)
+        end(run, operator)
+        return taken == steps
+
+    return life
+
+
+asleep, dead = accepting(Run.pause), accepting(Run.crash)
+
+
+@pytest.mark.parametrize("expires", [True, False])
+@pytest.mark.parametrize("first", ["driver", "operator"])
+def test_an_operator_asleep_at_every_step_beside_a_driver_at_every_step(
+    first: str, expires: bool
+) -> None:
+    """Both wake then, the first one first, and a further driver must bring all that is not lost."""
+    accepted = set()
+    lives = (sleeping(), asleep) if first == "driver" else (asleep, sleeping())
+    for run in nested(loss_start(expires), *lives):
+        wake_in_turn(run)
+        run.finale()
+        accepted |= set(run.world.accepted)
+    assert accepted == ({(0, 1, "alpha")} if expires else set())
+
+
+def test_an_operator_who_dies_at_every_step_and_another_who_dies_at_every_step() -> None:
+    for run in nested(loss_start(), dead, dead):
+        run.finale()
+        assert run.world.accepted.keys() == {(0, 1, "alpha")}
+
+
+def damaged_between(begin: Callable[[], Run]) -> Iterator[Run]:
+    """At every step of a driver that writes lost rows again the spool is deleted; it falls asleep,
+    and an operator falls asleep at every step of his."""
+
+    def life(run: Run, steps: int) -> bool:
+        more = sleeping()(run, steps)
+        run.world.damaged = True
+        return more
+
+    return nested(begin, life, asleep)
+
+
+def test_a_loss_is_accepted_beside_a_driver_that_is_writing_it_again() -> None:
+    accepted = 0
+    for run in damaged_between(loss_start(spool=True)):
+        wake_in_turn(run)
+        run.finale()
+        accepted += bool(run.world.accepted)
+    assert accepted > 5
+
+
+@pytest.mark.parametrize("bug", PLANTED_ACCEPTANCE)
+def test_a_planted_bug_of_accepting_is_found(bug: str) -> None:
+    protocol = PLANTED_ACCEPTANCE[bug]
+    with pytest.raises(Violation, match=r"accepted, and it is visible|given up and visible"):
+        for runs in (
+            nested(loss_start(False, protocol=protocol), sleeping(), asleep),
+            damaged_between(loss_start(spool=True, protocol=protocol)),
+        ):
+            for run in runs:
+                wake_in_turn(run)
+                run.finale()
 
 
 @pytest.mark.parametrize("life", [crashing, sleeping])

@@ -16,7 +16,7 @@ from seamark.model.errors import CommitFailedError, DecisionMissingError
 from seamark.protocol.points import Point
 
 from .driver import Driver, Protocol
-from .planted_bugs import CLAIM_UNFENCED, FIRST_VERSIONS, RIGHT, UNPROVED
+from .planted_bugs import ACCEPT_UNCONFIRMED, CLAIM_UNFENCED, FIRST_VERSIONS, RIGHT, UNPROVED
 from .replay import Call
 from .scheduler import MAX_STEPS, Run
 from .world import ROWS_PER_EPOCH, Setup, Violation, World
@@ -182,6 +182,31 @@ def test_a_transaction_that_timed_out_is_written_again_and_its_rewrite_too() -> 
     [lost] = run.world.chains
     assert [t.state for t in run.world.chains[lost]] == ["aborted", "committed"]
     assert run.world.chains[lost][0] is rewrite
+
+
+def accept_what_another_commits(protocol: Protocol) -> Run:
+    """The operator sees epoch 0 uncommitted; a driver commits it and uses its ids again."""
+    run = Run(Setup(forgetful=True, losses=True), protocol)
+    old = run.start()
+    until(run, old, Point.DECIDED)
+    run.pause(old)
+    operator = run.accept_losses()
+    until_called(run, operator, "seal")
+    run.pause(operator)
+    run.wake(old)
+    until(run, old, Point.COMMITTED)
+    until(run, old, Point.PRE_COMMITTED)
+    run.wake(operator)
+    run.advance(operator, MAX_STEPS)
+    return run
+
+
+def test_no_loss_is_accepted_of_what_another_driver_has_committed() -> None:
+    run = accept_what_another_commits(RIGHT)
+    run.finale()
+    assert not run.world.accepted
+    with pytest.raises(Violation, match="given up and visible"):
+        accept_what_another_commits(ACCEPT_UNCONFIRMED).finale()
 
 
 # --- the allowed stops

@@ -41,6 +41,15 @@ with_spool = st.builds(
     forgetful=st.booleans(),
     spool=st.just(True),
 )
+with_losses = st.builds(
+    Setup,
+    sinks=st.integers(1, 2),
+    tasks=st.integers(1, 2),
+    max_concurrent=st.integers(1, 2),
+    forgetful=st.booleans(),
+    spool=st.booleans(),
+    losses=st.just(True),
+)
 choices = st.binary(min_size=150, max_size=150)
 quick = settings(
     derandomize=True,
@@ -98,6 +107,20 @@ def test_nothing_is_lost_or_doubled_when_transactions_time_out(setup: Setup, dat
 @settings(quick, max_examples=20_000)
 @given(with_spool, choices)
 def test_time_outs_in_very_many_random_histories(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
+@settings(quick, max_examples=500)
+@given(with_losses, choices)
+def test_only_what_is_lost_is_given_up(setup: Setup, data: bytes) -> None:
+    check(setup, data)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(3600)
+@settings(quick, max_examples=20_000)
+@given(with_losses, choices)
+def test_losses_in_very_many_random_histories(setup: Setup, data: bytes) -> None:
     check(setup, data)
 
 

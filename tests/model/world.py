@@ -14,6 +14,10 @@ driver stops (`check_stop`) and at the end (`check_exactly_once`):
   contradict each other, but for the two narrow cases that `allowed_missing` holds;
 - in the end every input row is visible exactly once in every sink, and no transaction is open.
 
+Where an operator accepts losses (`Setup.losses`), a row may be missing in the end only if its
+transaction's loss was accepted; no such row is visible, then or later; and nothing is accepted
+that is visible.
+
 At-most-once (`Setup.at_most_once`) promises less: rows become visible before the decision, no row
 twice in a sink; and a row is missing in the end only if an earlier run had begun its epoch and
 skipped it, as the log says.
@@ -32,10 +36,12 @@ from seamark.model.errors import (
     DecisionMissingError,
     DecisionVoidError,
     FencedError,
+    LossRefusedError,
     LostTransactionError,
     SeamarkError,
     WriteRefusedError,
 )
+from seamark.protocol.accept_loss import Acceptance
 from seamark.protocol.ports import EpochRecord
 from seamark.protocol.states import Seal
 
@@ -115,6 +121,8 @@ class Setup:
     """Whether some drivers plan smaller epochs than others (a changed rate limit)."""
     spool: bool = False
     """Whether sinks time transactions out, for their rows to be written again."""
+    losses: bool = False
+    """Whether sinks time transactions out, and an operator accepts the lost ones."""
 
 
 class World:
@@ -137,6 +145,11 @@ class World:
         self.skipped: set[int] = set()
         self.chains: dict[Transaction, list[Transaction]] = {}
         """The recorded rewrites of each lost transaction; never deleted."""
+        self.closed: set[Transaction] = set()
+        """Lost transactions whose chain of rewrites an operator has closed."""
+        self.damaged = False
+        """Whether the spools are gone."""
+        self.accepted: dict[tuple[int, int, str], frozenset[str]] = {}
         self.sinks = {
             uid: Sink(uid, setup.forgetful) for uid in ("alpha", "beta", "gamma")[: setup.sinks]
         }
@@ -221,6 +234,25 @@ class World:
     def write_committed(self, epoch: int, generation: int) -> None:
         self.confirmed.setdefault(epoch, generation)
 
+    def accepted_losses(self, epoch: int, generation: int, uid: str) -> frozenset[str]:
+        return self.accepted.get((epoch, generation, uid), frozenset())
+
+    def accept_loss(self, loss: Acceptance, generation: int, lost: LostTransactionError) -> None:
+        self.accepted.setdefault((loss.epoch, generation, loss.uid), lost.transactions)
+        for transaction in self.accepted_transactions(loss.uid):
+            if seen := self.visible[loss.uid] & set(transaction.rows):
+                raise Violation(f"{loss.uid}: rows {sorted(seen)} are given up and visible")
+
+    def accepted_transactions(self, uid: str) -> list[Transaction]:
+        """The transactions of one sink whose loss is accepted."""
+        return [
+            transaction
+            for (epoch, generation, of), names in self.accepted.items()
+            if of == uid
+            for transaction in self.stored[epoch, generation][uid]
+            if transaction.id in names
+        ]
+
     def _caller_is_fenced(self) -> bool:
         return self.caller is not None and self.caller.generation < self.newest_ever
 
@@ -258,7 +290,7 @@ class World:
         if self.setup.spool and self.sinks[uid].unknown(transaction):
             raise UnprovedError(f"{uid}: what became of {transaction} is not known any more")
         if self.sinks[uid].unknown(transaction) or transaction.state == "aborted":
-            raise LostTransactionError(f"{uid}: {transaction} is gone")
+            raise LostTransactionError(f"{uid}: {transaction} is gone", [transaction.id])
         if transaction.state == "open":
             transaction.state = "committed"
             self._check_visible(uid, transaction)
@@ -283,6 +315,9 @@ class World:
     def _check_visible(self, uid: str, new: Transaction) -> None:
         if not self.setup.at_most_once:
             self._check_decided(uid, new)
+        for given_up in self.accepted_transactions(uid):
+            if given_up in (new, new.rewrites):
+                raise Violation(f"{uid}: the loss of {given_up} was accepted, and it is visible")
         if doubled := self.visible[uid] & set(new.rows):
             raise Violation(f"{uid}: rows {sorted(doubled)} are visible twice")
         self.visible[uid] |= set(new.rows)
@@ -310,6 +345,10 @@ class World:
                 allowed = True
             case FencedError():
                 allowed = driver.generation < self.newest_ever
+            case LossRefusedError():
+                allowed = True
+            case LostTransactionError() if self.setup.losses:
+                allowed = True  # the finale judges whether it stops once all is accepted
             case LostTransactionError() if self.setup.at_most_once:
                 allowed = driver.generation < self.newest_ever  # its successor has aborted it
             case LostTransactionError() | AbortFailedError() | CheckpointError():
@@ -346,12 +385,14 @@ class World:
 
     def check_rows(self) -> None:
         """Judge the rows visible in the end."""
-        may_miss = self.skipped if self.setup.at_most_once else set()
         for uid, sink in self.sinks.items():
+            may_miss = set(self.skipped) if self.setup.at_most_once else set()
+            for transaction in self.accepted_transactions(uid):
+                may_miss |= set(transaction.rows)
             seen = sorted(r for t in sink.transactions if t.state == "committed" for r in t.rows)
             missing = set(range(self.available)) - set(seen) - may_miss
             if missing or len(seen) != len(set(seen)):
                 raise Violation(
                     f"{uid}: rows 0 to {self.available - 1} went in, visible: {seen}"
-                    + (f", skipped: {sorted(may_miss)}" if may_miss else "")
+                    + (f", skipped or given up: {sorted(may_miss)}" if may_miss else "")
                 )

@@ -55,14 +55,16 @@ def test_settings(tmp_path: Path, settings: dict[str, Any], reason: str) -> None
 
 
 def joined(rows: DataFrame) -> DataFrame:
-    table = rows.sparkSession.range(3).select(F.col("id").cast("binary").alias("key"))
+    table = rows.sparkSession.range(3).select(
+        F.col("id").cast("string").cast("binary").alias("key")
+    )
     return rows.join(table, "key")
 
 
 @pytest.mark.parametrize(
     ("step", "reason"),
     [
-        (lambda rows: rows.dropDuplicates(["value"]), "keeps state"),
+        (lambda rows: rows.dropDuplicates(["value"]), "Deduplicate, which keeps state"),
         (lambda rows: rows.groupBy("value").count(), "Aggregate, which keeps state"),
         (lambda rows: rows.repartition(3), "the step Repartition"),
         (joined, "the step Join"),

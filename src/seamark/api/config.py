@@ -164,6 +164,12 @@ class CheckpointConfig:
                 f"{prefix}changelog is True with state_backend 'hashmap', which writes the changes "
                 "of each epoch anyway; give state_backend='rocksdb', or leave changelog out"
             )
+        if self.unaligned and self.mode is CheckpointMode.AT_MOST_ONCE:
+            raise ConfigurationError(
+                f"{prefix}unaligned is True with mode 'at-most-once': an epoch skipped after a "
+                "failure would lose its channel state, rows of earlier epochs; choose another "
+                "mode, or leave unaligned out"
+            )
         if not isinstance(self.restart_strategy, RestartStrategy):
             raise ConfigurationError(
                 f"{prefix}restart_strategy is {self.restart_strategy!r}; give "

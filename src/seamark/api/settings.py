@@ -50,6 +50,10 @@ EXPECTING_VARIABLE = "SEAMARK_EXPECTING_JOB"
 """Environment: options of the command line for `Job.run` alone, which deletes it."""
 PLAN_VARIABLE = "SEAMARK_RESTORE_PLAN"
 """Environment: set by ``seamark run --plan``: the file for the restore plan, as JSON."""
+TRANSACTIONS_VARIABLE = "SEAMARK_TRANSACTIONS"
+"""Environment: set by ``seamark txn``: the file with the request, as JSON."""
+TRANSACTIONS_ANSWER = ".answer"
+"""Added to the path of that file for the answer's, JSON too."""
 
 DEFAULT, PROGRAM, COMMAND_LINE = "default", "program", "command line"
 

@@ -11,13 +11,14 @@ from typing import Any
 
 from seamark.api.config import CheckpointConfig, CheckpointMode
 from seamark.checkpoint.call_deadline import CallHangsError, call_within
+from seamark.checkpoint.channel_state import CHANNEL_STATE, ChannelState
 from seamark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
 from seamark.checkpoint.statistics import EpochFigures
 from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink
-from seamark.contracts.spool import SpooledSink, spool_directory
-from seamark.file_systems import HadoopSettings
+from seamark.contracts.spool import SpooledSink, problem, spool_directory
+from seamark.file_systems import HadoopSettings, open_directory
 from seamark.model.errors import CheckpointError
 from seamark.model.redaction import redact
 from seamark.model.schema import Schema
@@ -78,6 +79,22 @@ class CheckpointedJob:
                     where = f"{self.store.uri}, rows of sink {uid!r}"
                     raise storage_hangs(where, "read", LONG_CALL_S) from None
         return problems
+
+    def find_damaged_channel_state(self, state: ChannelState) -> list[str]:
+        """Return a line for each damaged or missing file of an epoch's channel state. Called before
+        the job starts."""
+
+        def look() -> list[str]:
+            directory = open_directory(self.store.channel_state_uri, self.hadoop)
+            files = {segment.file.path: segment.file for segment in state.segments()}
+            found = ((path, problem(directory, file)) for path, file in files.items())
+            return [f"{CHANNEL_STATE}/{path}: {fault}" for path, fault in found if fault]
+
+        try:
+            return call_within(LONG_CALL_S, look)
+        except CallHangsError:
+            where = f"{self.store.uri}/{CHANNEL_STATE}"
+            raise storage_hangs(where, "read", LONG_CALL_S) from None
 
     def unsent_rows(
         self, uid: str, part: SinkEpoch, generation: int, identity: JobIdentity

@@ -22,13 +22,15 @@ from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
+from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.epoch_queue import LONGEST_POLL_S, EpochQueue
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.sink_commits import SinkCommits
 from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
-from seamark.checkpoint.store import JobIdentity, SinkEpoch
+from seamark.checkpoint.store import JobIdentity, PreparedSinks, SinkEpoch
 from seamark.checkpoint.task_reports import EpochProgress, TaskReport, sink_epochs
 from seamark.model import failpoints
 from seamark.model.checkpoint_statistics import CheckpointStatus
@@ -86,8 +88,12 @@ class Coordinator:
         self.epochs = EpochQueue(checkpoint.max_concurrent_checkpoints, checkpoint.min_pause_s)
         self.generation = 0
         self.identity: JobIdentity | None = None
+        self.losses: Sequence[AcceptedLoss] = ()
+        """The losses that operators had accepted when this driver started."""
         self.restored_epoch = -1
         self.last_stored = -1
+        self.channel_state = NO_CHANNEL_STATE
+        """Of the last stored epoch: the next epoch begins with these rows."""
         self.last_sealed = -1
         """The newest epoch with a final decision: its commit has begun, at least."""
         self.last_committed = -1
@@ -121,6 +127,7 @@ class Coordinator:
         self.identity = store.open(job.name)
         for uid, sink in job.sinks.items():
             sink.check_transaction_scope(job.context(uid, 0, self.identity))
+        self.losses = read_losses(store.files)
         self.generation = _drive(procedures.take_over(store))
         self._commits.attach(self.generation, self.identity)
         try:
@@ -130,6 +137,7 @@ class Coordinator:
             self._commits.close()
             raise
         self.restored_epoch = self.last_stored = self.last_committed = self.last_sealed = decided
+        self.channel_state = store.channel_state(decided)
         store.prune(decided, job.checkpoint.num_retained)
         store.forget_settled_rows(decided)
         origin = self.identity.restored_from if self.generation == 1 else None
@@ -192,10 +200,18 @@ class Coordinator:
             )
         return first
 
-    def store_epoch(self, epoch: int, tasks: Sequence[TaskReport], *, retried: bool) -> None:
+    def store_epoch(
+        self,
+        epoch: int,
+        tasks: Sequence[TaskReport],
+        channel_state: ChannelState = NO_CHANNEL_STATE,
+        *,
+        retried: bool,
+    ) -> None:
         """Store the flushed transactions of all sinks, so that Spark may decide the epoch.
 
-        `tasks` are the winning attempts, one for each partition.
+        `tasks` are the winning attempts, one for each partition. `channel_state` has the rows left
+        by them and by earlier epochs.
 
         `retried`: a task of this epoch ran, or may have run, more than once. Its dead attempt may
         have left an open transaction, and readers would wait for it; it is aborted here, while no
@@ -205,8 +221,10 @@ class Coordinator:
         """
         progress = self.epochs.current
         assert progress is not None and progress.epoch == epoch
-        sinks: Mapping[str, SinkEpoch] = sink_epochs(tasks)
+        sinks = sink_epochs(tasks)
+        sinks.channel_state = channel_state
         progress.tasks = tasks
+        progress.persisted_bytes = channel_state.size_bytes
         progress.rows = sum(part.rows for part in sinks.values())
         progress.moved(AttemptEvent.PRE_COMMIT)
         progress.pre_committed_s = time.monotonic()
@@ -217,20 +235,23 @@ class Coordinator:
         _drive(procedures.store_attempt(epoch, self.generation, sinks, self._store))
         progress.moved(AttemptEvent.STORE)
         self.last_stored = epoch
+        self.channel_state = channel_state
         if retried:
             self._abort_failed_attempts(epoch)
             self._retried_s = time.monotonic()
         progress.stored_s = time.monotonic()
         self.epochs.add(progress)
 
-    def _commit_early(self, epoch: int, sinks: Mapping[str, SinkEpoch]) -> Mapping[str, SinkEpoch]:
+    def _commit_early(self, epoch: int, sinks: PreparedSinks) -> PreparedSinks:
         """At-least-once and at-most-once: make the rows visible now. The stored record has nothing
         left to commit."""
         self._commits.remember(epoch, self.generation, sinks)
         with self._committing:
             for uid in self._commits.uids:
                 self._commits.commit(uid, epoch, self.generation)
-        return {uid: SinkEpoch(part.rows, ()) for uid, part in sinks.items()}
+        visible = PreparedSinks((uid, SinkEpoch(part.rows, ())) for uid, part in sinks.items())
+        visible.channel_state = sinks.channel_state
+        return visible
 
     def _abort_failed_attempts(self, epoch: int) -> None:
         with self._committing:
@@ -355,6 +376,7 @@ class Coordinator:
         self.history.append(progress)
         self.statistics.committed(progress.epoch)
         self._store.prune(progress.epoch, self._job.checkpoint.num_retained)
+        self._store.forget_channel_state(progress.epoch, self._job.checkpoint.num_retained)
         self._job.forget_rows(progress.epoch)
         self._run.epoch_committed(progress.epoch)
 

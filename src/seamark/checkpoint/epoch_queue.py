@@ -210,13 +210,16 @@ class EpochQueue:
 
         Applies while the stream waits for a decided epoch that some sink has not committed for
         `since_s` seconds. Pins it, as `pin` does, up to `ahead` epochs after it, and returns it;
-        otherwise returns None. With `ahead` 0 it is the last epoch that can be decided; it may
-        still have to be sealed.
+        otherwise, or if the epoch has channel state, returns None. With `ahead` 0 it is the last
+        epoch that can be decided; it may still have to be sealed.
         """
         with self.changed:
             if not self.is_full or not self._waits(since_s):
                 return None
-            epoch = self.uncommitted[0 if ahead else -1].epoch
+            waiting = self.uncommitted[0 if ahead else -1]
+            if waiting.persisted_bytes:
+                return None
+            epoch = waiting.epoch
             self._pins.append((epoch, epoch + ahead))
             return epoch
 

@@ -22,10 +22,12 @@ from seamark.checkpoint.flow_figures import SinkCounts
 from seamark.checkpoint.spool import LostTransaction, Spooled, load
 from seamark.checkpoint.store import JobIdentity, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.contracts.open_transactions import DescribesTransactions, OpenFacts
 from seamark.contracts.sink import (
     AbortOutcome,
     CommitOutcome,
     Committer,
+    Lingering,
     SinkContext,
     TwoPhaseCommitSink,
 )
@@ -39,7 +41,7 @@ from seamark.model.errors import (
     PreflightError,
     SeamarkError,
 )
-from seamark.protocol.write_again import write_again
+from seamark.protocol.write_again import close_chain, write_again
 
 log = logging.getLogger(__name__)
 O = TypeVar("O", bound=Enum)  # noqa: E741 - an outcome
@@ -124,17 +126,28 @@ class SinkCommits:
         """
         attached, stored = self._load(uid, epoch, generation)
         outcomes = self._commit(attached, [committable for committable, _ in stored], epoch)
-        gone = []
+        gone, errors = [], []
         for (committable, spool), outcome in zip(stored, outcomes, strict=True):
             if outcome is CommitOutcome.LOST and spool is not None:
                 self.counts[uid].rewritten += 1
-                self._write_again(attached, Spooled(committable, spool), epoch)
+                try:
+                    self._write_again(attached, Spooled(committable, spool), epoch)
+                except LostTransactionError as error:
+                    self.counts[uid].lost += 1
+                    errors.append(error)
             elif outcome in (CommitOutcome.LOST, CommitOutcome.UNKNOWN):
-                gone.append(committable)
+                gone.append((committable, outcome))
         if gone:
             self.counts[uid].lost += len(gone)
             rows = self._parts(epoch, generation)[uid].rows
-            raise _lost(uid, epoch, gone, outcomes, f"The {rows} rows of epoch {epoch}")
+            what = f"The {rows} rows of epoch {epoch}"
+            errors.insert(0, _lost(uid, epoch, gone, len(outcomes), what))
+        if errors:
+            raise LostTransactionError(
+                str(errors[0]),
+                {handle for error in errors for handle in error.transactions},
+                {handle for error in errors for handle in error.unproved},
+            )
 
     def _commit(
         self, attached: AttachedSink, committables: Sequence[Any], epoch: int
@@ -171,13 +184,35 @@ class SinkCommits:
             uid, lost.handle, epoch, lost.spool.rows,
         )  # fmt: skip
 
+        for point in write_again(self._chain(attached, lost, epoch)):
+            failpoints.reached(point.value)
+
+    def close_rewrites(
+        self, uid: str, epoch: int, generation: int, lost: LostTransactionError
+    ) -> None:
+        """Close the chains of rewrites of a sink's lost transactions with a spool."""
+        attached, stored = self._load(uid, epoch, generation)
+        for committable, spool in stored:
+            if spool is not None and committable.handle in lost.transactions:
+                chain = self._chain(attached, Spooled(committable, spool), epoch)
+                for point in close_chain(chain):
+                    failpoints.reached(point.value)
+
+    def _chain(self, attached: AttachedSink, lost: Spooled, epoch: int) -> LostTransaction:
+        """Return the rewrites of a lost transaction."""
+        uid = attached.uid
+
         def commit_now(rewrite: Any) -> bool:
             outcomes = self._commit(attached, [rewrite], epoch)
             if CommitOutcome.UNKNOWN in outcomes:
-                raise _lost(uid, epoch, [rewrite], outcomes, f"Its {lost.spool.rows} rows")
+                what = f"Its {lost.spool.rows} rows"
+                unknown = [(rewrite, CommitOutcome.UNKNOWN)]
+                error = _lost(uid, epoch, unknown, len(outcomes), what)
+                # The loss is the first transaction's, whichever of its chain is forgotten.
+                raise LostTransactionError(str(error), [lost.handle], [lost.handle])
             return CommitOutcome.LOST not in outcomes
 
-        rewrites = LostTransaction(
+        return LostTransaction(
             attached.sink,
             lost,
             attached.context,
@@ -188,8 +223,6 @@ class SinkCommits:
                 uid, "writing lost rows again", call, CommitFailedError
             ),
         )
-        for point in write_again(rewrites):
-            failpoints.reached(point.value)
 
     def abort(self, uid: str, epoch: int, generation: int) -> None:
         """Abort one sink's part of an attempt sealed ABORT."""
@@ -204,12 +237,7 @@ class SinkCommits:
         attached = self._attached[uid]
         left = [
             found.committable
-            for found in self._call(
-                uid,
-                "list_lingering",
-                lambda: list(attached.committer.list_lingering()),
-                AbortFailedError,
-            )
+            for found in self.list_lingering(uid)
             if found.generation < below_generation and found.committable.handle not in keep
         ]
         if left:
@@ -224,13 +252,50 @@ class SinkCommits:
         for uid in self.uids:
             self.abort_lingering(uid, below_generation, keep)
 
+    # --- single transactions, for an operator
+
+    def list_lingering(self, uid: str) -> Sequence[Lingering[Any]]:
+        """Return the open transactions of one sink. Raises AbortFailedError if its system does not
+        answer."""
+        committer = self._attached[uid].committer
+        return self._call(
+            uid, "list_lingering", lambda: list(committer.list_lingering()), AbortFailedError
+        )
+
+    def describe_open(self, uid: str, committables: Sequence[Any]) -> Sequence[OpenFacts]:
+        """Return what the system tells of open transactions, in order; empty facts if it tells
+        nothing."""
+        committer = self._attached[uid].committer
+        if not committables or not isinstance(committer, DescribesTransactions):
+            return [OpenFacts()] * len(committables)
+        return self._call(
+            uid, "describe_open", lambda: committer.describe_open(committables), AbortFailedError
+        )
+
+    def commit_one(self, uid: str, committable: Any, epoch: int) -> None:
+        """Commit one stored transaction of an operator's choice, with proof; as `commit`, but
+        nothing is written again. Raises LostTransactionError."""
+        (outcome,) = self._commit(self._attached[uid], [committable], epoch)
+        if outcome in (CommitOutcome.LOST, CommitOutcome.UNKNOWN):
+            raise _lost(uid, epoch, [(committable, outcome)], 1, "Its rows")
+
+    def abort_one(self, uid: str, committable: Any) -> None:
+        """Abort one transaction of an operator's choice, with proof."""
+        self._abort(self._attached[uid], [committable], "the operator's choice")
+
+    def stored(self, epoch: int, generation: int) -> dict[str, list[Any]]:
+        """Return the committables of one stored attempt, by sink, as far as the job declares it."""
+        parts = self._parts(epoch, generation)
+        return {
+            uid: [load(attached.sink, data)[0] for data in parts[uid].committables]
+            for uid, attached in self._attached.items()
+            if uid in parts
+        }
+
     def handles(self, epoch: int, generation: int) -> set[str]:
         """Return the transaction handles of one stored attempt, of all sinks."""
-        return {
-            load(attached.sink, data)[0].handle
-            for uid, attached in self._attached.items()
-            for data in self._parts(epoch, generation).get(uid, _NOTHING).committables
-        }
+        stored = self.stored(epoch, generation).values()
+        return {committable.handle for found in stored for committable in found}
 
     def remembered_handles(self) -> set[str]:
         """Return the transaction handles of every attempt remembered and not yet forgotten."""
@@ -346,18 +411,23 @@ _NOTHING = SinkEpoch(rows=0, committables=())
 
 
 def _lost(
-    uid: str, epoch: int, gone: list[Any], outcomes: Sequence[CommitOutcome], rows: str
+    uid: str, epoch: int, gone: Sequence[tuple[Any, CommitOutcome]], of: int, rows: str
 ) -> LostTransactionError:
+    """Return the error about the transactions `gone`, with their outcomes, among `of`."""
     how = "aborted or timed out before they were committed"
     look = ""
-    if CommitOutcome.UNKNOWN in outcomes:
+    unproved = [c.handle for c, outcome in gone if outcome is CommitOutcome.UNKNOWN]
+    if unproved:
         how = "the system cannot tell any more what became of them"
         look = "Look for them in the sink first. "
     return LostTransactionError(
-        f"sink {uid!r}: epoch {epoch} is decided, but {len(gone)} of its {len(outcomes)} "
-        f"transactions ({_some(gone)}) are gone: {how}. {rows} are not all visible, and running "
-        f"the job again will not write them. {look}Re-read them from the source into the sink, "
-        "then see docs/operations/lost-transactions.md"
+        f"sink {uid!r}: epoch {epoch} is decided, but {len(gone)} of its {of} "
+        f"transactions ({_some([c for c, _ in gone])}) are gone: {how}. {rows} are not all "
+        f"visible, and running the job again will not write them. {look}Re-read them from the "
+        "source into the sink, then accept the loss: seamark txn accept-loss "
+        "(docs/operations/lost-transactions.md)",
+        [c.handle for c, _ in gone],
+        unproved,
     )
 
 

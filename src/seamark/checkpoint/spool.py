@@ -179,7 +179,8 @@ class LostTransaction:
                 f"sink {at.sink_uid!r}: epoch {self._epoch} is decided, its transaction "
                 f"{self.lost.handle} is lost, and so is its spool {self._directory.uri}/"
                 f"{file.path}: {found}. Put the file back, or see "
-                "docs/operations/lost-transactions.md"
+                "docs/operations/lost-transactions.md",
+                [self.lost.handle],
             )
         writer = self.sink.create_writer(
             WriterContext(
@@ -205,27 +206,51 @@ class LostTransaction:
 
     def record(self, number: int) -> bool:
         """See `Rewrites`."""
+        if self._create(number, base64.b64encode(self.sink.dump(self._own)).decode()):
+            return True
+        self.abort_now(self._own)
+        return False
+
+    def commit(self, number: int) -> bool:
+        """See `Rewrites`."""
+        committable = self._read(number)
+        if not committable:
+            raise LostTransactionError(
+                f"sink {self.context.sink_uid!r}: epoch {self._epoch} is decided, its transaction "
+                f"{self.lost.handle} is lost, and an operator has accepted this loss: its rows "
+                "are not written again",
+                [self.lost.handle],
+            )
+        return self.commit_now(self.sink.load(base64.b64decode(committable)))
+
+    def close(self, number: int) -> bool:
+        """See `Rewrites`."""
+        return self._create(number, "")
+
+    def is_closed(self, number: int) -> bool:
+        """See `Rewrites`."""
+        return not self._read(number)
+
+    def _create(self, number: int, committable: str) -> bool:
         body = {
             "handle": self.lost.handle,
             "number": number,
             "generation": self.context.generation,
-            "committable": base64.b64encode(self.sink.dump(self._own)).decode(),
+            "committable": committable,
             "written_at": time.time(),
         }
         try:
             self._files.create(self._path(number), seal_envelope(REWRITTEN, body))
         except FileExistsError:
-            self.abort_now(self._own)
             return False
         return True
 
-    def commit(self, number: int) -> bool:
-        """See `Rewrites`."""
+    def _read(self, number: int) -> str:
         path = self._path(number)
         body = open_envelope(REWRITTEN, self._files.read(path), f"{self._files.uri}/{path}")
         if body.get("handle") != self.lost.handle or body.get("number") != number:
             raise CorruptRecordError(f"{self._files.uri}/{path}: it is another transaction's")
-        return self.commit_now(self.sink.load(base64.b64decode(body["committable"])))
+        return str(body["committable"])
 
     def _path(self, number: int) -> str:
         return f"{self._records}.{number}.json"

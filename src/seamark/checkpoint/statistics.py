@@ -77,7 +77,9 @@ def describe(
         latest_ack_timestamp=clock.acknowledged_ms,
         end_to_end_duration=clock.between_ms(progress.started_s, failed_s or progress.committed_s),
         checkpointed_size=figures.record_bytes + sum(new for new, _ in operators),
-        state_size=figures.record_bytes + sum(full for _, full in operators),
+        state_size=figures.record_bytes
+        + progress.persisted_bytes
+        + sum(full for _, full in operators),
         start_delay=max(
             (clock.since_trigger_ms(task.started_at) for task in progress.tasks), default=UNKNOWN
         ),
@@ -85,6 +87,8 @@ def describe(
         sync_duration=clock.sync_ms,
         async_duration=clock.between_ms(progress.decided_s, progress.committed_s),
         processed_data=sum(task.processed_data for task in tasks),
+        persisted_data=progress.persisted_bytes,
+        unaligned=progress.persisted_bytes > 0,
         rows=progress.rows,
         num_subtasks=subtasks or expected_subtasks,
         num_acknowledged_subtasks=sum(task.num_acknowledged_subtasks for task in tasks),
@@ -169,6 +173,8 @@ def _sink(
                 alignment_duration=last_end_ms - end_ms,
                 start_delay=clock.since_trigger_ms(task.started_at),
                 processed_data=part.data_bytes if part else 0,
+                persisted_data=sum(segment.size_bytes for segment in task.in_flight),
+                unaligned=bool(task.in_flight),
                 rows=part.rows if part else 0,
             )
         )
@@ -184,6 +190,7 @@ def _sink(
         sync_duration=max((s.sync_duration for s in subtasks), default=UNKNOWN),
         async_duration=commit_ms,
         processed_data=sum(s.processed_data for s in subtasks),
+        persisted_data=sum(s.persisted_data for s in subtasks),
         rows=sum(s.rows for s in subtasks),
         num_subtasks=len(subtasks),
         num_acknowledged_subtasks=len(subtasks),

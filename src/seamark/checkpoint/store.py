@@ -3,7 +3,9 @@
     job.json  lease/<generation>.json  spark/commits/<epoch>
     epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
                    committed.json
+    losses/<epoch>.<sink>.json   kept for ever (`accepted_losses.py`)
     wal/<sink>/<epoch>/   a sink's spool, until the epoch is committed (deleted here alone)
+    channel-state/<epoch>/   rows read and not written, until no retained epoch refers to them
 
 Invariants: a record, once created, is never changed; it is deleted only when nothing needs it
 (`prune`, `forget_generations`). Spark's logs are read, never written; `void_decision` and
@@ -14,16 +16,19 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import logging
 import os
 import re
 import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seamark.checkpoint.accepted_losses import find_loss, write_loss
+from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.storage_check import check_storage
@@ -35,11 +40,15 @@ from seamark.model.errors import (
     CorruptRecordError,
     DecisionVoidError,
     FencedError,
+    LostTransactionError,
     RecordNotStoredError,
     SeamarkError,
 )
+from seamark.protocol.accept_loss import Acceptance
 from seamark.protocol.ports import EpochRecord
 from seamark.protocol.states import Seal
+
+log = logging.getLogger(__name__)
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
 LEAST_RECORDS = 10
@@ -72,6 +81,12 @@ class SinkEpoch:
     committables: tuple[bytes, ...]
 
 
+class PreparedSinks(dict[str, SinkEpoch]):
+    """The sinks of one attempt by uid, and the attempt's channel state."""
+
+    channel_state: ChannelState = NO_CHANNEL_STATE
+
+
 class CheckpointStore:
     """One job's records below `files`; `spark` is its Spark checkpoint location."""
 
@@ -83,6 +98,8 @@ class CheckpointStore:
         self._ends_of_next: tuple[int, list[Any]] | None = None
         self._ends: dict[tuple[int, int], list[Any] | None] = {}
         """Of the attempts stored here and not sealed yet: a read is dear on an object store."""
+        self._in_flight: deque[int] | None = None
+        self._oldest_in_flight: dict[int, int] = {}
 
     @property
     def uri(self) -> str:
@@ -107,6 +124,11 @@ class CheckpointStore:
         """Return the directory of this sink's spool, in the form for `open_directory`."""
         return encoded(f"{self.uri}/{spool_directory(sink_uid)}")
 
+    @property
+    def channel_state_uri(self) -> str:
+        """The directory of the channel state, in the form for `open_directory`."""
+        return encoded(f"{self.uri}/{CHANNEL_STATE}")
+
     # --- the job
 
     def preflight(self) -> None:
@@ -116,7 +138,7 @@ class CheckpointStore:
     def open(self, name: str) -> JobIdentity:
         """Read the job's identity, or write it if this directory is new."""
         try:
-            self._identity = self.read_identity()
+            return self.open_existing(name)
         except FileNotFoundError:
             identity = JobIdentity(
                 job_id=uuid.uuid4().hex,
@@ -125,13 +147,18 @@ class CheckpointStore:
                 first_epoch=self.latest_decision() + 1,
                 created_at=time.time(),
             )
-            self._identity = self.create_identity(identity)
-        if self._identity.name != name:
+            self.create_identity(identity)
+        return self.open_existing(name)
+
+    def open_existing(self, name: str) -> JobIdentity:
+        """Read the job's identity; raises FileNotFoundError if this directory is new."""
+        self._identity = identity = self.read_identity()
+        if identity.name != name:
             raise CheckpointError(
-                f"{self.uri} holds the checkpoints of job {self._identity.name!r}, not of "
+                f"{self.uri} holds the checkpoints of job {identity.name!r}, not of "
                 f"{name!r}; use that name, or another storage"
             )
-        return self._identity
+        return identity
 
     def check_identity(self, identity: JobIdentity) -> None:
         """Raise RecordNotStoredError unless the directory is still this job's. A mount that is away
@@ -175,6 +202,12 @@ class CheckpointStore:
             "started_at": time.time(),
         }
         return self._create("lease", f"lease/{generation}.json", holder)
+
+    def newest_lease(self) -> Mapping[str, Any] | None:
+        """Return the newest lease: ``generation``, ``host``, ``pid``, ``started_at``; None if no
+        driver has run."""
+        newest = max(self.generations(), default=None)
+        return None if newest is None else self._open("lease", f"lease/{newest}.json")
 
     def forget_generations(self, generations: list[int]) -> None:
         """Delete the leases of settled generations."""
@@ -247,8 +280,9 @@ class CheckpointStore:
         return self._create("started", f"epochs/{epoch}/started.json", body)
 
     def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, SinkEpoch]) -> None:
-        """Store the committables of all sinks, by uid, exclusively. Raises FencedError if the
-        record exists."""
+        """Store the committables of all sinks, by uid, exclusively; of `PreparedSinks` the channel
+        state too. Raises FencedError if the record exists."""
+        state = parts.channel_state if isinstance(parts, PreparedSinks) else NO_CHANNEL_STATE
         body: dict[str, Any] = {
             "epoch": epoch,
             "generation": generation,
@@ -262,6 +296,9 @@ class CheckpointStore:
         }
         if self._ends_of_next is not None and self._ends_of_next[0] == epoch:
             body["ends"] = self._ends_of_next[1]
+        if state.stages:
+            body["channel_state"] = state.to_json()
+        self._oldest_in_flight[epoch] = _first_needed(epoch, state)
         if not self._create("prepared", _prepared(epoch, generation), body):
             raise FencedError(
                 f"epoch {epoch} was prepared already by a driver of generation {generation}: "
@@ -311,6 +348,21 @@ class CheckpointStore:
         body = {"epoch": epoch, "generation": generation, "committed_at": time.time()}
         self._create("committed", f"epochs/{epoch}/committed.json", body)
 
+    def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
+        """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
+        with self._blamed("losses", "read"):
+            found = find_loss(self._files, epoch, uid)
+        if found is None or found.generation != generation:
+            return frozenset()
+        log.warning("%s", found)
+        return frozenset(found.transactions)
+
+    def accept_loss(self, loss: Acceptance, generation: int, lost: LostTransactionError) -> None:
+        """Record that the loss of these transactions is accepted; a repetition changes nothing."""
+        rows = self.read_prepared(loss.epoch, generation)[loss.uid].rows
+        with self._blamed("losses", "written"):
+            write_loss(self._files, loss, generation, lost, rows)
+
     # --- for the coordinator, beside the protocol
 
     def note_ends(self, epoch: int, ends: list[Any]) -> None:
@@ -318,20 +370,53 @@ class CheckpointStore:
         the epoch's prepared record. Called before the attempt is stored."""
         self._ends_of_next = (epoch, ends)
 
-    def read_prepared(self, epoch: int, generation: int) -> dict[str, SinkEpoch]:
-        """Return a stored attempt's committables by sink uid."""
+    def read_prepared(self, epoch: int, generation: int) -> PreparedSinks:
+        """Return a stored attempt's committables by sink uid, and its channel state."""
         path = _prepared(epoch, generation)
         body = self._open("prepared", path)
         try:
-            return {
-                uid: SinkEpoch(
-                    rows=part["rows"],
-                    committables=tuple(base64.b64decode(c) for c in part["committables"]),
-                )
+            found = PreparedSinks(
+                (uid, SinkEpoch(part["rows"], tuple(map(base64.b64decode, part["committables"]))))
                 for uid, part in body["sinks"].items()
-            }
+            )
+            found.channel_state = ChannelState.from_json(body.get("channel_state", ()))
+            return found
         except (KeyError, TypeError, ValueError) as error:
             raise CorruptRecordError(f"{self.uri}/{path}: {error!r}") from None
+
+    def channel_state(self, epoch: int) -> ChannelState:
+        """Return the channel state of a decided epoch; none if it has no records here."""
+        if epoch < 0:
+            return NO_CHANNEL_STATE
+        record = self.epoch(epoch)
+        standing = [g for g in record.prepared if record.seals.get(g) is not Seal.ABORT]
+        winner = max(standing, default=None) if record.committed is None else record.committed
+        if winner is None:
+            return NO_CHANNEL_STATE
+        try:
+            return self.read_prepared(epoch, winner).channel_state
+        except FileNotFoundError:  # a restored job's first epoch
+            return NO_CHANNEL_STATE
+
+    def forget_channel_state(self, committed_epoch: int, retained: int) -> None:
+        """Delete channel state that no checkpoint needs: neither one of the last `retained`
+        committed epochs nor a later one. Epochs are drained in order, so the oldest one retained
+        needs the oldest files."""
+        if self._in_flight is None:
+            names = self._files.list(CHANNEL_STATE)
+            self._in_flight = deque(sorted(int(name) for name in names if name.isdigit()))
+        written = self._oldest_in_flight.get(committed_epoch, committed_epoch) <= committed_epoch
+        if written and committed_epoch not in self._in_flight:
+            self._in_flight.append(committed_epoch)
+        if not self._in_flight:
+            return
+        oldest = max(committed_epoch - max(retained, 2) + 1, 0)
+        if oldest not in self._oldest_in_flight:
+            self._oldest_in_flight[oldest] = _first_needed(oldest, self.channel_state(oldest))
+        for old in [epoch for epoch in self._oldest_in_flight if epoch < oldest]:
+            del self._oldest_in_flight[old]
+        while self._in_flight and self._in_flight[0] < self._oldest_in_flight[oldest]:
+            self._delete(f"{CHANNEL_STATE}/{self._in_flight.popleft()}")
 
     def forget_rows(self, sink_uid: str, epoch: int) -> None:
         """Delete the rows kept by a sink for an epoch committed everywhere."""
@@ -394,3 +479,9 @@ class CheckpointStore:
 
 def _prepared(epoch: int, generation: int) -> str:
     return f"epochs/{epoch}/prepared.{generation}.json"
+
+
+def _first_needed(epoch: int, state: ChannelState) -> int:
+    """Return the first epoch whose channel state this epoch, or a later one, may refer to."""
+    oldest = state.oldest_epoch
+    return epoch + 1 if oldest is None else oldest

@@ -9,7 +9,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seamark.checkpoint.store import SinkEpoch
+from seamark.checkpoint.channel_state import Lane
+from seamark.checkpoint.store import PreparedSinks, SinkEpoch
 from seamark.protocol.states import AttemptEvent, AttemptState, advance
 
 
@@ -28,16 +29,23 @@ class SinkReport:
 @dataclass(frozen=True)
 class TaskReport:
     """One task: the winning attempt of one partition. Times are seconds since 1970 by the clock of
-    the task's machine, for people only; `sinks` holds the sinks with rows."""
+    the task's machine, for people only; `sinks` holds the sinks with rows.
+
+    `in_flight` are the task's rows that it has not written; `rows` the stream's rows that it has
+    written in slices, and `slice_rows` the rows of its last slice (`runtime/in_flight.py: Pace`).
+    """
 
     partition: int
     attempt: int
     started_at: float
     ended_at: float
     sinks: Mapping[str, SinkReport]
+    in_flight: Lane = ()
+    rows: int = 0
+    slice_rows: int = 0
 
 
-def sink_epochs(tasks: Sequence[TaskReport]) -> dict[str, SinkEpoch]:
+def sink_epochs(tasks: Sequence[TaskReport]) -> PreparedSinks:
     """Add up the tasks of an epoch, by sink uid."""
     rows: dict[str, int] = {}
     committables: dict[str, list[bytes]] = {}
@@ -45,7 +53,7 @@ def sink_epochs(tasks: Sequence[TaskReport]) -> dict[str, SinkEpoch]:
         for uid, part in task.sinks.items():
             rows[uid] = rows.get(uid, 0) + part.rows
             committables.setdefault(uid, []).extend(part.committables)
-    return {uid: SinkEpoch(rows[uid], tuple(committables[uid])) for uid in rows}
+    return PreparedSinks((uid, SinkEpoch(rows[uid], tuple(committables[uid]))) for uid in rows)
 
 
 @dataclass
@@ -53,7 +61,8 @@ class EpochProgress:
     """One epoch in this driver: its state, and monotonic times in seconds.
 
     `triggered_at` is the one wall-clock time (seconds since 1970), for people; the epoch's later
-    moments are shown relative to it. `sink_commit_s` holds the duration of each sink's commit.
+    moments are shown relative to it. `persisted_bytes` is the size of its channel state;
+    `sink_commit_s` holds the duration of each sink's commit.
     """
 
     epoch: int
@@ -67,6 +76,7 @@ class EpochProgress:
     committed_s: float = 0.0
     triggered_at: float = field(default_factory=time.time)
     tasks: Sequence[TaskReport] = ()
+    persisted_bytes: int = 0
     sink_commit_s: dict[str, float] = field(default_factory=dict)
 
     def moved(self, event: AttemptEvent) -> None:

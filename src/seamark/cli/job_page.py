@@ -105,6 +105,7 @@ def _lines(info: JobInfo) -> list[tuple[str, str]]:
         weakest = info.guarantees["weakest"]
         because = f", because of {weakest}: seamark explain {job.name}" if weakest else ""
         lines.append(("guarantee", f"{info.guarantees['guarantee']}{because}"))
+    lines += [("loss accepted", str(loss)) for loss in info.losses]
     if info.epoch is not None:
         lines.append(("current epoch", _epoch(info.epoch, now)))
     if (last := info.last_completed) is not None:

@@ -87,18 +87,25 @@ def explain(
     from seamark.model.findings import errors
     from seamark.operations.explain import explain as explain_app
     from seamark.operations.explain import explain_job
+    from seamark.operations.reading import accepted_losses
 
     path = Path(what)
     is_program = path.suffix == ".py" or path.is_file()
     if preflight and not is_program:
         raise typer.BadParameter("--preflight needs a program: give APP.PY")
     found = explain_app(path, preflight=preflight) if is_program else explain_job(what, storage)
+    losses = [] if is_program else accepted_losses(what, storage)
     if as_json:
-        echo(json.dumps({name: report.to_json() for name, report in found.items()}, indent=2))
+        shown = {name: report.to_json() for name, report in found.items()}
+        for page in () if is_program else shown.values():
+            page["accepted-losses"] = [loss.to_json() for loss in losses]
+        echo(json.dumps(shown, indent=2))
     else:
         for name, report in found.items():
             echo(f"job {name}")
             echo(str(report))
+        for loss in losses:
+            echo(f"not for {loss}")
     if any(errors(report.findings) for report in found.values()):
         raise typer.Exit(MISTAKE)
 
@@ -133,6 +140,8 @@ def checkpoints(
         echo(json.dumps(found.to_json(), indent=2))
     else:
         checkpoint_tables.show_all(found)
+        for loss in operation.accepted_losses(job, uri):
+            echo(f"Loss accepted: {loss}")
 
 
 def dashboard(

@@ -85,10 +85,12 @@ def parse_path(path: str) -> AttemptName | None:
 
 
 class SpoolWriter:
-    """Writes the spool file of one attempt: made with the first row, durable by `finish`."""
+    """Writes the spool file of one attempt: made with the first row, durable by `finish`. The
+    directory of spools lies `levels` below the job's checkpoint directory."""
 
-    def __init__(self, context: WriterContext) -> None:
+    def __init__(self, context: WriterContext, levels: int = 2) -> None:
         self._context = context
+        self._levels = levels
         self._path = f"{context.epoch}/{AttemptName.of(context)}{EXTENSION}"
         self._file: _Checksummed | None = None
         self._writer: Any = None
@@ -129,7 +131,7 @@ class SpoolWriter:
         import pyarrow as pa
 
         directory = open_directory(self._context.spool_uri, self._context.hadoop)
-        job = Path(directory.uri).parents[1]
+        job = Path(directory.uri).parents[self._levels - 1]
         if isinstance(directory, LocalDirectory) and not job.is_dir():
             raise WriteRefusedError(
                 f"the job's checkpoint directory {job} does not exist on {socket.gethostname()}; "

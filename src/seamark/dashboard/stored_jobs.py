@@ -6,19 +6,28 @@ The files read here never change, and each is read once.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.executions import Execution, ExecutionStore
 from seamark.checkpoint.flow_figures import PartFigures
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore
+from seamark.checkpoint.transactions import stored_parts
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.dashboard.shared_pages import Shared
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
+from seamark.model.errors import SeamarkError
 from seamark.model.job_state import JobState
 from seamark.model.stats_summary import UNKNOWN
+from seamark.rest.epochs import left_transactions
 from seamark.rest.observed import ObservedJob
+from seamark.runtime.checkpoint_history import open_storage
+from seamark.runtime.driver_state import driver_state
+
+log = logging.getLogger(__name__)
 
 
 class JobNotFoundError(Exception):
@@ -39,6 +48,8 @@ class StoredJob(ObservedJob):
         self._over: dict[int, Execution] = {}
         self._newest_execution: Shared[Execution | None] = Shared()
         self._all_executions: Shared[list[Execution]] = Shared()
+        self._losses: Shared[Sequence[AcceptedLoss]] = Shared()
+        self._left: Shared[Any] = Shared()
         self._history: Shared[CheckpointingStatistics] = Shared()
 
     def newest(self) -> Execution | None:
@@ -103,6 +114,10 @@ class StoredJob(ObservedJob):
         restored_from = self._records.read_identity().restored_from
         return max(self._records.generations(), default=0), restored_from
 
+    def losses(self) -> Sequence[AcceptedLoss]:
+        """Return the losses in the job's directory."""
+        return self._losses.get("", lambda: read_losses(self._records.files))
+
     def figures(self, uid: str) -> PartFigures:
         """Return only the subtasks of a part, counted in the last completed checkpoint."""
         last = self.history().latest_completed
@@ -110,5 +125,19 @@ class StoredJob(ObservedJob):
         return PartFigures(subtasks=subtasks.get(uid, UNKNOWN))
 
     def told(self, page: str) -> Any:
-        """Return the page as stored by the driver at its start; None if it stored none."""
+        """Return the page as stored by the driver at its start; None if it stored none. The open
+        transactions are those of stored attempts."""
+        if page == "transactions":
+            return self._left.get("", self._read_left)
         return self.execution().start.pages.get(page)
+
+    def _read_left(self) -> Any:
+        directory = self._records.uri
+        spark = open_storage(f"{directory}/spark")
+        store = CheckpointStore(self._records.files, spark)
+        try:
+            driver = driver_state(directory.rpartition("/")[0], self.name, store)
+            return left_transactions(stored_parts(self.name, store, driver)).model_dump()
+        except SeamarkError as error:  # a damaged record: its next start says so
+            log.warning("%s", error)
+            return None

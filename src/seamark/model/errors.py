@@ -6,7 +6,7 @@ caller's mistakes: the command line shows them as one paragraph, without a trace
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from seamark.model.findings import Finding
 
@@ -128,7 +128,20 @@ class LostTransactionError(CommitFailedError):
     """A decided epoch's transaction is gone at the sink: its rows are not and never become visible.
 
     Names the epoch, the sink and the transaction; never downgraded to a log line.
+    `transactions` has the handles of all that are gone, `unproved` those among them whose system
+    has forgotten how they ended.
     """
+
+    def __init__(
+        self, message: str, transactions: Iterable[str] = (), unproved: Iterable[str] = ()
+    ) -> None:
+        super().__init__(message)
+        self.transactions = frozenset(transactions)
+        self.unproved = frozenset(unproved)
+
+
+class LossRefusedError(UserError):
+    """A loss cannot be accepted: nothing is lost, or nobody can prove it. Nothing was recorded."""
 
 
 class AbortFailedError(SeamarkError):

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
@@ -46,6 +47,7 @@ class JobInfo:
     last_completed: CheckpointStatistics | None
     guarantees: Mapping[str, Any] | None
     epoch: Mapping[str, Any] | None
+    losses: Sequence[AcceptedLoss] = ()
 
     @property
     def parts(self) -> Sequence[Mapping[str, str]]:
@@ -72,6 +74,7 @@ class JobInfo:
             "lineage-id": identity and identity.lineage_id,
             "restored-from": identity and identity.restored_from,
             "guarantee": self.guarantees and self.guarantees["guarantee"],
+            "accepted-losses": [loss.to_json() for loss in self.losses],
             "parts": list(self.parts),
             "epoch": self.epoch,
             "last-checkpoint": last and last.to_json(),
@@ -136,6 +139,7 @@ def _info(uri: str, job: str) -> JobInfo:
         last_completed=read_history(uri, found.name).latest_completed,
         guarantees=guarantees,
         epoch=epoch,
+        losses=read_losses(store.files),
     )
 
 
@@ -164,6 +168,15 @@ def _identity(store: CheckpointStore) -> JobIdentity | None:
     except (CheckpointError, OSError) as error:
         log.warning("%s", error)
         return None
+
+
+def accepted_losses(job: str, storage: str | None) -> Sequence[AcceptedLoss]:
+    """Return the losses that operators have accepted of a job, found by name, id or the first
+    digits of its id. For their epochs the job's guarantee does not hold."""
+    uri = storage_of("explain", storage)
+    with readable(uri):
+        name = job if job in jobs_in(uri) else find_job(uri, job).name
+        return read_losses(open_storage(f"{uri}/{name}"))
 
 
 def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +10,7 @@ from seamark.model.errors import DriverUnreachableError
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import DriverClient
 from seamark.operations.storage import readable, storage_of
-from seamark.runtime.registry import RegisteredJob, find_job
+from seamark.runtime.registry import RegisteredJob, find_job, is_alive
 
 AGAIN = "start its program again, and it goes on after its last decided epoch: seamark run APP.PY"
 
@@ -52,19 +51,9 @@ def why_unreachable(job: RegisteredJob) -> str:
             f"{job.rest_url or 'unknown'}, is of that machine alone. Run this command on "
             f"{job.host}; if the driver is dead, {AGAIN}"
         )
-    if not _is_alive(job.pid):
+    if not is_alive(job.pid):
         return f"its driver (pid {job.pid}) is gone without a word: it was killed; {AGAIN}"
     return (
         f"its driver does not answer at {job.rest_url or 'any address'}, though there is a process "
         f"{job.pid}; if it hangs, end it (kill -9 {job.pid}), then {AGAIN}"
     )
-
-
-def _is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -6,11 +6,15 @@ is one atomic step; a driver may die, or sleep for a year, between any two calls
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from seamark.model.errors import LostTransactionError
 from seamark.protocol.states import Seal
+
+if TYPE_CHECKING:
+    from seamark.protocol.accept_loss import Acceptance
 
 
 @dataclass(frozen=True)
@@ -84,6 +88,15 @@ class Records(Protocol):
         """Record that every sink has committed. A repetition changes nothing."""
         ...
 
+    def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
+        """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
+        ...
+
+    def accept_loss(self, loss: Acceptance, generation: int, lost: LostTransactionError) -> None:
+        """Record exclusively that the loss of these transactions is accepted. A repetition changes
+        nothing."""
+        ...
+
 
 class Sinks(Protocol):
     """The committers of the job's sinks, by position in `uids`."""
@@ -100,6 +113,13 @@ class Sinks(Protocol):
 
     def abort(self, uid: str, epoch: int, generation: int) -> None:
         """Abort the stored committables of one sink, with proof. Raises AbortFailedError."""
+        ...
+
+    def close_rewrites(
+        self, uid: str, epoch: int, generation: int, lost: LostTransactionError
+    ) -> None:
+        """Make sure that no driver writes these lost transactions' rows again, by
+        `write_again.close_chain`."""
         ...
 
     def abort_lingering(self, uid: str, below_generation: int) -> None:

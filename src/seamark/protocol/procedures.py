@@ -8,6 +8,7 @@ Invariants (checked by tests/model):
 - a sink is told to commit an attempt only after its seal says COMMIT, and to abort a stored attempt
   only after its seal says ABORT. A seal is created exclusively, so the two exclude each other, over
   all sinks and partitions of the epoch at once;
+- a lost transaction stops the commit of its epoch until an operator accepts the loss;
 - a generation g can seal COMMIT only for the epoch it was in when its successor claimed g+1: g
   reads the newest generation after the previous epoch's decision and before it stores its own.
 """
@@ -81,12 +82,14 @@ def commit_attempt(epoch: int, generation: int, records: Records, sinks: Sinks) 
         try:
             sinks.commit(uid, epoch, generation)
         except LostTransactionError as error:  # the other sinks' rows need not be missing too
-            lost = lost or error
+            gone = error.transactions
+            if not gone or not gone <= records.accepted_losses(epoch, generation, uid):
+                lost = lost or error
         except CommitFailedError:
-            if not _is_confirmed(epoch, records):
+            if not is_confirmed(epoch, records):
                 raise
         yield Point.SINK_COMMITTED
-    if lost is not None and not _is_confirmed(epoch, records):
+    if lost is not None and not is_confirmed(epoch, records):
         raise lost
     records.write_committed(epoch, generation)
     yield Point.COMMITTED
@@ -105,7 +108,7 @@ def seal_decided(epoch: int, generation: int, records: Records) -> None:
         )
 
 
-def _is_confirmed(epoch: int, records: Records) -> bool:
+def is_confirmed(epoch: int, records: Records) -> bool:
     """Return whether another driver has completed this very commit.
 
     A sink cannot prove the outcome of a transaction whose id is in use again. But ids are used
@@ -120,10 +123,10 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
     Fences the older generations, commits the decided epochs, aborts the rest: in this order.
     """
     older = [g for g in records.generations() if g < generation]
-    latest = yield from _fence(older, generation, records)
+    latest = yield from fence(older, generation, records)
 
-    settled, unsettled = _unsettled(latest, records)
-    for epoch, record in unsettled.items():
+    settled, open_epochs = unsettled(latest, records)
+    for epoch, record in open_epochs.items():
         begun = record.committed is not None or Seal.COMMIT in record.seals.values()
         if epoch > latest and begun:
             check_fence(records, generation)  # a newer driver may have decided it since
@@ -134,7 +137,7 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
                 "that has it"
             )
     for epoch in range(settled + 1, latest + 1):
-        winner = _winner(records.epoch(epoch))
+        winner = winner_of(records.epoch(epoch))
         if winner is None:
             raise CheckpointError(
                 f"epoch {epoch} is decided (commits/{epoch} exists) but no prepared record of it "
@@ -144,7 +147,7 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
         for point in commit_attempt(epoch, winner, records, sinks):
             yield Point.RECOVERY_COMMITTED if point is Point.COMMITTED else point
 
-    for epoch in unsettled:
+    for epoch in open_epochs:
         record = records.epoch(epoch)
         for attempt in sorted(record.prepared):
             if record.seals.get(attempt) is Seal.ABORT:
@@ -192,8 +195,8 @@ def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
     open transaction of this generation and of older ones is lingering.
     """
     latest = records.latest_decision()
-    settled, unsettled = _unsettled(latest, records)
-    stored = {e for e, record in unsettled.items() if generation in record.prepared}
+    settled, open_epochs = unsettled(latest, records)
+    stored = {e for e, record in open_epochs.items() if generation in record.prepared}
     for epoch in range(settled + 1, max([latest + 1, *stored]) + 1):
         mine = epoch in stored
         if (mine and epoch <= latest) or records.seal(epoch, generation, Seal.ABORT) is Seal.COMMIT:
@@ -204,7 +207,7 @@ def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
             yield from abort_attempt(epoch, generation, sinks)
 
 
-def _fence(older: list[int], generation: int, records: Records) -> Generator[Point, None, int]:
+def fence(older: list[int], generation: int, records: Records) -> Generator[Point, None, int]:
     """Seal the one epoch that older generations could still decide; return the last decided epoch.
 
     An older driver may write the decision at any moment, before its attempt is sealed and after. A
@@ -215,7 +218,7 @@ def _fence(older: list[int], generation: int, records: Records) -> Generator[Poi
         if latest >= records.first_epoch():
             record = records.epoch(latest)
             stored = bool(record.prepared or record.seals)
-            if stored and record.committed is None and _winner(record) is None:
+            if stored and record.committed is None and winner_of(record) is None:
                 # Decided, and every stored attempt aborted. An attempt still to be stored must not
                 # win it now.
                 seals = []
@@ -238,7 +241,7 @@ def _fence(older: list[int], generation: int, records: Records) -> Generator[Poi
             return latest
 
 
-def _unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord]]:
+def unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord]]:
     """Return the newest epoch known to be settled with all before it, and the records above it,
     ascending.
 
@@ -255,7 +258,7 @@ def _unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecor
     return records.first_epoch() - 1, dict(sorted(found.items()))
 
 
-def _winner(record: EpochRecord) -> int | None:
+def winner_of(record: EpochRecord) -> int | None:
     """Return the generation whose attempt is decided by this epoch's decision: the newest stored
     attempt not aborted; None if there is none. Its predecessors' attempts were sealed ABORT before
     it could be stored."""

@@ -5,7 +5,7 @@ These pages are Seamark's own. Clients ask for them often, so they are made from
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any
 
@@ -13,8 +13,10 @@ from pydantic import BaseModel
 
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.task_reports import EpochProgress
+from seamark.checkpoint.transactions import StoredPart
 from seamark.contracts.sink import TwoPhaseCommitSink
 from seamark.model.stats_summary import UNKNOWN
+from seamark.protocol.verdicts import Verdict
 from seamark.rest.models import Hyphenated
 
 TRANSACTIONS_SHOWN = 1000
@@ -71,7 +73,9 @@ class EpochPage(EpochUnderWay):
 
 class OpenTransaction(BaseModel):
     """A transaction in a sink's system, waiting for its commit. `transaction` is its name there,
-    `state` the state of its epoch, `since` the end of its task."""
+    `state` the state of its epoch, `since` the end of its task, `verdict` that of `seamark txn`.
+    Without a driver one row stands for `count` transactions of one stored attempt: `transaction`
+    and `state` are "" then, and `since` is -1."""
 
     sink: str
     epoch: int
@@ -79,10 +83,13 @@ class OpenTransaction(BaseModel):
     transaction: str
     state: str
     since: int
+    verdict: str = Verdict.IN_USE.value
+    count: int = 1
 
 
 class OpenTransactions(BaseModel):
-    """The transactions of ended tasks; those of running tasks are not known to the driver yet."""
+    """The transactions of ended tasks; those of running tasks are not known to the driver yet. Of a
+    job without a driver, those of its stored attempts, if they may be open."""
 
     transactions: list[OpenTransaction]
     truncated: bool
@@ -143,6 +150,26 @@ def open_transactions(
                             since=round(task.ended_at * 1000),
                         )
                     )
+    return OpenTransactions(
+        transactions=found[:TRANSACTIONS_SHOWN], truncated=len(found) > TRANSACTIONS_SHOWN
+    )
+
+
+def left_transactions(parts: Sequence[StoredPart]) -> OpenTransactions:
+    """Return the transactions that a driver has left, of its stored attempts."""
+    found = [
+        OpenTransaction(
+            sink=part.sink,
+            epoch=part.epoch,
+            generation=part.generation,
+            transaction="",
+            state="",
+            since=UNKNOWN,
+            verdict=part.verdict.value,
+            count=part.count,
+        )
+        for part in parts
+    ]
     return OpenTransactions(
         transactions=found[:TRANSACTIONS_SHOWN], truncated=len(found) > TRANSACTIONS_SHOWN
     )

@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from seamark.api.config import CheckpointConfig, CheckpointMode, ExternalizedCheckpointRetention
 from seamark.api.declarations import JobDeclaration
 from seamark.api.settings import Settings
+from seamark.checkpoint.accepted_losses import AcceptedLoss
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.executions import Execution, ExecutionStart
 from seamark.checkpoint.flow_figures import FlowFigures, PartFigures
@@ -116,6 +117,10 @@ class LiveJob(ObservedJob):
             return 0, None
         identity = self.coordinator.identity
         return self.coordinator.generation, identity.restored_from if identity else None
+
+    def losses(self) -> Sequence[AcceptedLoss]:
+        """Return those accepted before this driver started; none can be while it runs."""
+        return () if self.coordinator is None else self.coordinator.losses
 
     def figures(self, uid: str) -> PartFigures:
         """Return the figures of a part in this driver."""

@@ -129,6 +129,9 @@ METRICS = {
     "counter sink_lingering_transactions_aborted": (
         "Transactions that a dead attempt or driver had left open."
     ),
+    "gauge sink_accepted_losses": (
+        "Epochs whose lost transactions an operator has accepted: for them no guarantee holds."
+    ),
     "gauge sink_transaction_timeout_seconds": (
         "Its system aborts a transaction that is open for so long."
     ),
@@ -324,6 +327,7 @@ def _of_transactions(job: LiveJob) -> Values:
     pending = job.coordinator.pending_committables() if job.coordinator is not None else {}
     sinks = {uid: declared.sink for uid, declared in job.declaration.sinks.items()}
     counts = {uid: job.flow.commits.get(uid, CommitCounts()) for uid in sinks}
+    losses = Counter(loss.sink for loss in job.losses())
     limits = {
         uid: float(limit)
         for uid, sink in sinks.items()
@@ -336,6 +340,7 @@ def _of_transactions(job: LiveJob) -> Values:
             f"sink_{name}": {uid: getattr(count, attribute) for uid, count in counts.items()}
             for attribute, name in _COUNTS.items()
         },
+        "sink_accepted_losses": {uid: losses[uid] for uid in sinks},
         "sink_transaction_timeout_seconds": limits,
         "sink_oldest_transaction_age_seconds": dict.fromkeys(limits, _oldest_s(job)),
     }

@@ -156,6 +156,27 @@ class ExecutionPage(Hyphenated):
     restarts: int
 
 
+class AcceptedLoss(BaseModel):
+    """The accepted loss of one sink's `transactions` in one epoch; `unproved` are those of them
+    that their system had forgotten, `rows` all rows of the sink's epoch."""
+
+    epoch: int
+    generation: int
+    sink: str
+    transactions: list[str]
+    unproved: list[str]
+    rows: int
+    reason: str
+    accepted_by: str
+    accepted_at: int
+
+
+class AcceptedLosses(BaseModel):
+    """``/jobs/:id/losses``, Seamark's."""
+
+    losses: list[AcceptedLoss]
+
+
 class Lineage(BaseModel):
     """``/jobs/:id/lineage``: executions newest first; `generation` counts the drivers and their
     restarts."""

@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel
 
+from seamark.checkpoint.accepted_losses import AcceptedLoss
 from seamark.checkpoint.executions import FAILURES_KEPT, Execution
 from seamark.checkpoint.flow_figures import PartFigures
 from seamark.model.job_state import JobState
@@ -57,6 +58,10 @@ class ObservedJob(ABC):
     @abstractmethod
     def figures(self, uid: str) -> PartFigures:
         """Return the figures of a part; of a stored job only its subtasks."""
+
+    @abstractmethod
+    def losses(self) -> Sequence[AcceptedLoss]:
+        """Return the losses that operators have accepted, by epoch and sink."""
 
     @abstractmethod
     def told(self, page: str) -> Any:
@@ -175,6 +180,11 @@ def lineage_page(job: ObservedJob, state: JobState | None = None) -> dict[str, A
     }
 
 
+def losses_page(job: ObservedJob) -> dict[str, Any]:
+    """Return ``/jobs/:id/losses``."""
+    return {"losses": [loss.to_json() for loss in job.losses()]}
+
+
 def _ms(seconds: float) -> int:
     return round(seconds * 1000)
 
@@ -198,6 +208,7 @@ class Page:
 _FAILED = "The failures of this execution, the newest first."
 _GUARANTEED = "The end-to-end guarantee of the job, and the reasons."
 _CHECKPOINTS = "The checkpoint settings of the job."
+_LOSSES = "The losses accepted by operators: the guarantee does not hold for these epochs."
 _LINEAGE = "The origin of the job, and its executions."
 PAGES = (
     Page("config", models.JobConfig, "The job's settings, with their origins."),
@@ -206,6 +217,7 @@ PAGES = (
     Page("checkpoints/config", models.CheckpointingConfig, _CHECKPOINTS, name="checkpointing"),
     Page("epoch", EpochPage, "The epoch under way, and its phase."),
     Page("transactions", OpenTransactions, "The transactions waiting for their commit."),
+    Page("losses", models.AcceptedLosses, _LOSSES, losses_page),
     Page("lineage", models.Lineage, _LINEAGE, lineage_page),
 )
 """All pages except ``/jobs/:id`` itself and those of checkpoints."""

@@ -116,12 +116,16 @@ class CheckpointTrigger:
             request = _Request(spark_trigger(query).begun, ahead)
             request.answer.set_running_or_notify_cancel()  # it cannot be called off
             self._requests.append(request)
-        if self._clock is not None:
-            self._clock.wake()
+        self.wake()
         threading.Thread(
             target=self._wait, args=(query, request), name="seamark-checkpoint", daemon=True
         ).start()
         return request.answer
+
+    def wake(self) -> None:
+        """Let the next epoch begin without waiting for the interval."""
+        if self._clock is not None:
+            self._clock.wake()
 
     def epoch_begun(self, epoch: int) -> None:
         """Called on Spark's stream thread at the beginning of each epoch, before the

@@ -9,32 +9,36 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import json
 import pickle
 import struct
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from seamark.checkpoint import spool
+from seamark.checkpoint.channel_state import Lane
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
 from seamark.contracts.dead_letters import RefusedRow, SelectiveSink
 from seamark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings
+from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
 from seamark.model.redaction import Redactor, secrets_in
 from seamark.runtime.branches import Layout
 from seamark.runtime.dead_letters import dead_letters as dead_letters_of
 from seamark.runtime.dead_letters import for_sink
+from seamark.runtime.in_flight import ALIGNED, Deadline, Overflow, Pace, read_lane, rest_of
 from seamark.runtime.java_calls import items_of
 
 RESULT_SCHEMA = "report binary"
-EPOCH = "seamark.epoch"
-"""Spark's local property with a task's epoch, the last settled epoch, and whether to write
-(`epoch_property`)."""
+ORDER = "seamark.order"
+"""Spark's local property with a task's `Order`."""
 
 BatchFunction = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -50,20 +54,52 @@ def _spare_the_collector() -> None:
     gc.freeze()
 
 
-def pre_commit(
-    layout: Layout,
-    sinks: Mapping[str, TwoPhaseCommitSink[Any]],
-    dead_letters: Mapping[str, str],
-    *,
-    job_id: str,
-    generation: int,
-    hadoop: HadoopSettings,
-    spool_uris: Mapping[str, str],
-) -> BatchFunction:
+@dataclass(frozen=True)
+class EpochTasks:
+    """The constant part of a job's tasks, sent to the workers.
+
+    `dead_letters` maps a sink's uid to the uid of the sink for its refused rows.
+    """
+
+    layout: Layout
+    sinks: Mapping[str, TwoPhaseCommitSink[Any]]
+    dead_letters: Mapping[str, str]
+    job_id: str
+    generation: int
+    hadoop: HadoopSettings
+    spool_uris: Mapping[str, str]
+    channel_state_uri: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """The part that differs from epoch to epoch. `settled_epoch` is the last epoch with a recorded
+    outcome; the tasks' partitions are counted from `first_partition`; without `write`, tasks only
+    read their rows; without `deadline`, they write all of them."""
+
+    epoch: int
+    settled_epoch: int
+    write: bool = True
+    first_partition: int = 0
+    deadline: Deadline | None = None
+
+    def to_text(self) -> str:
+        """Return it as text, for `from_text`."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_text(text: str) -> Order:
+        """Read `to_text`'s form."""
+        fields = json.loads(text)
+        deadline = fields.pop("deadline")
+        return Order(**fields, deadline=Deadline(**deadline) if deadline else None)
+
+
+def pre_commit(job: EpochTasks, lanes: Sequence[Lane] = ()) -> BatchFunction:
     """Return the function for `mapInArrow`. It takes batches of the united stream and yields one
     row (RESULT_SCHEMA): the pickled epoch and `TaskReport`. `run_tasks` runs it.
 
-    `dead_letters` maps a sink's uid to the uid of the sink for its refused rows.
+    With `lanes`, task n takes the rows of lane n instead, of earlier epochs; `run_lanes` runs it.
 
     One function, in the stream's own plan, serves all epochs of a run: planning it anew took 11 ms
     in each epoch.
@@ -73,41 +109,45 @@ def pre_commit(
         started_at = time.time()
         task = TaskContext.get()
         assert task is not None
-        epoch, settled_epoch, write = map(int, str(task.getLocalProperty(EPOCH)).split())
-        if not write:
+        order = Order.from_text(str(task.getLocalProperty(ORDER)))
+        lane: Lane = ()
+        if lanes or not order.write:
             for _ in batches:
                 pass
-            return
+            if not order.write:
+                return
+            lane = lanes[task.partitionId()]
+            batches = read_lane(lane, job.channel_state_uri, job.hadoop)
+        partition = order.first_partition + task.partitionId()
 
         def context(uid: str) -> WriterContext:
             return WriterContext(
-                job_id=job_id,
+                job_id=job.job_id,
                 sink_uid=uid,
-                generation=generation,
-                epoch=epoch,
-                partition_id=task.partitionId(),
+                generation=job.generation,
+                epoch=order.epoch,
+                partition_id=partition,
                 attempt=task.taskAttemptId(),
-                settled_epoch=settled_epoch,
-                hadoop=hadoop,
-                spool_uri=spool_uris[uid],
+                settled_epoch=order.settled_epoch,
+                hadoop=job.hadoop,
+                spool_uri=job.spool_uris[uid] if uid else job.channel_state_uri,
             )
 
-        attempt = _Attempt(sinks, dead_letters, context)
+        attempt = _Attempt(job, context)
         try:
-            for batch in batches:
-                for uid, part in layout.split(batch):
-                    attempt.write(uid, part)
+            in_flight = attempt.write_all(batches, lane, order.deadline)
             attempt.prepare_commit()
         except BaseException as error:
             attempt.abort()
             if attempt.busy and isinstance(error, Exception):
-                hide = Redactor(secrets_in(dict(sinks)))
+                hide = Redactor(secrets_in(dict(job.sinks)))
                 raise PreCommitError(hide(attempt.failure(error))) from _told(error, hide)
             raise
         report = TaskReport(
-            task.partitionId(), task.attemptNumber(), started_at, time.time(), attempt.parts
-        )
-        result = _result(pickle.dumps((epoch, report)))
+            partition, task.attemptNumber(), started_at, time.time(), attempt.parts,
+            in_flight, attempt.pace.rows, attempt.pace.slice_rows,
+        )  # fmt: skip
+        result = _result(pickle.dumps((order.epoch, report)))
         _spare_the_collector()
         yield result
 
@@ -136,18 +176,44 @@ class _Attempt:
     """The writers of one task attempt, each made at its sink's first rows. `busy` is the uid of the
     sink whose writer is being called: an error in such a call is a failure of the checkpoint."""
 
-    def __init__(
-        self,
-        sinks: Mapping[str, TwoPhaseCommitSink[Any]],
-        dead_letters: Mapping[str, str],
-        context: Callable[[str], WriterContext],
-    ) -> None:
-        self._sinks = sinks
-        self._dead_letters = dead_letters
+    def __init__(self, job: EpochTasks, context: Callable[[str], WriterContext]) -> None:
+        self._layout = job.layout
+        self._sinks = job.sinks
+        self._dead_letters = job.dead_letters
         self._context = context
+        self._overflow: Overflow | None = None
+        self.pace = Pace(ALIGNED)
         self._writers: dict[str, CommittingWriter[Any]] = {}
         self.parts: dict[str, SinkReport] = {}
         self.busy = ""
+
+    def write_all(
+        self, batches: Iterable[pa.RecordBatch], lane: Lane, deadline: Deadline | None
+    ) -> Lane:
+        """Write the stream's batches, which are `lane`'s unless it is empty, until the deadline.
+        Return the rows left."""
+        if deadline is None:
+            for batch in batches:
+                self._split(batch)
+            return ()
+        self.pace = Pace(deadline)
+        for batch in batches:
+            written = self.pace.write(batch, self._split)
+            if written == batch.num_rows:
+                continue
+            if lane:
+                break
+            if self._overflow is None:
+                self._overflow = Overflow(self._context(""))
+            self._overflow.write(batch.slice(written))
+        if lane:
+            failpoints.reached("channel-state-read")
+            return rest_of(lane, self.pace.rows)
+        return self._overflow.finish() if self._overflow is not None else ()
+
+    def _split(self, batch: pa.RecordBatch) -> None:
+        for uid, part in self._layout.split(batch):
+            self.write(uid, part)
 
     def write(self, uid: str, rows: pa.RecordBatch) -> None:
         """Write to one sink; write refused rows to its dead-letter sink."""
@@ -194,6 +260,8 @@ class _Attempt:
 
     def abort(self) -> None:
         """Give everything up; raises nothing."""
+        if self._overflow is not None:
+            self._overflow.discard()
         for writer in self._writers.values():
             with contextlib.suppress(Exception):
                 writer.abort()
@@ -213,28 +281,34 @@ class _Attempt:
         return reason
 
 
-def run_tasks(
-    frame: DataFrame, epoch: int, settled_epoch: int, *, write: bool = True
-) -> list[TaskReport]:
-    """Run an epoch's tasks, and return the reports of the winning attempts. Without `write`, tasks
-    only read their rows, and there are no reports. `frame` is the argument of `foreachBatch`, for a
-    stream with `pre_commit` at its end. Called in the thread of `foreachBatch`."""
-    context = frame.sparkSession.sparkContext
-    context.setLocalProperty(EPOCH, epoch_property(epoch, settled_epoch, write=write))
+def run_tasks(frame: DataFrame, order: Order) -> list[TaskReport]:
+    """Run an epoch's tasks, and return the reports of the winning attempts. Without `order.write`
+    there are no reports. `frame` is the argument of `foreachBatch`, for a stream with `pre_commit`
+    at its end. Called in the thread of `foreachBatch`."""
+    frame.sparkSession.sparkContext.setLocalProperty(ORDER, order.to_text())
     # The frame is a wrapped RDD. To collect the frame itself would plan a second query in each
     # epoch, and serve its rows through a socket: 5 ms.
     rows = items_of(frame._jdf.queryExecution().analyzed().rdd().toJavaRDD().collect())
-    return reports_of(epoch, [row.getBinary(0) for row in rows])
+    return reports_of(order.epoch, [row.getBinary(0) for row in rows])
 
 
-def epoch_property(epoch: int, settled_epoch: int, *, write: bool = True) -> str:
-    """Return the value of EPOCH for an epoch's tasks."""
-    return f"{epoch} {settled_epoch} {write:d}"
+def run_lanes(
+    session: SparkSession, job: EpochTasks, lanes: Sequence[Lane], order: Order
+) -> list[TaskReport]:
+    """Run a task for each lane, and return the reports of the winning attempts, by partition.
+    Called in the thread of `foreachBatch`."""
+    session.sparkContext.setLocalProperty(ORDER, order.to_text())
+    # As a query, not as an RDD: its tasks run in the stream's own Python workers, which keep their
+    # sinks' connections.
+    frame = session.range(0, len(lanes), 1, len(lanes))
+    rows = frame.mapInArrow(pre_commit(job, lanes), RESULT_SCHEMA).collect()
+    reports = reports_of(order.epoch, [row[0] for row in rows])
+    return sorted(reports, key=lambda report: report.partition)
 
 
 def reports_of(epoch: int, rows: Iterable[bytes]) -> list[TaskReport]:
     """Return the reports in the tasks' rows. Raises RuntimeError for a row of another epoch."""
-    results = [pickle.loads(row) for row in rows]
-    if others := {of_epoch for of_epoch, _ in results} - {epoch}:
+    found = [pickle.loads(row) for row in rows]
+    if others := {of_epoch for of_epoch, _ in found} - {epoch}:
         raise RuntimeError(f"tasks of epoch {epoch} ran as those of {sorted(others)}")
-    return [report for _, report in results]
+    return [report for _, report in found]

@@ -24,11 +24,12 @@ from pyspark.util import inheritable_thread_target
 
 from seamark.api.config import CheckpointMode
 from seamark.checkpoint.call_deadline import CallHangsError, CallThread
+from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.drained import is_drained
 from seamark.checkpoint.flow_figures import FlowFigures
-from seamark.checkpoint.inspection import require_sound
+from seamark.checkpoint.inspection import damaged, require_sound
 from seamark.checkpoint.manifest import ManifestWriter
 from seamark.checkpoint.source_offsets import SourceOffsets
 from seamark.checkpoint.spark_files import read_log
@@ -52,13 +53,14 @@ from seamark.runtime.batch_limit import BatchLimit
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
+from seamark.runtime.epoch_work import EpochWork
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.kafka_topics import find_subscriptions, topics_left
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.operator_uids import moved
-from seamark.runtime.pre_commit import RESULT_SCHEMA, epoch_property, pre_commit, run_tasks
+from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_commit
 from seamark.runtime.session import (
     RETAINED,
     accept_leftovers,
@@ -186,7 +188,7 @@ class StreamRun(QueryRun):
         # The state's metadata from this run's first epoch is not there yet.
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
         assert self.coordinator.identity is not None
-        task = pre_commit(
+        tasks = EpochTasks(
             self._plan.layout,
             self.sinks,
             self._dead_letters,
@@ -194,10 +196,14 @@ class StreamRun(QueryRun):
             generation=self.coordinator.generation,
             hadoop=self._job.hadoop,
             spool_uris={uid: self._store.spool_uri(uid) for uid in self.sinks},
+            channel_state_uri=self._store.channel_state_uri,
+        )
+        self._work = EpochWork(
+            tasks, self._job.checkpoint, self.coordinator.channel_state, self._spark
         )
         try:
             with session_settings(self._spark, self._spark_settings):
-                query = self.query = self._start_query(task)
+                query = self.query = self._start_query(pre_commit(tasks))
         except BaseException as error:
             self.coordinator.fail(error)
             self.coordinator.finish()
@@ -219,6 +225,7 @@ class StreamRun(QueryRun):
             offsets = self._offsets_of(decided) if decided >= 0 else None
             self._require_places(offsets)
             self._require_topics(offsets)
+            self._require_channel_state(decided)
         except SeamarkError:
             raise
         except OSError as error:
@@ -226,6 +233,26 @@ class StreamRun(QueryRun):
                 f"checkpoint storage {self._store.uri} cannot be read: {error}. Nothing is lost; "
                 "check the address, and that its server runs and can be reached from here"
             ) from error
+
+    def _require_channel_state(self, decided: int) -> None:
+        """Raise DamagedCheckpointError if rows in the channel state cannot be read,
+        ConfigurationError if they are for a sink that the program lacks."""
+        state = self._store.channel_state(decided)
+        if missing := {uid for stage in state.stages for uid in stage.uids} - set(self.sinks):
+            raise ConfigurationError(
+                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, some "
+                f"of them for sink {min(missing)!r}, which the program lacks. Declare the sink "
+                "again, and take it away after a stop with a savepoint (stop -p), which leaves no "
+                "channel state"
+            )
+        if state.stages and "realTime" in self._trigger:
+            raise ConfigurationError(
+                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, which "
+                'real-time mode cannot take. Run the job once more without execution="real-time", '
+                "and end it with a savepoint (stop -p), which leaves no channel state"
+            )
+        if problems := self._job.find_damaged_channel_state(state):
+            raise damaged(self._store, decided, problems)
 
     def _require_places(self, offsets: Sequence[str] | None) -> None:
         """Raise ConfigurationError if an operator or source has another one's place in the plan, or
@@ -322,6 +349,7 @@ class StreamRun(QueryRun):
                     self._spark, writer, self._begin_real_time_epoch, self._end_real_time_epoch
                 )
             else:
+                self._work.attach(self._spark, self._name)
                 mode = self._plan.declared.output_mode
                 query = writer.outputMode(mode).foreachBatch(self._run_epoch).start()
             if self.coordinator.failure is not None:  # given up meanwhile: nobody waits for it
@@ -363,6 +391,10 @@ class StreamRun(QueryRun):
                 "new rows, and the job cannot be drained; stop it without --drain"
             )
         return Drain(self._spark._jvm, query)
+
+    def aligned(self) -> contextlib.AbstractContextManager[None]:
+        """Inside the block, epochs that begin leave no channel state; see `EpochWork.aligned`."""
+        return self._work.aligned()
 
     @property
     def epochs_ahead(self) -> int:
@@ -415,29 +447,34 @@ class StreamRun(QueryRun):
                 self._check_plan(frame)
             write = not at_most_once or self.coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
+        left = NO_CHANNEL_STATE
         if write or self._stateful:  # skipped rows still change the next epoch's state
-            tasks = run_tasks(frame, epoch, settled, write=write)
-        self._end_epoch(epoch, tasks)
+            order = Order(epoch, settled, write=write)
+            tasks, left = self._work.run(frame, order, self.coordinator.channel_state)
+        self._end_epoch(epoch, tasks, left)
         self._batch_limit.after_epoch(frame.sparkSession, tasks)
+        if left.stages:
+            self._checkpoint_trigger.wake()
 
-    def _begin_real_time_epoch(self, epoch: int) -> str:
+    def _begin_real_time_epoch(self, epoch: int, tasks: int) -> str:
         with self.coordinator.guarded():
-            return epoch_property(epoch, self._begin_epoch(epoch))
+            real_time.require_cores(self._spark, tasks)
+            return Order(epoch, self._begin_epoch(epoch)).to_text()
 
     def _end_real_time_epoch(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
         with self.coordinator.guarded():
             self._store.note_ends(epoch, real_time.end_offsets(self._spark))
-        self._end_epoch(epoch, tasks)
+        self._end_epoch(epoch, tasks, NO_CHANNEL_STATE)
 
     def _begin_epoch(self, epoch: int) -> int:
         self._checkpoint_trigger.epoch_begun(epoch)
         return self.coordinator.begin_epoch(epoch)
 
-    def _end_epoch(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
+    def _end_epoch(self, epoch: int, tasks: Sequence[TaskReport], left: ChannelState) -> None:
         self._log_refused(epoch, tasks)
         retried = self._hidden_attempts or any(task.attempt for task in tasks)
         with self.coordinator.guarded():
-            self.coordinator.store_epoch(epoch, tasks, retried=retried)
+            self.coordinator.store_epoch(epoch, tasks, left, retried=retried)
 
     def _check_plan(self, frame: DataFrame) -> None:
         """Check Spark's plan of the first epoch: every later epoch of this run has the same

@@ -25,7 +25,7 @@ from seamark.runtime.java_calls import items_of
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.operator_uids import is_operator
 from seamark.runtime.plans import analysed, children, items, name_of, scala_class
-from seamark.runtime.pre_commit import EPOCH, reports_of
+from seamark.runtime.pre_commit import ORDER, reports_of
 
 REAL_TIME = "real-time"
 EXECUTIONS = ("micro-batch", REAL_TIME)
@@ -97,6 +97,8 @@ def _unfit_settings(plan: JobPlan) -> Iterator[str]:
             f"timeout is {checkpoint.timeout!r} and interval {checkpoint.interval!r}: each epoch "
             "takes the whole interval, so give a timeout well above it"
         )
+    if checkpoint.unaligned:
+        yield "unaligned is True, and here no row waits for its epoch; leave it out"
     if checkpoint.min_pause_s:
         yield f"min_pause is {checkpoint.min_pause!r}, and rows would wait in it; leave it out"
 
@@ -112,29 +114,25 @@ def _unfit_parts(plan: JobPlan) -> Iterator[str]:
                 f"sink {sink.uid!r} ({sink.sink.describe()}) takes rows in batches; the Kafka sink "
                 "takes them one by one"
             )
-    for number, name in sorted(plan.uids.operators.items()):
-        yield f"operator {name!r} (number {number}) keeps state"
     if len(plan.uids.source_lines) > 1:
         yield (
             f"its sinks read {len(plan.uids.source_lines)} streams from sources, and Spark takes "
             "one: read several topics with one KafkaSource, or run a job for each stream"
         )
-    for branch in plan.branches:
-        yield from dict.fromkeys(_unfit_nodes(branch.shared))
-        for sink in branch.sinks:
-            yield from dict.fromkeys(_unfit_nodes(analysed(sink.dataframe)))
+    sinks = [sink for branch in plan.branches for sink in branch.sinks]
+    yield from dict.fromkeys(r for s in sinks for r in _unfit_nodes(analysed(s.dataframe)))
 
 
 def _unfit_nodes(node: Any) -> Iterator[str]:
     name = name_of(node)
     if name == "StreamingRelationV2":
-        if node.sourceName() != "kafka":
+        if node.sourceName().lower() != "kafka":
             yield f"a source of format {node.sourceName()!r} is read, and only Kafka is possible"
     elif is_operator(node):
         yield f"the plan has the operator {name}, which keeps state"
     elif name not in _STATELESS:
         yield f"the plan has the step {name}; only steps that take row by row are possible"
-    for child in children(node):
+    for child in filter(lambda child: child.isStreaming(), children(node)):
         yield from _unfit_nodes(child)
 
 
@@ -151,6 +149,20 @@ class _OnStreamThread:
         """See py4j."""
 
         implements = ("java.util.function.BiFunction",)
+
+
+def require_cores(spark: SparkSession, tasks: int) -> None:
+    """Raise ConfigurationError if the tasks of an epoch cannot run all at a time: a task that waits
+    for another gets its turn when the epoch's time is over, and its partition is never read."""
+    context = spark.sparkContext._jsc.sc()
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    at_a_time = int(context.maxNumConcurrentTasks(profile))
+    if tasks > at_a_time:
+        raise ConfigurationError(
+            f"the topics have {tasks} partitions, and Spark runs {at_a_time} tasks at a time: in "
+            "real time each partition needs a core for itself. Give Spark more cores, or leave "
+            "execution out"
+        )
 
 
 def end_offsets(spark: SparkSession) -> list[Any]:
@@ -174,30 +186,20 @@ def end_offsets(spark: SparkSession) -> list[Any]:
 def start_query(
     spark: SparkSession,
     writer: DataStreamWriter,
-    begin: Callable[[int], str],
+    begin: Callable[[int, int], str],
     end: Callable[[int, list[TaskReport]], None],
 ) -> StreamingQuery:
     """Start the query of `writer`, whose stream ends in `pre_commit`, in this mode.
 
-    `begin` is called before an epoch's tasks start and returns their local property
-    (`epoch_property`). `end` is called when all have ended well, with the reports of the winning
-    attempts, before Spark writes its logs. Both run on Spark's stream thread; an exception fails
-    the query. With more partitions than tasks at a time, the query fails with ConfigurationError
-    before a row is read.
+    `begin` is called before an epoch's tasks start, with their number, and returns their local
+    property (`epoch_property`). `end` is called when all have ended well, with the reports of the
+    winning attempts, before Spark writes its logs. Both run on Spark's stream thread; an exception
+    fails the query.
     """
     # Spark's list has neither Python nor this sink; `is_real_time` has checked the plan. Spark
     # reads the setting from this session in each epoch, not from the query's copy.
     spark.conf.set(_ALLOWLIST_CHECK, "false")
     context = spark.sparkContext
-
-    def begun(epoch: int, partitions: int) -> str:
-        if partitions > context.defaultParallelism:
-            raise ConfigurationError(
-                f"the sources have {partitions} partitions, and Spark runs "
-                f"{context.defaultParallelism} tasks at a time: in real time each partition needs "
-                "a core for itself, else it would never be read. Give Spark more cores"
-            )
-        return begin(epoch)
 
     def ended(epoch: int, rows: Any) -> None:
         end(epoch, reports_of(epoch, items_of(rows)))
@@ -206,6 +208,6 @@ def start_query(
     sink = loaded_class(spark._jvm, "SeamarkEpochSink").newInstance()
     writer.outputMode("update")  # the only one here; without state all output modes are the same
     started = sink.start(
-        writer._jwrite, context._jsc.sc(), EPOCH, _OnStreamThread(begun), _OnStreamThread(ended)
+        writer._jwrite, context._jsc.sc(), ORDER, _OnStreamThread(begin), _OnStreamThread(ended)
     )
     return StreamingQuery(started)

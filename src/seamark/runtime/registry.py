@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -142,6 +143,17 @@ def token_for_reading(execution: Execution, name: str) -> str:
     except (UserError, ValueError) as error:
         log.info("%s", error)
     return ""
+
+
+def is_alive(pid: int) -> bool:
+    """Return whether this machine has a process `pid`."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def _is_here(url: str) -> bool:

@@ -38,7 +38,7 @@ def test_values_as_text_numbers_and_objects() -> None:
         storage="s3a://bucket/seamark/",
         savepoint_dir="/savepoints",
         interval=timedelta(seconds=2),
-        mode="at-most-once",
+        mode="at-least-once",
         timeout=30,
         min_pause="500ms",
         externalized_retention="DELETE_ON_CANCELLATION",
@@ -53,7 +53,7 @@ def test_values_as_text_numbers_and_objects() -> None:
     assert (config.interval_s, config.timeout_s, config.min_pause_s) == (2, 30, 0.5)
     assert (config.unaligned, config.aligned_timeout_s) == (True, 2)
     assert config.max_in_flight_bytes == 64 * 2**20
-    assert config.mode is sm.CheckpointMode.AT_MOST_ONCE
+    assert config.mode is sm.CheckpointMode.AT_LEAST_ONCE
     retention = sm.ExternalizedCheckpointRetention
     assert config.externalized_retention is retention.DELETE_ON_CANCELLATION
     assert config.state_backend is sm.StateBackend.ROCKSDB
@@ -114,6 +114,11 @@ def test_a_refusal_names_setting_value_and_what_is_allowed(
 def test_a_changelog_is_for_rocksdb() -> None:
     with pytest.raises(ConfigurationError, match="changelog is True with state_backend 'hashmap'"):
         sm.CheckpointConfig(storage="/s", changelog=True)
+
+
+def test_unaligned_is_not_for_at_most_once() -> None:
+    with pytest.raises(ConfigurationError, match="unaligned is True with mode 'at-most-once'"):
+        sm.CheckpointConfig(storage="/s", unaligned=True, mode="at-most-once")
 
 
 def test_an_unknown_setting_is_refused() -> None:

@@ -1,4 +1,5 @@
-"""How: the stored form of a committable with its spool, altered; and its writer."""
+"""How: the stored form of a committable with its spool, altered; its writer; and the end of a chain
+of rewrites, on real files."""
 
 from __future__ import annotations
 
@@ -10,11 +11,18 @@ import pyarrow as pa
 import pytest
 
 from seamark.checkpoint import spool
+from seamark.checkpoint.local_files import LocalFiles
 from seamark.contracts import spool as contract
 from seamark.contracts.dead_letters import RefusedRow
-from seamark.contracts.sink import WriterContext
+from seamark.contracts.sink import SinkContext, WriterContext
 from seamark.file_systems import open_directory
-from seamark.model.errors import CorruptRecordError, PreCommitError
+from seamark.model.errors import (
+    CorruptRecordError,
+    LossRefusedError,
+    LostTransactionError,
+    PreCommitError,
+)
+from seamark.protocol.write_again import close_chain, write_again
 from tests.unit.checkpoint.memory_sink import MemorySink, Transaction
 
 
@@ -102,3 +110,61 @@ def test_refused_rows_are_not_kept(at: WriterContext) -> None:
     (found,) = writer.prepare_commit()
     batches = contract.read(open_directory(found.spool.directory), found.spool.path)
     assert [n for batch in batches for n in batch["n"].to_pylist()] == [1, 3]
+
+
+class Chain(spool.LostTransaction):
+    """The rewrites of a lost transaction, of whose commits `visible` tells."""
+
+    def __init__(self, found: Any, at: WriterContext, directory: Path, *, visible: bool) -> None:
+        self.asked: list[Transaction] = []
+        self.aborted: list[Transaction] = []
+
+        def commit_now(rewrite: Transaction) -> bool:
+            self.asked.append(rewrite)
+            return visible
+
+        context = SinkContext("j", "job", "out", 2, 1.0, spool_uri=at.spool_uri)
+        super().__init__(
+            Writing(),
+            found,
+            context,
+            open_files=lambda job: LocalFiles(directory),
+            commit_now=commit_now,
+            abort_now=self.aborted.append,
+            within_deadline=lambda call: call(),
+        )
+
+
+def test_a_closed_chain_is_never_written_again(at: WriterContext, tmp_path: Path) -> None:
+    found = written(Writing(), at)
+    for _ in range(2):  # the second finds the end of the first
+        list(close_chain(Chain(found, at, tmp_path / "job", visible=True)))
+    late = Chain(found, at, tmp_path / "job", visible=True)
+    with pytest.raises(LostTransactionError, match="an operator has accepted") as caught:
+        list(write_again(late))
+    assert caught.value.transactions == {"t0"}
+    assert late.asked == []
+    sleeper = Chain(found, at, tmp_path / "job", visible=True)
+    sleeper.prepare()
+    assert not sleeper.record(1)
+    assert [each.handle for each in sleeper.aborted] == ["t0"]
+
+
+def test_a_chain_is_closed_behind_rewrites_that_are_lost_too(
+    at: WriterContext, tmp_path: Path
+) -> None:
+    found = written(Writing(), at)
+    chain = Chain(found, at, tmp_path / "job", visible=False)
+    chain.prepare()
+    assert chain.record(1)
+    list(close_chain(chain))
+    assert [chain.is_closed(number) for number in (1, 2)] == [False, True]
+
+
+def test_a_chain_that_was_written_again_is_not_closed(at: WriterContext, tmp_path: Path) -> None:
+    found = written(Writing(), at)
+    chain = Chain(found, at, tmp_path / "job", visible=True)
+    list(write_again(chain))
+    with pytest.raises(LossRefusedError, match="nothing is lost"):
+        list(close_chain(chain))
+    assert not chain.is_recorded(2)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from seamark.checkpoint import statistics_store
+from seamark.checkpoint.channel_state import ChannelState, Segment, Stage
 from seamark.checkpoint.checkpointed_job import QueryRun
 from seamark.checkpoint.coordinator import Coordinator
 from seamark.checkpoint.envelope import seal_envelope
@@ -19,6 +20,7 @@ from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.statistics import EpochFigures, OperatorFigures
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
+from seamark.contracts.spool import SpoolFile
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import CheckpointError
@@ -151,6 +153,30 @@ def test_figures_of_tasks_spark_and_storage_come_together(world: World) -> None:
     page = json.loads(json.dumps(shown.to_json(details=True)))
     assert page["tasks"]["per-minute"]["subtasks"][1]["state_size"] == 50
     assert page["tasks"]["per-minute"]["metrics"] == {"m": 1}
+
+
+def test_rows_left_for_later_epochs_are_persisted_data(world: World) -> None:
+    path = f"0/g1-e0-p0-a9-{'0' * 32}.arrow"
+    lane = (Segment(SpoolFile("/s", path, 10, 500, 77), skip=4),)
+    state = ChannelState((Stage(("orders",), ("id",), (lane,)),))
+    driver = world.driver()
+    driver.begin_epoch(0)
+    now = time.time()
+    tasks = [TaskReport(0, 0, now, now, {}, lane), TaskReport(1, 0, now, now, {})]
+    driver.store_epoch(0, tasks, state, retried=False)
+    world.decide(0)
+    until(lambda: driver.last_committed == 0)
+    assert driver.channel_state == state
+    finished(world, driver)
+    (shown,) = stored(world).history
+    assert (shown.unaligned, shown.persisted_data) == (True, 300)
+    assert shown.state_size >= 300
+    (orders,) = shown.tasks
+    assert [s.unaligned for s in orders.subtasks] == [True, False]
+    assert [s.persisted_data for s in orders.subtasks] == [300, 0]
+    page = shown.to_json()
+    assert page["unaligned_checkpoint"] is True
+    assert page["alignment"]["persisted"] == 300
 
 
 def test_a_damaged_file_is_skipped_and_named(

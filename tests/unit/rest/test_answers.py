@@ -19,6 +19,7 @@ from fastapi import FastAPI
 import seamark as sm
 from seamark.api.declarations import DeclaredSink, JobDeclaration
 from seamark.api.settings import resolve
+from seamark.checkpoint.accepted_losses import AcceptedLoss
 from seamark.checkpoint.executions import (
     Execution,
     ExecutionEnd,
@@ -75,6 +76,9 @@ def epoch(number: int, **moments: float) -> EpochProgress:
     )  # fmt: skip
 
 
+LOSS = AcceptedLoss(2, 1, "files", ("part-2",), (), 7, "written by hand", "ada@etl", BEGUN_S)
+
+
 def coordinator(restored: RestoredCheckpointStatistics) -> Any:
     under_way = [
         epoch(4, pre_committed_s=14.2, stored_s=14.3, decided_s=14.4),
@@ -86,7 +90,7 @@ def coordinator(restored: RestoredCheckpointStatistics) -> Any:
             in_progress=lambda: under_way, holds_back=False, is_full=False
         ),
         last_stored=5, last_committed=3, history=[epoch(3, committed_s=14.0)], generation=2,
-        pending_committables=lambda: {"files": 2},
+        pending_committables=lambda: {"files": 2}, losses=[LOSS],
         identity=SimpleNamespace(
             restored_from={"path": "file:///s/savepoint-1", "job_id": None, "epoch": 7}
         ),
@@ -221,8 +225,8 @@ def pages_of(jid: str) -> list[str]:
                 *("checkpoints/details/0", "checkpoints/details/1", "checkpoints/details/99"),
                 "checkpoints/details/0/subtasks/files", "checkpoints/details/0/subtasks/nobody",
                 f"series?since={round((BEGUN_S + 1) * 1e3)}", "series", "epoch", "transactions",
-                "lineage", f"checkpoints/{TRIGGER}", f"savepoints/{TRIGGER}", f"stop/{TRIGGER}",
-                f"restore-plan/{TRIGGER}",
+                "lineage", "losses", f"checkpoints/{TRIGGER}", f"savepoints/{TRIGGER}",
+                f"stop/{TRIGGER}", f"restore-plan/{TRIGGER}",
             )
         ),
     ]  # fmt: skip

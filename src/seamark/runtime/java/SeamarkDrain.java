@@ -48,7 +48,11 @@ public final class SeamarkDrain {
       scala.collection.Iterator each = this.sources.iterator();
       while (each.hasNext()) {
         scala.Tuple2 one = (scala.Tuple2) each.next();
-        held.put(new Held((SparkDataStream) one._1(), this), one._2());
+        SparkDataStream source = (SparkDataStream) one._1();
+        if (source instanceof AvailableNowDataStreamWrapper) {  // SeamarkIntake's
+          source = ((AvailableNowDataStreamWrapper) source).delegate();
+        }
+        held.put(new Held(source, this), one._2());
       }
       this.stream.uniqueSources_$eq((scala.collection.immutable.Map)
           scala.collection.immutable.Map$.MODULE$.from(

@@ -121,6 +121,12 @@ class CheckpointOrigin(Origin):
                 f"claim_mode='claim' is for savepoints: {self._path} is a checkpoint in the "
                 "directory of its job, which deletes its checkpoints itself; leave it out"
             )
+        if rows := self._source.channel_state(self.epoch).rows:
+            yield (
+                f"{self._path} has {rows} rows of channel state, which stay with their job: take a "
+                "savepoint of that job, which writes them first, or restore an epoch without "
+                "channel state (seamark checkpoints: unaligned is false)"
+            )
         for kind, named in (("operator", uids.operators), ("source", uids.sources)):
             for found in moved(kind, self._uids.get(kind, ()), named):
                 yield (

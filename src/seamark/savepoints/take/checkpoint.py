@@ -53,6 +53,11 @@ def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savep
             f"job {job}: its last epoch, {epoch}, is not committed to every sink; run the job once "
             "more, which settles that, and stop it with a savepoint"
         )
+    if rows := store.channel_state(epoch).rows:
+        raise SavepointError(
+            f"job {job}: its last epoch, {epoch}, has {rows} rows of channel state, which no "
+            "savepoint has; start the job, and stop it with a savepoint, which writes them first"
+        )
     identity = store.read_identity()
     lines = read_log(store.files, f"spark/offsets/{epoch}")[1:]
     return export_savepoint(

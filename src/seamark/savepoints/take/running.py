@@ -115,8 +115,18 @@ class _Taking:
         self._asked_at = time.time()
         self._asked_s = time.monotonic()
         self._answer = SavepointFuture()
+        self._aligned = contextlib.ExitStack()
 
     def begin(self, drain: Drain | None) -> SavepointFuture:
+        # The savepoint's epoch writes all rows, those of earlier epochs too.
+        self._aligned.enter_context(self.run.aligned())
+        try:
+            return self._begin(drain)
+        except BaseException:
+            self._aligned.close()
+            raise
+
+    def _begin(self, drain: Drain | None) -> SavepointFuture:
         asked = None if drain else self.run.trigger_checkpoint(self._ahead)
         self._answer.set_running_or_notify_cancel()
         threading.Thread(
@@ -133,6 +143,8 @@ class _Taking:
         except BaseException as error:
             self._failed(error)
             return
+        finally:
+            self._aligned.close()
         coordinator, last = self.run.coordinator, epoch + self._ahead
         statistics = coordinator.statistics
         recorded = statistics.savepoint_begun(epoch, self.type_.value.upper(), self._asked_at)
@@ -156,6 +168,8 @@ class _Taking:
 
     def _drain(self, drain: Drain) -> None:
         """Let the job process all rows that it has read, read no more, and close its windows."""
+        if self.run.coordinator.channel_state.stages:  # held sources make no epoch for them
+            self.run.trigger_checkpoint().result()
         drain.hold_sources()
         try:
             # Every epoch with rows was begun before the epoch of this answer, or is that epoch.

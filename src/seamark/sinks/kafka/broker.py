@@ -7,7 +7,7 @@ A connection error closes the client; the next call opens a new one.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -37,6 +37,17 @@ class Ended:
 
     before: Described
     code: int | UnreachableError
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How far readers get in one partition: `stable` is the last stable offset, where
+    read_committed readers stop, `end` the high watermark. `starts`: by producer id the first offset
+    of its open transaction, -1 for none; None if the credentials may not ask for producers."""
+
+    stable: int
+    end: int
+    starts: Mapping[int, int] | None
 
 
 class BrokerConnection:
@@ -132,6 +143,40 @@ class BrokerConnection:
         if isinstance(found, UnreachableError):
             raise found
         return found
+
+    def read_limits(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], Limits]:
+        """Return how far readers get in these partitions. Raises UnreachableError."""
+        from kafka import TopicPartition
+        from kafka.admin import OffsetSpec
+        from kafka.errors import TopicAuthorizationFailedError
+
+        if not partitions:
+            return {}
+        admin = self.admin()
+        asked = [TopicPartition(*partition) for partition in partitions]
+        latest = dict.fromkeys(asked, OffsetSpec.LATEST)
+
+        async def ask() -> tuple[Any, Any, Any]:
+            stable = await admin._async_list_partition_offsets(latest, "read_committed")
+            ends = await admin._async_list_partition_offsets(latest, "read_uncommitted")
+            try:
+                producers = await admin._async_describe_producers(asked)
+            except TopicAuthorizationFailedError:  # a writer need not have READ
+                producers = None
+            return stable, ends, producers
+
+        stable, ends, producers = self._bounded(ask)
+        return {
+            (at.topic, at.partition): Limits(
+                stable[at].offset,
+                ends[at].offset,
+                None if producers is None else {
+                    producer.producer_id: producer.current_transaction_start_offset
+                    for producer in producers[at].active_producers
+                },
+            )
+            for at in asked
+        }  # fmt: skip
 
     def admin(self) -> Any:
         """Return the open admin client; raises UnreachableError if no broker can be reached. The
@@ -276,7 +321,12 @@ def _descriptions(ids: Sequence[str], answers: Sequence[Any]) -> dict[str, Descr
             transactional_id = state.transactional_id
             if state.error_code == 0:
                 result[transactional_id] = Description(
-                    str(state.transaction_state), state.producer_id, state.producer_epoch
+                    str(state.transaction_state),
+                    state.producer_id,
+                    state.producer_epoch,
+                    state.transaction_start_time_ms,
+                    state.transaction_timeout_ms,
+                    tuple((t.topic, p) for t in state.topics for p in sorted(t.partitions)),
                 )
             elif state.error_code == _UNKNOWN_ID:
                 result[transactional_id] = None

@@ -8,17 +8,19 @@ the start, `prefix_owner.py` the guard of the prefix against other jobs. The fai
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from seamark.contracts.open_transactions import HeldUp, OpenFacts
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.model import failpoints
+from seamark.model.errors import AbortFailedError
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.internal.servers import ask_until_listed
 from seamark.sinks.kafka import options, preflight
-from seamark.sinks.kafka.broker import BrokerConnection, UnreachableError
+from seamark.sinks.kafka.broker import BrokerConnection, Limits, UnreachableError
 from seamark.sinks.kafka.committable import KafkaCommittable
-from seamark.sinks.kafka.end_transaction import Answer, answer, fate
+from seamark.sinks.kafka.end_transaction import Answer, Description, answer, fate
 from seamark.sinks.kafka.prefix_owner import PrefixOwner
 from seamark.sinks.kafka.transactional_id import owner, parse
 
@@ -156,8 +158,41 @@ class KafkaCommitter:
                 lingering.append(Lingering(committable, found[text].generation))
         return lingering
 
+    def describe_open(self, committables: Sequence[KafkaCommittable]) -> Sequence[OpenFacts]:
+        """See `DescribesTransactions`. Readers with isolation.level read_committed are held up."""
+        try:
+            states = self._broker.describe([c.transactional_id for c in committables])
+            found = [states[c.transactional_id] for c in committables]
+            for state in found:
+                if isinstance(state, UnreachableError):
+                    raise state
+            partitions = {at for state in found if isinstance(state, Description)
+                          for at in state.partitions}  # fmt: skip
+            limits = self._broker.read_limits(partitions)
+        except UnreachableError as error:
+            raise AbortFailedError(
+                f"sink `{self._context.sink_uid}`: its open transactions cannot be described "
+                f"({options.redacted(str(error), self._texts)}); ask again when the brokers answer"
+            ) from error
+        return [_facts(state, limits) for state in found]
+
     def close(self) -> None:
         """See `Committer`."""
         if self._owner is not None:
             self._owner.release()
         self._broker.close()
+
+
+def _facts(state: object, limits: Mapping[tuple[str, int], Limits]) -> OpenFacts:
+    if not isinstance(state, Description) or state.started_ms < 0:
+        return OpenFacts()
+    started_s = state.started_ms / 1e3
+    held = []
+    for topic, partition in state.partitions:
+        limit = limits[topic, partition]
+        if limit.end > limit.stable:
+            first = None
+            if limit.starts is not None:
+                first = limit.starts.get(state.producer_id, -1) == limit.stable
+            held.append(HeldUp(f"{topic}-{partition}", limit.end - limit.stable, first))
+    return OpenFacts(started_s, started_s + state.timeout_ms / 1e3, tuple(held))

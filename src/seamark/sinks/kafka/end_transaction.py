@@ -24,7 +24,7 @@ same producer id and an epoch of ours.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from seamark.sinks.internal.outcomes import Fate
@@ -66,11 +66,15 @@ def answer(code: int) -> Answer:
 
 @dataclass(frozen=True)
 class Description:
-    """The answer of DescribeTransactions for one id."""
+    """The answer of DescribeTransactions for one id. The last three prove nothing: `started_ms`
+    since 1970 (-1: none is open), `timeout_ms`, and the topics' partitions with its records."""
 
     state: str
     producer_id: int
     producer_epoch: int
+    started_ms: int = field(default=-1, compare=False)
+    timeout_ms: int = field(default=-1, compare=False)
+    partitions: tuple[tuple[str, int], ...] = field(default=(), compare=False)
 
 
 _GONE = Fate.GONE

@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from seamark.contracts.open_transactions import OpenFacts
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError
@@ -91,6 +92,19 @@ class PostgresCommitter:
                 f"{self._server.said(error)}. Start the job again when the server answers"
             ) from error
         return iter(found)
+
+    def describe_open(self, committables: Sequence[PostgresCommittable]) -> Sequence[OpenFacts]:
+        """See `DescribesTransactions`. The server knows the age of prepared transactions alone, and
+        none times out."""
+        try:
+            with self._connected(CALL_TIMEOUT_S) as connection:
+                since = prepared.started_at(connection)
+        except driver().Error as error:
+            raise AbortFailedError(
+                f"{self._name}: its open transactions cannot be described: "
+                f"{self._server.said(error)}. Ask again when the server answers"
+            ) from error
+        return [OpenFacts(since.get(c.handle)) for c in committables]
 
     def close(self) -> None:
         """Close the connection."""

@@ -97,5 +97,14 @@ def list_open(connection: Any, context: SinkContext) -> Iterator[Lingering[Postg
             yield Lingering(found, found.generation)
 
 
+def started_at(connection: Any) -> dict[str, float]:
+    """Return by gid when each transaction was prepared, in seconds since 1970."""
+    rows = connection.execute(
+        "SELECT gid, extract(epoch FROM prepared)::float8 FROM pg_prepared_xacts "
+        "WHERE database = current_database()"
+    )
+    return {str(gid): float(seconds) for gid, seconds in rows.fetchall()}
+
+
 def _literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"

@@ -116,6 +116,8 @@ class WriteAheadCommitter:
         if record is None:
             problems = [found for b in waiting if (found := epoch.problem(b))]
             problems = problems or [f"{h}: aborted" for h in handles if not epoch.claim(h)]
+            if problems and epoch.has_changed():  # another driver of this job claimed or sent them
+                return {**outcomes, **dict.fromkeys(handles, CommitOutcome.RETRY)}
             if problems:
                 log.error("%s: epoch %d cannot be sent: %s", self._name, token.epoch, problems)
                 gone = CommitOutcome.UNKNOWN if epoch.forgotten else CommitOutcome.LOST

@@ -76,6 +76,10 @@ class EpochSpool:
         directory = open_directory(uri, hadoop)
         return cls(directory, hadoop, epoch, frozenset(directory.list(str(epoch))))
 
+    def has_changed(self) -> bool:
+        """Return whether the epoch has other files by now than those listed."""
+        return frozenset(self.directory.list(str(self.epoch))) != self.files
+
     def sent(self) -> set[str]:
         """Return the handles recorded as sent."""
         return read_sent(self.directory, self.files)

@@ -22,6 +22,7 @@ from seamark.model.errors import (
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Column
 from seamark.sinks.write_ahead.committable import SpooledRows
+from seamark.sinks.write_ahead.epoch_spool import EpochSpool
 
 COMMITTED, LOST, RETRY = CommitOutcome.COMMITTED, CommitOutcome.LOST, CommitOutcome.RETRY
 
@@ -180,6 +181,23 @@ def test_what_was_sent_needs_no_file(job: Job) -> None:
     job.file(file).unlink()
     assert job.sink.find_damage([file], job.context()) == []
     assert list(job.committer.commit([file])) == [CommitOutcome.ALREADY_COMMITTED]
+
+
+def test_another_driver_may_send_the_epoch_at_the_same_moment(
+    job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, other = job.write([1, 2], epoch=3), job.sink.create_committer(job.context())
+    look = EpochSpool.problem
+
+    def too_late(epoch: EpochSpool, rows: SpooledRows) -> str:  # it has been listed
+        monkeypatch.setattr(EpochSpool, "problem", look)
+        assert list(other.commit([file])) == [COMMITTED]
+        return look(epoch, rows)
+
+    monkeypatch.setattr(EpochSpool, "problem", too_late)
+    assert list(job.committer.commit([file])) == [RETRY]
+    assert list(job.committer.commit([file])) == [CommitOutcome.ALREADY_COMMITTED]
+    assert [rows for _, rows in job.sink.got] == [[1, 2]]
 
 
 def test_a_torn_record_proves_nothing(job: Job) -> None:

@@ -1,0 +1,116 @@
+"""Losses accepted by operators, in a job's directory: ``losses/<epoch>.<sink>.json``.
+
+One file for each sink and epoch, by exclusive create, kept for ever (docs/FORMAT.md, *Accepted
+losses*). `protocol/accept_loss.py` has the steps that lead to it.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+from urllib.parse import quote
+
+from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import CorruptRecordError, LostTransactionError
+from seamark.protocol.accept_loss import Acceptance
+
+log = logging.getLogger(__name__)
+
+LOSSES = "losses"
+_KIND = "accepted-loss"
+
+
+@dataclass(frozen=True)
+class AcceptedLoss:
+    """The accepted loss of one sink's transactions in one epoch.
+
+    `generation` is the attempt's, `transactions` are the handles of the lost ones; `unproved` those
+    among them whose system had forgotten how they ended. `rows` counts the sink's rows in the whole
+    epoch: no more than these are lost. `accepted_at` is in seconds since 1970.
+    """
+
+    epoch: int
+    generation: int
+    sink: str
+    transactions: tuple[str, ...]
+    unproved: tuple[str, ...]
+    rows: int
+    reason: str
+    accepted_by: str
+    accepted_at: float
+
+    def __str__(self) -> str:
+        proved = ", not all of them proved" if self.unproved else ""
+        return (
+            f"epoch {self.epoch} at sink {self.sink!r}: {len(self.transactions)} transactions are "
+            f"lost{proved}, of {self.rows} rows in all; accepted by {self.accepted_by}: "
+            f"{self.reason}"
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it with the time in ms since 1970."""
+        return {**asdict(self), "accepted_at": round(self.accepted_at * 1000)}
+
+
+def read_losses(files: CheckpointFiles) -> Sequence[AcceptedLoss]:
+    """Return the accepted losses of a job's directory, by epoch and sink, for people. Leaves out a
+    damaged record, and says so."""
+    found = []
+    for name in files.list(LOSSES):
+        if name.endswith(".json") and not name.startswith("."):
+            try:
+                found.append(_read(files, f"{LOSSES}/{name}"))
+            except CorruptRecordError as error:
+                log.warning("%s", error)
+    return sorted(found, key=lambda loss: (loss.epoch, loss.sink))
+
+
+def find_loss(files: CheckpointFiles, epoch: int, sink: str) -> AcceptedLoss | None:
+    """Return the accepted loss of one sink in one epoch; None if none was accepted."""
+    try:
+        return _read(files, _path(epoch, sink))
+    except FileNotFoundError:
+        return None
+
+
+def write_loss(
+    files: CheckpointFiles,
+    loss: Acceptance,
+    generation: int,
+    lost: LostTransactionError,
+    rows: int,
+) -> None:
+    """Store the acceptance. If one stands already, nothing is changed."""
+    record = AcceptedLoss(
+        epoch=loss.epoch,
+        generation=generation,
+        sink=loss.uid,
+        transactions=tuple(sorted(lost.transactions)),
+        unproved=tuple(sorted(lost.unproved)),
+        rows=rows,
+        reason=loss.reason,
+        accepted_by=loss.accepted_by,
+        accepted_at=time.time(),
+    )
+    try:
+        files.create(_path(loss.epoch, loss.uid), seal_envelope(_KIND, asdict(record)))
+    except FileExistsError:
+        log.info("the loss of epoch %d at sink %s was accepted before", loss.epoch, loss.uid)
+
+
+def _path(epoch: int, sink: str) -> str:
+    return f"{LOSSES}/{epoch}.{quote(sink, safe='')}.json"
+
+
+def _read(files: CheckpointFiles, path: str) -> AcceptedLoss:
+    where = f"{files.uri}/{path}"
+    body: Mapping[str, Any] = open_envelope(_KIND, files.read(path), where)
+    try:
+        tuples = {name: tuple(body[name]) for name in ("transactions", "unproved")}
+        return AcceptedLoss(**{**body, **tuples})
+    except (KeyError, TypeError) as error:
+        raise CorruptRecordError(f"{where}: {error!r}") from None

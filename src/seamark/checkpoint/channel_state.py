@@ -1,0 +1,113 @@
+"""The channel state of an epoch: rows read from the sources and not yet written to the sinks.
+
+`runtime/in_flight.py` writes and drains it; `checkpoint/store.py` stores it in the prepared record,
+beside the transactions, so that one decision covers both. docs/FORMAT.md specifies files and
+record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from seamark.contracts.spool import SpoolFile, parse_path
+
+CHANNEL_STATE = "channel-state"
+"""The directory of all epochs' rows, below the job's checkpoint directory."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """The rows of one file after the first `skip`. A file is never rewritten."""
+
+    file: SpoolFile
+    skip: int = 0
+
+    @property
+    def rows(self) -> int:
+        """The rows still to be written to the sinks."""
+        return self.file.rows - self.skip
+
+    @property
+    def size_bytes(self) -> int:
+        """The stored bytes of these rows, about."""
+        return self.file.size_bytes * self.rows // self.file.rows
+
+
+Lane = tuple[Segment, ...]
+"""Rows of one task, in order."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """The rows left by one epoch's stream, a lane for each task. All rows of a stage come before
+    any row of the next; lanes are independent of each other.
+
+    `uids` and `columns` are the layout of the rows (`runtime/branches.py: Layout`).
+    """
+
+    uids: tuple[str, ...]
+    columns: tuple[str, ...]
+    lanes: tuple[Lane, ...]
+
+
+@dataclass(frozen=True)
+class ChannelState:
+    """The stages of one epoch, oldest first; none is empty."""
+
+    stages: tuple[Stage, ...] = ()
+
+    @staticmethod
+    def of(stages: Sequence[Stage]) -> ChannelState:
+        """Return the state without empty lanes and stages."""
+        filled = (replace(stage, lanes=tuple(filter(None, stage.lanes))) for stage in stages)
+        return ChannelState(tuple(stage for stage in filled if stage.lanes))
+
+    def segments(self) -> Iterator[Segment]:
+        """Yield all segments, oldest stage first."""
+        return (each for stage in self.stages for lane in stage.lanes for each in lane)
+
+    @property
+    def rows(self) -> int:
+        """All rows."""
+        return sum(segment.rows for segment in self.segments())
+
+    @property
+    def size_bytes(self) -> int:
+        """The stored bytes of all rows, about."""
+        return sum(segment.size_bytes for segment in self.segments())
+
+    @property
+    def oldest_epoch(self) -> int | None:
+        """The epoch of the oldest file; None without rows."""
+        epochs = (parse_path(segment.file.path) for segment in self.segments())
+        return min((name.epoch for name in epochs if name is not None), default=None)
+
+    def to_json(self) -> list[dict[str, Any]]:
+        """Return the stored form."""
+        return [asdict(stage) for stage in self.stages]
+
+    @staticmethod
+    def from_json(stages: Sequence[Mapping[str, Any]]) -> ChannelState:
+        """Read `to_json`'s form; raises KeyError, TypeError or ValueError for any other."""
+        return ChannelState(
+            tuple(
+                Stage(
+                    tuple(stage["uids"]),
+                    tuple(stage["columns"]),
+                    tuple(tuple(map(_segment, lane)) for lane in stage["lanes"]),
+                )
+                for stage in stages
+            )
+        )
+
+
+NO_CHANNEL_STATE = ChannelState()
+
+
+def _segment(body: Mapping[str, Any]) -> Segment:
+    file = SpoolFile(**body["file"])
+    if parse_path(file.path) is None:
+        raise ValueError(f"{file.path!r} is not the path of a channel-state file")
+    return Segment(file, body["skip"])

@@ -1,0 +1,145 @@
+"""The work of each epoch, from the driver: the rows left by earlier epochs, then the stream's.
+
+`StreamRun` makes one `EpochWork` for its query. Without channel state, and with `unaligned` off, an
+epoch is one Spark job over the stream. Otherwise a job for each stage of channel state comes first,
+until the deadline; if rows of a stage are left, the stream's own rows are all left too, as a later
+stage. So rows of one partition, or one key, never overtake each other (docs/unaligned.md).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from statistics import median_low
+
+from py4j.protocol import Py4JError
+from pyspark.sql import DataFrame, SparkSession
+
+from seamark.api.config import CheckpointConfig
+from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState, Stage
+from seamark.checkpoint.task_reports import TaskReport
+from seamark.model.errors import UserError
+from seamark.runtime.branches import Layout
+from seamark.runtime.in_flight import FIRST_SLICE_ROWS, Deadline
+from seamark.runtime.java.compiled import loaded_class
+from seamark.runtime.pre_commit import EpochTasks, Order, run_lanes, run_tasks
+
+log = logging.getLogger(__name__)
+
+FIRST_ROWS = 10_000
+"""The rows that each source gives to a job's first epoch: nothing is known of its sinks' pace."""
+AHEAD = 1.25
+"""The rows of an epoch with the rows left to it, as a multiple of those that it can write."""
+_NO_LIMIT = -1
+
+
+class EpochWork:
+    """Runs the tasks of a query's epochs. `state` is the channel state of the last committed epoch.
+    Raises UserError if this version of Spark does not let its sources be held."""
+
+    def __init__(
+        self, tasks: EpochTasks, checkpoint: CheckpointConfig, state: ChannelState,
+        spark: SparkSession,
+    ) -> None:  # fmt: skip
+        self._tasks = tasks
+        self._unaligned = checkpoint.unaligned
+        self._timeout_s = checkpoint.aligned_timeout_s
+        self._most_bytes = int(checkpoint.max_in_flight_bytes)
+        self._slice_rows = FIRST_SLICE_ROWS
+        self._capacity = FIRST_ROWS / AHEAD
+        self._aligning = 0
+        self._lock = threading.Lock()
+        self._intake = None
+        if self._unaligned or state.stages:
+            try:
+                self._intake = loaded_class(spark._jvm, "SeamarkIntake").newInstance()
+            except (Py4JError, TypeError) as error:
+                raise UserError(
+                    "unaligned checkpoints need to hold the sources of Spark's query, which this "
+                    f"version of Spark does not allow ({error}); leave unaligned out"
+                ) from None
+            self._limit_intake(state)
+
+    def attach(self, spark: SparkSession, query: str) -> None:
+        """Called immediately before the query named `query` starts."""
+        if self._intake is not None:
+            self._intake.putInto(spark.streams._jsqm, query)
+
+    @contextlib.contextmanager
+    def aligned(self) -> Iterator[None]:
+        """Inside the block each epoch that begins writes all rows, those of earlier epochs too."""
+        with self._lock:
+            self._aligning += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._aligning -= 1
+
+    def run(
+        self, frame: DataFrame, order: Order, state: ChannelState
+    ) -> tuple[list[TaskReport], ChannelState]:
+        """Run an epoch's tasks. Return the reports of the winning attempts, and the rows left."""
+        if not order.write:
+            if state.rows:
+                log.warning("epoch %d skips %d rows of channel state", order.epoch, state.rows)
+            return run_tasks(frame, order), NO_CHANNEL_STATE
+        if not (self._unaligned or state.stages):
+            return run_tasks(frame, order), NO_CHANNEL_STATE
+        begun_s = time.monotonic()
+        aligned = bool(self._aligning) or not self._unaligned
+        timeout_s = math.inf if aligned else self._timeout_s
+        order = replace(order, deadline=Deadline(time.time(), timeout_s, self._slice_rows))
+        reports, stages = self._drain(frame.sparkSession, order, state, begun_s + timeout_s)
+        assert order.deadline is not None
+        deadline = replace(order.deadline, at_once=bool(stages))
+        own = run_tasks(frame, replace(order, first_partition=len(reports), deadline=deadline))
+        lanes = tuple(task.in_flight for task in sorted(own, key=lambda task: task.partition))
+        layout = self._tasks.layout
+        left = ChannelState.of([*stages, Stage(layout.uids, layout.columns, lanes)])
+        if not aligned:
+            self._learn([*reports, *own], left, time.monotonic() - begun_s)
+        if self._intake is not None:
+            self._limit_intake(left)
+        return [*reports, *own], left
+
+    def _drain(
+        self, session: SparkSession, order: Order, state: ChannelState, end_s: float
+    ) -> tuple[list[TaskReport], list[Stage]]:
+        """Write the rows left by earlier epochs, stage by stage: all rows of the first before any
+        of the next. Return the reports, and the stages left."""
+        reports: list[TaskReport] = []
+        stages = list(state.stages)
+        while stages and (not reports or time.monotonic() < end_s):
+            stage = stages[0]
+            tasks = replace(self._tasks, layout=Layout(stage.uids, stage.columns))
+            first = replace(order, first_partition=len(reports))
+            done = run_lanes(session, tasks, stage.lanes, first)
+            reports += done
+            left = ChannelState.of([replace(stage, lanes=tuple(task.in_flight for task in done))])
+            stages[:1] = left.stages
+            if left.stages:
+                break
+        return reports, stages
+
+    def _learn(self, tasks: list[TaskReport], left: ChannelState, took_s: float) -> None:
+        """Note what the sinks can take: rows in a slice, and in an epoch."""
+        if slices := [task.slice_rows for task in tasks if task.rows]:
+            self._slice_rows = median_low(slices)
+        done = sum(task.rows for task in tasks)
+        if left.stages:
+            self._capacity = done
+        else:
+            self._capacity = max(self._capacity, 2 * done, done * self._timeout_s / took_s)
+
+    def _limit_intake(self, left: ChannelState) -> None:
+        """Set what the sources give to the next epoch, which begins with the rows left."""
+        assert self._intake is not None
+        rows = max(round(AHEAD * self._capacity) - left.rows, 0) if self._unaligned else _NO_LIMIT
+        paused = rows == 0 or left.size_bytes > self._most_bytes
+        self._intake.set(bool(left.stages), paused, rows)

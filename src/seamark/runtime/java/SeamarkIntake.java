@@ -1,0 +1,166 @@
+import java.util.HashMap;
+import org.apache.spark.sql.connector.read.streaming.MicroBatchStream;
+import org.apache.spark.sql.connector.read.streaming.Offset;
+import org.apache.spark.sql.connector.read.streaming.ReadAllAvailable;
+import org.apache.spark.sql.connector.read.streaming.ReadLimit;
+import org.apache.spark.sql.connector.read.streaming.ReadMaxRows;
+import org.apache.spark.sql.connector.read.streaming.SparkDataStream;
+import org.apache.spark.sql.connector.read.streaming.SupportsAdmissionControl;
+import org.apache.spark.sql.connector.read.streaming.SupportsTriggerAvailableNow;
+import org.apache.spark.sql.execution.streaming.Source;
+import org.apache.spark.sql.execution.streaming.runtime.AvailableNowDataStreamWrapper;
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution;
+import org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecutionContext;
+import org.apache.spark.sql.execution.streaming.runtime.SerializedOffset;
+import org.apache.spark.sql.execution.streaming.runtime.StreamingQueryWrapper;
+import org.apache.spark.sql.streaming.StreamingQuery;
+import org.apache.spark.sql.streaming.StreamingQueryManager;
+
+/**
+ * What a query's sources give to its next batch (intake.py): so many rows, nothing, or a batch
+ * without rows.
+ *
+ * <p>A thread takes the lock under which Spark plans a batch, as soon as there is a query, and gives
+ * it back when the sources are wrapped: before the first batch is planned.
+ */
+public final class SeamarkIntake implements Runnable {
+  public static final class Taken extends AvailableNowDataStreamWrapper {
+    private final SparkDataStream source;
+    private final SeamarkIntake intake;
+    private boolean asked = true;
+
+    public Taken(SparkDataStream original, SparkDataStream source, SeamarkIntake intake) {
+      super(original);
+      this.source = source;
+      this.intake = intake;
+    }
+
+    public Offset latestOffset(Offset start, ReadLimit limit) {
+      Offset known = this.intake.committed(this.delegate());
+      if (known == null) return this.newest(start, this.lower(limit));
+      String json = known.json();
+      String text = json.trim();
+      // A bare number can have no blank at its end: such a source makes no batch without rows.
+      boolean isText = text.startsWith("{") || text.startsWith("[");
+      this.asked = !isText || !this.intake.paused || this.countsRows(limit);
+      if (this.asked) {
+        Offset next = this.newest(start, this.lower(limit));
+        if (next == null || !next.json().trim().equals(text)) return next;
+      }
+      if (!isText || !this.intake.heartbeat) return known;
+      // The same place, and Spark takes it for another.
+      return new SerializedOffset(json.endsWith(" ") ? text : text + " ");
+    }
+
+    /** The user's own limit stands where it is lower, or is not one of rows. */
+    private ReadLimit lower(ReadLimit limit) {
+      long most = this.intake.paused ? 0L : this.intake.rows;
+      if (most < 0L || !this.countsRows(limit)) return limit;
+      if (limit instanceof ReadMaxRows && ((ReadMaxRows) limit).maxRows() <= most) return limit;
+      return ReadLimit.maxRows(most);
+    }
+
+    private boolean countsRows(ReadLimit limit) {
+      return limit instanceof ReadMaxRows || limit instanceof ReadAllAvailable
+          && this.delegate().getClass().getName().startsWith("org.apache.spark.sql.kafka010.");
+    }
+
+    private Offset newest(Offset start, ReadLimit limit) {
+      if (this.source instanceof SupportsAdmissionControl) {
+        return ((SupportsAdmissionControl) this.source).latestOffset(start, limit);
+      }
+      if (this.source instanceof Source) {
+        scala.Option found = ((Source) this.source).getOffset();
+        return found.isEmpty() ? null : (Offset) found.get();
+      }
+      return ((MicroBatchStream) this.source).latestOffset();
+    }
+
+    public void prepareForTriggerAvailableNow() {
+      if (this.source instanceof SupportsTriggerAvailableNow) {
+        ((SupportsTriggerAvailableNow) this.source).prepareForTriggerAvailableNow();
+      }
+    }
+
+    public Offset reportLatestOffset() {
+      return this.asked && this.source instanceof SupportsAdmissionControl
+          ? ((SupportsAdmissionControl) this.source).reportLatestOffset() : null;
+    }
+  }
+
+  private StreamingQueryManager queries;
+  private String name;
+  private MicroBatchExecution stream;
+  private volatile String problem = "";
+  private volatile boolean heartbeat;
+  private volatile boolean paused;
+  private volatile long rows = -1L;
+
+  public String problem() { return problem; }
+
+  public void set(boolean heartbeat, boolean paused, long rows) {
+    this.heartbeat = heartbeat;
+    this.paused = paused;
+    this.rows = rows;
+  }
+
+  /** The end of the last committed batch. */
+  Offset committed(SparkDataStream source) {
+    MicroBatchExecutionContext now =
+        (MicroBatchExecutionContext) this.stream.getLatestExecutionContext();
+    scala.Option found = now.startOffsets().get(source);
+    return found.isEmpty() ? null : (Offset) found.get();
+  }
+
+  public void putInto(StreamingQueryManager queries, String name) {
+    this.queries = queries;
+    this.name = name;
+    Thread thread = new Thread(this, "seamark-intake");
+    thread.setDaemon(true);
+    thread.start();
+  }
+
+  public void run() {
+    long deadline = System.nanoTime() + 120L * 1000000000L;
+    try {
+      while (System.nanoTime() < deadline) {
+        StreamingQuery[] active = queries.active();
+        for (int i = 0; i < active.length; i++) {
+          if (name.equals(active[i].name()) && active[i] instanceof StreamingQueryWrapper) {
+            this.stream = (MicroBatchExecution)
+                ((StreamingQueryWrapper) active[i]).streamingQuery();
+            this.wrap(deadline);
+            return;
+          }
+        }
+        Thread.sleep(1L);
+      }
+    } catch (Throwable e) {
+      problem = e.toString();
+    }
+  }
+
+  private void wrap(long deadline) throws Exception {
+    this.stream.awaitProgressLock().lock();
+    try {
+      while (this.stream.uniqueSources().isEmpty()) {
+        if (!this.stream.isActive() || System.nanoTime() > deadline) return;
+        Thread.sleep(1L);
+      }
+      HashMap taken = new HashMap();
+      scala.collection.Iterator each = this.stream.uniqueSources().iterator();
+      while (each.hasNext()) {
+        scala.Tuple2 one = (scala.Tuple2) each.next();
+        SparkDataStream source = (SparkDataStream) one._1();
+        SparkDataStream original = source instanceof AvailableNowDataStreamWrapper
+            ? ((AvailableNowDataStreamWrapper) source).delegate() : source;
+        taken.put(new Taken(original, source, this), one._2());
+      }
+      this.stream.uniqueSources_$eq((scala.collection.immutable.Map)
+          scala.collection.immutable.Map$.MODULE$.from(
+              scala.jdk.javaapi.CollectionConverters.asScala((java.util.Map) taken)));
+    } finally {
+      this.stream.awaitProgressLock().unlock();
+    }
+  }
+}

@@ -1,0 +1,39 @@
+"""Sinks that take ROW_S for each row, as an overloaded system does."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pyarrow as pa
+
+import seamark as sm
+
+ROW_S = 0.004
+
+
+class SlowWriter:
+    """Hands all calls to a sink's writer; the rows of `write` take their time first."""
+
+    def __init__(self, writer: Any) -> None:
+        self._writer = writer
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        time.sleep(ROW_S * batch.num_rows)
+        self._writer.write(batch)
+
+    def prepare_commit(self) -> Any:
+        return self._writer.prepare_commit()
+
+    def abort(self) -> None:
+        self._writer.abort()
+
+
+class SlowKafkaSink(sm.KafkaSink):
+    def create_writer(self, context: Any) -> Any:
+        return SlowWriter(super().create_writer(context))
+
+
+class SlowSQLiteSink(sm.SQLiteSink):
+    def create_writer(self, context: Any) -> Any:
+        return SlowWriter(super().create_writer(context))

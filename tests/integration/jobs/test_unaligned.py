@@ -1,0 +1,98 @@
+"""Kafka to Kafka behind a slow sink, unaligned: each epoch ends with rows still to be written.
+
+Drivers are killed at each step of an epoch while such rows, the channel state, wait in the
+checkpoint; at some steps twice in a row, so the same epoch dies twice. Python workers die too, with
+channel state written or read. In the end nothing is lost, doubled or out of order within a key.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from seamark.dev.kafka import LocalKafka
+from tests.chaos.driver import wait_until
+from tests.chaos.matrix import UNALIGNED
+from tests.chaos.outputs import FilesOutput, SlowSQLiteOutput
+from tests.chaos.scenario import PassthroughScenario, Scenario, SinksScenario
+
+POINTS = [
+    "epoch-started:4",
+    "pre-committed:2",
+    "pre-committed:1",  # twice in the same epoch
+    "prepared:2",
+    "prepared:1",  # twice in the same epoch: a stored, undecided attempt each time
+    "decided:2",
+    "sealed:2",
+    "sink-committed:2",
+    "committed:3",
+]
+WORKER_POINTS = ["channel-state-written:2", "channel-state-read:2"]
+
+
+def slow(directory: Path, kafka: LocalKafka) -> PassthroughScenario:
+    """Return a job whose sink takes 4 ms for a row, and whose epochs take 300 ms: rows come faster
+    than they are written, until the input ends."""
+    return PassthroughScenario(directory, kafka.bootstrap_servers, rate=500.0, **UNALIGNED)
+
+
+def rows_in_flight(scenario: Scenario) -> dict[int, int]:
+    """Return the rows of channel state in each epoch with a prepared record."""
+    found = {}
+    for path in scenario.job_directory.glob("epochs/*/prepared.*.json"):
+        stages = json.loads(path.read_text())["body"].get("channel_state", ())
+        segments = [each for stage in stages for lane in stage["lanes"] for each in lane]
+        rows = sum(each["file"]["rows"] - each["skip"] for each in segments)
+        found[int(path.parent.name)] = rows
+    return found
+
+
+def test_killed_while_rows_are_in_flight(kafka: LocalKafka, tmp_path: Path) -> None:
+    with slow(tmp_path, kafka) as scenario:
+        driver = scenario.die_at_each(POINTS, then=WORKER_POINTS[0])
+        killed = rows_in_flight(scenario)
+        assert sum(rows > 0 for rows in killed.values()) > len(killed) / 2, killed
+        for following in [*WORKER_POINTS[1:], None]:
+            before = len(driver.epochs())
+            wait_until("epochs with a dead worker", lambda: len(driver.epochs()) > before + 5, 120)  # noqa: B023
+            assert "SIGKILL" in driver.text() or "crashed" in driver.text(), "no worker died"
+            driver.kill_tree()
+            driver = scenario.start(following)
+        scenario.finish(driver)
+        assert scenario.open_transactions() == []
+
+
+def test_rows_in_flight_are_written_without_new_ones_and_by_an_aligned_run(
+    kafka: LocalKafka, tmp_path: Path
+) -> None:
+    """The input ends while rows wait. One run writes some of them, the next all the rest."""
+    with slow(tmp_path, kafka) as scenario:
+        driver = scenario.start()
+        driver.wait_for_epochs(6)
+        scenario.feeder.close()
+        driver.stop()
+        left = rows_in_flight(scenario)
+        assert left[max(left)] > 0, left
+        later = scenario.start(aligned_timeout="100ms")
+        wait_until("another epoch", lambda: len(later.epochs()) > 2, 120)
+        later.stop()
+        del scenario.options["aligned_timeout"]  # switched off
+        scenario.finish(scenario.start())
+        left = rows_in_flight(scenario)
+        assert left[max(left)] == 0
+        assert scenario.open_transactions() == []
+
+
+def test_two_sinks_with_rows_in_flight(tmp_path: Path) -> None:
+    """SQLite is slow and files are not: both have the same rows after each kill."""
+    outputs = [SlowSQLiteOutput(tmp_path), FilesOutput(tmp_path)]
+    settings = {"unaligned": True, "aligned_timeout": "300ms"}
+    with SinksScenario(tmp_path, outputs, rate=400.0, settings=settings) as scenario:
+        driver = scenario.die_at_each(
+            ["pre-committed:3", "prepared:2", "prepared:1", "sink-committed:3", "sealed:2"]
+        )
+        driver.wait_for_epochs(3)
+        killed = rows_in_flight(scenario)
+        assert any(killed.values()), killed
+        scenario.finish(driver)
+        scenario.require_settled()

@@ -1,0 +1,295 @@
+"""One schedule: a world, its drivers, the events that befall them, and the judgement.
+
+Whatever has happened, the drivers that are awake must then settle all input or end for a reason
+that the protocol allows; an undisturbed driver must bring every row to every sink and stop
+cleanly; and after all sleepers have woken up and run to their end, one more driver must find all as
+it should be. Readers are watched all the time (`tests/model/world.py`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from dataclasses import dataclass, field
+
+from seamark.model.errors import SeamarkError
+from seamark.protocol.points import Point
+from seamark.protocol.write_again import RewritePoint
+from tests.model.driver import Protocol
+from tests.model.world import ROWS_PER_EPOCH, Violation
+
+from . import threads
+from .driver import Driver, config
+from .machine import FAULTS, MAX_STEPS, Event, Machine
+from .reality import SPOOLED, TWO_PHASE, UPSERT, WRITE_AHEAD, Reality, Surroundings
+
+POINTS = (
+    *(point.value for point in Point), *(point.value for point in RewritePoint), "rows-sent",
+)  # fmt: skip
+MAX_AWAKE, MAX_DRIVERS, MAX_ROWS = 3, 7, 6 * ROWS_PER_EPOCH
+PATIENCE_S = 5000.0
+"""For everything to settle once no more events come, on the machine's clock."""
+SLEEPERS_S = 150.0
+"""For a driver that woke up last to end, or to do all that it will ever do."""
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """All of a run's luck."""
+
+    setup: Surroundings
+    events: tuple[Event, ...]
+    survivors: bool = True
+    twins: bool = False
+    """Whether two drivers start at once."""
+    """Whether drivers that are awake at the end of the events are left to settle, not killed."""
+
+    def __str__(self) -> str:
+        how = "two drivers start at once, " * self.twins + (
+            "those awake in the end settle"
+            if self.survivors
+            else "those awake in the end are killed"
+        )
+        return f"{self.setup}\n{how}\n" + "\n".join(f"  {event}" for event in self.events)
+
+
+def schedule_of(seed: int) -> Schedule:
+    """Return a seed's schedule: the frequency of each kind of event is drawn first, then events."""
+    luck = random.Random(seed)
+    at_most_once = luck.random() < 0.1
+    spooled = not at_most_once and luck.random() < 0.25
+    ways = [TWO_PHASE, TWO_PHASE, UPSERT, *([SPOOLED] * 3 if spooled else [])]
+    if not at_most_once:
+        ways.append(WRITE_AHEAD)
+    setup = Surroundings(
+        ways=tuple(luck.choice(ways) for _ in range(luck.choice((1, 2, 2, 3)))),
+        tasks=luck.choice((1, 1, 2)),
+        max_concurrent=luck.choice((1, 1, 2)),
+        forgetful=luck.random() < 0.5,
+        first_epoch=luck.choice((0, 0, 2)),
+        at_most_once=at_most_once,
+        uneven=luck.random() < 0.3,
+        spool=spooled,
+        deadlines=luck.random() < 0.2,
+        restarts=luck.choice((0, 0, 2)),
+        min_pause_s=luck.choice((0.0, 0.0, 0.0, 2.0)),
+        timeout_s=luck.choice((600.0, 600.0, 30.0)),
+    )
+    kinds = {
+        "switch": 20 * luck.random(),
+        "crash": 3 * luck.random(),
+        "pause": 3 * luck.random(),
+        "crash at": 3 * luck.random(),
+        "pause at": 5 * luck.random(),
+        "wake": 4 * luck.random(),
+        "start": luck.random(),
+        "stop": luck.random(),
+        "input": 2 * luck.random(),
+        "task": luck.random(),
+        "time-out": 2 * luck.random() * spooled,
+        "land": luck.random(),
+        **{kind: luck.random() * (luck.random() < 0.5) for kind in FAULTS},
+    }
+    gap = luck.choice((5, 15, 40))
+    at, events = 0, []
+    chosen = luck.choices(list(kinds), list(kinds.values()), k=luck.choice((10, 25, 50)))
+    for kind in chosen:
+        at += 1 + int(luck.expovariate(1 / gap))
+        events.append(Event(at, kind, luck.randrange(60)))
+    return Schedule(setup, tuple(events), luck.random() < 0.5, luck.random() < 0.15)
+
+
+@dataclass
+class Outcome:
+    """What a run came to."""
+
+    steps: int = 0
+    drivers: int = 0
+    ends: dict[str, int] = field(default_factory=dict)
+    trace: list[str] = field(default_factory=list)
+
+
+class Simulation:
+    """One run of a schedule."""
+
+    def __init__(self, schedule: Schedule, protocol: Protocol, *, traced: bool = False) -> None:
+        self.schedule = schedule
+        self.machine = Machine(schedule.events, self._happens)
+        if traced:
+            self.machine.trace = []
+        self.world = Reality(schedule.setup, self.machine)
+        self.drivers: list[Driver] = []
+        self._protocol = protocol
+        self._config = config(schedule.setup)
+
+    # --- events
+
+    def _happens(self, event: Event) -> None:
+        machine, choice = self.machine, event.choice
+        thread = machine.current
+        assert thread is not None and isinstance(thread.process, Driver)
+        driver = thread.process
+        if machine.trace is not None:
+            machine.trace.append(f"      ** {event.kind} ({thread})")
+        awake = [d for d in self.drivers if d.awake]
+        asleep = [d for d in self.drivers if d.alive and d.paused]
+        match event.kind:
+            case "switch":
+                machine.switch(choice)
+            case "crash":
+                machine.crash(driver)
+            case "pause":
+                if choice % 2:
+                    self._start()
+                machine.pause(driver)
+            case "wake" if asleep:
+                asleep[choice % len(asleep)].paused = False
+                machine.switch(choice)
+            case "start" if len(awake) < MAX_AWAKE:
+                self._start()
+                machine.switch(choice)
+            case "crash at" | "pause at":
+                kind = event.kind.removesuffix(" at")
+                machine.trap(POINTS[choice % len(POINTS)], Event(event.at, kind, choice))
+            case "stop":
+                driver.stop()
+            case "input":
+                self.world.available = min(self.world.available + ROWS_PER_EPOCH, MAX_ROWS)
+            case "task":
+                driver.fail_task = True
+            case "time-out":
+                self.world.expire(choice)
+            case "land" if machine.late:
+                machine.late.pop(0)()
+
+    def _start(self) -> Driver | None:
+        if len(self.drivers) >= MAX_DRIVERS:
+            return None
+        driver = Driver(f"d{len(self.drivers)}", self.world, self._config, self._protocol)
+        self.drivers.append(driver)
+        return driver
+
+    # --- the run
+
+    def play(self) -> None:
+        """Raise Violation if a promise is broken."""
+        self._start()
+        if self.schedule.twins:
+            self._start()
+        while self.machine.events_left:
+            done = self.machine.run(lambda: not self.machine.events_left, PATIENCE_S)
+            self._judge()
+            if not done:
+                asleep = [d for d in self.drivers if d.alive and d.paused]
+                awake = [d for d in self.drivers if d.awake]
+                if awake:
+                    break
+                if asleep and len(self.drivers) % 2:
+                    asleep[0].paused = False
+                elif self._start() is None:
+                    break
+        self.machine.drop_events()
+        self._judge()
+        self._finale()
+
+    def _judge(self) -> None:
+        if self.world.violations:
+            raise self.world.violations[0]
+        if self.machine.steps > MAX_STEPS:
+            raise Violation(f"the run does not come to rest in {MAX_STEPS} steps")
+        for driver in self.drivers:
+            if driver.uncaught is not None:
+                raise Violation(
+                    f"{driver.name}: {type(driver.uncaught).__name__}: {driver.uncaught}"
+                ) from driver.uncaught
+
+    def _finale(self) -> None:
+        awake = [d for d in self.drivers if d.awake]
+        if self.schedule.survivors and awake:
+            newest = max(awake, key=lambda d: d.generation)
+            self._settle(newest)
+        self._crash_awake()
+        self._final_driver()
+        sleepers = [d for d in self.drivers if d.alive]
+        if sleepers or self.machine.late:
+            for driver in sleepers:
+                driver.paused = False
+                self.machine.run(lambda driver=driver: not driver.alive, SLEEPERS_S)  # type: ignore[misc]
+                self._judge()
+                self._crash_awake()
+            while self.machine.late:
+                with contextlib.suppress(SeamarkError, OSError):
+                    self.machine.late.pop(0)()
+            self._judge()
+            self._final_driver()
+
+    def _settle(self, driver: Driver) -> bool:
+        """Let the driver settle all input, or end; return whether it has settled."""
+        self.machine.run(lambda: driver.settled or not driver.alive, PATIENCE_S)
+        self._judge()
+        if driver.alive and not driver.settled:
+            run = driver.run
+            raise Violation(
+                f"{driver.name} makes no progress: {self.world.available} rows are there, planned "
+                f"up to {self.world.offsets}, committed up to epoch "
+                f"{run.coordinator.last_committed if run else None}, threads: "
+                f"{[str(t) for t in driver.threads]}"
+            )
+        return driver.alive
+
+    def _crash_awake(self) -> None:
+        for driver in self.drivers:
+            if driver.awake:
+                self.machine.bury(driver)
+
+    def _final_driver(self) -> None:
+        self.world.available += ROWS_PER_EPOCH
+        while True:
+            driver = Driver(f"d{len(self.drivers)}", self.world, self._config, self._protocol)
+            self.drivers.append(driver)
+            if self._settle(driver):
+                break
+            if not self.world.repair():
+                raise Violation(
+                    f"{driver.name}, undisturbed, stopped: {driver.stopped_by!r}"
+                ) from driver.stopped_by
+        self.world.check_rows()
+        driver.stop()
+        self.machine.run(lambda: not driver.alive, PATIENCE_S)
+        self._judge()
+        if driver.alive or driver.stopped_by:
+            raise Violation(f"{driver.name} does not stop cleanly: {driver.stopped_by!r}")
+        for uid, sink in self.world.sinks.items():
+            if left := [t for t in sink.open() if t.generation <= driver.generation]:
+                raise Violation(f"{uid}: transactions left open: {left}")
+
+    def end(self) -> None:
+        """Unwind what is left."""
+        for driver in self.drivers:
+            self.machine.bury(driver)
+
+    @property
+    def outcome(self) -> Outcome:
+        ends: dict[str, int] = {}
+        for driver in self.drivers:
+            if driver.stopped_by is not None:
+                name = type(driver.stopped_by).__name__
+                ends[name] = ends.get(name, 0) + 1
+        return Outcome(self.machine.steps, len(self.drivers), ends, self.machine.trace or [])
+
+
+RIGHT = Protocol()
+
+
+def play(schedule: Schedule, protocol: Protocol = RIGHT, *, traced: bool = False) -> Outcome:
+    """Run one schedule and judge it; raises Violation. `threads.installed` must be in force."""
+    simulation = Simulation(schedule, protocol, traced=traced)
+    with threads.on(simulation.machine):
+        try:
+            simulation.play()
+        except Violation as violation:
+            violation.trace = simulation.outcome.trace  # type: ignore[attr-defined]
+            raise
+        finally:
+            simulation.end()
+    return simulation.outcome

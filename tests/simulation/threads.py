@@ -1,0 +1,296 @@
+"""Stand-ins for `threading`, `time`, `queue`, futures and `uuid`, on the running `Machine`.
+
+The coordinator's modules import whole modules (``import threading``), so `installed` only has to
+give these modules other names to look up: no line of them knows of the simulation.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import itertools
+import math
+import threading as real_threading
+import time as real_time
+import uuid as real_uuid
+from collections import deque
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+from seamark.file_systems.location import decoded
+from seamark.model import failpoints
+
+from .disk import SimulatedDirectory
+from .machine import Machine, Thread
+
+_running: Machine | None = None
+_ids = itertools.count(1)
+
+
+def machine() -> Machine:
+    assert _running is not None
+    return _running
+
+
+class Lock:
+    """`threading.Lock`, and `RLock` too: its owner may take it again."""
+
+    def __init__(self) -> None:
+        self._owner: Thread | None = None
+        self._depth = 0
+
+    def acquire(self) -> bool:
+        at = machine()
+        if self._owner is not at.current or self._owner is None:
+            at.step("lock")
+            at.block(lambda: self._owner is None)
+            self._owner = at.current
+        self._depth += 1
+        return True
+
+    def release(self) -> None:
+        self._depth -= 1
+        if self._depth <= 0:
+            self._owner, self._depth = None, 0
+
+    def __enter__(self) -> Lock:
+        self.acquire()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.release()
+
+
+class Condition:
+    def __init__(self, lock: Lock | None = None) -> None:
+        self._lock = lock or Lock()
+        self._waiting: dict[int, list[bool]] = {}
+
+    def __enter__(self) -> Condition:
+        self._lock.acquire()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        lock, at = self._lock, machine()
+        told = [False]
+        self._waiting[id(told)] = told
+        depth, lock._depth, lock._owner = lock._depth, 0, None
+        at.block(lambda: told[0], timeout)
+        self._waiting.pop(id(told), None)
+        at.block(lambda: lock._owner is None)
+        lock._owner, lock._depth = at.current, depth
+        return told[0]
+
+    def wait_for(self, predicate: Callable[[], Any], timeout: float | None = None) -> Any:
+        deadline = math.inf if timeout is None else machine().now + timeout
+        while not (result := predicate()):
+            left = deadline - machine().now
+            if left <= 0:
+                break
+            self.wait(None if left == math.inf else left)
+        return result
+
+    def notify_all(self) -> None:
+        for told in self._waiting.values():
+            told[0] = True
+        self._waiting.clear()
+
+
+class Event:
+    def __init__(self) -> None:
+        self._set = False
+
+    def is_set(self) -> bool:
+        return self._set
+
+    def set(self) -> None:
+        self._set = True
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return machine().block(lambda: self._set, timeout)
+
+
+class Barrier:
+    def __init__(self, parties: int) -> None:
+        self._missing = parties
+
+    def wait(self) -> None:
+        self._missing -= 1
+        machine().block(lambda: self._missing <= 0)
+
+
+class SimulatedThread:
+    """`threading.Thread`."""
+
+    def __init__(
+        self,
+        target: Callable[..., None],
+        name: str = "thread",
+        args: tuple[Any, ...] = (),
+        daemon: bool = False,
+    ) -> None:
+        self._body = lambda: target(*args)
+        self._name = name.removeprefix("seamark-")
+        self._thread: Thread | None = None
+
+    def start(self) -> None:
+        at = machine()
+        assert at.current is not None
+        self._thread = at.spawn(at.current.process, self._name, self._body)
+        at.step(f"started {self._name}")
+
+    def is_alive(self) -> bool:
+        return self._thread is not None and not self._thread.greenlet.dead
+
+    def join(self, timeout: float | None = None) -> None:
+        machine().block(lambda: not self.is_alive(), timeout)
+
+
+class SimpleQueue:
+    def __init__(self) -> None:
+        self._items: deque[Any] = deque()
+
+    def put(self, item: Any) -> None:
+        self._items.append(item)
+
+    def get(self) -> Any:
+        machine().block(lambda: bool(self._items))
+        return self._items.popleft()
+
+
+class Future:
+    def __init__(self) -> None:
+        self._answer: tuple[Any, BaseException | None] | None = None
+
+    def __class_getitem__(cls, item: object) -> type[Future]:
+        return cls
+
+    def set_result(self, result: Any) -> None:
+        self._answer = (result, None)
+
+    def set_exception(self, error: BaseException) -> None:
+        self._answer = (None, error)
+
+    def exception(self, timeout: float | None = None) -> BaseException | None:
+        if not machine().block(lambda: self._answer is not None, timeout):
+            raise TimeoutError
+        assert self._answer is not None
+        return self._answer[1]
+
+    def result(self) -> Any:
+        if (error := self.exception()) is not None:
+            raise error
+        assert self._answer is not None
+        return self._answer[0]
+
+
+class _Idle:
+    """The pool of call threads, one for each process."""
+
+    def pop(self) -> Any:
+        return self._of_process().pop()
+
+    def append(self, thread: Any) -> None:
+        self._of_process().append(thread)
+
+    def _of_process(self) -> list[Any]:
+        current = machine().current
+        assert current is not None
+        return current.process.idle_calls
+
+
+def _module(real: ModuleType, **names: Any) -> ModuleType:
+    stands = ModuleType(real.__name__)
+    stands.__getattr__ = lambda name: getattr(real, name)  # type: ignore[method-assign]
+    vars(stands).update(names)
+    return stands
+
+
+class _Queue(ModuleType):
+    SimpleQueue = SimpleQueue
+
+
+THREADING = _module(
+    real_threading,
+    Lock=Lock, RLock=Lock, Condition=Condition, Event=Event, Barrier=Barrier,
+    Thread=SimulatedThread,
+)  # fmt: skip
+TIME = _module(
+    real_time,
+    monotonic=lambda: machine().now,
+    perf_counter=lambda: machine().now,
+    time=lambda: 1.7e9 + machine().now,
+    sleep=lambda seconds: machine().sleep(seconds),
+)
+UUID = _module(real_uuid, uuid4=lambda: real_uuid.UUID(int=next(_ids)))
+
+
+def open_directory(uri: str, settings: object = None) -> SimulatedDirectory:
+    """`file_systems.open_directory`, on the machine's disk."""
+    return SimulatedDirectory(machine().disk, decoded(uri).removeprefix("file:").lstrip("/"))
+
+
+STANDS = {
+    "seamark.checkpoint.call_deadline": {
+        "threading": THREADING, "time": TIME, "queue": _Queue("queue"), "Future": Future,
+        "FutureTimeoutError": TimeoutError, "_idle": _Idle(),
+    },
+    "seamark.checkpoint.coordinator": {"threading": THREADING, "time": TIME},
+    "seamark.checkpoint.epoch_queue": {"threading": THREADING, "time": TIME},
+    "seamark.checkpoint.flow_figures": {"threading": THREADING, "time": TIME},
+    "seamark.checkpoint.epoch_log": {"time": TIME},
+    "seamark.checkpoint.sink_commits": {"time": TIME},
+    "seamark.checkpoint.spool": {"time": TIME, "open_directory": open_directory},
+    "seamark.checkpoint.statistics_recorder": {"threading": THREADING, "time": TIME},
+    "seamark.checkpoint.storage_check": {"threading": THREADING, "uuid": UUID},
+    "seamark.checkpoint.store": {"time": TIME, "uuid": UUID},
+    "seamark.contracts.attempt_name": {"uuid": UUID},
+    "seamark.contracts.spool": {"open_directory": open_directory},
+    "seamark.sinks.write_ahead.committer": {
+        "threading": THREADING, "open_directory": open_directory,
+    },
+    "seamark.sinks.write_ahead.epoch_spool": {"uuid": UUID, "open_directory": open_directory},
+}  # fmt: skip
+"""The names that each module looks up here instead."""
+
+
+@contextlib.contextmanager
+def patched(names: dict[tuple[Any, str], Any]) -> Iterator[None]:
+    """Give objects other attributes, by object and name, until the block ends."""
+    before = {(on, name): vars(on).get(name) for on, name in names}
+    for (on, name), value in names.items():
+        setattr(on, name, value)
+    try:
+        yield
+    finally:
+        for (on, name), was in before.items():
+            if was is None:
+                delattr(on, name)
+            else:
+                setattr(on, name, was)
+
+
+def installed() -> contextlib.AbstractContextManager[None]:
+    """Give the coordinator's modules the stand-ins until the block ends."""
+    names: dict[tuple[Any, str], Any] = {
+        (importlib.import_module(module), name): stand
+        for module, stands in STANDS.items()
+        for name, stand in stands.items()
+    }
+    names[failpoints, "reached"] = lambda name: machine().reached(name)
+    return patched(names)
+
+
+@contextlib.contextmanager
+def on(new: Machine) -> Iterator[None]:
+    """Let the stand-ins use this machine until the block ends."""
+    global _running, _ids
+    before, _running, _ids = _running, new, itertools.count(1)
+    try:
+        yield
+    finally:
+        _running = before

@@ -1,0 +1,78 @@
+"""Unaligned jobs in one Spark session, behind a slow sink: savepoints, statistics, the end."""
+
+from __future__ import annotations
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+import seamark as sm
+from seamark.model.errors import SeamarkError
+from tests.chaos.driver import wait_until
+from tests.chaos.slow_sink import SlowSQLiteSink
+from tests.chaos.workload import read_column
+
+ROWS = 600
+
+
+def a_job(tmp_path: Path, name: str = "job", ending: str = "never") -> sm.Job:
+    checkpoint = sm.CheckpointConfig(
+        storage=str(tmp_path / "store"), interval="1h", unaligned=True, aligned_timeout="200ms"
+    )
+    job = sm.Job(name, checkpoint)
+    rows = job.source(
+        sm.FileSource(str(tmp_path / "in"), format="json", schema="id BIGINT", ending=ending), "in"
+    )
+    job.sink(rows, SlowSQLiteSink(str(tmp_path / f"{name}.db"), table="t"), "out")
+    return job
+
+
+def fill(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    lines = (json.dumps({"id": number}) for number in range(ROWS))
+    (tmp_path / "in/rows.json").write_text("\n".join(lines))
+
+
+def written(tmp_path: Path, name: str = "job") -> list[int]:
+    database = tmp_path / f"{name}.db"
+    return read_column(database, "t", "id") if database.exists() else []
+
+
+def test_a_bounded_job_ends_when_nothing_is_left_and_shows_what_was(tmp_path: Path) -> None:
+    fill(tmp_path)
+    job = a_job(tmp_path, ending="latest")
+    job.run()
+    assert written(tmp_path) == list(range(ROWS)), "every row once, in order"
+    checkpoints = list(reversed(job.checkpoints().history))
+    assert len(checkpoints) > 2
+    assert [c.unaligned for c in checkpoints] == [True] * (len(checkpoints) - 1) + [False]
+    sizes = [c.persisted_data for c in checkpoints]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[-1] == 0 < sizes[0]
+    assert all(c.processed_data > 0 for c in checkpoints)
+    (out,) = (task for task in checkpoints[0].tasks if task.uid == "out")
+    assert out.subtasks[0].unaligned
+    assert out.subtasks[0].persisted_data == checkpoints[0].persisted_data
+
+
+def test_a_savepoint_has_no_channel_state_and_a_retained_checkpoint_keeps_its_own(
+    tmp_path: Path,
+) -> None:
+    """The interval is an hour: while rows wait, epochs run without it."""
+    fill(tmp_path)
+    job = a_job(tmp_path)
+    running = threading.Thread(target=job.run)
+    running.start()
+    wait_until("two epochs", lambda: len(written(tmp_path)) > 0 and job.checkpoints().history, 60)
+    savepoint = job.savepoint(str(tmp_path / "savepoints")).result(120)
+    assert written(tmp_path) == list(range(ROWS)), "the savepoint's epoch wrote the rest"
+    job.stop()
+    running.join()
+    unaligned = [c.id for c in job.checkpoints().history if c.unaligned]
+    assert unaligned
+    with pytest.raises(SeamarkError, match=r"rows of channel state, which stay with their job"):
+        a_job(tmp_path, "other").run(restore=f"{tmp_path}/store/job/epochs/{unaligned[0]}")
+    a_job(tmp_path, "restored", ending="latest").run(restore=savepoint)
+    assert written(tmp_path, "restored") == []

@@ -1,0 +1,75 @@
+"""Channel state in the store: its record, and how long its files stay; on local directories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from seamark.checkpoint.channel_state import ChannelState, Segment, Stage
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore, PreparedSinks, SinkEpoch
+from seamark.contracts.spool import SpoolFile
+from seamark.protocol.states import Seal
+
+
+def a_store(directory: Path) -> CheckpointStore:
+    store = CheckpointStore(LocalFiles(directory), LocalFiles(directory / "spark"))
+    store.open("job")
+    return store
+
+
+def state(*epochs: int) -> ChannelState:
+    """Rows written to files in these epochs, a stage for each."""
+    return ChannelState(tuple(Stage(("out",), ("id",), ((segment(e),),)) for e in epochs))
+
+
+def segment(epoch: int) -> Segment:
+    path = f"{epoch}/g1-e{epoch}-p0-a9-{'0' * 32}.arrow"
+    return Segment(SpoolFile("/store/channel-state", path, 10, 500, 77))
+
+
+def prepared(store: CheckpointStore, epoch: int, generation: int, *epochs: int) -> None:
+    parts = PreparedSinks({"out": SinkEpoch(3, (b"one",))})
+    parts.channel_state = state(*epochs)
+    for of in epochs:
+        if not store.files.exists(segment(of).file.path):
+            store.files.create(f"channel-state/{of}/{generation}-{epoch}", b"rows")
+    store.write_prepared(epoch, generation, parts)
+
+
+def test_an_attempts_rows_come_back_with_its_transactions(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    prepared(store, 0, 1, 0)
+    store.seal(0, 1, Seal.ABORT)
+    prepared(store, 0, 2)
+    assert store.read_prepared(0, 1) == {"out": SinkEpoch(3, (b"one",))}
+    assert store.read_prepared(0, 1).channel_state == state(0)
+    assert store.channel_state(0) == state(), "the first attempt was aborted"
+    store.write_committed(0, 2)
+    assert store.channel_state(0) == state()
+    prepared(store, 1, 2, 1)
+    assert store.channel_state(1) == state(1), "decided, not committed yet"
+    assert store.channel_state(-1) == store.channel_state(99) == state()
+
+
+def test_an_epoch_without_rows_left_has_the_record_of_before(tmp_path: Path) -> None:
+    store = a_store(tmp_path)
+    prepared(store, 0, 1)
+    assert b"channel_state" not in store.files.read("epochs/0/prepared.1.json")
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_files_stay_until_no_retained_epoch_needs_them(tmp_path: Path, restarts: bool) -> None:
+    """Epochs 0 and 1 leave rows, and epoch 4 writes the last of them. Three checkpoints stay."""
+    store = a_store(tmp_path)
+    left = {0: [0], 1: [0, 1], 2: [0, 1], 3: [1], 4: [], 5: [5], 6: []}
+    there = {}
+    for epoch, epochs in left.items():
+        prepared(store, epoch, 1, *epochs)
+        store.write_committed(epoch, 1)
+        store.forget_channel_state(epoch, 3)
+        there[epoch] = sorted(map(int, store.files.list("channel-state")))
+        if restarts:
+            store = a_store(tmp_path)
+    assert there == {0: [0], 1: [0, 1], 2: [0, 1], 3: [0, 1], 4: [0, 1], 5: [1, 5], 6: [5]}
