@@ -35,7 +35,7 @@ CORE = {
     "spark/plans/test_watermarks.py": "no operator loses its watermark",
     "spark/plans/test_batch_oracle.py": "random programs beside Spark's batch run of them",
     "spark/session/test_worker_daemon.py": "the Python workers of a session",
-    "spark/jobs/test_unaligned.py::test_a_bounded_job_ends_when_nothing_is_left_and_shows_what_was": (
+    "spark/jobs/test_unaligned.py::test_a_bounded_job_ends_when_nothing_is_left": (
         "rows left by an epoch are written by the next"
     ),
     # Each sink under the conformance suite, on its real system.

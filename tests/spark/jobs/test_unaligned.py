@@ -41,7 +41,7 @@ def written(tmp_path: Path, name: str = "job") -> list[int]:
     return read_column(database, "t", "id") if database.exists() else []
 
 
-def test_a_bounded_job_ends_when_nothing_is_left_and_shows_what_was(tmp_path: Path) -> None:
+def test_a_bounded_job_ends_when_nothing_is_left(tmp_path: Path) -> None:
     fill(tmp_path)
     job = a_job(tmp_path, ending="latest")
     job.run()

@@ -6,7 +6,7 @@ import json
 import sys
 from pathlib import Path
 
-from tests.spark.keyed_programs import numbering_job
+from tests.spark.jobs.keyed_programs import numbering_job
 
 asked = json.loads(sys.argv[1])
 numbering_job(Path(asked["home"]), asked["slow_s"], **asked["config"]).run(parallelism=2)

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 import seamark as sm
 from seamark.model.errors import ConfigurationError
 from tests.chaos.driver import Driver, wait_until
-from tests.spark.keyed_programs import (
+from tests.spark.jobs.keyed_programs import (
     KEYS,
     NUMBERED,
     START,
@@ -29,14 +29,14 @@ from tests.spark.keyed_programs import (
     results,
     sessions_job,
 )
-from tests.spark.test_savepoints import Started
+from tests.threads import RunningJob
 
 UNALIGNED: dict[str, Any] = {"unaligned": True, "aligned_timeout": "300ms"}
 END = {"k": "~end", "v": 0, "at": START + 1_000_000}
 """A row far in the future: it drives the watermark on."""
 
 
-def wait_for_rows(home: Path, running: Started, rows: int) -> None:
+def wait_for_rows(home: Path, running: RunningJob, rows: int) -> None:
     def there() -> bool:
         if running.error is not None:
             raise running.error
@@ -47,7 +47,7 @@ def wait_for_rows(home: Path, running: Started, rows: int) -> None:
 
 def run_until_rows_wait(home: Path, given: Input) -> None:
     """Run a slow job for its first results, and end it while rows wait."""
-    running = Started(numbering_job(home, 0.02, **UNALIGNED), parallelism=2)
+    running = RunningJob(numbering_job(home, 0.02, **UNALIGNED), parallelism=2)
     wait_for_rows(home, running, 1)
     running.end()
     assert len(results(home / "out")) < given.rows, (
@@ -57,7 +57,7 @@ def run_until_rows_wait(home: Path, given: Input) -> None:
 
 def finish(home: Path, given: Input, name: str = "numbers", **how: Any) -> None:
     given.add()  # behind the rows that wait
-    running = Started(numbering_job(home, 0.0, name=name), **how)
+    running = RunningJob(numbering_job(home, 0.0, name=name), **how)
     wait_for_rows(home, running, given.rows)
     running.end()
     check_numbers(home, given)
@@ -74,7 +74,7 @@ def test_no_key_is_passed_by_while_rows_arrive(tmp_path: Path) -> None:
     """Epochs drain what waits without new rows, too."""
     given = Input(tmp_path / "in", rows=60)
     given.add(files=6)
-    running = Started(numbering_job(tmp_path, 0.01, **UNALIGNED), parallelism=2)
+    running = RunningJob(numbering_job(tmp_path, 0.01, **UNALIGNED), parallelism=2)
     wait_for_rows(tmp_path, running, given.rows)
     assert running.job.checkpoints().counts.completed > 6, "no epoch was cut"
     running.end()
@@ -84,10 +84,10 @@ def test_no_key_is_passed_by_while_rows_arrive(tmp_path: Path) -> None:
 def test_timers_keep_their_order_with_the_rows_that_wait(tmp_path: Path) -> None:
     given = Input(tmp_path / "in", rows=40)
     given.add(files=4)
-    running = Started(sessions_job(tmp_path, 0.02, **UNALIGNED), parallelism=2)
+    running = RunningJob(sessions_job(tmp_path, 0.02, **UNALIGNED), parallelism=2)
     wait_for_rows(tmp_path, running, 1)
     running.end()  # the next driver does not know the times of the rows that wait
-    running = Started(sessions_job(tmp_path, 0.01, **UNALIGNED))
+    running = RunningJob(sessions_job(tmp_path, 0.01, **UNALIGNED))
 
     def complete() -> bool:
         if running.error is not None:
@@ -109,7 +109,7 @@ def test_a_savepoint_carries_the_rows_that_wait(tmp_path: Path, kind: str) -> No
     given = Input(tmp_path / "in", rows=100)
     given.add(files=2)
     job = numbering_job(tmp_path, 0.02, **UNALIGNED)
-    running = Started(job, parallelism=2)
+    running = RunningJob(job, parallelism=2)
     wait_for_rows(tmp_path, running, 1)
     path = job.stop_with_savepoint(str(tmp_path / "savepoints"), type=kind).result(300)
     running.join()
@@ -142,7 +142,7 @@ def test_a_bounded_job_processes_all_and_ends(tmp_path: Path, spark: SparkSessio
     rows = job.source(source, uid="events")
     result = sm.keyed_process(rows, "k", Numbering(0), uid="numbering", output_schema=NUMBERED)
     job.sink(result, sm.FileSink(str(tmp_path / "out"), format="json"), uid="out")
-    running = Started(job, parallelism=2)
+    running = RunningJob(job, parallelism=2)
     running.join()
     assert len(results(tmp_path / "out")) == given.rows
 
