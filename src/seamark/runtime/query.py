@@ -66,9 +66,9 @@ from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_com
 from seamark.runtime.session import (
     RETAINED,
     accept_leftovers,
+    file_manager_settings,
     is_local,
     planned_tasks,
-    prefer_renaming_file_manager,
 )
 from seamark.runtime.socket_lines import lost_lines
 from seamark.runtime.state_backend import PROVIDER, check_backend, session_settings
@@ -111,7 +111,6 @@ class StreamRun(QueryRun):
         on_committed: Callable[[JobIdentity, int], None] = lambda identity, epoch: None,
     ) -> None:
         spark, declared = plan.spark, plan.declared
-        prefer_renaming_file_manager(spark, spark_location)
         accept_leftovers(spark)
         self._plan = plan
         self._name = declared.name
@@ -131,7 +130,11 @@ class StreamRun(QueryRun):
             declared, plan.keyed, lambda key: spark_settings.get(key) or spark.conf.get(key, None)
         )
         self._stateful = plan.uids.operator_count > 0
-        self._spark_settings = {**spark_settings, **(NO_EXCHANGE_REUSE if self._stateful else {})}
+        self._spark_settings = {
+            **spark_settings,
+            **(NO_EXCHANGE_REUSE if self._stateful else {}),
+            **file_manager_settings(spark, spark_location, stateful=self._stateful),
+        }
         records = open_files(spark, records_uri)
         self._spark_files = open_files(spark, spark_location)
         self._store = CheckpointStore(records, self._spark_files)
