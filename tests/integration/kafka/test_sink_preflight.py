@@ -44,6 +44,7 @@ def test_all_is_well(kafka: LocalKafka, topic: Topic) -> None:
     started = time.monotonic()
     preflight(kafka.bootstrap_servers, topic())
     preflight(kafka.bootstrap_servers, None, transactional_id_prefix=f"rows-{topic()}")
+    preflight(kafka.bootstrap_servers, topic(), delivery_guarantee="at-least-once")
     assert time.monotonic() - started < 20
 
 

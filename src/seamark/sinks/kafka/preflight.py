@@ -132,7 +132,8 @@ def _refused_options(sink: KafkaSink, name: str) -> str:
             f"{name} needs confluent-kafka and kafka-python: pip install 'seamark[kafka]'"
         ) from error
     settings = dict(sink.producer_settings(name).settings)
-    settings["transactional.id"] = "seamark-preflight"  # never initialised
+    if sink.exactly_once:
+        settings["transactional.id"] = "seamark-preflight"  # never initialised
     try:
         confluent_kafka.Producer(settings)
     except (confluent_kafka.KafkaException, ValueError, TypeError) as error:
