@@ -87,6 +87,8 @@ def keyed_process(
     event_time = _event_time(df, what) if time_mode == "EventTime" else ""
     output = _output(df, output_schema, what)
     spark = df.sparkSession
+    # In a batch Spark looks for the coordinator of state stores that only a query's manager starts.
+    spark.streams.active  # noqa: B018
     report = spark.sparkContext.accumulator(InFlight(), InFlightParam())
     operator = KeyedOperator(
         uid, processor, _arrow(df, what), tuple(output.names), event_time, report
@@ -220,6 +222,12 @@ def check_keyed(
             raise ConfigurationError(
                 f"{what} needs CheckpointConfig(state_backend='rocksdb'), found {found!r}; Spark "
                 "keeps its kind of state in RocksDB alone"
+            )
+        if declared.bounded and not one.event_time:
+            raise ConfigurationError(
+                f'{what}: time_mode is "ProcessingTime" and the sources end: Spark would run epochs '
+                "for its timers for ever, and the job never end. Give "
+                'time_mode="EventTime", or sources without an end'
             )
         cluster = not is_local(one.dataframe.sparkSession.sparkContext.master)
         if declared.checkpoint.unaligned and cluster and conf(_STATE_FORMAT) != "2":
