@@ -225,8 +225,8 @@ def check_keyed(
             )
         if declared.bounded and not one.event_time:
             raise ConfigurationError(
-                f'{what}: time_mode is "ProcessingTime" and the sources end: Spark would run epochs '
-                "for its timers for ever, and the job never end. Give "
+                f'{what}: time_mode is "ProcessingTime" and the sources end: Spark would run '
+                "epochs for its timers for ever, and the job never end. Give "
                 'time_mode="EventTime", or sources without an end'
             )
         cluster = not is_local(one.dataframe.sparkSession.sparkContext.master)
