@@ -48,6 +48,7 @@ from typing import Any, ClassVar
 import psutil
 from pyspark.sql import SparkSession
 from rich.console import Console
+from tests.threads import RunningJob
 
 import seamark as sm
 import seamark.job
@@ -136,7 +137,7 @@ def timed(owner: Any, name: str) -> Iterator[list[tuple[float, float]]]:
         setattr(owner, name, function)
 
 
-class Running:
+class Running(RunningJob):
     """The job, in a thread. One at a time."""
 
     last: ClassVar[int] = -1
@@ -144,16 +145,7 @@ class Running:
 
     def __init__(self, job: sm.Job, **how: Any) -> None:
         Running.last = -1
-        self.job = job
-        self._error: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, kwargs=how)
-        self._thread.start()
-
-    def _run(self, **how: Any) -> None:
-        try:
-            self.job.run(**how)
-        except BaseException as error:
-            self._error = error
+        super().__init__(job, **how)
 
     @staticmethod
     def watch() -> None:
@@ -170,8 +162,8 @@ class Running:
     def wait_until(self, epoch: int) -> None:
         deadline_s = time.monotonic() + PATIENCE_S
         while self.last < epoch:
-            if self._error is not None:
-                raise self._error
+            if self.error is not None:
+                raise self.error
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"epoch {epoch} is not committed after {PATIENCE_S:g} s")
             time.sleep(0.02)
@@ -188,8 +180,8 @@ class Running:
     def end(self) -> None:
         self.job.stop()
         self._thread.join()
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error
 
 
 @dataclass(frozen=True)

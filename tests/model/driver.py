@@ -67,6 +67,17 @@ class Protocol:
     aborts: Callable[[int, int], bool] = lambda generation, own: generation < own
     believes_unproved: bool = False
 
+    def take_id(self, ids: dict[str, int], owner: str, uid: str, epoch: int, settled: int) -> str:
+        """Return the id of a sink's next transaction, used again where `reusable` allows it, and
+        note the epoch in `ids`; `owner` begins a new id."""
+        for id_, last_used in ids.items():
+            if id_.startswith(uid) and last_used < epoch and self.reusable(last_used, settled):
+                break
+        else:
+            id_ = f"{owner}-{len(ids)}"
+        ids[id_] = epoch
+        return id_
+
 
 @dataclass(eq=False)
 class Thread:
@@ -364,17 +375,8 @@ class Driver:
         self.staged[epoch] = {uid: [] for uid in self.world.uids}
 
     def _take_id(self, uid: str, epoch: int, settled: int) -> str:
-        for id_, last_used in self.ids.items():
-            if (
-                id_.startswith(uid)
-                and last_used < epoch
-                and self.protocol.reusable(last_used, settled)
-            ):
-                break
-        else:
-            id_ = f"{uid}-{self.name}-{self.generation}-{len(self.ids)}"
-        self.ids[id_] = epoch
-        return id_
+        owner = f"{self.name}-{self.generation}"
+        return self.protocol.take_id(self.ids, f"{uid}-{owner}", uid, epoch, settled)
 
     def _commit_loop(self) -> Steps:
         while True:

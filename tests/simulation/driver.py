@@ -121,17 +121,7 @@ class Driver(Process):
         return CheckpointedJob("job", sinks, CheckpointStore(files, spark), self._checkpoint), logs
 
     def _take_id(self, uid: str, epoch: int, settled: int) -> str:
-        for id_, last_used in self._ids.items():
-            if (
-                id_.startswith(uid)
-                and last_used < epoch
-                and self.protocol.reusable(last_used, settled)
-            ):
-                break
-        else:
-            id_ = f"{uid}-{self.name}-{len(self._ids)}"
-        self._ids[id_] = epoch
-        return id_
+        return self.protocol.take_id(self._ids, f"{uid}-{self.name}", uid, epoch, settled)
 
     def next_attempt(self) -> int:
         self._attempts += 1
