@@ -19,7 +19,7 @@ from seamark.checkpoint.envelope import open_envelope, seal_envelope
 from seamark.contracts import spool
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.committables import dump_committable, load_committable
-from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.sink import (
     CommittingWriter,
     SinkContext,
@@ -105,10 +105,7 @@ class SpoolingWriter:
         """See `SelectiveWriter`. Refused rows are not spooled either."""
         writer: Any = self._writer
         refused: Sequence[RefusedRow] = writer.write_accepted(batch)
-        if refused:
-            bad = {row.index for row in refused}
-            batch = batch.take([i for i in range(batch.num_rows) if i not in bad])
-        self._spool.write(batch)
+        self._spool.write(without(batch, refused))
         return refused
 
     def prepare_commit(self) -> Sequence[Any]:

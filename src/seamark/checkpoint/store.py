@@ -3,6 +3,7 @@
     job.json  lease/<generation>.json  spark/commits/<epoch>
     epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
                    committed.json
+    ledger/<last epoch>.json   the sums of decided epochs (`ledger.py`)
     losses/<epoch>.<sink>.json   kept for ever (`accepted_losses.py`)
     wal/<sink>/<epoch>/   a sink's spool, until the epoch is committed (deleted here alone)
     channel-state/<epoch>/   rows read and not written, until no retained epoch refers to them
@@ -14,7 +15,6 @@ Invariants: a record, once created, is never changed; it is deleted only when no
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import logging
 import os
@@ -30,6 +30,7 @@ from typing import Any
 from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.storage_check import check_storage
 from seamark.contracts.checkpoint_files import CheckpointFiles
@@ -51,6 +52,7 @@ from seamark.protocol.states import Seal
 log = logging.getLogger(__name__)
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
+LEDGER = "ledger"
 LEAST_RECORDS = 10
 """The smallest number of committed epochs whose records are kept: a driver waking from a pause
 looks for them."""
@@ -71,20 +73,6 @@ class JobIdentity:
     first_epoch: int
     created_at: float
     restored_from: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class SinkEpoch:
-    """One sink's part of one prepared epoch: its row count and its dumped committables."""
-
-    rows: int
-    committables: tuple[bytes, ...]
-
-
-class PreparedSinks(dict[str, SinkEpoch]):
-    """The sinks of one attempt by uid, and the attempt's channel state."""
-
-    channel_state: ChannelState = NO_CHANNEL_STATE
 
 
 class CheckpointStore:
@@ -286,13 +274,7 @@ class CheckpointStore:
         body: dict[str, Any] = {
             "epoch": epoch,
             "generation": generation,
-            "sinks": {
-                uid: {
-                    "rows": part.rows,
-                    "committables": [base64.b64encode(c).decode() for c in part.committables],
-                }
-                for uid, part in parts.items()
-            },
+            "sinks": {uid: part.to_json() for uid, part in parts.items()},
         }
         if self._ends_of_next is not None and self._ends_of_next[0] == epoch:
             body["ends"] = self._ends_of_next[1]
@@ -348,6 +330,10 @@ class CheckpointStore:
         body = {"epoch": epoch, "generation": generation, "committed_at": time.time()}
         self._create("committed", f"epochs/{epoch}/committed.json", body)
 
+    def write_ledger_page(self, last_epoch: int, body: dict[str, Any]) -> None:
+        """Create a page of the ledger (`ledger.py`); a repetition changes nothing."""
+        self._create("ledger", f"{LEDGER}/{last_epoch}.json", body)
+
     def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
         """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
         with self._blamed("losses", "read"):
@@ -375,10 +361,8 @@ class CheckpointStore:
         path = _prepared(epoch, generation)
         body = self._open("prepared", path)
         try:
-            found = PreparedSinks(
-                (uid, SinkEpoch(part["rows"], tuple(map(base64.b64decode, part["committables"]))))
-                for uid, part in body["sinks"].items()
-            )
+            sinks = body["sinks"].items()
+            found = PreparedSinks((uid, SinkEpoch.from_json(part)) for uid, part in sinks)
             found.channel_state = ChannelState.from_json(body.get("channel_state", ()))
             return found
         except (KeyError, TypeError, ValueError) as error:

@@ -14,7 +14,8 @@ from typing import Any
 
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
 from seamark.checkpoint.inspection import RESTORING
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.file_systems.location import same_place
 from seamark.model.errors import RestoreError

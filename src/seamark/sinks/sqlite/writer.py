@@ -11,13 +11,13 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.sink import WriterContext
 from seamark.file_systems.local import sync_directory
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal.columns import datetimes_as_text
-from seamark.sinks.internal.sifting import sift, without
+from seamark.sinks.internal.sifting import sift
 from seamark.sinks.internal.staged_files import StagedFile, create_staged, new_handle
 from seamark.sinks.sqlite import database
 
