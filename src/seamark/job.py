@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,6 +63,7 @@ from seamark.savepoints.restore.write import restore_job
 from seamark.savepoints.savepoint import Savepoint
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.take.running import take as take_savepoint
+from seamark.verify.audit.one_job import answer_audit
 
 SAVEPOINT_TYPES = tuple(type_.value for type_ in SavepointType)
 
@@ -244,7 +246,8 @@ class Job:
             )
         spark = self._session()
         if file := os.environ.pop(TRANSACTIONS_VARIABLE, None):
-            answer_request(spark, declared, self._storage, self._secrets, Path(file))
+            audit = partial(answer_audit, spark, declared, self._storage)
+            answer_request(spark, declared, self._storage, self._secrets, Path(file), audit)
             raise SystemExit(0)  # the program must not run on after the answer
         how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
         how = how.overridden(os.environ)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from seamark.cli import changing, offsets, reading, running, savepoints, transactions
+from seamark.cli import auditing, changing, offsets, reading, running, savepoints, transactions
 from seamark.cli.development import dev
 from seamark.cli.exits import EPILOG, Commands
 from seamark.cli.reading import dashboard
@@ -60,6 +60,11 @@ app.command("checkpoint", rich_help_panel=_CHANGE)(changing.checkpoint)
 app.add_typer(savepoints.app, name="savepoint", rich_help_panel=_CHANGE)
 app.add_typer(offsets.app, name="offsets", rich_help_panel=_CHANGE)
 app.add_typer(transactions.app, name="txn", rich_help_panel="After a failure")
+app.command(
+    "audit",
+    rich_help_panel="After a failure",
+    context_settings={"allow_interspersed_args": False},
+)(auditing.audit)
 app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
 app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
 app.add_typer(dev, name="dev", rich_help_panel="Develop")

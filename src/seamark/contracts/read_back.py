@@ -43,14 +43,15 @@ class AccountableWriter(Protocol):
 class FoundRows:
     """Rows that a reader of the target finds.
 
-    `rows` have the columns of `CommittingWriter.write`. `handles` name the transactions that may
-    have written them, () where the target does not tell. `epoch` is the rows' epoch where the
-    target tells that alone, else None. `target` is as in `Targets`; `place` names the rows'
-    surroundings to people, and `positions` each row in it, if it has one.
+    `rows` have the columns of `CommittingWriter.write`. `writers` are the numbers in
+    `ReadBack.committables` of the transactions of which one has written them; () if it was none of
+    these, None if the target does not tell. `epoch` is the rows' epoch where the target tells that
+    alone, else None. `target` is as in `Targets`; `place` names the rows' surroundings to people,
+    and `positions` each row in it, if it has one.
     """
 
     rows: pa.RecordBatch
-    handles: tuple[str, ...] = ()
+    writers: tuple[int, ...] | None = None
     epoch: int | None = None
     target: str = ""
     place: str = ""
@@ -60,12 +61,14 @@ class FoundRows:
 @dataclass(frozen=True)
 class ReadBack:
     """What to read: `schema` is that of the rows as written, `committables` are all those in the
-    job's ledger. `epoch_column` names a column of the target with each row's epoch; "" for none."""
+    job's ledger. `epoch_column` names a column of the target with each row's epoch; "" for none.
+    Without `by_transaction` the rows' writers are not wanted: they cannot tell them."""
 
     context: SinkContext
     schema: pa.Schema
     committables: Sequence[Any]
     epoch_column: str = ""
+    by_transaction: bool = True
 
 
 @runtime_checkable
@@ -75,7 +78,7 @@ class ReadableSink(Protocol):
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """Yield every row that a reader sees now, other writers' rows too. Changes nothing.
 
-        Rows of a transaction that is not known to the caller are named all the same: by a handle of
-        their own where the target tells transactions apart. Raises SeamarkError.
+        Raises UserError if the target cannot be compared with the rows as written, and why;
+        OperationFailedError if it does not answer.
         """
         ...

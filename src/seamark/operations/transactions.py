@@ -27,7 +27,7 @@ def list_open(program: Program) -> Sequence[dict[str, Any]]:
     Raises UserError and OperationFailedError with the job's words, or because the program ended
     without an answer.
     """
-    return _rows(_asked(program, {"verb": "list"}))
+    return _rows(ask_program(program, {"verb": "list"}))
 
 
 def commit(
@@ -35,7 +35,7 @@ def commit(
 ) -> Sequence[dict[str, Any]]:
     """Commit open transactions by name; all with the verdict *must commit* if none is named."""
     asked = {"verb": "commit", "transactions": list(transactions), "force": force}
-    return _rows(_asked(program, asked))
+    return _rows(ask_program(program, asked))
 
 
 def abort(
@@ -43,7 +43,7 @@ def abort(
 ) -> Sequence[dict[str, Any]]:
     """Abort open transactions by name; all with the verdict *safe to abort* if none is named."""
     asked = {"verb": "abort", "transactions": list(transactions), "force": force}
-    return _rows(_asked(program, asked))
+    return _rows(ask_program(program, asked))
 
 
 def accept_loss(
@@ -55,7 +55,7 @@ def accept_loss(
         raise UserError("--reason is empty; say why the loss is accepted: it is kept for ever")
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     asked = {"verb": "accept-loss", "epoch": epoch, "sink": sink, "reason": reason, "by": by}
-    accepted: dict[str, Any] = _asked(program, {**asked, "force": force})["accepted"]
+    accepted: dict[str, Any] = ask_program(program, {**asked, "force": force})["accepted"]
     return accepted
 
 
@@ -63,7 +63,12 @@ def _rows(answer: dict[str, Any]) -> Sequence[dict[str, Any]]:
     return [{"job": answer["job"], **row} for row in answer["transactions"]]
 
 
-def _asked(program: Program, request: dict[str, Any]) -> dict[str, Any]:
+def ask_program(program: Program, request: dict[str, Any]) -> dict[str, Any]:
+    """Run the program up to its ``job.run()``, and return its answer to the request.
+
+    Raises UserError and OperationFailedError with the job's words, or because the program ended
+    without an answer.
+    """
     command, environment = program.command()
     with tempfile.TemporaryDirectory(prefix="seamark-txn-") as scratch:
         file = Path(scratch) / "request.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -29,10 +30,16 @@ def directory_part(column: str, value: str | None) -> str:
     return f"{escaped(column)}={escaped(value) if value else NULL_NAME}"
 
 
+def directory_values(path: str) -> dict[str, str | None]:
+    """Return the columns' values that the directories of a path name, as `directory_part` did."""
+    parts = (name.partition("=") for name in path.split("/")[:-1])
+    return {unquote(c): None if v == NULL_NAME else unquote(v) for c, _, v in parts}
+
+
 def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
     """Yield the rows of each set of values, in their order, without the partition columns."""
     rows = batch.drop_columns(list(columns)) if columns else batch
-    texts = [_text(batch.column(column)) for column in columns]
+    texts = [text_or_null(batch.column(column)) for column in columns]
     codes, kinds = np.zeros(batch.num_rows, np.int64), 1
     for text in texts:
         coded = text.dictionary_encode(null_encoding="encode")
@@ -49,6 +56,7 @@ def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Value
         yield tuple(text[order[start]].as_py() for text in texts), rows.slice(start, end - start)
 
 
-def _text(column: pa.Array) -> pa.Array:
+def text_or_null(column: pa.Array) -> pa.Array:
+    """Return a partition column as text, null for the empty text."""
     text = column.cast(pa.string())
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)

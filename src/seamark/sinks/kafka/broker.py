@@ -172,7 +172,10 @@ class BrokerConnection:
     def ask_any(self, request: Any) -> Any:
         """Return any broker's answer to a request; raises UnreachableError. For a question to the
         brokers' access control, which every broker answers alike."""
-        node = next(iter(self.admin()._manager.cluster.brokers())).node_id
+        return self.ask(request, next(iter(self.admin()._manager.cluster.brokers())).node_id)
+
+    def ask(self, request: Any, node: int) -> Any:
+        """Return one broker's answer to a request; raises UnreachableError."""
         (found,) = self._send([(request, node)])
         if isinstance(found, UnreachableError):
             raise found

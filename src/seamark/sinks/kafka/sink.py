@@ -6,12 +6,13 @@ import contextlib
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from seamark.contracts import places
 from seamark.contracts.dead_letters import dead_letters_as_json
+from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
@@ -19,7 +20,14 @@ from seamark.model.findings import Finding
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.internal.servers import shown
-from seamark.sinks.kafka import avro_schema, options, preflight, record_columns, schema_registry
+from seamark.sinks.kafka import (
+    avro_schema,
+    options,
+    preflight,
+    read_back,
+    record_columns,
+    schema_registry,
+)
 from seamark.sinks.kafka import committable as committables
 from seamark.sinks.kafka.broker import BrokerConnection
 from seamark.sinks.kafka.committable import KafkaCommittable
@@ -251,6 +259,12 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         settings = options.admin_options(self.bootstrap_servers, self.option_texts)
         with contextlib.closing(BrokerConnection(settings)) as broker:
             return list(preflight.inspect(self, context, broker))
+
+    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
+        """See `ReadableSink`: as readers on read_committed do."""
+        settings = options.admin_options(self.bootstrap_servers, self.option_texts)
+        with contextlib.closing(BrokerConnection(settings)) as broker:
+            yield from read_back.read(self, asked, broker)
 
     def create_writer(self, context: WriterContext) -> KafkaWriter:
         """See `TwoPhaseCommitSink`. Cheap: the first row takes a producer."""

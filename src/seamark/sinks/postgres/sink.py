@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 from seamark.api.checks import yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns, column_names, to_json
 from seamark.sinks.internal.servers import shown
-from seamark.sinks.postgres import connection, preflight, types
+from seamark.sinks.postgres import connection, preflight, read_back, types
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.committer import PostgresCommitter
 from seamark.sinks.postgres.connection import Server
@@ -144,6 +145,10 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Nothing to check: neither a prepared transaction nor a stage has a time-out."""
+
+    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
+        """See `ReadableSink`: a row's `xmin` tells the transaction that inserted it."""
+        yield from read_back.read(self, asked)
 
     def create_writer(self, context: WriterContext) -> CopyWriter:
         """Return a writer; it connects at its first row."""

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems.local import local_path
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema
 from seamark.sinks.internal.columns import check_columns, text_expression
 from seamark.sinks.internal.staged_files import StagedFile
+from seamark.sinks.sqlite import read_back
 from seamark.sinks.sqlite.committer import SQLiteCommitter
 from seamark.sinks.sqlite.writer import SelectiveSQLiteWriter, SQLiteWriter
 
@@ -90,6 +92,10 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: a staged file has no time-out, and its name holds job and sink."""
+
+    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
+        """See `ReadableSink`: a table does not tell who has inserted a row."""
+        yield from read_back.read(self.path, self.table, asked)
 
     def create_writer(self, context: WriterContext) -> SQLiteWriter:
         """Return a writer that stages one Arrow file. It touches nothing before the first row."""
