@@ -147,7 +147,11 @@ def avalanche(x: Any) -> Any:
 @functools.lru_cache(maxsize=4096)
 def _column_key(name: str) -> Any:
     """Return a column's odd factor."""
-    return _of_bytes(pa.array([name.encode()], pa.binary()))[0] | np.uint64(1)
+    # Without `pa.array`: it imports pandas, for half a second of each new worker's CPU.
+    data, out = name.encode(), np.empty(1, np.uint64)
+    offsets = np.array([0, len(data)], np.int32)
+    _bytes_hash()(offsets, np.frombuffer(data or b"\0", np.uint8), out)
+    return (out + np.uint64(len(data)) * P3)[0] | np.uint64(1)
 
 
 def _of_numbers(numbers: Any) -> Any:

@@ -1,8 +1,8 @@
 """`seamark audit` finds each planted fault, on real targets, and nothing where nothing is wrong.
 
 How: a bounded job writes five epochs into Kafka, PostgreSQL, Parquet files and SQLite. Its Kafka
-sink has a bug: it loses, doubles, changes and exchanges some rows after the ledger has counted them. At
-the other targets a hand loses, doubles, changes and adds rows. The audit runs as its user runs it.
+sink has a bug: it loses, doubles, changes and exchanges some rows that the ledger has. At the other
+targets a hand loses, doubles, changes and adds rows. The audit runs as its user runs it.
 """
 
 from __future__ import annotations

@@ -36,9 +36,8 @@ def read(directory: Directory, format_: Format, asked: ReadBack) -> Iterator[Fou
                 for rows in _rows(file, path, format_, asked.schema):
                     positions = np.arange(start, start + rows.num_rows)
                     start += rows.num_rows
-                    yield FoundRows(
-                        rows, writers.get(path, ()), place=f"file {path}", positions=positions
-                    )
+                    writer = writers.get(path, ()) if asked.by_transaction else None
+                    yield FoundRows(rows, writer, place=f"file {path}", positions=positions)
         except (pa.ArrowException, KeyError, OSError) as error:
             _log.warning("%s/%s cannot be read: %s", directory.uri, path, error)
 

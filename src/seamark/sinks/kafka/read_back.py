@@ -46,7 +46,7 @@ def read(sink: KafkaSink, asked: ReadBack, broker: BrokerConnection) -> Iterator
                 records = decode(found)
                 yield FoundRows(
                     form.rows(records, topic),
-                    writers.get(producer, ()),
+                    writers.get(producer, ()) if asked.by_transaction else None,
                     target=f"{topic}/{partition}",
                     place=f"topic {topic}, partition {partition}",
                     positions=records.offsets,

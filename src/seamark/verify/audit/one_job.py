@@ -150,7 +150,7 @@ class _JobAudit:
         elif incomplete:
             why = f"the target tells nothing of a row's writer, and {incomplete}"
         foreign = "other programs write there (--shared)" if self._request.shared else incomplete
-        early = not self._job.visible_before_decision
+        known = bool(ledgered.committables) or not any(e.rows for e in ledgered.epochs.values())
         columns = self._request.epoch_columns or {}
         return Question(
             uid,
@@ -161,7 +161,7 @@ class _JobAudit:
             None if why else total,
             why,
             columns.get(uid, ""),
-            early and declared.uid not in self._refusing(),
+            known and uid not in self._refusing(),
             foreign,
         )
 
