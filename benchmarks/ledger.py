@@ -3,8 +3,8 @@
     python -m benchmarks.ledger [--rows 2000000] [--rounds 5]
 
 One process does what a task does: a real broker, `KafkaSink`'s writer, batches of 10,000 rows of
-key (16 bytes) and value (84 bytes), 4 partitions. Rounds alternate. CPU is that of this process with
-all threads of librdkafka. Spark's share of an epoch's CPU is not in it, so the share of the whole
+key (16 bytes) and value (84 bytes), 4 partitions. Rounds alternate. CPU is that of this process,
+with all threads of librdkafka. Spark's share of an epoch is not in it, so the share of the whole
 is smaller than the one shown. "alone" is the ledger's work by itself, on the same batches.
 """
 
