@@ -7,8 +7,9 @@ before the store deletes the epochs' records; `verify/audit` reads them.
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -136,29 +137,21 @@ class LedgerWriter:
         _write_page(self._store, found, totals)
 
 
-def read_entries(store: CheckpointStore) -> Iterator[LedgerEntry]:
-    """Yield the ledger's epochs, oldest first: those of the pages, then the committed ones since.
-
-    Raises CorruptRecordError.
-    """
-    last = -1
-    for page in _pages(store):
-        for entry in _read_page(store, page)[1]:
-            if entry.epoch > last:
-                last = entry.epoch
-                yield entry
-    for epoch in sorted(store.epochs()):
-        if epoch > last and (entry := _stored_entry(store, epoch)) is not None:
-            yield entry
-
-
-def read_totals(store: CheckpointStore) -> Totals:
-    """Return the totals up to the last committed epoch of the ledger."""
+def read_ledger(store: CheckpointStore) -> tuple[list[LedgerEntry], Totals]:
+    """Return the ledger's epochs, oldest first, and the totals up to the last committed one. A
+    driver may write it meanwhile. Raises CorruptRecordError."""
+    # Before the pages: records deleted in between are in a page by then.
+    own = [_stored_entry(store, epoch) for epoch in sorted(store.epochs())]
+    entries = {entry.epoch: entry for entry in own if entry is not None}
     totals = _newest_totals(store)
-    for epoch in sorted(store.epochs()):
-        if epoch > totals.last and (entry := _stored_entry(store, epoch)) is not None:
+    for page in _pages(store):
+        with contextlib.suppress(FileNotFoundError):  # too old by now
+            entries |= {entry.epoch: entry for entry in _read_page(store, page)[1]}
+    found = [entries[epoch] for epoch in sorted(entries)]
+    for entry in found:
+        if entry.epoch > totals.last:
             totals.add(entry)
-    return totals
+    return found, totals
 
 
 def _newest_totals(store: CheckpointStore) -> Totals:

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from seamark.checkpoint import ledger, sink_epoch
-from seamark.checkpoint.ledger import LedgerWriter, read_entries, read_totals
+from seamark.checkpoint.ledger import LedgerWriter, read_ledger
 from seamark.checkpoint.local_files import LocalFiles
 from seamark.checkpoint.row_hash import RowSums, row_hashes, sums
 from seamark.checkpoint.sink_epoch import SinkEpoch, Tally, TaskLedger
@@ -48,7 +48,7 @@ def test_each_epoch_is_in_the_ledger_after_its_records_are_deleted(tmp_path: Pat
     writer = LedgerWriter(store)
     for epoch in range(35):
         commit(store, writer, epoch)
-        found = list(read_entries(store))
+        found = read_ledger(store)[0]
         assert [entry.epoch for entry in found] == list(range(epoch + 1))
         assert [dict(entry.sinks) for entry in found] == [
             {"out": part(n)} for n in range(epoch + 1)
@@ -56,9 +56,9 @@ def test_each_epoch_is_in_the_ledger_after_its_records_are_deleted(tmp_path: Pat
     assert len(store.epochs()) == LEAST_RECORDS
     assert [entry.sinks["out"].ledger for entry in found] == [part(n).ledger for n in range(35)]
     assert [entry.sources for entry in found] == [[{"t": {"0": n}}] for n in range(35)]
-    total = read_totals(store).of("out")
+    total = read_ledger(store)[1].of("out")
     assert (total.since, total.sums) == (0, RowSums(630, 3 * 595, 5 * 595))
-    assert read_totals(store).of("other").sums == RowSums()
+    assert read_ledger(store)[1].of("other").sums == RowSums()
 
 
 def test_a_driver_that_died_before_a_page_leaves_no_gap(tmp_path: Path) -> None:
@@ -73,8 +73,8 @@ def test_a_driver_that_died_before_a_page_leaves_no_gap(tmp_path: Path) -> None:
     store.prune(13, 1)
     for epoch in range(14, 30):
         commit(store, second, epoch)
-    assert [entry.epoch for entry in read_entries(store)] == list(range(30))
-    assert read_totals(store).of("out").sums.rows == sum(range(1, 31))
+    assert [entry.epoch for entry in read_ledger(store)[0]] == list(range(30))
+    assert read_ledger(store)[1].of("out").sums.rows == sum(range(1, 31))
 
 
 def test_old_pages_live_on_in_the_totals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,8 +83,8 @@ def test_old_pages_live_on_in_the_totals(tmp_path: Path, monkeypatch: pytest.Mon
     writer = LedgerWriter(store)
     for epoch in range(60):
         commit(store, writer, epoch)
-    assert [entry.epoch for entry in read_entries(store)] == list(range(40, 60))
-    assert read_totals(store).of("out").sums.rows == sum(range(1, 61))
+    assert [entry.epoch for entry in read_ledger(store)[0]] == list(range(40, 60))
+    assert read_ledger(store)[1].of("out").sums.rows == sum(range(1, 61))
 
 
 def test_an_attempt_without_a_ledger_is_read_and_starts_the_totals_anew(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_an_attempt_without_a_ledger_is_read_and_starts_the_totals_anew(tmp_path
     store.write_prepared(1, 1, {"out": SinkEpoch(7, (b"handle",))})
     store.write_committed(1, 1)
     commit(store, None, 2)
-    assert [entry.sinks["out"].sums for entry in read_entries(store)][1] is None
-    total = read_totals(store).of("out")
+    assert [entry.sinks["out"].sums for entry in read_ledger(store)[0]][1] is None
+    total = read_ledger(store)[1].of("out")
     assert (total.since, total.sums.rows) == (2, 3)
 
 
@@ -107,7 +107,7 @@ def test_a_damaged_page_is_named(tmp_path: Path) -> None:
     (page,) = (tmp_path / "ledger").iterdir()
     page.write_bytes(page.read_bytes().replace(b'"rows":7', b'"rows":8'))
     with pytest.raises(CorruptRecordError, match=r"ledger/9\.json: the checksum does not match"):
-        list(read_entries(store))
+        read_ledger(store)[0]
 
 
 # --- the tally of a task

@@ -70,10 +70,10 @@ class Suspect:
             missing = [known[self.too_few]] if self.too_few in known else []
             hash_ = f"{self.too_few:016x}"
             yield Finding(Fault.MISSING, sink, epoch, 1, at, missing, hash=hash_)
-        elif by.rows == 0 and self.too_few is not None and len(self.wrong) == 1:
+        elif by.rows == 0 and self.too_few is not None and self.wrong:
             before = [known[self.too_few]] if self.too_few in known else []
             hash_ = f"{self.too_few:016x}"
-            examples = [*self.wrong, *before]
+            examples = [self.wrong[-1], *before]
             yield Finding(Fault.CHANGED, sink, epoch, 1, at, examples, hash=hash_)
         elif by.rows < 0:
             yield Finding(Fault.MISSING, sink, epoch, -by.rows, at)

@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from seamark.api.declarations import DeclaredSink, JobDeclaration
 from seamark.checkpoint.accepted_losses import read_losses
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
-from seamark.checkpoint.ledger import LedgerEntry, read_entries, read_totals
+from seamark.checkpoint.ledger import LedgerEntry, read_ledger
 from seamark.checkpoint.spool import load
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA
@@ -92,8 +92,7 @@ class _JobAudit:
                 f"the program declares no sink {min(unknown)!r}; there are "
                 + ", ".join(declared.sinks)
             )
-        self._entries = list(read_entries(store))
-        self._totals = read_totals(store)
+        self._entries, self._totals = read_ledger(store)
         if not self._entries:
             raise UserError(f"{store.uri}: no epoch is committed, so there is nothing to audit")
         kept = (self._entries[0].epoch, self._entries[-1].epoch)
