@@ -253,6 +253,23 @@ class LostTransaction:
         return f"{self._records}.{number}.json"
 
 
+def read_rewrites(
+    files: CheckpointFiles, uid: str, sink: TwoPhaseCommitSink[Any]
+) -> dict[int, list[tuple[str, Any]]]:
+    """Return the rewrites recorded for a sink, by epoch: the lost transaction's handle and the
+    committable of the one that took its place."""
+    at = f"{REWRITTEN}/{spool.spool_directory(uid).rpartition('/')[2]}"
+    found: dict[int, list[tuple[str, Any]]] = {}
+    for epoch in files.list(at):
+        for name in files.list(f"{at}/{epoch}"):
+            path = f"{at}/{epoch}/{name}"
+            body = open_envelope(REWRITTEN, files.read(path), f"{files.uri}/{path}")
+            if body["committable"]:  # "" closes a chain
+                own = sink.load(base64.b64decode(body["committable"]))
+                found.setdefault(int(epoch), []).append((body["handle"], own))
+    return found
+
+
 def _place(file: SpoolFile, own_uri: str, hadoop: HadoopSettings) -> str:
     """Return the directory of the spool with the file: the place of its writing, unless the whole
     checkpoint has been moved since."""

@@ -43,15 +43,26 @@ class Cell:
 @dataclass
 class Ledgered:
     """One sink's ledger, with the transactions' committables loaded: `owners` has the part of each
-    of `committables`; None for one of an epoch that is not judged."""
+    of `committables`; None for one of an epoch that is not judged. `rewritten` parts lost a
+    transaction and have another in its place."""
 
     committables: list[Any] = field(default_factory=list)
     owners: list[Part | None] = field(default_factory=list)
+    rewritten: set[Part] = field(default_factory=set)
     tasks: dict[Part, TaskLedger] = field(default_factory=dict)
     epochs: dict[int, RowSums] = field(default_factory=dict)
 
-    def add(self, entry: LedgerEntry, uid: str, committables: Sequence[Any], judged: bool) -> None:
-        """Add one epoch, with its committables in their order."""
+    def add(
+        self,
+        entry: LedgerEntry,
+        uid: str,
+        committables: Sequence[Any],
+        rewrites: Sequence[tuple[str, Any]] = (),
+        *,
+        judged: bool,
+    ) -> None:
+        """Add one epoch, with its committables in their order. `rewrites` took the place of the
+        committables with these handles."""
         part = entry.sinks.get(uid)
         if part is None:
             return
@@ -64,6 +75,12 @@ class Ledgered:
         owners += [None] * (len(committables) - len(owners))  # of an older record
         self.committables += committables
         self.owners += owners[: len(committables)]
+        for handle, rewrite in rewrites:
+            lost = next(n for n, one in enumerate(committables) if one.handle == handle)
+            self.committables.append(rewrite)
+            self.owners.append(owners[lost])
+            if (owner_of_lost := owners[lost]) is not None:
+                self.rewritten.add(owner_of_lost)
         if judged and part.sums is not None:
             self.epochs[entry.epoch] = part.sums
 
@@ -83,7 +100,11 @@ class CellsByTransaction:
         self.expected: dict[Cell, RowSums] = {}
         for part, task in ledgered.tasks.items():
             group = self._group[part]
-            named = all("" not in ledgered.tasks[one].targets for one in group)
+            # A rewrite may have chosen other partitions for rows without a key.
+            named = all(
+                "" not in ledgered.tasks[one].targets and one not in ledgered.rewritten
+                for one in group
+            )
             self._named[group] = named
             for target, sums in task.targets.items():
                 cell = Cell(group[0][0], target if named else "", group)

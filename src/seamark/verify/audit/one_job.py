@@ -19,7 +19,7 @@ from seamark.api.declarations import DeclaredSink, JobDeclaration
 from seamark.checkpoint.accepted_losses import read_losses
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.ledger import LedgerEntry, read_ledger
-from seamark.checkpoint.spool import load
+from seamark.checkpoint.spool import load, read_rewrites
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA
 from seamark.model.errors import UserError
@@ -136,11 +136,14 @@ class _JobAudit:
     def _question(self, declared: DeclaredSink) -> Question:
         uid, sink = declared.uid, declared.sink
         ledgered = Ledgered()
-        for entry in self._entries:
+        rewrites = read_rewrites(self._store.files, uid, sink)
+        for entry in [*self._entries, *self._undecided()]:
             judged = self.first <= entry.epoch <= self.last
-            self._add(ledgered, entry, declared, judged=judged)
-        for entry in self._undecided():
-            self._add(ledgered, entry, declared, judged=False)
+            part = entry.sinks.get(uid)
+            if part is not None:
+                committables = [load(sink, data)[0] for data in part.committables]
+                again = rewrites.get(entry.epoch, ())
+                ledgered.add(entry, uid, committables, again, judged=judged)
         total, why = self._totals.of(uid), ""
         incomplete = self._incomplete(uid)
         whole = self._request.first is None and self._request.last is None
@@ -163,14 +166,6 @@ class _JobAudit:
             known and uid not in self._refusing(),
             foreign,
         )
-
-    def _add(
-        self, ledgered: Ledgered, entry: LedgerEntry, declared: DeclaredSink, *, judged: bool
-    ) -> None:
-        part = entry.sinks.get(declared.uid)
-        if part is not None:
-            committables = [load(declared.sink, data)[0] for data in part.committables]
-            ledgered.add(entry, declared.uid, committables, judged=judged)
 
     def _undecided(self) -> Iterator[LedgerEntry]:
         """Yield the attempts that are not committed: a reader may see them soon."""

@@ -40,12 +40,20 @@ def written() -> dict[Place, list[int]]:
     return {at: list(range(ROWS * i, ROWS * (i + 1))) for i, at in enumerate(PLACES)}
 
 
+@dataclass(frozen=True)
+class Handle:
+    """A committable."""
+
+    handle: str
+
+
 @dataclass
 class Target:
     """Gives rows back by their transaction, one for each epoch and task."""
 
     rows: dict[Place, list[int]] = field(default_factory=written)
     foreign: list[int] = field(default_factory=list)
+    names: dict[str, str] = field(default_factory=dict)
 
     def describe(self) -> str:
         return "rows in memory"
@@ -60,7 +68,8 @@ class Target:
                 elif not asked.by_transaction:
                     yield FoundRows(some, None, None, "", "table", at)
                 else:
-                    number = asked.committables.index(f"{epoch}/{task}")
+                    name = self.names.get(f"{epoch}/{task}", f"{epoch}/{task}")
+                    number = asked.committables.index(Handle(name))
                     yield FoundRows(some, (number,), None, target, target, at)
         if self.foreign:
             yield FoundRows(batch(self.foreign), (), None, "t/0", "t/0")
@@ -77,13 +86,13 @@ def ledgered() -> Ledgered:
             for task in range(2)
         )  # fmt: skip
         part = SinkEpoch(4 * ROWS, (b"", b""), tasks)
-        names = [f"{epoch}/{task}" for task in range(2)]
+        names = [Handle(f"{epoch}/{task}") for task in range(2)]
         found.add(LedgerEntry(epoch, 1, None, {"out": part}), "out", names, judged=True)
     return found
 
 
-def audited(target: Target, **more: Any) -> SinkResult:
-    whole = ledgered()
+def audited(target: Target, whole: Ledgered | None = None, **more: Any) -> SinkResult:
+    whole = whole or ledgered()
     total = Total(0, sum(whole.epochs.values(), NO_ROWS))
     context = SinkContext("j", "job", "out", 1, 1.0)
     question = Question("out", target, context, SCHEMA, whole, total, **more)  # type: ignore[arg-type]
@@ -174,6 +183,20 @@ def test_several_faults_in_a_cell_are_counted() -> None:
     assert {(f.fault.value, f.place, f.rows) for f in found} == {
         ("missing", AT_A, 2), ("different", AT_B, ROWS),
     }  # fmt: skip
+
+
+def test_a_transaction_written_again_stands_for_the_lost_one() -> None:
+    """It may have put rows without a key into other partitions."""
+    target = Target()
+    whole = ledgered()
+    entry = LedgerEntry(9, 1, None, {"out": SinkEpoch(20, (b"",), (TaskLedger(
+        0, 1, {"t/0": sums(row_hashes(batch([*range(900, 920)])))}),))})  # fmt: skip
+    whole.add(entry, "out", [Handle("9/0")], [("9/0", Handle("9/0 again"))], judged=True)
+    target.rows[9, 0, "t/1"] = list(range(900, 920))
+    target.names = {"9/0": "9/0 again"}
+    assert not audited(target, whole).findings
+    target.rows[9, 0, "t/1"].pop()
+    assert [f.fault.value for f in audited(target, whole).findings] == ["missing"]
 
 
 def test_by_an_epoch_column() -> None:
