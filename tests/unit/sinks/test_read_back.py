@@ -7,6 +7,7 @@ disk; the ledger's own tally counts them on their way, and those read back are c
 from __future__ import annotations
 
 import datetime as dt
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ from seamark.checkpoint.row_hash import NO_ROWS, row_hashes, sums
 from seamark.checkpoint.sink_epoch import Tally
 from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
+from seamark.model.schema import Column, Schema
+from seamark.sinks.delta import DeltaSink
 from seamark.sinks.files import FileSink
 from seamark.sinks.sqlite import SQLiteSink, database
 
@@ -49,11 +52,11 @@ NESTED: dict[str, pa.Array] = {
 }
 
 
-def written(sink: Any, batch: pa.RecordBatch) -> tuple[list[Any], Any]:
+def written(sink: Any, batch: pa.RecordBatch, schema: Schema = ()) -> tuple[list[Any], Any]:
     """Write the rows in two epochs and commit them; return all committables, and the tally's sums
     of the first epoch."""
     committables, first = [], None
-    committer = sink.create_committer(DRIVER)
+    committer = sink.create_committer(replace(DRIVER, schema=schema))
     committer.preflight()
     for epoch in range(2):
         writer = sink.create_writer(WriterContext("job", "out", 1, epoch, 0, 0, epoch - 1))
@@ -117,6 +120,34 @@ def test_a_torn_file_is_named_and_its_rows_are_not_found(
     torn.write_bytes(torn.read_bytes()[:-20])
     assert {rows.writers for rows in read(sink, batch, committables)} == {(1,)}
     assert torn.name in caplog.text
+
+
+DELTA = (
+    Column("id", "bigint"), Column("small", "tinyint"), Column("flag", "boolean"),
+    Column("text", "string"), Column("day", "date"), Column("at", "timestamp"),
+    Column("local", "timestamp_ntz"), Column("real", "float"), Column("double", "double"),
+    Column("raw", "binary"), Column("money", "decimal(20,2)"), Column("ints", "array<int>"),
+    Column("pair", "struct<a:int,b:string>"), Column("map", "map<string,bigint>"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("by", [(), ("text", "small", "day")], ids=["plain", "partitioned"])
+def test_delta(tmp_path: Path, by: tuple[str, ...]) -> None:
+    sink = DeltaSink(str(tmp_path / "table"), partition_by=by, create_table=True)
+    batch = pa.record_batch({**SCALARS, **NUMBERS, **NESTED})
+    committables, expected = written(sink, batch, DELTA)
+    found = read(sink, batch, committables)
+    first = sum((sums(row_hashes(f.rows)) for f in found if f.writers == (0,)), NO_ROWS)
+    assert expected == {"": first}
+    assert sum(len(f.rows) for f in found) == 7
+
+    import deltalake
+
+    compacted = deltalake.DeltaTable(sink.path).optimize.compact()
+    assert compacted["numFilesRemoved"]
+    found = read(sink, batch, committables)
+    assert {rows.writers for rows in found} == {None}, "nobody knows any more"
+    assert sum(len(f.rows) for f in found) == 7
 
 
 def test_sqlite(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from seamark.model import failpoints
 from seamark.sinks.files.formats import Encoder, Format
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile, Stream, new_path
-from seamark.sinks.internal.partitions import directory_part, split, text_or_null
+from seamark.sinks.internal.partitions import directory_part, empty_as_null, split
 
 MOST_OPEN_FILES = 32
 """The limit for open files, one per directory. Beyond it the least recently used file is finished;
@@ -53,10 +53,7 @@ class FileWriter:
 
     def as_found(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """See `AccountableWriter`: a directory's name has no difference between null and ""."""
-        for name in self.partition_by:
-            empty_as_null = text_or_null(batch.column(name))
-            batch = batch.set_column(batch.schema.get_field_index(name), name, empty_as_null)
-        return batch
+        return empty_as_null(batch, self.partition_by)
 
     def prepare_commit(self) -> Sequence[PendingFile]:
         """Make every pending file and its name durable."""

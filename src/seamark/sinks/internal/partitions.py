@@ -39,7 +39,7 @@ def directory_values(path: str) -> dict[str, str | None]:
 def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
     """Yield the rows of each set of values, in their order, without the partition columns."""
     rows = batch.drop_columns(list(columns)) if columns else batch
-    texts = [text_or_null(batch.column(column)) for column in columns]
+    texts = [_text(batch.column(column)) for column in columns]
     codes, kinds = np.zeros(batch.num_rows, np.int64), 1
     for text in texts:
         coded = text.dictionary_encode(null_encoding="encode")
@@ -56,7 +56,15 @@ def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Value
         yield tuple(text[order[start]].as_py() for text in texts), rows.slice(start, end - start)
 
 
-def text_or_null(column: pa.Array) -> pa.Array:
-    """Return a partition column as text, null for the empty text."""
+def empty_as_null(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows with null for the empty text in partition columns, as it is read back."""
+    for name in columns:
+        column = batch.column(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            batch = batch.set_column(batch.schema.get_field_index(name), name, _text(column))
+    return batch
+
+
+def _text(column: pa.Array) -> pa.Array:
     text = column.cast(pa.string())
     return pc.if_else(pc.equal(text, ""), pa.scalar(None, pa.string()), text)
