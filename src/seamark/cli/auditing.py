@@ -9,7 +9,7 @@ import typer
 
 from seamark.cli import options
 from seamark.cli.terminal import say, waiting
-from seamark.cli.transactions import App, Arguments, Settings, _option, _program
+from seamark.cli.transactions import App, Arguments, Settings, option, program_of
 from seamark.cli.visible import echo
 
 FINDINGS = 1
@@ -20,14 +20,14 @@ def audit(
     app_path: App,
     arguments: Arguments = None,
     epochs: Annotated[
-        str, _option("A..B", "These epochs alone; all that the ledger has if left out.", "--epochs")
+        str, option("A..B", "These epochs alone; all that the ledger has if left out.", "--epochs")
     ] = "",
     sinks: Annotated[
-        list[str] | None, _option("SINK", "A sink's uid; may be repeated.", "--sink")
+        list[str] | None, option("SINK", "A sink's uid; may be repeated.", "--sink")
     ] = None,
     epoch_columns: Annotated[
         list[str] | None,
-        _option(
+        option(
             "SINK=COLUMN",
             "A column of the sink's table with each row's epoch; may be repeated.",
             "--epoch-column",
@@ -48,7 +48,7 @@ def audit(
 
     with waiting(f"Reading the targets of {app_path}"):
         found = audit_program(
-            _program(app_path, arguments, settings, verbose),
+            program_of(app_path, arguments, settings, verbose),
             epochs=epochs,
             sinks=sinks or (),
             epoch_columns=epoch_columns or (),

@@ -28,7 +28,8 @@ _FIRST = {
 _BEFORE_THE_PROGRAM = {"allow_interspersed_args": False}
 
 
-def _option(metavar: str, help_: str, *names: str) -> Any:
+def option(metavar: str, help_: str, *names: str) -> Any:
+    """Return an option with the name of its value."""
     return typer.Option(*names, metavar=metavar, show_default=False, help=help_)
 
 
@@ -46,18 +47,19 @@ Arguments = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    _option("KEY=VALUE", "Set e.g. checkpoint.storage=/mnt/c; may be repeated.", "-D"),
+    option("KEY=VALUE", "Set e.g. checkpoint.storage=/mnt/c; may be repeated.", "-D"),
 ]
 Transactions = Annotated[
     list[str] | None,
-    _option("NAME", "A transaction, as `list` names it; may be repeated.", "--transaction", "-t"),
+    option("NAME", "A transaction, as `list` names it; may be repeated.", "--transaction", "-t"),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Also where the job's records say otherwise.")]
 
 
-def _program(
+def program_of(
     app_path: str, arguments: list[str] | None, settings: list[str] | None, verbose: int = 0
 ) -> Program:
+    """Return the program to ask, with the command line's settings."""
     from seamark.operations.run import Program
 
     level = ("", "INFO", "DEBUG")[min(verbose, 2)]
@@ -76,7 +78,7 @@ def list_(
     from seamark.operations.transactions import list_open
 
     with waiting(f"Asking the sinks of {app_path}"):
-        found = list_open(_program(app_path, arguments, settings, verbose))
+        found = list_open(program_of(app_path, arguments, settings, verbose))
     if as_json:
         echo(json.dumps(found, indent=2))
         return
@@ -99,7 +101,7 @@ def show(
     from seamark.operations.transactions import list_open
 
     with waiting(f"Asking the sinks of {app_path}"):
-        found = list_open(_program(app_path, arguments, settings, verbose))
+        found = list_open(program_of(app_path, arguments, settings, verbose))
     chosen = [one for one in found if not transactions or one["transaction"] in transactions]
     if as_json:
         echo(json.dumps(chosen, indent=2))
@@ -128,7 +130,7 @@ def commit(
 
     names = _names(transactions, all_lingering=all_lingering, force=force)
     with waiting(f"Committing with {app_path}"):
-        done = commit_all(_program(app_path, arguments, settings, verbose), names, force=force)
+        done = commit_all(program_of(app_path, arguments, settings, verbose), names, force=force)
     _done("committed", done, as_json=as_json)
 
 
@@ -153,16 +155,16 @@ def abort(
 
     names = _names(transactions, all_lingering=all_lingering, force=force)
     with waiting(f"Aborting with {app_path}"):
-        done = abort_all(_program(app_path, arguments, settings, verbose), names, force=force)
+        done = abort_all(program_of(app_path, arguments, settings, verbose), names, force=force)
     _done("aborted", done, as_json=as_json)
 
 
 @app.command("accept-loss", context_settings=_BEFORE_THE_PROGRAM)
 def accept_loss(
     app_path: App,
-    epoch: Annotated[int, _option("N", "The epoch, as LostTransactionError names it.", "--epoch")],
-    sink: Annotated[str, _option("UID", "The sink, as the error names it.", "--sink")],
-    reason: Annotated[str, _option("TEXT", "Why; it is kept for ever.", "--reason")],
+    epoch: Annotated[int, option("N", "The epoch, as LostTransactionError names it.", "--epoch")],
+    sink: Annotated[str, option("UID", "The sink, as the error names it.", "--sink")],
+    reason: Annotated[str, option("TEXT", "Why; it is kept for ever.", "--reason")],
     arguments: Arguments = None,
     force: Annotated[
         bool,
@@ -181,7 +183,7 @@ def accept_loss(
     from seamark.operations.transactions import accept_loss as accept
 
     with waiting(f"Asking the sinks of {app_path}"):
-        found = accept(_program(app_path, arguments, settings), epoch, sink, reason, force=force)
+        found = accept(program_of(app_path, arguments, settings), epoch, sink, reason, force=force)
     if as_json:
         echo(json.dumps(found, indent=2))
         return
