@@ -31,6 +31,7 @@ import pyarrow.compute as pc
 import numpy as np
 import seamark as sm
 from seamark.contracts.read_back import Targets
+from seamark.sources.fields import Sequence
 from seamark.sinks.kafka.native_producer import _grouped
 from seamark.sinks.kafka.partitioner import Partitioner
 
@@ -87,7 +88,7 @@ job = sm.Job("audited", sm.CheckpointConfig(storage="store", interval="0s"))
 rows = job.source(
     sm.DatagenSource(rows_per_second=1000, number_of_rows=given["rows"], partitions=4,
                      rows_per_epoch=given["rows"] // given["epochs"],
-                     fields={"n": sm.Sequence()}), uid="rows")
+                     fields={"n": Sequence()}), uid="rows")
 records = rows.selectExpr(
     "lpad(CAST(n % 1000 AS STRING), 10, '0') AS key",
     "lpad(CAST(n AS STRING), 10, '0') || repeat('x', 80) AS value")

@@ -151,7 +151,7 @@ def _column_key(name: str) -> Any:
     data, out = name.encode(), np.empty(1, np.uint64)
     offsets = np.array([0, len(data)], np.int32)
     _bytes_hash()(offsets, np.frombuffer(data or b"\0", np.uint8), out)
-    return (out + np.uint64(len(data)) * P3)[0] | np.uint64(1)
+    return (out + np.array([len(data)], np.uint64) * P3)[0] | np.uint64(1)
 
 
 def _of_numbers(numbers: Any) -> Any:

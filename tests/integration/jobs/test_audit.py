@@ -27,6 +27,7 @@ import json, sys
 import pyarrow as pa
 import seamark as sm
 from seamark.contracts.read_back import Targets
+from seamark.sources.fields import EventTime, Sequence
 from seamark.sinks.kafka.native_producer import _grouped
 from seamark.sinks.kafka.partitioner import Partitioner
 
@@ -74,7 +75,7 @@ class Writer:
 job = sm.Job("audited", sm.CheckpointConfig(storage="store", interval="0s"))
 rows = job.source(
     sm.DatagenSource(rows_per_second=1000, number_of_rows=EPOCHS * ROWS, rows_per_epoch=ROWS,
-                     partitions=2, fields={"at": sm.EventTime(), "n": sm.Sequence()}),
+                     partitions=2, fields={"at": EventTime(), "n": Sequence()}),
     uid="rows",
 )
 table = rows.selectExpr(

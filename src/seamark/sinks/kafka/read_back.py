@@ -113,9 +113,12 @@ class _Log:
         offset, empty = 0, 0
         while offset < self.stable:
             answer = self._fetch(offset)
-            if answer.error_code == _BEFORE_THE_LOG and offset < answer.log_start_offset:
-                offset = answer.log_start_offset  # older rows were deleted by retention
-                continue
+            if answer.error_code == _BEFORE_THE_LOG:  # older rows were deleted by retention
+                at = (self.topic, self.partition)
+                start = self.broker.log_starts([at])[at]
+                if start > offset:
+                    offset = start
+                    continue
             if answer.error_code:
                 raise UnreachableError(
                     f"Fetch of {self.topic}, partition {self.partition}: error {answer.error_code}"

@@ -40,13 +40,6 @@ class LogBatch:
     records: int
     body: bytes
 
-    @property
-    def commits(self) -> bool:
-        """Whether this control batch ends its producer's transaction with a commit."""
-        # Attributes, timestamp and offset are one byte each here; then the key's length and the
-        # key: its version and the marker's type.
-        return struct.unpack(">hh", self.body[5:9])[1] == 1
-
 
 def batches(log: bytes) -> Iterator[LogBatch]:
     """Yield the whole batches of a fetched piece of a log; the last one may be cut off."""
@@ -147,8 +140,8 @@ def decode(found: Sequence[LogBatch]) -> Records:
 
 def _starts(data: bytes) -> Any:
     """Return where each record begins, after its length."""
-    starts, at, end = [], 0, len(data)
-    append = starts.append
+    starts: list[int] = []
+    append, at, end = starts.append, 0, len(data)
     while at < end:
         size = data[at]
         at += 1

@@ -26,7 +26,7 @@ from seamark.model.errors import UserError
 from seamark.runtime.dead_letters import for_sink
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.verify.audit.cells import Ledgered
-from seamark.verify.audit.findings import Fault, Finding, SinkResult
+from seamark.verify.audit.findings import Fault, Finding, FoundRow, SinkResult
 from seamark.verify.audit.one_sink import Question, SinkAudit
 
 _LETTER_TYPES = {"string": pa.string(), "bigint": pa.int64()}
@@ -121,7 +121,7 @@ class _JobAudit:
             audit.look_closer()
         twins = list(self._twins(audits))
         for uid, audit in audits.items():
-            known = {}
+            known: dict[int, FoundRow] = {}
             for a, b in twins:
                 if uid in (a, b) and (hashes := audit.missing_hashes() - {*known}):
                     known |= audits[b if uid == a else a].look_for(hashes)
