@@ -232,4 +232,4 @@ def _schema(declared: DeclaredSink) -> pa.Schema:
         ]
         return for_sink(declared.sink, empty[0]).schema
     rows = declared.dataframe.selectExpr(*declared.select_expressions)
-    return to_arrow_schema(rows.schema)
+    return to_arrow_schema(rows.schema, timezone="UTC")
