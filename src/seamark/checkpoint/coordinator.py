@@ -31,7 +31,7 @@ from seamark.checkpoint.sink_commits import SinkCommits
 from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import JobIdentity, PreparedSinks, SinkEpoch
-from seamark.checkpoint.task_reports import EpochProgress, TaskReport, sink_epochs
+from seamark.checkpoint.task_reports import EpochProgress, KeyedFigures, TaskReport, sink_epochs
 from seamark.model import failpoints
 from seamark.model.checkpoint_statistics import CheckpointStatus
 from seamark.model.errors import (
@@ -207,11 +207,12 @@ class Coordinator:
         channel_state: ChannelState = NO_CHANNEL_STATE,
         *,
         retried: bool,
+        keyed: Mapping[str, KeyedFigures] | None = None,
     ) -> None:
         """Store the flushed transactions of all sinks, so that Spark may decide the epoch.
 
         `tasks` are the winning attempts, one for each partition. `channel_state` has the rows left
-        by them and by earlier epochs.
+        by them and by earlier epochs; `keyed` the bytes of those left in keyed operators, by uid.
 
         `retried`: a task of this epoch ran, or may have run, more than once. Its dead attempt may
         have left an open transaction, and readers would wait for it; it is aborted here, while no
@@ -225,6 +226,7 @@ class Coordinator:
         sinks.channel_state = channel_state
         progress.tasks = tasks
         progress.persisted_bytes = channel_state.size_bytes
+        progress.keyed = keyed or {}
         progress.rows = sum(part.rows for part in sinks.values())
         progress.moved(AttemptEvent.PRE_COMMIT)
         progress.pre_committed_s = time.monotonic()

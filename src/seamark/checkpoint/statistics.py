@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from seamark.checkpoint.task_reports import EpochProgress
+from seamark.checkpoint.task_reports import EpochProgress, KeyedFigures
 from seamark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,
@@ -64,12 +64,14 @@ def describe(
     failure; `expected_subtasks` stands in for the number of subtasks while it is unknown.
     """
     clock = _Clock(progress)
-    tasks = [_operator(o, clock, status) for o in figures.operators]
+    keyed = progress.keyed
+    tasks = [_operator(o, clock, status, keyed.get(o.uid)) for o in figures.operators]
     if progress.pre_committed_s:
         tasks += [_sink(uid, name, progress, clock, status) for uid, name in sinks.items()]
     ends = [clock.since_trigger_ms(task.ended_at) for task in progress.tasks]
     operators = [size for o in figures.operators for size in o.sizes.values()]
     subtasks = sum(task.num_subtasks for task in tasks)
+    persisted = progress.persisted_bytes + sum(part.persisted for part in keyed.values())
     return CheckpointStatistics(
         id=progress.epoch,
         status=status,
@@ -87,8 +89,8 @@ def describe(
         sync_duration=clock.sync_ms,
         async_duration=clock.between_ms(progress.decided_s, progress.committed_s),
         processed_data=sum(task.processed_data for task in tasks),
-        persisted_data=progress.persisted_bytes,
-        unaligned=progress.persisted_bytes > 0,
+        persisted_data=persisted,
+        unaligned=persisted > 0,
         rows=progress.rows,
         num_subtasks=subtasks or expected_subtasks,
         num_acknowledged_subtasks=sum(task.num_acknowledged_subtasks for task in tasks),
@@ -124,7 +126,10 @@ class _Clock:
 
 
 def _operator(
-    figures: OperatorFigures, clock: _Clock, status: CheckpointStatus
+    figures: OperatorFigures,
+    clock: _Clock,
+    status: CheckpointStatus,
+    keyed: KeyedFigures | None,
 ) -> TaskCheckpointStatistics:
     """Return the statistics of a source or stateful operator. A source has one subtask, its entry
     in Spark's offset log; an operator has one per partition."""
@@ -139,6 +144,8 @@ def _operator(
         checkpointed_size=sum(new for new, _ in figures.sizes.values()),
         state_size=sum(full for _, full in figures.sizes.values()),
         rows=figures.rows,
+        processed_data=keyed.processed if keyed else 0,
+        persisted_data=keyed.persisted if keyed else 0,
         num_subtasks=number,
         num_acknowledged_subtasks=number,
         metrics=dict(figures.metrics),

@@ -504,7 +504,9 @@ class StreamRun(QueryRun):
         self._log_refused(epoch, tasks)
         retried = self._hidden_attempts or any(task.attempt for task in tasks)
         with self.coordinator.guarded():
-            self.coordinator.store_epoch(epoch, tasks, left, retried=retried)
+            self.coordinator.store_epoch(
+                epoch, tasks, left, retried=retried, keyed=self._keyed.figures
+            )
 
     def _check_plan(self, frame: DataFrame) -> None:
         """Check Spark's plan of the first epoch: every later epoch of this run has the same
