@@ -124,8 +124,7 @@ class CheckpointConfig:
     tolerated_downtime_s: float = field(init=False, repr=False)
     aligned_timeout_s: float = field(init=False, repr=False)
     given: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The settings given by the program, whatever their values; `job.config()` tells them from
-    defaults."""
+    """The settings given by the program, whatever their values, for `job.config()`."""
 
     def __new__(cls, **given: Any) -> CheckpointConfig:
         """Remember the given settings, before the defaults are filled in."""

@@ -125,8 +125,7 @@ class CheckpointedJob:
 
 
 def transaction_scope(checkpoint: CheckpointConfig) -> dict[str, Any]:
-    """Return the fields of a `SinkContext` that say how long, and how many, transactions may be
-    open."""
+    """Return the fields of a `SinkContext` on how long, and how many, transactions may be open."""
     early = _visible_before_decision(checkpoint)
     restart_s = checkpoint.restart_strategy.longest_delay_s
     return {
@@ -156,8 +155,7 @@ class QueryRun:
         """End the query without waiting for it: the run has failed. Called from any thread."""
 
     def epoch_committed(self, epoch: int) -> None:
-        """Note that every sink has committed the epoch. Called on the commit thread; must not take
-        long."""
+        """Note that every sink has committed the epoch. On the commit thread; must be quick."""
 
     def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
         """Return the available figures of decided epochs; may take its time."""

@@ -134,8 +134,7 @@ class ExecutionStore:
         return number
 
     def record_failure(self, number: int, index: int, failure: ExecutionFailure) -> None:
-        """Record the execution's failure number `index`, counted from 0; the last FAILURES_KEPT are
-        kept."""
+        """Record the execution's failure `index`, from 0; the last FAILURES_KEPT are kept."""
         self._create(number, f"failure.{index}.json", "execution-failure", asdict(failure))
         if index >= FAILURES_KEPT:
             self._files.delete(f"executions/{number}/failure.{index - FAILURES_KEPT}.json")
@@ -281,8 +280,7 @@ class ExecutionRecorder:
         return Execution(self._number, self._start, self.failures, self._end)
 
     def earlier(self) -> Sequence[Execution]:
-        """Return the executions before this one, the oldest first. They are over, so they are read
-        once."""
+        """Return the executions before this one, the oldest first. They are read once."""
         if self._earlier is None:
             if self._store is None:
                 return ()

@@ -262,8 +262,7 @@ def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest 
 
 
 def _unsettled(store: CheckpointStore, latest: int, epochs: Collection[int]) -> list[str]:
-    """Check the records of the decided epochs not known to be committed: their transactions are
-    needed."""
+    """Check the records of decided epochs not known to be committed: they are needed."""
     try:
         first = store.read_identity().first_epoch
     except CorruptRecordError:  # noted already

@@ -1,7 +1,6 @@
 """The statistics of one savepoint, as the checkpoint history shows it beside its epoch's.
 
-Pure. `savepoints/take/running.py` reports it to `StatisticsRecorder`; docs/FORMAT.md explains each
-figure.
+Pure. `savepoints/take/running.py` reports it to `StatisticsRecorder`; Figures: docs/FORMAT.md.
 """
 
 from __future__ import annotations
@@ -29,8 +28,7 @@ class SavepointEnd:
     failure: str = ""
 
     def of(self, begun: CheckpointStatistics) -> CheckpointStatistics:
-        """Return the statistics of a savepoint with this end; `begun` is the result of
-        `describe_savepoint`."""
+        """Return the statistics of a savepoint with this end; `begun`: by `describe_savepoint`."""
         took_ms = round(self.took_s * 1e3)
         ended_at = begun.trigger_timestamp + took_ms
         subtasks = sum(task.num_subtasks for task in self.operators)

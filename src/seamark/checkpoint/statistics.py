@@ -1,7 +1,6 @@
 """The statistics of one epoch, made from its progress, its tasks and Spark's measurements.
 
-Pure; `checkpoint/statistics_recorder.py` calls it off the epoch's path. docs/FORMAT.md explains
-each figure.
+Pure; `checkpoint/statistics_recorder.py` calls it off the epoch's path. Figures: docs/FORMAT.md.
 """
 
 from __future__ import annotations
@@ -23,8 +22,7 @@ from seamark.model.stats_summary import UNKNOWN
 class OperatorFigures:
     """Spark's and the storage's figures of one source or stateful operator (`kind`) in one epoch.
 
-    `sizes` has, by partition, two byte counts: the state uploaded by this epoch, and the state read
-    by a restore of it.
+    `sizes` has, by partition, the bytes of state uploaded by this epoch, and read by its restore.
     """
 
     uid: str

@@ -114,8 +114,7 @@ class StatisticsStore:
         return last_written([record for record in found if record is not None])
 
     def uids(self, epoch: int | None = None) -> dict[str, list[str]]:
-        """Return the uids of a job's parts by kind, sources and operators in the order of Spark's
-        numbers.
+        """Return the uids of a job's parts by kind, sources and operators by Spark's numbers.
 
         Reads them from the newest completed checkpoint, or the newest up to `epoch`; returns {} if
         no readable one names its sources.

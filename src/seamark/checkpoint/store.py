@@ -204,8 +204,7 @@ class CheckpointStore:
         return self._create("lease", f"lease/{generation}.json", holder)
 
     def newest_lease(self) -> Mapping[str, Any] | None:
-        """Return the newest lease: ``generation``, ``host``, ``pid``, ``started_at``; None if no
-        driver has run."""
+        """Return the newest lease (``generation``, ``host``, ``pid``, ``started_at``), or None."""
         newest = max(self.generations(), default=None)
         return None if newest is None else self._open("lease", f"lease/{newest}.json")
 
@@ -249,8 +248,7 @@ class CheckpointStore:
         return [int(n) for n in self._list("epochs") if n.isdigit()]
 
     def epoch(self, epoch: int) -> EpochRecord:
-        """Return one epoch's records. Proves the checksums of the seals and of the committed
-        record."""
+        """Return one epoch's records. Proves the checksums of seals and committed record."""
         names: Sequence[str] = self._list(f"epochs/{epoch}")
         found = {"prepared": set[int](), "sealed": set[int]()}
         for name in names:

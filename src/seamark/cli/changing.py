@@ -1,5 +1,4 @@
-"""`seamark checkpoint`, `stop` and `cancel`: the verbs to change a running job. Savepoints are in
-`savepoints.py`."""
+"""`seamark checkpoint`, `stop` and `cancel`. `savepoints.py` has the verbs of savepoints."""
 
 from __future__ import annotations
 

@@ -60,8 +60,7 @@ def show_all(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: 
 
 
 def show(info: JobInfo, option: str) -> None:
-    """Print all known facts about a job. With `option` a suggested command finds jobs of its
-    storage."""
+    """Print all known facts about a job. With `option` suggested commands find its storage."""
     console, job = stdout(), info.job
     console.print(
         Text.assemble((job.name, "bold"), "  ", (job.state.value, STYLES.get(job.state, "")))

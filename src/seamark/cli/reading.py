@@ -85,9 +85,8 @@ def explain(
     Exits with 2 if there is an error among the findings.
     """
     from seamark.model.findings import errors
-    from seamark.operations.explain import explain as explain_app
-    from seamark.operations.explain import explain_job
-    from seamark.operations.reading import accepted_losses
+    from seamark.operations.reading import accepted_losses, explain_job
+    from seamark.operations.reading import explain as explain_app
 
     path = Path(what)
     is_program = path.suffix == ".py" or path.is_file()

@@ -69,8 +69,7 @@ class IdempotentSink(TwoPhaseCommitSink[Any]):
         raise CheckpointError(f"{self.describe()} has no committables, but got {committable!r}")
 
     def load(self, data: bytes) -> NoReturn:
-        """Refuse the bytes: called if the checkpoint has committables of another sink with this
-        uid."""
+        """Refuse the bytes: they are committables of another sink with this uid."""
         raise CheckpointError(
             f"{self.describe()} has no committables, but the checkpoint has {len(data)} bytes of "
             "one under its uid: they are another sink's; give this one another uid"

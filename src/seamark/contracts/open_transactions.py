@@ -19,8 +19,7 @@ class HeldUp:
     """Readers waiting for a transaction's end, at one place: of Kafka a topic's partition.
 
     `rows`: records beyond the last one seen by read_committed readers, other transactions' too.
-    `first`: whether this transaction is the oldest open one there; None if the system does not
-    tell.
+    `first`: whether this transaction is the oldest open one there; None if not told.
     """
 
     place: str

@@ -42,8 +42,7 @@ C_co = TypeVar("C_co", bound=Committable, covariant=True)
 class CommitOutcome(Enum):
     """The outcome of one transaction after a request to commit.
 
-    A silent record proves LOST only if it would still hold the commit. docs/sinks/outcomes.md has
-    every sink's answers.
+    A silent record proves LOST only if it would still hold the commit (docs/sinks/outcomes.md).
     """
 
     COMMITTED = "committed"
@@ -99,8 +98,7 @@ class WriterContext:
     """Names one attempt of one task: unique across retries, speculation and driver restarts.
 
     Every epoch up to `settled_epoch` (-1: none) has a recorded outcome. A writer may use ids of
-    those epochs again, but no id used in a later epoch. `hadoop` and `spool_uri` are as in
-    `SinkContext`.
+    those epochs again, but no id used in a later epoch. `hadoop`, `spool_uri`: see `SinkContext`.
     """
 
     job_id: str

@@ -61,8 +61,7 @@ class Directory(Protocol):
     def create(self, path: str) -> NewFile:
         """Begin a new file; put something random in its name.
 
-        On local disks and HDFS a taken name raises FileExistsError; on S3 the newer file replaces
-        the older one.
+        A taken name raises FileExistsError; but on S3 the newer file replaces the older one.
         """
         ...
 
@@ -94,8 +93,7 @@ class RenamingDirectory(Directory, Protocol):
         ...
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Make earlier renames and deletions of these names durable, those of interrupted calls
-        too."""
+        """Make earlier renames and deletions of these names durable, of interrupted calls too."""
         ...
 
     def prune(self, path: str, below: str) -> None:

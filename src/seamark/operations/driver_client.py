@@ -29,8 +29,7 @@ from seamark.runtime.registry import (
 from seamark.runtime.token import HOME_VARIABLE, read_token, token_path
 
 REQUEST_S = 10.0
-"""How long a driver may take to answer one request; the request for a checkpoint is answered at
-once."""
+"""How long a driver may take to answer one request; a trigger is answered at once."""
 POLL_S = 0.2
 SILENT_TRIES = 3
 """How often a silent driver is asked during an operation before it is held to be gone."""
@@ -115,8 +114,7 @@ class DriverClient:
         progress: Callable[[int, int], None] | None = None,
         ended: Callable[[], Any] = lambda: None,
     ) -> Any:
-        """Start one of Flink's asynchronous operations and poll until it is done; return its
-        ``operation``.
+        """Start an asynchronous operation and poll until it is done; return its ``operation``.
 
         It is polled at `answers_at`, or at `path` where `answers_at` is None. Between two polls
         `progress` is called with the bytes done and the bytes expected if the driver tells them,

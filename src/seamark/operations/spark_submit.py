@@ -18,8 +18,7 @@ from seamark.api.settings import COMMAND_LINE_VARIABLE
 from seamark.model.errors import MissingDependencyError, UserError
 
 SparkOptions = Mapping[str, str | Sequence[str] | None]
-"""Options of spark-submit by its own names, with their values; each value of a sequence repeats the
-option."""
+"""Options of spark-submit by name, with their values; each value of a sequence repeats it."""
 
 _DEPLOY_MODE = re.compile(r"^\s*spark\.submit\.deployMode[\s=:]+(\w+)", re.MULTILINE)
 
@@ -88,8 +87,7 @@ def _options(options: SparkOptions) -> list[str]:
 
 
 def _spark_submit() -> Path:
-    """Return spark-submit of SPARK_HOME, as Spark's own commands do, or of this Python's
-    pyspark."""
+    """Return spark-submit of SPARK_HOME, as Spark's commands do, or of this Python's pyspark."""
     home = os.environ.get("SPARK_HOME")
     if not home:
         spec = importlib.util.find_spec("pyspark")

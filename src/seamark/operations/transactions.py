@@ -24,8 +24,7 @@ from seamark.operations.run import Program
 def list_open(program: Program) -> Sequence[dict[str, Any]]:
     """Return the open transactions of the program's job, as `OpenTransaction.to_json` gives them.
 
-    Raises UserError and OperationFailedError with the job's words, or because the program ended
-    without an answer.
+    Raises UserError and OperationFailedError with the job's words, or without an answer.
     """
     return _rows(_asked(program, {"verb": "list"}))
 

@@ -35,8 +35,7 @@ class ObservedJob(ABC):
 
     @abstractmethod
     def state(self) -> JobState:
-        """Return the job's state, after its end the final one; UNREACHABLE if nobody can know
-        it."""
+        """Return the job's state, after its end the final one; UNREACHABLE if unknown."""
 
     def restarts(self) -> int:
         """Return the number of restarts of the last execution."""
@@ -65,8 +64,7 @@ class ObservedJob(ABC):
 
     @abstractmethod
     def told(self, page: str) -> Any:
-        """Return a page made by drivers alone, by its path below ``/jobs/:id/``; None if it is
-        unknown."""
+        """Return a page made by drivers alone, by its path below ``/jobs/:id/``; or None."""
 
 
 def details(job: ObservedJob) -> dict[str, Any]:

@@ -22,8 +22,7 @@ _FAR_BELOW = 8
 
 
 class BatchLimit:
-    """The limit of one query. `after_epoch` gets the query's own session, as `foreachBatch`
-    does."""
+    """The limit of one query. `after_epoch` gets the query's own session, as `foreachBatch`."""
 
     def __init__(self) -> None:
         self._given = ""

@@ -21,8 +21,7 @@ from seamark.runtime.java.compiled import loaded_class
 
 
 class Drain:
-    """The drain of one running query. Raises UserError if this version of Spark does not let its
-    sources be held."""
+    """The drain of one running query. Raises UserError if this Spark cannot hold its sources."""
 
     def __init__(self, jvm: Any, query: StreamingQuery) -> None:
         self._stream = query._jsq.streamingQuery()

@@ -106,8 +106,7 @@ class _Plan:
         self.operators: list[Vertex] = []
 
     def feeding(self, node: Any) -> tuple[str, ...]:
-        """Return the ids of the nearest parts upstream of a node of the plan, the node's own
-        included."""
+        """Return the ids of the nearest parts upstream of a node of the plan, its own too."""
         if not node.isStreaming():
             return ()
         below = list(children(node))

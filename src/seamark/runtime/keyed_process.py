@@ -74,8 +74,7 @@ def keyed_process(
     time_mode: the time of timers: ``"ProcessingTime"``, the epoch's start, or ``"EventTime"``, the
         watermark, which `df` must have (``withWatermark``).
 
-    The job needs ``state_backend="rocksdb"``. Raises ConfigurationError as soon as a value is
-    wrong.
+    The job needs ``state_backend="rocksdb"``. Raises ConfigurationError at once.
     """
     uid = check_name(uid, "keyed_process: uid")
     what = f"keyed_process {uid!r}"

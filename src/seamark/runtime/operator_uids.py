@@ -125,8 +125,7 @@ def _matched(nodes: Sequence[Any], named: Mapping[str, Any]) -> dict[int, str]:
 
 
 def distinct_sources(plans: Iterable[Any]) -> tuple[list[Any], tuple[int, ...]]:
-    """Return the streaming sources of a union of plans by Spark's numbers, and the number of each
-    occurrence."""
+    """Return the streaming sources of a union of plans by number, and each occurrence's number."""
     distinct: list[Any] = []
     lines = []
     for leaf in (leaf for plan in plans for leaf in _streaming_leaves(plan)):

@@ -62,6 +62,7 @@ from seamark.runtime.kafka_topics import find_subscriptions, topics_left
 from seamark.runtime.keyed_process import check_keyed
 from seamark.runtime.log_redaction import RedactedLog
 from seamark.runtime.operator_uids import moved
+from seamark.runtime.plans import NO_EXCHANGE_REUSE, require_watermarks
 from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_commit
 from seamark.runtime.session import (
     RETAINED,
@@ -73,7 +74,6 @@ from seamark.runtime.session import (
 from seamark.runtime.socket_lines import lost_lines
 from seamark.runtime.state_backend import PROVIDER, check_backend, session_settings
 from seamark.runtime.stream_watch import watch_stream
-from seamark.runtime.watermarks import NO_EXCHANGE_REUSE, require_watermarks
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +94,7 @@ class StreamRun(QueryRun):
     location. `trigger` holds the arguments of ``DataStreamWriter.trigger``. `spark_settings` apply
     to this query alone. `flow` adds up the rows and bytes through each part of the job.
     `on_committed` is called at each completed checkpoint with the job's identity and the epoch; it
-    must not take long. `redactor` keeps the job's secrets out of all records and all lines of
-    Seamark's log.
+    must not take long. `redactor` keeps the job's secrets out of all records and Seamark's log.
     """
 
     def __init__(
@@ -168,8 +167,7 @@ class StreamRun(QueryRun):
         )
 
     def _make_source_offsets(self) -> SourceOffsets:
-        """Return the notifier of completed checkpoints for sources whose systems want offset
-        commits."""
+        """Return the notifier of completed checkpoints for sources with offset commits."""
         uids, sources = self.uids, self._plan.declared.sources
         committing = {
             uids.source_lines.index(number): (
@@ -235,8 +233,7 @@ class StreamRun(QueryRun):
         return query
 
     def _look_before(self) -> None:
-        """Look for damage, another state backend or moved parts of the plan, before anything is
-        written."""
+        """Look for damage, another state backend or moved parts, before anything is written."""
         try:
             require_sound(self._store, self._job.find_damaged_rows)
             if (provider := self._spark_settings.get(PROVIDER)) is not None:
@@ -398,8 +395,7 @@ class StreamRun(QueryRun):
         return self._checkpoint_trigger.ask(ahead)
 
     def drain(self) -> Drain:
-        """Return the `Drain` for this run's query. Raises UserError if the query cannot be
-        drained."""
+        """Return the `Drain` for this run's query. Raises UserError if it cannot be."""
         query = self.query
         if query is None or "processingTime" not in self._trigger:
             raise UserError(
@@ -507,8 +503,7 @@ class StreamRun(QueryRun):
             self.coordinator.store_epoch(epoch, tasks, left, retried=retried)
 
     def _check_plan(self, frame: DataFrame) -> None:
-        """Check Spark's plan of the first epoch: every later epoch of this run has the same
-        plan."""
+        """Check Spark's plan of the first epoch: later epochs of this run have the same."""
         if self._stateful:
             require_watermarks(self._name, self._execution(frame).executedPlan())
         self._plan_checked = True
@@ -599,8 +594,7 @@ class StreamRun(QueryRun):
         return self._redactor(text)
 
     def epoch_committed(self, epoch: int) -> None:
-        """Write the manifest and report the completed checkpoint to the sources and to
-        `on_committed`."""
+        """Write the manifest and report the checkpoint to the sources and `on_committed`."""
         self._write_manifest(epoch)
         self._source_offsets.completed(epoch)
         assert self.coordinator.identity is not None
@@ -608,8 +602,7 @@ class StreamRun(QueryRun):
 
     def _write_manifest(self, epoch: int) -> None:
         """Record the files of a committed epoch's checkpoint. The next start and a restore look for
-        damage by this manifest. Without it they look less closely, so a failure here ends
-        nothing."""
+        damage by this manifest. Without it they look less closely, so a failure is no error."""
         try:
             if epoch >= 0:
                 self._manifests.write(epoch)

@@ -58,8 +58,7 @@ class Branch:
 
     @cached_property
     def stream(self) -> DataFrame:
-        """The stream, made at the first access: building the plan takes hundreds of calls to
-        Java."""
+        """The stream, made at the first access: the plan takes hundreds of Java calls."""
         return self.make_stream()
 
     @property

@@ -85,8 +85,7 @@ def backend_of(provider: str) -> str:
 
 
 def check_backend(job: str, spark_files: CheckpointFiles, wanted: str, *, stateful: bool) -> None:
-    """Raise ConfigurationError if the checkpoint's state belongs to another backend than `wanted`
-    (a provider class).
+    """Raise ConfigurationError if the checkpoint's state is not of the backend `wanted` (a class).
 
     A checkpoint without state, of a stateless query, fits every backend.
     """

@@ -263,8 +263,7 @@ class Supervisor:
     # --- after a failure
 
     def _after_failure(self, run: StreamRun, error: Exception) -> float:
-        """Return the seconds until the next run; raise the error that ends the job if there is
-        none."""
+        """Return the seconds until the next run; without one raise the job's error."""
         try:
             delay_s = self._delay_s(run, error)
         except Exception as fatal:

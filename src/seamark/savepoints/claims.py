@@ -61,8 +61,7 @@ class Claim:
 
 
 def read_claim(files: CheckpointFiles) -> Claim | None:
-    """Return the claim on the savepoint in `files`, None if there is none; raises
-    CorruptRecordError."""
+    """Return the claim on the savepoint in `files`, or None; raises CorruptRecordError."""
     try:
         data = files.read(CLAIMED)
     except FileNotFoundError:
@@ -145,8 +144,7 @@ class ClaimDisposal:
 
 
 def open_savepoint(path: str) -> SavepointRecord:
-    """Return the content of the ``savepoint.json`` at `path`; raises SavepointError if it is
-    missing or damaged."""
+    """Return the content of the ``savepoint.json`` at `path`; or raises SavepointError."""
     uri = storage_uri(path, "savepoint")
     if not exists(uri):
         raise SavepointError(f"{uri}: there is no savepoint here")
@@ -196,8 +194,7 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
 
 
 def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
-    """Raise SavepointError if the savepoint's job may still be writing it, or if `allowed` is
-    false."""
+    """Raise SavepointError if it may still be being written, or if `allowed` is false."""
     begun = f"the savepoint of job {taking.job_name!r}, epoch {taking.epoch}, is not whole"
     storage, _, name = taking.job_directory.rpartition("/")
     try:

@@ -133,8 +133,7 @@ class SavepointRecord:
     """Whether the job was drained: its windows were closed early, at its end. `watermark_ms` is the
     watermark before the drain."""
     job_directory: str = ""
-    """With `committables`: the job's directory. Its records tell whether they were committed
-    since."""
+    """With `committables`: the job's directory. It tells whether they were committed since."""
     earlier: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     """By earlier epoch, in decimal, ascending, if it was decided and some sink had not committed
     it: for each sink's uid, the number of its committables of that epoch, and their rows. In
@@ -151,8 +150,7 @@ class SavepointRecord:
         )
 
     def bytes_of(self, operator: Operator) -> int:
-        """Return the bytes of an operator's state: of keys and values, or of a native savepoint's
-        files."""
+        """Return the bytes of an operator's state: keys and values, or a native one's files."""
         if self.type is SavepointType.CANONICAL:
             return operator.bytes
         paths = tuple(f"{store.path}/" for store in operator.stores)
@@ -184,8 +182,7 @@ def write_savepoint(files: CheckpointFiles, savepoint: SavepointRecord) -> None:
 def read_savepoint(files: CheckpointFiles) -> SavepointRecord:
     """Read ``savepoint.json``, and none of the other files.
 
-    Raises SavepointError if there is no savepoint or an incomplete one, CorruptRecordError if the
-    record is damaged.
+    Raises SavepointError if there is no savepoint or an incomplete one, CorruptRecordError.
     """
     at = f"{files.uri}/{SAVEPOINT}"
     try:

@@ -1,5 +1,4 @@
-"""`sm.Savepoint`: a savepoint offline, in a program or a notebook; `edit/state.py` does the
-work."""
+"""`sm.Savepoint`: a savepoint offline, in a program or notebook; by `edit/state.py`."""
 
 from __future__ import annotations
 

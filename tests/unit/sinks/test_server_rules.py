@@ -13,8 +13,8 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Severity
 from seamark.sinks.kafka import KafkaSink
 from seamark.sinks.kafka import preflight as kafka
-from seamark.sinks.kafka.declared_rules import timeout_too_short
 from seamark.sinks.kafka.prefix_owner import Holder
+from seamark.sinks.kafka.sink import timeout_too_short
 from seamark.sinks.postgres import PostgresSink
 from seamark.sinks.postgres import preflight as postgres
 from seamark.sinks.postgres.table import Table

@@ -130,8 +130,7 @@ def session_format(spark: SparkSession) -> int:
 
 
 def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:
-    """Return a line for each missing or altered file, beginning with its path. Reads every file
-    through."""
+    """Return a line for each missing or altered file, beginning with its path. Reads every file."""
     files = open_files(spark, savepoint.uri, make=False)
     rows = {path for path in savepoint.files if path.startswith(("state/", "wal/"))}
     found = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})

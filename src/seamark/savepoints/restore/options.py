@@ -19,8 +19,7 @@ from seamark.savepoints.state.planned import Program
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """The options of a restore: arguments of `Job.run`. Raises ConfigurationError for a wrong
-    value."""
+    """The options of a restore: arguments of `Job.run`. Raises ConfigurationError."""
 
     job_name: str
     allow_non_restored_state: bool = False

@@ -69,8 +69,7 @@ class Origin(ABC):
 
     @abstractmethod
     def problems(self) -> Iterator[str]:
-        """Yield each problem that stops the restore. Misfits of the state are left to Spark's
-        plan."""
+        """Yield each problem that stops the restore. Spark's plan tells misfits of state."""
 
     def misfits(self, parts: Parts, wanted: PlannedState) -> Iterator[str]:
         """Yield why the operators as a whole do not fit; Spark is then asked about none of them."""
@@ -104,8 +103,7 @@ class Origin(ABC):
 
     @abstractmethod
     def claim(self, job_id: str, directory: str) -> None:
-        """Claim the origin for the new job, if the job asks for it; raises RestoreError if another
-        job was first."""
+        """Claim the origin if the new job asks for it; raises RestoreError if another was first."""
 
     @abstractmethod
     def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:

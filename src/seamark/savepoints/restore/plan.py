@@ -50,8 +50,7 @@ class OperatorPlan:
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """A source; `offset` is where it goes on, or the offset that is dropped (None: nothing was
-    read)."""
+    """A source; `offset` is where it goes on, or the one dropped (None: nothing was read)."""
 
     uid: str
     named: bool

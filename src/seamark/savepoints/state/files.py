@@ -191,8 +191,7 @@ def read_files(
 
 
 def _batches(sizes: Mapping[str, int], limit: int) -> Iterator[list[str]]:
-    """Yield the paths in batches of at most `limit` bytes, for one task each, the largest files
-    first."""
+    """Yield the paths in batches of at most `limit` bytes, for one task each, the largest first."""
     batch: list[str] = []
     left = limit
     for path in sorted(sizes, key=lambda path: -sizes[path]):

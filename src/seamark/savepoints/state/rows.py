@@ -189,8 +189,7 @@ def _keep_in_memory(sources: Sequence[Any], run_id: str) -> None:
 
 
 def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> list[RowFile]:
-    """Write `rows` (`ROW`) of a store with these column families into files of the directory (a
-    URI)."""
+    """Write `rows` (`ROW`) of a store with these column families into files of the directory."""
     spark = rows.sparkSession
     write = StateClasses.of(spark).new(
         "WriteFile", directory, java_list(spark._jvm, families), _hadoop(spark)

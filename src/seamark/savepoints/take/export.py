@@ -82,8 +82,7 @@ class Beside:
     goes_on: bool = False
     """Whether the stream goes on, so most cores are left to it."""
     uncommitted: Callable[[], Uncommitted] = lambda: ({}, {})
-    """Called at the end for the transactions of the epoch, and of earlier ones, that may not be
-    committed yet."""
+    """Called at the end for the transactions up to this epoch that may not be committed yet."""
     writing: Callable[[int], None] = lambda expected: None
     """Called with the bytes of the epoch's state files before any is written."""
 
@@ -103,8 +102,7 @@ def export_savepoint(
     is there), and stays until this call returns. The savepoint is then whole. If the call fails or
     dies, `target` has no ``savepoint.json`` and is to be deleted.
 
-    Raises SavepointError if `target` has files already, CheckpointError if the epoch cannot be
-    read.
+    Raises SavepointError if `target` has files already, CheckpointError.
     """
     source = open_files(spark, location, make=False)
     files = open_files(spark, target)

@@ -1,7 +1,6 @@
 """Checks the real server before any row is written; each failure is a finding.
 
-`check` raises the first error when a job starts, and makes what the job needs. `inspect` makes
-nothing.
+`check` raises the first error of a start, and makes what the job needs. `inspect` makes nothing.
 """
 
 from __future__ import annotations

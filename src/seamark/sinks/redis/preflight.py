@@ -25,8 +25,7 @@ _ACCEPT = 'or accept what can be lost with durability="none"'
 
 
 def check(sink: RedisSink, context: SinkContext, keys: Keys, name: str) -> None:
-    """Raise PreflightError for the first error, log warnings. If there is no error, raise the
-    guard."""
+    """Raise PreflightError for the first error, log warnings. Without errors raise the guard."""
     with _connected(sink, name) as link:
         found = list(_findings(sink, name, ask(link)))
         for error in errors(found):
@@ -69,8 +68,7 @@ def _connected(sink: RedisSink, name: str) -> Iterator[Link]:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """The server's ``INFO``, and its ``appendfsync``: "" where it may not be asked for, as at many
-    hosted servers."""
+    """The server's ``INFO``, and its ``appendfsync``: "" where many hosted servers hide it."""
 
     information: Mapping[str, str]
     appendfsync: str = ""

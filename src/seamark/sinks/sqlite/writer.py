@@ -74,8 +74,7 @@ class SQLiteWriter:
             self._staged.unlink()
 
     def _check_table(self, schema: pa.Schema) -> None:
-        """Raise WriteRefusedError before the decision for a misfit that would stop the job after
-        it."""
+        """Raise WriteRefusedError for a misfit that would stop the job after the decision."""
         if why := database.misfit(self._path, self._table, schema.names):
             raise WriteRefusedError(why)
 

@@ -133,8 +133,7 @@ class WriteAheadCommitter:
         return {**outcomes, **dict.fromkeys(handles, CommitOutcome.COMMITTED)}
 
     def _send(self, epoch: EpochSpool, handles: list[str], token: EpochToken) -> bool:
-        """Call `send` in a thread, for at most `send_timeout_s`. Return False if it must be tried
-        again."""
+        """Call `send` in a thread, for at most `send_timeout_s`. False: it must be tried again."""
         errors: list[BaseException] = []
 
         def run() -> None:

@@ -38,8 +38,7 @@ _COMMITTED = re.compile(r"epochs/(\d+)/committed\.json")
 
 @dataclass(frozen=True)
 class EpochSpool:
-    """One epoch's files, as listed a moment ago. Every call raises OSError when the storage does
-    not answer."""
+    """One epoch's files, as just listed. Calls raise OSError when the storage does not answer."""
 
     directory: Directory
     hadoop: HadoopSettings

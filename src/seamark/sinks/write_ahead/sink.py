@@ -156,8 +156,7 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         return seconds(self.send_timeout, f"{self.describe()}: send_timeout")
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """Return the columns as they are. Raises ConfigurationError for types Arrow cannot bring
-        from Spark."""
+        """Return the columns as they are. Raises ConfigurationError for types Arrow lacks."""
         check_columns(schema, self.describe())
         return [quoted(column.name) for column in schema]
 
