@@ -123,7 +123,7 @@ class JobInfo:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it with Flink's names where Flink has them; times (since 1970), durations in ms."""
+        """Return it with Flink's names where there are; times (since 1970), durations in ms."""
         shown = self.job.to_json()
         end = shown["end-time"]
         identity, last = self.identity, self.last_completed

@@ -76,7 +76,7 @@ class Records(Protocol):
         ...
 
     def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, Any]) -> None:
-        """Store the committables of all sinks, by uid, exclusively. Raises FencedError if it is there."""
+        """Store all sinks' committables, by uid; raises FencedError if the record exists."""
         ...
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
