@@ -11,6 +11,7 @@ import json
 import logging
 import os
 import re
+import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -96,6 +97,21 @@ class Program:
         if given(self.spark):
             command, variables = submit_command(self.spark, self.app, self.arguments, variables)
         return command, {**os.environ, **variables}
+
+    def ask(self, variable: str, file: Path, answer: Path) -> tuple[dict[str, Any] | None, int]:
+        """Execute it up to its `job.run()`, which finds `file` by `variable`, writes `answer` and
+        ends. Return the answer, None if there is none, and the exit code. Its output goes to
+        stderr. Raises UserError as `command`."""
+        command, environment = self.command()
+        environment[variable] = str(file)
+        code = subprocess.run(command, stdout=sys.stderr, env=environment, check=False).returncode
+        told = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else None
+        return told, code
+
+
+def has_ended(what: str, code: int) -> str:
+    """Begin a sentence about a program's end with this exit code."""
+    return f"{what} has ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
 
 
 def run(program: Program) -> NoReturn:
