@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seamark.checkpoint.envelope import canonical, open_envelope, seal_envelope
+from seamark.checkpoint.envelope import canonical, create_record, load_record
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 from seamark.model.job_state import JobState
@@ -190,15 +190,11 @@ class ExecutionStore:
         )
 
     def _create(self, number: int, name: str, kind: str, body: dict[str, Any]) -> bool:
-        try:
-            self._files.create(f"executions/{number}/{name}", seal_envelope(kind, body))
-        except FileExistsError:
-            return False
-        return True
+        return create_record(self._files, kind, f"executions/{number}/{name}", body)
 
     def _open(self, path: str, kind: str, load: Callable[[dict[str, Any]], T]) -> T | None:
         try:
-            return load(open_envelope(kind, self._files.read(path), f"{self._files.uri}/{path}"))
+            return load_record(self._files, kind, path, load)
         except FileNotFoundError:  # an execution just being begun, or deleted
             return None
         except Exception as error:

@@ -22,12 +22,13 @@ from seamark.checkpoint.flow_figures import SinkCounts
 from seamark.checkpoint.spool import LostTransaction, Spooled, load
 from seamark.checkpoint.store import JobIdentity, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.open_transactions import DescribesTransactions, OpenFacts
 from seamark.contracts.sink import (
     AbortOutcome,
     CommitOutcome,
     Committer,
+    DescribesTransactions,
     Lingering,
+    OpenFacts,
     SinkContext,
     TwoPhaseCommitSink,
 )

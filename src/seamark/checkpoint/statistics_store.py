@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, read_record
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import (
@@ -88,9 +88,7 @@ class StatisticsStore:
             },
             "restored": None if record.restored is None else asdict(record.restored),
         }
-        try:
-            self._files.create(key.path, seal_envelope("statistics", body))
-        except FileExistsError:
+        if not create_record(self._files, "statistics", key.path, body):
             log.warning("%s/%s exists already and is left alone", self.uri, key.path)
 
     def keys(self, *, savepoints: bool = False) -> list[Key]:
@@ -149,7 +147,7 @@ class StatisticsStore:
     def _read(self, key: Key) -> StatisticsRecord | None:
         path = f"{self.uri}/{key.path}"
         try:
-            body = open_envelope("statistics", self._files.read(key.path), path)
+            body = read_record(self._files, "statistics", key.path)
             restored = body["restored"]
             return StatisticsRecord(
                 CheckpointStatistics.from_record(body["checkpoint"]),

@@ -24,7 +24,7 @@ from seamark.checkpoint.sink_commits import SinkCommits
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.attempt_name import AttemptName
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.open_transactions import OpenFacts
+from seamark.contracts.sink import OpenFacts
 from seamark.model import failpoints
 from seamark.model.errors import UserError
 from seamark.protocol import procedures

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import SparkSession
 
 from seamark.api.config import storage_uri
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, load_record, read_record
 from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.store import JobIdentity
 from seamark.contracts.checkpoint_files import CheckpointFiles
@@ -63,26 +63,19 @@ class Claim:
 def read_claim(files: CheckpointFiles) -> Claim | None:
     """Return the claim on the savepoint in `files`, or None; raises CorruptRecordError."""
     try:
-        data = files.read(CLAIMED)
+        return load_record(files, _KIND, CLAIMED, lambda body: Claim(**body))
     except FileNotFoundError:
         return None
-    at = f"{files.uri}/{CLAIMED}"
-    try:
-        return Claim(**open_envelope(_KIND, data, at))
-    except TypeError as error:
-        raise CorruptRecordError(f"{at}: {error}") from None
 
 
 def claim(files: CheckpointFiles, job_id: str, name: str, directory: str) -> None:
     """Give the savepoint to this job; repeated for the same job, it does nothing. Raises
     RestoreError if another job was first."""
     mine = Claim(job_id, name, directory, time.time())
-    try:
-        files.create(CLAIMED, seal_envelope(_KIND, asdict(mine)))
-    except FileExistsError:
+    if not create_record(files, _KIND, CLAIMED, asdict(mine)):
         found = read_claim(files)
         if found is None or found.job_id != job_id:
-            raise RestoreError(claimed_by(files.uri, found)) from None
+            raise RestoreError(claimed_by(files.uri, found))
 
 
 def claimed_by(uri: str, found: Claim | None) -> str:
@@ -222,7 +215,7 @@ def _restores_from(storage: str, uri: str) -> str | None:
         at = f"{name}/{RESTORING}"
         if files.exists(at) and not files.exists(f"{name}/job.json"):
             try:
-                found = open_envelope("restoring", files.read(at), f"{storage}/{at}").get("path")
+                found = read_record(files, "restoring", at).get("path")
             except (CorruptRecordError, FileNotFoundError):
                 continue
             if same_place(found, uri):

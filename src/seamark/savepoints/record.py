@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import load_record, seal_envelope
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError, SavepointError
 
@@ -184,9 +184,8 @@ def read_savepoint(files: CheckpointFiles) -> SavepointRecord:
 
     Raises SavepointError if there is no savepoint or an incomplete one, CorruptRecordError.
     """
-    at = f"{files.uri}/{SAVEPOINT}"
     try:
-        data = files.read(SAVEPOINT)
+        return load_record(files, KIND, SAVEPOINT, lambda body: _savepoint(files.uri, body))
     except FileNotFoundError:
         if files.list(""):
             raise SavepointError(
@@ -194,25 +193,24 @@ def read_savepoint(files: CheckpointFiles) -> SavepointRecord:
                 "last. Taking it was cut off; delete the directory and take another one"
             ) from None
         raise SavepointError(f"{files.uri}: there is no savepoint here") from None
-    body = open_envelope(KIND, data, at)
-    try:
-        body["type"] = SavepointType(body["type"])
-        body["sinks"] = tuple(Sink(**s) for s in body.get("sinks", ()))
-        body["sources"] = tuple(Source(**s) for s in body["sources"])
-        body["source_lines"] = tuple(body["source_lines"])
-        body["operators"] = tuple(_operator(o) for o in body["operators"])
-        body["earlier"] = {
-            epoch: {uid: (count, rows) for uid, (count, rows) in of_epoch.items()}
-            for epoch, of_epoch in body.get("earlier", {}).items()
-        }
-        body["files"] = {path: (size, crc) for path, (size, crc) in body["files"].items()}
-        body["committables"] = {
-            uid: tuple(base64.b64decode(c) for c in given)
-            for uid, given in body["committables"].items()
-        }
-        return SavepointRecord(uri=files.uri, **body)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptRecordError(f"{at}: {error!r}") from None
+
+
+def _savepoint(uri: str, body: dict[str, Any]) -> SavepointRecord:
+    body["type"] = SavepointType(body["type"])
+    body["sinks"] = tuple(Sink(**s) for s in body.get("sinks", ()))
+    body["sources"] = tuple(Source(**s) for s in body["sources"])
+    body["source_lines"] = tuple(body["source_lines"])
+    body["operators"] = tuple(_operator(o) for o in body["operators"])
+    body["earlier"] = {
+        epoch: {uid: (count, rows) for uid, (count, rows) in of_epoch.items()}
+        for epoch, of_epoch in body.get("earlier", {}).items()
+    }
+    body["files"] = {path: (size, crc) for path, (size, crc) in body["files"].items()}
+    body["committables"] = {
+        uid: tuple(base64.b64decode(c) for c in given)
+        for uid, given in body["committables"].items()
+    }
+    return SavepointRecord(uri=uri, **body)
 
 
 def _operator(body: dict[str, Any]) -> Operator:
@@ -258,7 +256,6 @@ def require_new(files: CheckpointFiles, *marked: str) -> None:
 def read_taking(files: CheckpointFiles) -> Taking | None:
     """Return the mark of an incomplete savepoint, None if it is missing or damaged."""
     try:
-        body = open_envelope("taking", files.read(TAKING), f"{files.uri}/{TAKING}")
-        return Taking(**body)
-    except (FileNotFoundError, CorruptRecordError, TypeError):
+        return load_record(files, "taking", TAKING, lambda body: Taking(**body))
+    except (FileNotFoundError, CorruptRecordError):
         return None

@@ -32,7 +32,7 @@ def check(sink: MySQLSink, context: SinkContext, name: str) -> None:
     table if the sink may."""
     with _connected(sink, name) as connection:
         checks = _Check(sink, context, name, connection)
-        checks.run()
+        checks.run(make=True)
     for finding in checks.warnings:
         _log.warning("%s", finding)
 
@@ -44,7 +44,7 @@ def inspect(sink: MySQLSink, context: SinkContext, name: str) -> list[Finding]:
         with _connected(sink, name) as connection:
             checks = _Check(sink, context, name, connection)
             warnings = checks.warnings
-            checks.look()
+            checks.run(make=False)
     except PreflightError as error:
         assert error.finding is not None
         return [error.finding, *warnings]
@@ -88,12 +88,15 @@ class _Check:
         self._table = server.quoted(self._database, sink.table)
         self.warnings: list[Finding] = []
 
-    def look(self) -> None:
-        """Make every check that changes nothing."""
+    def run(self, *, make: bool) -> None:
+        """Make every check; with `make` also the ledger, a missing table, and a stage on trial."""
         self._check_server()
-        if not table.read_engine(self._connection, self._database, self._sink.table):
-            if not self._sink.create_table:
-                self._make_table()
+        if make:
+            ledger.prepare(self._connection, self._database)
+            self._check_engine(ledger.TABLE)
+        if make or not self._sink.create_table:
+            self._make_table()
+        elif not table.read_engine(self._connection, self._database, self._sink.table):
             return
         self._check_engine(self._sink.table)
         self._check_columns()
@@ -101,19 +104,7 @@ class _Check:
             self._check_keys()
         if self._sink.mode == "xa":
             self._check_xa()
-
-    def run(self) -> None:
-        self._check_server()
-        ledger.prepare(self._connection, self._database)
-        self._check_engine(ledger.TABLE)
-        self._make_table()
-        self._check_engine(self._sink.table)
-        self._check_columns()
-        if self._sink.mode == "upsert":
-            self._check_keys()
-        if self._sink.mode == "xa":
-            self._check_xa()
-        else:
+        elif make:
             self._check_stage()
 
     def _refused(
