@@ -57,8 +57,7 @@ class AcceptedLoss:
 
 
 def read_losses(files: CheckpointFiles) -> Sequence[AcceptedLoss]:
-    """Return the accepted losses of a job's directory, by epoch and sink, for people. Leaves out a
-    damaged record, and says so."""
+    """Return the accepted losses of a job's directory, by epoch and sink; logs damaged records."""
     found = []
     for name in files.list(LOSSES):
         if name.endswith(".json") and not name.startswith("."):

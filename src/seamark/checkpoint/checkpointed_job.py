@@ -81,8 +81,7 @@ class CheckpointedJob:
         return problems
 
     def find_damaged_channel_state(self, state: ChannelState) -> list[str]:
-        """Return a line for each damaged or missing file of an epoch's channel state. Called before
-        the job starts."""
+        """Return a line for each damaged or missing file of a channel state, before the start."""
 
         def look() -> list[str]:
             directory = open_directory(self.store.channel_state_uri, self.hadoop)
@@ -147,8 +146,7 @@ def _timeout_s(checkpoint: CheckpointConfig) -> float:
 class QueryRun:
     """The run of Spark's query, as the coordinator queries and notifies it.
 
-    The one way back from `checkpoint` to `runtime`: `StreamRun` there implements it. This base
-    class is a run without Spark.
+    The one way back from `checkpoint` to `runtime`: `StreamRun`; this base has no Spark.
     """
 
     def stop_soon(self) -> None:

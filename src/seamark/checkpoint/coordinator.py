@@ -207,8 +207,7 @@ class Coordinator:
     ) -> None:
         """Store the flushed transactions of all sinks, so that Spark may decide the epoch.
 
-        `tasks` are the winning attempts, one for each partition. `channel_state` has the rows left
-        by them and by earlier epochs.
+        `tasks` are the winning attempts, one for each partition. `channel_state`: all rows left.
 
         `retried`: a task of this epoch ran, or may have run, more than once. Its dead attempt may
         have left an open transaction, and readers would wait for it; it is aborted here, while no

@@ -181,8 +181,7 @@ class EpochQueue:
 
     @property
     def awaits_spark(self) -> bool:
-        """Whether no epoch with a timeout of its own is under way, and nothing here keeps Spark
-        from beginning the next one."""
+        """Whether no epoch with a timeout of its own is under way, and Spark may begin the next."""
         with self.changed:
             return not self.holds_back and self.undecided() is None
 

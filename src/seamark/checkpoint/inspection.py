@@ -89,8 +89,7 @@ def require_sound(
 ) -> None:
     """Return if the job can go on from its last decided epoch, or is new.
 
-    `find_damaged_rows(epoch, generation)` checks the rows spooled by sinks for a decided attempt
-    not recorded as committed.
+    `find_damaged_rows(epoch, generation)` checks a decided, uncommitted attempt's spools.
 
     Raises DamagedCheckpointError naming each damaged file and the newest complete checkpoint. An
     older driver may still be at work: epochs it has moved on from meanwhile are checked again.

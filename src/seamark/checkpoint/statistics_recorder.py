@@ -250,8 +250,7 @@ class StatisticsRecorder:
 
     @property
     def version(self) -> str:
-        """A value that changes with every new result of `read`. Deleted files are the exception:
-        they show at the next change."""
+        """A value that changes with every new result of `read`, except for deleted files."""
         with self._lock:
             steps = ".".join(progress.state.value for progress in self._open.values())
             return f"{self._generation}.{self._changes}.{steps}"

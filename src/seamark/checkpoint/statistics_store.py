@@ -197,6 +197,5 @@ class StatisticsStore:
 
 
 def last_written(records: Sequence[StatisticsRecord]) -> StatisticsRecord | None:
-    """Return the record that has counted all others. It is not the last by key: a savepoint ends
-    after later epochs have ended."""
+    """Return the record that has counted all others; a savepoint ends after later epochs."""
     return max(reversed(records), key=lambda record: record.counts.total, default=None)

@@ -28,8 +28,7 @@ _WIDE = 110
 
 
 def show_all(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: bool) -> None:
-    """Print a line for each job, and the reason of each failure. With `option` a suggested command
-    finds jobs of this storage."""
+    """Print a line for each job, and each failure's reason. `option` is for suggested commands."""
     if not jobs:
         say(f"No job in {storage} has ever run." if all_ else f"No job runs in {storage}.")
         if not all_:

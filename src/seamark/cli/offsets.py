@@ -234,8 +234,7 @@ def _print(shown: Preview) -> None:
 
 
 def _savepoint_of(job: str, how: _How) -> str:
-    """Take a savepoint of a running job, or write one from the newest checkpoint of a job without a
-    driver; return its path."""
+    """Take a savepoint of a running job, or make one of the newest checkpoint; return its path."""
     from seamark.api.config import storage_uri
     from seamark.cli.terminal import waiting
     from seamark.operations.change_job import take_savepoint

@@ -40,8 +40,7 @@ class IdempotentSink(TwoPhaseCommitSink[Any]):
     def preflight(self, context: SinkContext) -> None:
         """Check the real system before anything is written; raises PreflightError with the remedy.
 
-        Called in the driver, at each start of the job. After its return no writer of an older
-        generation may change anything.
+        Called in the driver, at each start of the job. Then no older writer may change anything.
         """
         ...
 

@@ -84,8 +84,7 @@ class S3Directory:
     def begin_upload(self, path: str) -> S3Upload:
         """Begin an upload; `path` is the name of the completed object.
 
-        Tried once: raises ConnectionError if the store did not answer or was busy; the upload may
-        have begun all the same.
+        Tried once. After a ConnectionError (no answer, or busy) the upload may have begun.
         """
         with _os_errors(f"{self._uri}/{path}"):
             answer = _client(self._options, tries=1).create_multipart_upload(

@@ -46,8 +46,7 @@ class Program:
     `settings` are ``key=value`` texts, the later ones winning. `restore` is the path of a savepoint
     or a retained checkpoint to start from. `drop_state` drops everything without a taker,
     `parallelism` is the number of state partitions, and `claim_mode` settles the savepoint's owner
-    after the restore. With an option of `spark` the program is submitted. `log_level` is "" if the
-    command line gives none.
+    after the restore. With an option of `spark` the program is submitted. `log_level`: "" for none.
     """
 
     app: str
@@ -119,8 +118,7 @@ def run(program: Program) -> NoReturn:
 
     Raises UserError before, as `Program.command`. The program gets exit code 2 if it ends well
     without a job although an option for a job was given. A UserError caught nowhere ends the
-    program with one paragraph on stderr and exit code 2; any other exception is shown with its
-    traceback, as Python does.
+    program with one paragraph on stderr and exit code 2; any other is shown as by Python.
     """
     command, environment = program.command()
     if program.for_job and not given(program.spark):

@@ -51,8 +51,7 @@ class ObservedJob(ABC):
 
     @abstractmethod
     def origin(self) -> tuple[int, Mapping[str, Any] | None]:
-        """Return the generation, 0 if unknown, and the job's origin as
-        `JobIdentity.restored_from`."""
+        """Return the generation (0: unknown), and `JobIdentity.restored_from`."""
 
     @abstractmethod
     def figures(self, uid: str) -> PartFigures:

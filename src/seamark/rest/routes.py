@@ -1,5 +1,4 @@
-"""The paths of the REST interface, as Flink's. `action_routes.py` has the actions on the job,
-`observed.py` its pages.
+"""The paths of the REST interface, as Flink's. Actions: `action_routes.py`.
 
 The checkpoint history is a thousand checkpoints, perhaps asked for every second. So an ended
 checkpoint is made into JSON once. The whole page is made again only after a change, and is not sent

@@ -110,8 +110,7 @@ CONNECTIONS = 256
 
 
 class RestServer:
-    """Serves one job from `start` to `stop`; ends with the program in any case. Does nothing if the
-    config has disabled it."""
+    """Serves one job from `start` to `stop` or the program's end; if disabled, does nothing."""
 
     def __init__(self, job: LiveJob, config: RestConfig) -> None:
         self._config = config
@@ -147,8 +146,7 @@ class RestServer:
             return address
 
     def allow_changes(self, job_id: str) -> Sign:
-        """Called when the job's id is known: make the job's token, so its holders can change the
-        job. Return the token's signer."""
+        """Called when the job's id is known: make the token to change it. Return its signer."""
         return self._actions.open(job_id) if self._config.enabled else unsigned
 
     def stop(self) -> None:

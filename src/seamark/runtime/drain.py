@@ -1,5 +1,4 @@
-"""Drains a query: its sources give nothing more, and its watermark goes to the end of time, so
-every open window closes.
+"""Drains a query: its sources give nothing more, its watermark goes to the end of time.
 
 Spark has no call for it. Its `MicroBatchExecution` plans each batch under a lock, from a map of its
 sources. Under this lock the drain wraps each source into a source that never moves on. Later, while

@@ -1,7 +1,6 @@
 """Measures an epoch after its decision, from Spark's progress report and the sizes in storage.
 
-`checkpoint/statistics_recorder.py` calls `measure` on its own thread. With V = epoch + 1, the state
-store of each partition has
+`checkpoint/statistics_recorder.py` calls `measure`. A partition's store has, with V = epoch + 1:
 
 | backend | uploaded by the epoch | read by a restore |
 |---|---|---|
