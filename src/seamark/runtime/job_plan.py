@@ -63,9 +63,8 @@ class JobPlan(United):
 
 
 def job_graph(declared: JobDeclaration, plan: JobPlan | None = None) -> JobGraph:
-    """Return the graph of a declared job; `plan` is the job's plan, if it exists already. The graph
-    is for people alone, so if the plan cannot be walked, return an empty graph and log a
-    warning."""
+    """Return the graph of a declared job; `plan` is the job's plan, if it exists already. It is for
+    people alone: if the plan cannot be walked, return an empty graph."""
     try:
         return (plan or JobPlan(declared)).graph()
     except Exception as error:

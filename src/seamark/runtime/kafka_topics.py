@@ -21,8 +21,7 @@ _OPTIONS = ("subscribe", "subscribepattern", "assign")
 @dataclass(frozen=True)
 class Subscription:
     """The topics of a Kafka source. `topics` are their names; if `pattern`, a Java regular
-    expression of names, is set, `topics` is empty. `fails_on_data_loss` is False if Spark was told
-    to go on without missing rows."""
+    expression of names, is set, `topics` is empty. `fails_on_data_loss`: Spark's option."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""

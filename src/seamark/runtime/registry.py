@@ -62,8 +62,7 @@ _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 @dataclass(frozen=True)
 class RegisteredJob:
     """One job and its last execution. `started_at` and `ended_at` are in seconds since 1970;
-    `ended_at` is None if nobody has recorded an end. The other fields come from the record
-    `execution`."""
+    `ended_at` is None if nobody has recorded an end. Others are of `execution`."""
 
     name: str
     job_id: str

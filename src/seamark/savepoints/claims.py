@@ -91,8 +91,7 @@ def claimed_by(uri: str, found: Claim | None) -> str:
 
 class ClaimDisposal:
     """Deletes the savepoint claimed by a job, in a thread, once the job has a complete checkpoint
-    of its own. Each run of the job has one `ClaimDisposal`. A failure is a warning, and the next
-    run tries again."""
+    of its own. Each run of the job has one `ClaimDisposal`. The next run tries again."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark

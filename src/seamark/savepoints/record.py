@@ -95,8 +95,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink of the saved job. `type` is its class; `rows` counts the rows of its transactions in
-    `SavepointRecord.committables`."""
+    """A sink of the saved job. `type` is its class; `rows` counts those of its `committables`."""
 
     uid: str
     type: str
@@ -130,8 +129,7 @@ class SavepointRecord:
     type: SavepointType = SavepointType.CANONICAL
     sinks: tuple[Sink, ...] = ()
     drained: bool = False
-    """Whether the job was drained: its windows were closed early, at its end. `watermark_ms` is the
-    watermark before the drain."""
+    """Whether the job was drained: its windows were closed early. `watermark_ms` is from before."""
     job_directory: str = ""
     """With `committables`: the job's directory. It tells whether they were committed since."""
     earlier: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)

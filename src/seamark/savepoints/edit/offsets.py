@@ -61,8 +61,7 @@ class Move:
 
     @property
     def remaining(self) -> int | None:
-        """The number of offsets left to read: by the restored job, or by nobody if it leaves the
-        partition. None if unknown."""
+        """The number of offsets left to read, by the restored job or by nobody. None if unknown."""
         here = self.old if self.new is None else self.new
         return None if here is None or self.log_end is None else max(self.log_end - here, 0)
 

@@ -166,8 +166,7 @@ def restore_canonical(
     placement: Placement | None = None,
     new_operators: Sequence[NewOperator] = (),
 ) -> None:
-    """Make `target` a Spark checkpoint location from which a query goes on after the savepoint's
-    epoch.
+    """Make `target` a Spark checkpoint location that goes on after the savepoint's epoch.
 
     `savepoint`: without a finding of `find_damage` and `fit_problems`. `target`: a URI. `query_id`:
     of the new query, a UUID. `partitions`, `backend`: of the new state, None for the savepoint's

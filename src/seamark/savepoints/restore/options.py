@@ -72,8 +72,7 @@ def new_job(
     given: Container[str],
     how: RestoreOptions,
 ) -> NewJob:
-    """Describe a declared job for a restore. `directory` is the job's, as a URI; `given` names the
-    settings given by the user."""
+    """Describe a declared job for a restore. `directory`: its URI; `given`: the user's settings."""
     declared = job.declared
     settings = backend_settings(spark, declared.checkpoint, given)
     return NewJob(

@@ -2,8 +2,7 @@
 retained checkpoint (`from_checkpoint.py`).
 
 `planner.py` makes the restore plan of an `Origin`, `write.py` the new job. Neither knows the kind
-of its origin. A restore changes nothing in the origin, except that it may write a savepoint's
-claim.
+of its origin. A restore writes nothing there but a claim.
 """
 
 from __future__ import annotations
@@ -108,8 +107,7 @@ class Origin(ABC):
     @abstractmethod
     def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
         """Make the new job's Spark checkpoint location, and the rows kept there for its sinks.
-        `decided` is the content of ``restoring.json``. After a kill -9 it is called again with the
-        same arguments."""
+        `decided` is the content of ``restoring.json``. After a kill -9 it is called again."""
 
     @abstractmethod
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:

@@ -94,8 +94,7 @@ class RestorePlan:
 
     `kind` is ``savepoint`` or ``checkpoint``, `format` of a savepoint ``canonical`` or ``native``.
     `problems` would stop the restore, `warnings` are worth a look. `restored`: the restore from
-    this very path is done already; the job goes on by itself, a warning says so, and the plan lists
-    no parts.
+    this very path is done already; the job goes on by itself; no parts are listed.
     """
 
     path: str

@@ -2,8 +2,7 @@
 
 The location is only read; its job may be running, as long as it keeps this epoch. `take/running.py`
 calls `export_savepoint` for a running job, `take/checkpoint.py` for one that is not running. The
-state goes along as rows, or, natively, as files (`state/files.py`). `restore/location.py` is the
-way back.
+state goes along as rows, or, natively, as files (`state/files.py`). Back: `restore/location.py`.
 """
 
 from __future__ import annotations

@@ -126,8 +126,7 @@ class DeltaCommitter:
         """Add every file to the table in one log entry.
 
         LOST: aborted, or a file is gone or torn. UNKNOWN: the log entries that could hold the
-        outcome have been cleaned up. Raises CommitFailedError when the table no longer takes the
-        files.
+        outcome have been cleaned up. Raises CommitFailedError when the table has changed.
         """
         outcomes = [CommitOutcome.RETRY] * len(committables)
         for _ in range(_TRIES if committables else 0):
@@ -217,8 +216,7 @@ class DeltaCommitter:
 
     def _told(self, committable: DeltaCommittable) -> Entry | None:
         """Return the log's entry for a transaction, None if there is none. Once its log entries
-        have been cleaned up, files still named by the table count as committed: they must never be
-        deleted."""
+        have been cleaned up, files named by the table count as committed, and must stay."""
         entry = self._ledger.entry(committable.handle)
         if entry is None and not self._ledger.knows(committable.log_version):
             paths = pending_files.data_paths(self._files, committable)
