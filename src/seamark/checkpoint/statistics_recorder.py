@@ -20,8 +20,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from seamark.checkpoint.checkpointed_job import QueryRun
-from seamark.checkpoint.savepoint_statistics import SavepointEnd, describe_savepoint
-from seamark.checkpoint.statistics import NO_FIGURES, EpochFigures, describe
+from seamark.checkpoint.statistics import (
+    NO_FIGURES,
+    EpochFigures,
+    SavepointEnd,
+    describe,
+    describe_savepoint,
+)
 from seamark.checkpoint.statistics_store import (
     Key,
     StatisticsRecord,

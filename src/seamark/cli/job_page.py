@@ -12,8 +12,8 @@ from rich.text import Text
 
 from seamark.cli.terminal import ago, ms, say, size, stdout, suggest, time_of
 from seamark.model.job_state import JobState
+from seamark.operations.driver_client import why_unreachable
 from seamark.operations.reading import JobInfo
-from seamark.operations.running_job import why_unreachable
 from seamark.runtime.registry import RegisteredJob
 
 STYLES = {

@@ -18,7 +18,7 @@ from seamark.cli.visible import VisibleFormatter, echo, visible
 from seamark.model.durations import seconds
 
 if TYPE_CHECKING:
-    from seamark.operations.running_job import RunningJob
+    from seamark.operations.driver_client import RunningJob
 
 
 def _job_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -139,7 +139,7 @@ class Running:
     def find(self, verb: str, job: str) -> RunningJob:
         """Return the running job to be changed by `verb`; raises as `find_running`."""
         from seamark.cli.terminal import reading
-        from seamark.operations.running_job import find_running
+        from seamark.operations.driver_client import find_running
         from seamark.operations.storage import storage_of
 
         uri = storage_of(verb, self.storage)

@@ -12,8 +12,7 @@ from typing import Any
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.job_state import JobState
-from seamark.operations.driver_client import POLL_S, DriverClient
-from seamark.operations.running_job import RunningJob
+from seamark.operations.driver_client import POLL_S, DriverClient, RunningJob
 from seamark.runtime import registry
 from seamark.runtime.checkpoint_history import jobs_in, read_history
 from seamark.runtime.registry import RegisteredJob

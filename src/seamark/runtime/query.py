@@ -49,11 +49,10 @@ from seamark.model.errors import (
 )
 from seamark.model.redaction import Redactor
 from seamark.runtime import real_time
-from seamark.runtime.batch_limit import BatchLimit
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
-from seamark.runtime.epoch_work import EpochWork
+from seamark.runtime.epoch_work import BatchLimit, EpochWork
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.held_watermark import KeyedEpochs

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.savepoint_statistics import SavepointEnd
+from seamark.checkpoint.statistics import SavepointEnd
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
 from seamark.model.errors import SavepointError, UserError

@@ -25,8 +25,7 @@ from seamark.model.errors import (
     SendRefusedError,
 )
 from seamark.sinks.internal.servers import Reasons
-from seamark.sinks.write_ahead.committable import Sent, SpooledRows
-from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, read_sent
+from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, Sent, SpooledRows, read_sent
 
 if TYPE_CHECKING:
     from seamark.sinks.write_ahead.sink import WriteAheadSink
