@@ -153,7 +153,7 @@ def test_a_mistake_at_a_redis_server(
     information: dict[str, str], appendfsync: str, found: list[tuple[str, Severity]]
 ) -> None:
     facts = redis.ServerFacts({**INFO, **information}, appendfsync)
-    assert [(f.code.name, f.weight) for f in redis._findings(REDIS, "sink", facts)] == found
+    assert [(f.code.name, f.weight) for f in redis.findings(REDIS, "sink", facts)] == found
 
 
 @pytest.mark.parametrize("rules", [kafka.RULES, postgres.RULES, redis.RULES], ids=len)
