@@ -144,4 +144,4 @@ class Running:
 
         uri = storage_of(verb, self.storage)
         with reading(uri):
-            return find_running(verb, job, uri, self.token_file)
+            return find_running(job, uri, self.token_file)

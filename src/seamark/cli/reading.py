@@ -86,13 +86,15 @@ def explain(
     from seamark.model.findings import errors
     from seamark.operations.reading import accepted_losses, explain_job
     from seamark.operations.reading import explain as explain_app
+    from seamark.operations.storage import storage_of
 
     path = Path(what)
     is_program = path.suffix == ".py" or path.is_file()
     if preflight and not is_program:
         raise typer.BadParameter("--preflight needs a program: give APP.PY")
-    found = explain_app(path, preflight=preflight) if is_program else explain_job(what, storage)
-    losses = [] if is_program else accepted_losses(what, storage)
+    uri = "" if is_program else storage_of("explain", storage)
+    found = explain_app(path, preflight=preflight) if is_program else explain_job(what, uri)
+    losses = [] if is_program else accepted_losses(what, uri)
     if as_json:
         shown = {name: report.to_json() for name, report in found.items()}
         for page in () if is_program else shown.values():

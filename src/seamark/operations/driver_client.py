@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.job_state import JobState
-from seamark.operations.storage import readable, storage_of
+from seamark.operations.storage import readable
 from seamark.runtime.registry import (
     MOST_BYTES,
     RegisteredJob,
@@ -46,13 +46,10 @@ class RunningJob:
     driver: DriverClient
 
 
-def find_running(
-    command: str, job: str, storage: str | None, token_file: Path | None = None
-) -> RunningJob:
-    """Return a job, found by name, id or the first digits of its id. An error about the storage
-    names `command`. Raises UserError if there is no such job, and DriverUnreachableError if no
-    driver answers for it: the error says how the job ended, or where its driver should be."""
-    uri = storage_of(command, storage)
+def find_running(job: str, uri: str, token_file: Path | None) -> RunningJob:
+    """Return a job of the storage at `uri`, found by name, id or the first digits of its id. Raises
+    UserError if there is no such job, and DriverUnreachableError if no driver answers for it: the
+    error says how the job ended, or where its driver should be."""
     with readable(uri):
         found = find_job(uri, job)
     if found.state.is_terminal:

@@ -29,7 +29,7 @@ from seamark.model.errors import (
 )
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import DriverClient
-from seamark.operations.storage import readable, storage_of
+from seamark.operations.storage import readable
 from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage, read_history
 from seamark.runtime.registry import RegisteredJob, find_job, list_jobs, newest_execution
 
@@ -65,11 +65,10 @@ def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]
     return {job.declaration.name: job.report(preflight=preflight) for job in jobs.values()}
 
 
-def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
+def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:
     """Return the guarantees of a job, found by name, id or the first digits of its id. Its last
     driver stored them at its start. Raises UserError if there is no such job, or its last driver
     stored nothing because it was of an older version."""
-    uri = storage_of("explain", storage)
     with readable(uri):
         found = find_job(uri, job)
         execution = newest_execution(uri, found.name)
@@ -163,13 +162,12 @@ def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]
     ]
 
 
-def info(job: str, storage: str | None) -> JobInfo:
+def info(job: str, uri: str) -> JobInfo:
     """Return the facts about a job, found by name, id or the first digits of its id.
 
     Works for a running job, an ended job, and a job with a silent driver. Raises UserError if there
     is no such job.
     """
-    uri = storage_of("info", storage)
     with readable(uri):
         return _info(uri, job)
 
@@ -231,22 +229,19 @@ def _identity(store: CheckpointStore) -> JobIdentity | None:
         return None
 
 
-def accepted_losses(job: str, storage: str | None) -> Sequence[AcceptedLoss]:
+def accepted_losses(job: str, uri: str) -> Sequence[AcceptedLoss]:
     """Return the losses that operators have accepted of a job, found by name, id or the first
     digits of its id. For their epochs the job's guarantee does not hold."""
-    uri = storage_of("explain", storage)
     with readable(uri):
         name = job if job in jobs_in(uri) else find_job(uri, job).name
         return read_losses(open_storage(f"{uri}/{name}"))
 
 
-def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
+def checkpoints(job: str, uri: str) -> CheckpointingStatistics:
     """Return the stored history of the job's checkpoints, up to the last ended checkpoint.
 
-    `job` is its name, its id or the first digits of its id. `storage` is the storage of the job's
-    CheckpointConfig; None takes it from seamark.toml. Raises UserError if there is no such job.
+    `job` is its name, its id or the first digits of its id. Raises UserError if there is none.
     """
-    uri = storage_of("checkpoints", storage)
     # By its name first: a job never run by Job.run has only a name.
     with readable(uri):
         return read_history(uri, job if job in jobs_in(uri) else find_job(uri, job).name)

@@ -141,7 +141,7 @@ class StreamRun(QueryRun):
             tasks=planned_tasks(spark, spark_settings, stateful=self._stateful),
         )
         self._checks = StartChecks(
-            self._job, plan, self._spark_settings, "realTime" in self._trigger
+            self._job, plan, self._spark_settings, real_time="realTime" in self._trigger
         )
         self.coordinator = Coordinator(self._job, self, flow)
         self.query: StreamingQuery | None = None

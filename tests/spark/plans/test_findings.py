@@ -137,7 +137,7 @@ def test_a_job_logs_its_warnings_and_stores_its_findings(
         job.run()
     (warned,) = [r.getMessage() for r in caplog.records if "CP004" in r.getMessage()]
     assert warned.startswith("checkpoint num_retained: it is 1")
-    stored = explain_job("told", str(storage))["told"]
+    stored = explain_job("told", f"file://{storage}")["told"]
     assert stored == job.report()
     assert "plan: one, two share one stream" in str(stored)
     assert "CP004 checkpoint num_retained" in str(stored)
