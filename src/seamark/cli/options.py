@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from functools import wraps
-from inspect import Signature, signature
+from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -64,7 +64,7 @@ def spread(command: Callable[..., None]) -> Callable[..., None]:
         found = last.annotation(**{each.name: given.pop(each.name) for each in shared})
         command(**given, **{last.name: found})
 
-    parameters = [*own, *shared]
+    parameters = sorted([*own, *shared], key=lambda each: each.default is not Parameter.empty)
     run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {each.name: each.annotation for each in parameters}
     return run
