@@ -47,62 +47,7 @@ from seamark.savepoints.record import SAVEPOINT
 
 log = logging.getLogger(__name__)
 
-_LOOKED_FOR_AT_ONCE = 16
 KIND = "savepoint-disposal"
-
-
-class Savepoints:
-    """The savepoints of all jobs in a storage. Safe to use from any thread."""
-
-    def __init__(self, storage: str) -> None:
-        self._storage = storage
-        self._there: Shared[bool | None] = Shared()
-        self._disposals = Operations()
-
-    def page(self, found: CheckpointingStatistics) -> dict[str, Any]:
-        """Return the savepoints of one job, newest first, in Flink's fields of a checkpoint, with
-        operators. `there` (Seamark's) says whether a savepoint still lies at its path; or null."""
-        known = [one for one in found.history if one.is_savepoint]
-        with ThreadPoolExecutor(_LOOKED_FOR_AT_ONCE) as pool:
-            there = list(pool.map(self._is_there, known))
-        return {
-            "savepoints": [
-                {**one.to_json(details=True), "there": is_there}
-                for one, is_there in zip(known, there, strict=True)
-            ]
-        }
-
-    def _is_there(self, one: CheckpointStatistics) -> bool | None:
-        if one.status is not CheckpointStatus.COMPLETED:
-            return None
-
-        def look() -> bool | None:
-            try:
-                path = one.external_path
-                return exists(path) and open_storage(path).exists(SAVEPOINT)
-            except Exception as error:  # its file system is away
-                log.info("savepoint %s: %s", one.external_path, error)
-                return None
-
-        return self._there.get(one.external_path, look)
-
-    def dispose(self, path: str, trigger_id: str | None) -> Page:
-        """Begin to delete a savepoint, unless somebody needs it; return the trigger id."""
-        work = partial(dispose, path, storage=self._storage)
-        try:
-            trigger = self._disposals.begin(KIND, trigger_id, lambda: beside(work), lambda _: {})
-        except TooManyOperationsError as error:
-            return Page.problem(429, str(error))
-        return Page.of({"request-id": trigger}, 202)
-
-    def disposal(self, trigger_id: str) -> Page:
-        """Return the outcome of a disposal."""
-        operation = self._disposals.find(KIND, trigger_id)
-        if operation is None:
-            return Page.problem(404, f"There is no {KIND} with the trigger id {trigger_id}")
-        return Page.of(operation.answer())
-
-
 ACT_S = 10.0
 """How long a driver may take to answer a request to change its job."""
 
@@ -153,7 +98,8 @@ class Jobs:
         self._scans: Shared[dict[str, StoredJob]] = Shared()
         self._jobs: dict[str, StoredJob] = {}
         self._last_seen: dict[str, int] = {}
-        self._savepoints = Savepoints(storage)
+        self._there: Shared[bool | None] = Shared()
+        self._disposals = Operations()
 
     def fresh(self, key: str) -> Page | None:
         """Return a page if it need not be made again yet. Never waits."""
@@ -310,11 +256,21 @@ class Jobs:
                 f"{request.savepoint_path} is no savepoint that job {job.name} has taken; dispose "
                 "of others with: seamark savepoint -d PATH",
             )
-        return self._savepoints.dispose(request.savepoint_path, request.triggerId)
+        work = partial(dispose, request.savepoint_path, storage=self.storage)
+        try:
+            trigger = self._disposals.begin(
+                KIND, request.triggerId, lambda: beside(work), lambda _: {}
+            )
+        except TooManyOperationsError as error:
+            return Page.problem(429, str(error))
+        return Page.of({"request-id": trigger}, 202)
 
     def disposal(self, trigger_id: str) -> Page:
         """Return the outcome of a disposal."""
-        return self._savepoints.disposal(trigger_id)
+        operation = self._disposals.find(KIND, trigger_id)
+        if operation is None:
+            return Page.problem(404, f"There is no {KIND} with the trigger id {trigger_id}")
+        return Page.of(operation.answer())
 
     def _with_those_under_way(
         self, job: StoredJob
@@ -338,8 +294,32 @@ class Jobs:
         return self._pages.get(key, lambda: make(job))
 
     def savepoints(self, job: StoredJob) -> Page:
-        """Return ``/jobs/:id/savepoints``: the savepoints recorded by the job's drivers."""
-        return Page.of(self._savepoints.page(self._with_those_under_way(job)[0]))
+        """Return ``/jobs/:id/savepoints``: the savepoints recorded by the job's drivers, newest
+        first, in Flink's fields of a checkpoint, with operators. `there` (Seamark's) says whether a
+        savepoint still lies at its path; or null."""
+        history = self._with_those_under_way(job)[0].history
+        known = [one for one in history if one.is_savepoint]
+        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+            there = list(pool.map(self._is_there, known))
+        shown = [
+            {**one.to_json(details=True), "there": is_there}
+            for one, is_there in zip(known, there, strict=True)
+        ]
+        return Page.of({"savepoints": shown})
+
+    def _is_there(self, one: CheckpointStatistics) -> bool | None:
+        if one.status is not CheckpointStatus.COMPLETED:
+            return None
+
+        def look() -> bool | None:
+            try:
+                path = one.external_path
+                return exists(path) and open_storage(path).exists(SAVEPOINT)
+            except Exception as error:  # its file system is away
+                log.info("savepoint %s: %s", one.external_path, error)
+                return None
+
+        return self._there.get(one.external_path, look)
 
     def lineage(self, job: StoredJob) -> Page:
         """Return ``/jobs/:id/lineage``; a running job's state is its driver's answer."""
