@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -154,9 +153,3 @@ def test_a_mistake_at_a_redis_server(
 ) -> None:
     facts = redis.ServerFacts({**INFO, **information}, appendfsync)
     assert [(f.code.name, f.weight) for f in redis.findings(REDIS, "sink", facts)] == found
-
-
-@pytest.mark.parametrize("rules", [kafka.RULES, postgres.RULES, redis.RULES], ids=len)
-def test_every_rule_says_what_it_finds(rules: tuple[Callable[..., Any], ...]) -> None:
-    assert all(rule.__doc__ for rule in rules)
-    assert len({rule.__name__ for rule in rules}) == len(rules)
