@@ -1,13 +1,13 @@
-"""The statistics of one epoch, made from its progress, its tasks and Spark's measurements.
+"""The statistics of one epoch, made from its progress, its tasks and Spark's measurements; and of a
+savepoint, as `savepoints/take/running.py` reports it.
 
-Pure; `checkpoint/statistics_recorder.py` calls it off the epoch's path. docs/FORMAT.md explains
-each figure.
+Pure; `checkpoint/statistics_recorder.py` calls it off the epoch's path. Figures: docs/FORMAT.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from seamark.checkpoint.task_reports import EpochProgress, KeyedFigures
 from seamark.model.checkpoint_statistics import (
@@ -20,11 +20,57 @@ from seamark.model.stats_summary import UNKNOWN
 
 
 @dataclass(frozen=True)
+class SavepointEnd:
+    """The end of a savepoint, `took_s` seconds after its request: whole at `path`, with `size`
+    bytes and its figures of each operator; or with a `failure`."""
+
+    took_s: float
+    path: str = ""
+    size: int = UNKNOWN
+    operators: Sequence[TaskCheckpointStatistics] = ()
+    failure: str = ""
+
+    def of(self, begun: CheckpointStatistics) -> CheckpointStatistics:
+        """Return the statistics of a savepoint with this end; `begun`: by `describe_savepoint`."""
+        took_ms = round(self.took_s * 1e3)
+        ended_at = begun.trigger_timestamp + took_ms
+        subtasks = sum(task.num_subtasks for task in self.operators)
+        rows = [task.rows for task in self.operators]
+        return replace(
+            begun,
+            status=CheckpointStatus.FAILED if self.failure else CheckpointStatus.COMPLETED,
+            end_to_end_duration=took_ms,
+            latest_ack_timestamp=UNKNOWN if self.failure else ended_at,
+            checkpointed_size=self.size,
+            state_size=self.size,
+            external_path=self.path,
+            tasks=tuple(self.operators),
+            rows=UNKNOWN if UNKNOWN in rows else sum(rows),
+            num_subtasks=subtasks,
+            num_acknowledged_subtasks=subtasks,
+            failure_timestamp=ended_at if self.failure else UNKNOWN,
+            failure_message=self.failure,
+        )
+
+
+def describe_savepoint(epoch: int, format_: str, asked_at: float) -> CheckpointStatistics:
+    """Return the statistics of a savepoint of `epoch` while it is written. `format_`: Flink's,
+    CANONICAL or NATIVE; `asked_at`: seconds since 1970."""
+    return CheckpointStatistics(
+        id=epoch,
+        status=CheckpointStatus.IN_PROGRESS,
+        trigger_timestamp=round(asked_at * 1e3),
+        checkpoint_type="SAVEPOINT",
+        is_savepoint=True,
+        savepoint_format=format_,
+    )
+
+
+@dataclass(frozen=True)
 class OperatorFigures:
     """Spark's and the storage's figures of one source or stateful operator (`kind`) in one epoch.
 
-    `sizes` has, by partition, two byte counts: the state uploaded by this epoch, and the state read
-    by a restore of it.
+    `sizes` has, by partition, the bytes of state uploaded by this epoch, and read by its restore.
     """
 
     uid: str

@@ -1,5 +1,4 @@
-"""Ends an epoch's work in keyed operators at its deadline, and holds the watermark back to the
-oldest row in flight.
+"""Ends the work of keyed operators at a deadline, and holds the watermark at the oldest row left.
 
 Spark finds the next epoch's watermark after `foreachBatch`, from the greatest event times of the
 epoch: each `EventTimeWatermarkExec` of the plan has an accumulator for them. `KeyedEpochs` changes
