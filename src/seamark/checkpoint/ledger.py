@@ -13,12 +13,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from seamark.checkpoint.envelope import open_envelope
+from seamark.checkpoint.envelope import load_record
 from seamark.checkpoint.row_hash import NO_ROWS, RowSums
 from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.store import LEAST_RECORDS, LEDGER, CheckpointStore
-from seamark.model.errors import CorruptRecordError
 
 log = logging.getLogger(__name__)
 
@@ -191,14 +190,11 @@ def _pages(store: CheckpointStore) -> list[int]:
 
 
 def _read_page(store: CheckpointStore, last: int) -> tuple[Totals, list[LedgerEntry]]:
-    path = f"{LEDGER}/{last}.json"
-    where = f"{store.uri}/{path}"
-    body = open_envelope("ledger", store.files.read(path), where)
-    try:
+    def load(body: dict[str, Any]) -> tuple[Totals, list[LedgerEntry]]:
         entries = [LedgerEntry.from_json(entry) for entry in body["epochs"]]
         return Totals.from_json(last, body["totals"]), entries
-    except (KeyError, TypeError, ValueError) as error:
-        raise CorruptRecordError(f"{where}: {error!r}") from None
+
+    return load_record(store.files, "ledger", f"{LEDGER}/{last}.json", load)
 
 
 def _write_page(store: CheckpointStore, entries: Sequence[LedgerEntry], totals: Totals) -> None:

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
 
 from seamark.cli import options
+from seamark.cli.options import text
 from seamark.cli.terminal import say, waiting
-from seamark.cli.transactions import App, Arguments, Settings, option, program_of
+from seamark.cli.transactions import ProgramAsked
 from seamark.cli.visible import echo
 
 FINDINGS = 1
 """The exit code if something is wrong at a target."""
 
 
+@options.spread
 def audit(
-    app_path: App,
-    arguments: Arguments = None,
     epochs: Annotated[
-        str, option("A..B", "These epochs alone; all that the ledger has if left out.", "--epochs")
+        str, text("A..B", "These epochs alone; all that the ledger has if left out.", "--epochs")
     ] = "",
     sinks: Annotated[
-        list[str] | None, option("SINK", "A sink's uid; may be repeated.", "--sink")
+        list[str] | None, text("SINK", "A sink's uid; may be repeated.", "--sink")
     ] = None,
     epoch_columns: Annotated[
         list[str] | None,
-        option(
+        text(
             "SINK=COLUMN",
             "A column of the sink's table with each row's epoch; may be repeated.",
             "--epoch-column",
@@ -36,9 +35,8 @@ def audit(
     shared: Annotated[
         bool, typer.Option("--shared", help="Others write there too: their rows are no fault.")
     ] = False,
-    settings: Settings = None,
-    as_json: options.Json = False,
-    verbose: options.Verbose = 0,
+    *,
+    of: ProgramAsked,
 ) -> None:
     """Read a program's targets back, and name rows that are missing, doubled, changed or foreign.
 
@@ -46,16 +44,16 @@ def audit(
     """
     from seamark.operations.audit import audit as audit_program
 
-    with waiting(f"Reading the targets of {app_path}"):
+    with waiting(f"Reading the targets of {of.app_path}"):
         found = audit_program(
-            program_of(app_path, arguments, settings, verbose),
+            of.program,
             epochs=epochs,
             sinks=sinks or (),
             epoch_columns=epoch_columns or (),
             shared=shared,
         )
-    if as_json:
-        echo(json.dumps(found, indent=2))
+    if of.as_json:
+        options.echo_json(found)
     else:
         _show(found)
     if found["findings"]:
