@@ -23,10 +23,11 @@ import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seamark.api.declarations import SPARK_DIRECTORY
 from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.envelope import open_envelope, seal_envelope
@@ -62,7 +63,8 @@ class JobIdentity:
 
     `first_epoch` is 0, or the first epoch to commit after a restored checkpoint, or after the last
     batch of an adopted Spark checkpoint location. `restored_from`: the `path`, `job_id` and `epoch`
-    of the restored checkpoint, and `is_savepoint` if it is one.
+    of the restored checkpoint, and `is_savepoint` if it is one. `spark_directory` is the path of
+    the Spark checkpoint location below the job's directory, "" for the directory itself.
     """
 
     job_id: str
@@ -71,6 +73,7 @@ class JobIdentity:
     first_epoch: int
     created_at: float
     restored_from: Mapping[str, Any] | None = None
+    spark_directory: str = SPARK_DIRECTORY
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,14 @@ class CheckpointStore:
         """The Spark checkpoint location."""
         return self._spark
 
+    @property
+    def spark_directory(self) -> str:
+        """The path of the Spark checkpoint location below the job's directory; "" if they are the
+        same."""
+        if not self._spark.uri.startswith(self.uri):
+            return SPARK_DIRECTORY
+        return self._spark.uri[len(self.uri) :].strip("/")
+
     def external_path(self, epoch: int) -> str:
         """Return the name of this epoch's checkpoint for ``job.run(restore=…)``."""
         return f"{self.uri}/epochs/{epoch}"
@@ -146,6 +157,7 @@ class CheckpointStore:
                 name=name,
                 first_epoch=self.latest_decision() + 1,
                 created_at=time.time(),
+                spark_directory=self.spark_directory,
             )
             self.create_identity(identity)
         return self.open_existing(name)
@@ -220,7 +232,7 @@ class CheckpointStore:
 
     def is_decided(self, epoch: int) -> bool:
         """Return whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
-        with self._blamed(f"spark/commits/{epoch}", "looked for"):
+        with self._blamed(self._of_spark(f"commits/{epoch}"), "looked for"):
             return self._spark.exists(f"commits/{epoch}")
 
     def void_decision(self, epoch: int) -> None:
@@ -235,12 +247,15 @@ class CheckpointStore:
         """Delete the epoch's entry from Spark's offset log."""
         self._delete_batch("offsets", epoch)
 
+    def _of_spark(self, path: str) -> str:
+        return f"{self.spark_directory}/{path}".lstrip("/")
+
     def _latest_batch(self, log: str) -> int:
-        with self._blamed(f"spark/{log}", "listed"):
+        with self._blamed(self._of_spark(log), "listed"):
             return max((int(n) for n in self._spark.list(log) if n.isdigit()), default=-1)
 
     def _delete_batch(self, log: str, epoch: int) -> None:
-        with self._blamed(f"spark/{log}/{epoch}", "deleted"):
+        with self._blamed(self._of_spark(f"{log}/{epoch}"), "deleted"):
             self._spark.delete(f"{log}/.{epoch}.crc")  # Hadoop's checksum, on a local file system
             self._spark.delete(f"{log}/{epoch}")
 
@@ -338,7 +353,7 @@ class CheckpointStore:
         if ends is None:
             return True
         try:
-            with self._blamed(f"spark/offsets/{epoch}", "read"):
+            with self._blamed(self._of_spark(f"offsets/{epoch}"), "read"):
                 return bool(read_log(self._spark, f"offsets/{epoch}")[1:] == ends)
         except FileNotFoundError:
             return False
@@ -475,6 +490,19 @@ class CheckpointStore:
     def _list(self, path: str) -> list[str]:
         with self._blamed(path, "listed"):
             return self._files.list(path)
+
+
+def open_store(
+    open_files: Callable[[str], CheckpointFiles], directory: str, new: str = SPARK_DIRECTORY
+) -> CheckpointStore:
+    """Open a job's directory, a URI. Its job.json names the path of the Spark checkpoint location
+    below it; `new` is that path for a directory without a readable job.json."""
+    files = open_files(directory)
+    below = new
+    with contextlib.suppress(FileNotFoundError, CorruptRecordError):
+        body = open_envelope("job", files.read("job.json"), f"{directory}/job.json")
+        below = str(body.get("spark_directory", SPARK_DIRECTORY))
+    return CheckpointStore(files, open_files(f"{directory}/{below}") if below else files)
 
 
 def _prepared(epoch: int, generation: int) -> str:

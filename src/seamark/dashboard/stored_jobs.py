@@ -14,7 +14,7 @@ from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.executions import Execution, ExecutionStore
 from seamark.checkpoint.flow_figures import PartFigures
 from seamark.checkpoint.statistics_store import StatisticsStore
-from seamark.checkpoint.store import CheckpointStore
+from seamark.checkpoint.store import CheckpointStore, open_store
 from seamark.checkpoint.transactions import stored_parts
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.dashboard.shared_pages import Shared
@@ -39,8 +39,9 @@ class StoredJob(ObservedJob):
 
     is_live: ClassVar[bool] = False
 
-    def __init__(self, name: str, job_id: str, files: CheckpointFiles) -> None:
+    def __init__(self, name: str, job_id: str, files: CheckpointFiles, directory: str = "") -> None:
         self.name = name
+        self.directory = directory or name
         self.job_id = job_id
         self._executions = ExecutionStore(files)
         self._statistics = StatisticsStore(files)
@@ -133,10 +134,9 @@ class StoredJob(ObservedJob):
 
     def _read_left(self) -> Any:
         directory = self._records.uri
-        spark = open_storage(f"{directory}/spark")
-        store = CheckpointStore(self._records.files, spark)
+        store = open_store(open_storage, directory)
         try:
-            driver = driver_state(directory.rpartition("/")[0], self.name, store)
+            driver = driver_state(directory.rpartition("/")[0], self.directory, store)
             return left_transactions(stored_parts(self.name, store, driver)).model_dump()
         except SeamarkError as error:  # a damaged record: its next start says so
             log.warning("%s", error)

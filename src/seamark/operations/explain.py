@@ -10,7 +10,7 @@ from pathlib import Path
 from seamark.guarantees.end_to_end import GuaranteeReport
 from seamark.model.errors import UserError
 from seamark.operations.storage import readable, storage_of
-from seamark.runtime.registry import find_job, newest_execution
+from seamark.runtime.registry import find_job
 
 RUN_NAME = "__seamark_explain__"
 """`__name__` in the program: not ``"__main__"``, so the program does not run its job."""
@@ -20,26 +20,31 @@ def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]
     """Return the guarantee report of each job declared by the program at `app`, by job name.
 
     The program is executed to its end, without arguments, under another `__name__`: jobs must be
-    declared at its top level and run under ``if __name__ == "__main__":``. Nothing outside is
-    written. `preflight`: also ask the real systems. Raises UserError if there is no such file, or
+    declared at its top level and run under ``if __name__ == "__main__":``. A query of
+    `write_stream` is not started by its ``start()``. Nothing outside is written. `preflight`: also
+    ask the real systems. Raises UserError if there is no such file, or
     no job in it; the program's own exceptions pass through.
     """
     from seamark.job import Job
+    from seamark.streaming.job import StreamJob
 
     if not app.is_file():
         raise UserError(f"{app}: there is no such file; give the path of a Python program")
     arguments, sys.argv = sys.argv, [str(app)]  # the program is not to read our own
     sys.path.insert(0, str(app.resolve().parent))
+    queries = StreamJob.explained = []
     try:
         names = runpy.run_path(str(app), run_name=RUN_NAME)
     finally:
+        StreamJob.explained = None
         sys.path.pop(0)
         sys.argv = arguments
-    jobs = {id(value): value for value in names.values() if isinstance(value, Job)}
+    declared = [value for value in names.values() if isinstance(value, Job)]
+    jobs = {id(job): job for job in (*declared, *queries)}
     if not jobs:
         raise UserError(
             f"{app}: no job found; declare it at the top level of the program (job = sm.Job(…)) "
-            'and run it under if __name__ == "__main__":'
+            'and run it under if __name__ == "__main__":, or start a query of sm.write_stream there'
         )
     return {job.declaration.name: job.report(preflight=preflight) for job in jobs.values()}
 
@@ -51,8 +56,7 @@ def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
     uri = storage_of("explain", storage)
     with readable(uri):
         found = find_job(uri, job)
-        execution = newest_execution(uri, found.name)
-    pages = execution.start.pages if execution is not None else {}
+    pages = found.execution.start.pages
     if "guarantees" not in pages:
         raise UserError(
             f"job {found.name!r}: its last run has not stored what it guarantees; give the path of "

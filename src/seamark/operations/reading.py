@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
-from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.checkpoint.store import CheckpointStore, JobIdentity, open_store
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import (
@@ -25,8 +25,14 @@ from seamark.model.errors import (
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import DriverClient
 from seamark.operations.storage import readable, storage_of
-from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage, read_history
-from seamark.runtime.registry import RegisteredJob, find_job, list_jobs, newest_execution
+from seamark.runtime.checkpoint_history import exists, open_storage, read_history
+from seamark.runtime.registry import (
+    RegisteredJob,
+    directory_of,
+    find_job,
+    list_jobs,
+    newest_execution,
+)
 
 log = logging.getLogger(__name__)
 _PART = ("uid", "kind", "description", "guarantee")
@@ -115,9 +121,9 @@ def info(job: str, storage: str | None) -> JobInfo:
 
 def _info(uri: str, job: str) -> JobInfo:
     found = find_job(uri, job)
-    directory = f"{uri}/{found.name}"
-    store = CheckpointStore(open_storage(directory), open_storage(f"{directory}/spark"))
-    execution = newest_execution(uri, found.name)
+    directory = f"{uri}/{found.directory}"
+    store = open_store(open_storage, directory)
+    execution = newest_execution(uri, found.directory)
     restarts, epoch = execution.restarts if execution else 0, None
     guarantees = _guarantees(execution.start.pages.get("guarantees")) if execution else None
     if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
@@ -136,7 +142,7 @@ def _info(uri: str, job: str) -> JobInfo:
         restarts=restarts,
         generation=max(store.generations(), default=0),
         identity=_identity(store),
-        last_completed=read_history(uri, found.name).latest_completed,
+        last_completed=read_history(uri, found.directory).latest_completed,
         guarantees=guarantees,
         epoch=epoch,
         losses=read_losses(store.files),
@@ -175,8 +181,7 @@ def accepted_losses(job: str, storage: str | None) -> Sequence[AcceptedLoss]:
     digits of its id. For their epochs the job's guarantee does not hold."""
     uri = storage_of("explain", storage)
     with readable(uri):
-        name = job if job in jobs_in(uri) else find_job(uri, job).name
-        return read_losses(open_storage(f"{uri}/{name}"))
+        return read_losses(open_storage(f"{uri}/{directory_of(uri, job)}"))
 
 
 def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
@@ -186,9 +191,8 @@ def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
     CheckpointConfig; None takes it from seamark.toml. Raises UserError if there is no such job.
     """
     uri = storage_of("checkpoints", storage)
-    # By its name first: a job never run by Job.run has only a name.
     with readable(uri):
-        return read_history(uri, job if job in jobs_in(uri) else find_job(uri, job).name)
+        return read_history(uri, directory_of(uri, job))
 
 
 def one_checkpoint(
