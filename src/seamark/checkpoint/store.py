@@ -23,7 +23,7 @@ import socket
 import time
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -123,9 +123,8 @@ class CheckpointStore:
     def spark_directory(self) -> str:
         """The path of the Spark checkpoint location below the job's directory; "" if they are the
         same."""
-        if not self._spark.uri.startswith(self.uri):
-            return SPARK_DIRECTORY
-        return self._spark.uri[len(self.uri) :].strip("/")
+        at = self._spark.uri
+        return at[len(self.uri) :].strip("/") if at.startswith(self.uri) else SPARK_DIRECTORY
 
     def external_path(self, epoch: int) -> str:
         """Return the name of this epoch's checkpoint for ``job.run(restore=…)``."""
@@ -490,19 +489,6 @@ class CheckpointStore:
     def _list(self, path: str) -> list[str]:
         with self._blamed(path, "listed"):
             return self._files.list(path)
-
-
-def open_store(
-    open_files: Callable[[str], CheckpointFiles], directory: str, new: str = SPARK_DIRECTORY
-) -> CheckpointStore:
-    """Open a job's directory, a URI. Its job.json names the path of the Spark checkpoint location
-    below it; `new` is that path for a directory without a readable job.json."""
-    files = open_files(directory)
-    below = new
-    with contextlib.suppress(FileNotFoundError, CorruptRecordError):
-        body = open_envelope("job", files.read("job.json"), f"{directory}/job.json")
-        below = str(body.get("spark_directory", SPARK_DIRECTORY))
-    return CheckpointStore(files, open_files(f"{directory}/{below}") if below else files)
 
 
 def _prepared(epoch: int, generation: int) -> str:

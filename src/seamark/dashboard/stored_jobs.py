@@ -14,7 +14,7 @@ from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.executions import Execution, ExecutionStore
 from seamark.checkpoint.flow_figures import PartFigures
 from seamark.checkpoint.statistics_store import StatisticsStore
-from seamark.checkpoint.store import CheckpointStore, open_store
+from seamark.checkpoint.store import CheckpointStore
 from seamark.checkpoint.transactions import stored_parts
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.dashboard.shared_pages import Shared
@@ -24,7 +24,7 @@ from seamark.model.job_state import JobState
 from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.epochs import left_transactions
 from seamark.rest.observed import ObservedJob
-from seamark.runtime.checkpoint_history import open_storage
+from seamark.runtime.checkpoint_history import open_storage, open_store
 from seamark.runtime.driver_state import driver_state
 
 log = logging.getLogger(__name__)

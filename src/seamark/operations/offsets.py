@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from seamark.api.config import storage_uri
-from seamark.checkpoint.store import open_store
 from seamark.model.errors import SavepointError, UserError
 from seamark.model.job_state import JobState
 from seamark.operations.savepoints import open_savepoint
 from seamark.operations.storage import readable, storage_of
-from seamark.runtime.checkpoint_history import exists, open_storage
+from seamark.runtime.checkpoint_history import exists, open_storage, open_store
 from seamark.runtime.registry import directory_of, find_job
 from seamark.runtime.session import spark_session
 from seamark.savepoints.edit.offsets import (

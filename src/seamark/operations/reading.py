@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
-from seamark.checkpoint.store import CheckpointStore, JobIdentity, open_store
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import (
@@ -25,7 +25,7 @@ from seamark.model.errors import (
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import DriverClient
 from seamark.operations.storage import readable, storage_of
-from seamark.runtime.checkpoint_history import exists, open_storage, read_history
+from seamark.runtime.checkpoint_history import exists, open_storage, open_store, read_history
 from seamark.runtime.registry import (
     RegisteredJob,
     directory_of,

@@ -16,8 +16,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from seamark.api.declarations import SPARK_DIRECTORY
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch, open_store
+from seamark.checkpoint.store import CheckpointStore, SinkEpoch
 from seamark.model.errors import SeamarkError
+from seamark.runtime.checkpoint_history import open_store
 from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.record import Operator, Source
 from seamark.savepoints.restore.location import NewOperator
