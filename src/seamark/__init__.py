@@ -76,7 +76,6 @@ if TYPE_CHECKING:
     from seamark.model.errors import WatermarkLostError as WatermarkLostError
     from seamark.model.errors import WriteRefusedError as WriteRefusedError
     from seamark.model.guarantee import SinkWay as SinkWay
-    from seamark.plain_stream import write_stream as write_stream
     from seamark.runtime.keyed_process import keyed_process as keyed_process
     from seamark.runtime.process import process as process
     from seamark.savepoints.savepoint import Savepoint as Savepoint
@@ -92,6 +91,7 @@ if TYPE_CHECKING:
     from seamark.sources.files import FileSource as FileSource
     from seamark.sources.kafka import KafkaSource as KafkaSource
     from seamark.sources.socket import SocketSource as SocketSource
+    from seamark.streaming.writer import write_stream as write_stream
 
 _NAMES = {
     "seamark.api.config": """
@@ -121,7 +121,7 @@ _NAMES = {
         TooManyFailedCheckpointsError UserError WatermarkLostError WriteRefusedError
     """,
     "seamark.model.guarantee": "SinkWay",
-    "seamark.plain_stream": "write_stream",
+    "seamark.streaming.writer": "write_stream",
     "seamark.runtime.keyed_process": "keyed_process",
     "seamark.runtime.process": "process",
     "seamark.savepoints.savepoint": "Savepoint",

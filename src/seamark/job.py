@@ -167,7 +167,7 @@ class Job:
         if self._run is not None and (coordinator := self._run.coordinator) is not None:
             return coordinator.statistics.read()
         declared = self.declaration
-        storage, name = self._storage, declared.name
+        storage, name = self._storage, declared.directory
         return read_history(storage, name) if name in jobs_in(storage) else NONE_YET
 
     def explain(self, *, preflight: bool = False) -> None:
@@ -233,6 +233,14 @@ class Job:
         TooManyFailedCheckpointsError, LostTransactionError, CommitFailedError, FencedError, or
         Spark's StreamingQueryException.
         """
+        how = RestoreOptions(
+            self.declaration.name, allow_non_restored_state, parallelism, claim_mode
+        )
+        self._prepare(restore, how, execution).run_to_end()
+
+    def _prepare(self, restore: str | None, how: RestoreOptions, execution: str) -> JobRun:
+        """Restore the job if it is to begin so, and return its run. Does what the command line asks
+        for instead, and ends the program."""
         declared = self.declaration
         if not declared.sinks:
             raise ConfigurationError(
@@ -247,7 +255,6 @@ class Job:
             audit = partial(answer_audit, spark, declared, self._storage)
             answer_request(spark, declared, self._storage, self._secrets, Path(file), audit)
             raise SystemExit(0)  # the program must not run on after the answer
-        how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
         how = how.overridden(os.environ)
         os.environ.pop(EXPECTING_VARIABLE, None)
         path = os.environ.get(RESTORE_VARIABLE) or restore
@@ -261,7 +268,7 @@ class Job:
         self._run = JobRun(
             plan,
             self._directory,
-            trigger_of(declared, real_time=in_real_time),
+            self._trigger(in_real_time),
             self._spark_settings(spark, how.parallelism, in_real_time),
             job_redactor(spark, declared, self._storage, self._secrets),
             self._rest,
@@ -273,7 +280,11 @@ class Job:
                 "restore_plan": self.restore_plan,
             },
         )
-        self._run.run_to_end()
+        return self._run
+
+    def _trigger(self, in_real_time: bool) -> Mapping[str, Any]:
+        """Return the arguments of ``DataStreamWriter.trigger`` for the query."""
+        return trigger_of(self.declaration, real_time=in_real_time)
 
     def restore_plan(
         self,
@@ -449,7 +460,7 @@ class Job:
 
     @property
     def _directory(self) -> str:
-        return f"{self._storage}/{self.declaration.name}"
+        return f"{self._storage}/{self.declaration.directory}"
 
     def _spark_settings(
         self, spark: SparkSession, parallelism: int | None, in_real_time: bool

@@ -27,6 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seamark.api.declarations import SPARK_DIRECTORY
 from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.envelope import create_record, load_record, read_record
@@ -63,7 +64,8 @@ class JobIdentity:
 
     `first_epoch` is 0, or the first epoch to commit after a restored checkpoint, or after the last
     batch of an adopted Spark checkpoint location. `restored_from`: the `path`, `job_id` and `epoch`
-    of the restored checkpoint, and `is_savepoint` if it is one.
+    of the restored checkpoint, and `is_savepoint` if it is one. `spark_directory` is the path of
+    the Spark checkpoint location below the job's directory, "" for the directory itself.
     """
 
     job_id: str
@@ -72,6 +74,7 @@ class JobIdentity:
     first_epoch: int
     created_at: float
     restored_from: Mapping[str, Any] | None = None
+    spark_directory: str = SPARK_DIRECTORY
 
 
 class CheckpointStore:
@@ -103,6 +106,13 @@ class CheckpointStore:
         """The Spark checkpoint location."""
         return self._spark
 
+    @property
+    def spark_directory(self) -> str:
+        """The path of the Spark checkpoint location below the job's directory; "" if they are the
+        same."""
+        at = self._spark.uri
+        return at[len(self.uri) :].strip("/") if at.startswith(self.uri) else SPARK_DIRECTORY
+
     def external_path(self, epoch: int) -> str:
         """Return the name of this epoch's checkpoint for ``job.run(restore=…)``."""
         return f"{self.uri}/epochs/{epoch}"
@@ -133,6 +143,7 @@ class CheckpointStore:
                 name=name,
                 first_epoch=self.latest_decision() + 1,
                 created_at=time.time(),
+                spark_directory=self.spark_directory,
             )
             self.create_identity(identity)
         return self.open_existing(name)
@@ -203,7 +214,7 @@ class CheckpointStore:
 
     def is_decided(self, epoch: int) -> bool:
         """Return whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
-        with self._blamed(f"spark/commits/{epoch}", "looked for"):
+        with self._blamed(self._of_spark(f"commits/{epoch}"), "looked for"):
             return self._spark.exists(f"commits/{epoch}")
 
     def void_decision(self, epoch: int) -> None:
@@ -218,12 +229,15 @@ class CheckpointStore:
         """Delete the epoch's entry from Spark's offset log."""
         self._delete_batch("offsets", epoch)
 
+    def _of_spark(self, path: str) -> str:
+        return f"{self.spark_directory}/{path}".lstrip("/")
+
     def _latest_batch(self, log: str) -> int:
-        with self._blamed(f"spark/{log}", "listed"):
+        with self._blamed(self._of_spark(log), "listed"):
             return max((int(n) for n in self._spark.list(log) if n.isdigit()), default=-1)
 
     def _delete_batch(self, log: str, epoch: int) -> None:
-        with self._blamed(f"spark/{log}/{epoch}", "deleted"):
+        with self._blamed(self._of_spark(f"{log}/{epoch}"), "deleted"):
             self._spark.delete(f"{log}/.{epoch}.crc")  # Hadoop's checksum, on a local file system
             self._spark.delete(f"{log}/{epoch}")
 
@@ -314,7 +328,7 @@ class CheckpointStore:
         if ends is None:
             return True
         try:
-            with self._blamed(f"spark/offsets/{epoch}", "read"):
+            with self._blamed(self._of_spark(f"offsets/{epoch}"), "read"):
                 return bool(read_log(self._spark, f"offsets/{epoch}")[1:] == ends)
         except FileNotFoundError:
             return False

@@ -31,10 +31,10 @@ def job_transactions(
     spark: SparkSession, declared: JobDeclaration, storage: str
 ) -> JobTransactions:
     """Return the open transactions of a declared job with its checkpoints in `storage`."""
-    directory = f"{storage}/{declared.name}"
+    directory = f"{storage}/{declared.directory}"
     store = CheckpointStore(
         open_files(spark, directory, make=False),
-        open_files(spark, f"{directory}/spark", make=False),
+        open_files(spark, declared.below(directory), make=False),
     )
     job = CheckpointedJob(
         declared.name,
@@ -46,7 +46,7 @@ def job_transactions(
     )
     return JobTransactions(
         job,
-        lambda: driver_state(storage, declared.name, store),
+        lambda: driver_state(storage, declared.directory, store),
         lambda uri: open_files(spark, uri, make=False),
     )
 

@@ -43,7 +43,7 @@ def read_marker(target: CheckpointStore, path: str) -> dict[str, Any] | None:
     """Return the decisions of an interrupted restore; None if this directory is new. Raises
     RestoreError if it holds checkpoint files without a marker, or the restore of another path."""
     if not target.files.exists(RESTORING):
-        if target.epochs() or target.generations() or target.spark_files.list(""):
+        if target.epochs() or target.generations() or target.latest_planned() >= 0:
             raise RestoreError(
                 f"restore: {target.uri} holds checkpoint files already, but no job.json; restore "
                 f"{path} under another job name or storage (-D checkpoint.storage=…)"

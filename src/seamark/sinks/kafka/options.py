@@ -1,4 +1,5 @@
-"""`producer_options`: librdkafka's settings; some belong to Seamark, some are secret.
+"""`producer_options`: librdkafka's settings, or Java's (`java_options.py`). Some belong to Seamark,
+some are secret.
 
 The driver speaks to the broker through kafka-python, so `admin_options` translates the settings of
 the connection for it too.
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.model.errors import ConfigurationError
+from seamark.sinks.kafka.java_options import from_java
 
 _OWNED = {
     "bootstrap.servers": "give bootstrap_servers= instead",
@@ -77,14 +79,16 @@ def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
         raise ConfigurationError(
             f"{sink}: producer_options is a {type(options).__name__}; give a dict"
         )
-    texts: dict[str, str] = {}
+    given: dict[str, str] = {}
     for name, value in options.items():
         if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
             raise ConfigurationError(
                 f"{sink}: producer option {name!r} has a value of type {type(value).__name__}; "
                 "give text, a number or a bool"
             )
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        given[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    texts: dict[str, str] = {}
+    for name, text in from_java(given, sink).items():
         if name in _OWNED:
             raise ConfigurationError(
                 f"{sink}: producer option {name!r} is set by Seamark: {_OWNED[name]}"

@@ -111,7 +111,9 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     `spool`: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
     timed out by the broker is then written again instead of being lost.
     `producer_options`: librdkafka's settings, e.g. ``{"compression.type": "zstd"}``, and the
-    credentials (never shown).
+    credentials (never shown). Java's names are understood, also with ``kafka.`` before them, so the
+    options of a Kafka source serve: ``sasl.jaas.config`` for PLAIN and SCRAM, and trust and key
+    stores of type PEM.
     """
 
     bootstrap_servers: str
@@ -282,7 +284,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         if math.isinf(context.checkpoint_timeout_s) and not self.spool:
             _log.warning(
                 "sink `%s`: this query has no checkpoint timeout: rows of an epoch that takes "
-                "longer than transaction_timeout, %gs, can be lost. Give spool=True, or use sm.Job",
+                "longer than transaction_timeout, %gs, can be lost. Give spool=True, or a timeout: "
+                "write_stream(df, checkpoint=sm.CheckpointConfig(timeout=…))",
                 context.sink_uid, self.transaction_timeout_s,
             )  # fmt: skip
 
