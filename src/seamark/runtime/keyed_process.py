@@ -24,7 +24,7 @@ from seamark.api.checks import one_of
 from seamark.api.config import StateBackend
 from seamark.api.declarations import JobDeclaration, check_name
 from seamark.contracts.keyed_process import KeyedProcessFunction
-from seamark.model.errors import ConfigurationError
+from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.runtime.keyed_operator import InFlight, InFlightParam, KeyedOperator
 from seamark.runtime.plans import analysed, children, items, name_of
 from seamark.runtime.session import is_local
@@ -98,6 +98,11 @@ def keyed_process(
     for column in marked:
         column.metadata = {**column.metadata, _MARK: mark}
     grouped = df.groupBy(*(_quoted(name) for name in names))
+    if not hasattr(grouped, "transformWithState"):
+        raise MissingDependencyError(
+            f"{what}: needs Spark 4.1 or later, and this is Spark {spark.version}, which has no "
+            "transformWithState over rows in Python; upgrade (docs/spark-versions.md)"
+        )
     rows = grouped.transformWithState(operator, marked, "append", time_mode)
     _declared[mark] = DeclaredKeyed(uid, rows, bool(event_time), report)
     return rows.select(

@@ -71,6 +71,7 @@ from seamark.runtime.session import (
     planned_tasks,
 )
 from seamark.runtime.socket_lines import lost_lines
+from seamark.runtime.spark_versions import mend_kafka_sources
 from seamark.runtime.state_backend import PROVIDER, check_backend, session_settings
 from seamark.runtime.stream_watch import watch_stream
 from seamark.runtime.watermarks import NO_EXCHANGE_REUSE, require_watermarks
@@ -511,6 +512,7 @@ class StreamRun(QueryRun):
         plan."""
         if self._stateful:
             require_watermarks(self._name, self._execution(frame).executedPlan())
+        mend_kafka_sources(self._stream_of(frame))
         self._plan_checked = True
 
     def _watermark_of(self, epoch: int) -> int:
@@ -521,9 +523,12 @@ class StreamRun(QueryRun):
 
     def _execution(self, frame: DataFrame) -> Any:
         """Return Spark's execution of the epoch under way."""
+        return self._stream_of(frame).lastExecution()
+
+    def _stream_of(self, frame: DataFrame) -> Any:
         # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
         id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        return self._spark._jsparkSession.streams().get(id_).streamingQuery().lastExecution()
+        return self._spark._jsparkSession.streams().get(id_).streamingQuery()
 
     def _log_refused(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
         for uid, letters in self._dead_letters.items():
