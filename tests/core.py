@@ -69,26 +69,23 @@ EVERY_SPARK = {
     "unit/runtime/test_executor_environment.py": "a task in an executor's environment",
     "unit/test_pyspark_missing.py": "a missing or too old PySpark",
 }
-"""The tests of `make test-spark`, on another Spark than the newest."""
+"""The tests of `make test-spark`, on another Spark than the newest; as a program this module prints
+them."""
 
 
 def is_core(nodeid: str) -> bool:
     """Return whether `make test` runs a test."""
-    return nodeid.removeprefix("tests/").startswith(QUICK) or _is_in(nodeid, CORE)
-
-
-def _is_in(nodeid: str, chosen: Iterable[str]) -> bool:
     name = nodeid.removeprefix("tests/")
-    return any(name == one or name.startswith((f"{one}::", f"{one}[")) for one in chosen)
+    return name.startswith(QUICK) or any(
+        name == core or name.startswith((f"{core}::", f"{core}[")) for core in CORE
+    )
 
 
 def mark(items: Iterable[pytest.Item]) -> None:
-    """Mark every test outside the core ``full``, and those of `make test-spark` ``every_spark``."""
+    """Mark every test outside the core ``full``."""
     for item in items:
         if not is_core(item.nodeid):
             item.add_marker(pytest.mark.full)
-        if _is_in(item.nodeid, EVERY_SPARK):
-            item.add_marker(pytest.mark.every_spark)
 
 
 def left_out(items: Iterable[pytest.Item]) -> Counter[str]:
@@ -107,3 +104,7 @@ def what_is_left(folders: Counter[str]) -> str:
         f"`make test-all` adds {folders.total()} tests ({parts}): an hour on two cores. "
         "tests/README.md says which to run when."
     )
+
+
+if __name__ == "__main__":
+    print(*(f"tests/{name}" for name in EVERY_SPARK))

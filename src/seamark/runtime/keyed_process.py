@@ -28,6 +28,7 @@ from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.runtime.keyed_operator import InFlight, InFlightParam, KeyedOperator
 from seamark.runtime.plans import analysed, children, items, name_of
 from seamark.runtime.session import is_local
+from seamark.runtime.spark_versions import has_zoned_arrow
 from seamark.runtime.state_backend import PROVIDER, backend_of
 
 TIME_MODES = ("ProcessingTime", "EventTime")
@@ -81,6 +82,11 @@ def keyed_process(
     what = f"keyed_process {uid!r}"
     if not isinstance(df, DataFrame):
         raise ConfigurationError(f"{what}: give a DataFrame, found {type(df).__name__}")
+    if not has_zoned_arrow():
+        raise MissingDependencyError(
+            f"{what}: needs Spark 4.2 or later, and this is Spark {df.sparkSession.version}; "
+            "upgrade (docs/spark-versions.md)"
+        )
     names = _keys(df, keys, what)
     _require_function(processor, what)
     one_of(time_mode, TIME_MODES, f"{what}: time_mode")
@@ -98,11 +104,6 @@ def keyed_process(
     for column in marked:
         column.metadata = {**column.metadata, _MARK: mark}
     grouped = df.groupBy(*(_quoted(name) for name in names))
-    if not hasattr(grouped, "transformWithState"):
-        raise MissingDependencyError(
-            f"{what}: needs Spark 4.1 or later, and this is Spark {spark.version}, which has no "
-            "transformWithState over rows in Python; upgrade (docs/spark-versions.md)"
-        )
     rows = grouped.transformWithState(operator, marked, "append", time_mode)
     _declared[mark] = DeclaredKeyed(uid, rows, bool(event_time), report)
     return rows.select(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import itertools
 import re
 from typing import Any
@@ -16,6 +17,7 @@ from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from seamark.runtime.java_calls import java_class
 
@@ -80,6 +82,12 @@ def has_key_extractors(jvm: Any) -> bool:
 def has_real_time_mode(jvm: Any) -> bool:
     """Tell whether Spark has Real-time Mode."""
     return has_class(jvm, "org.apache.spark.sql.execution.datasources.v2.RealTimeStreamScanExec")
+
+
+def has_zoned_arrow() -> bool:
+    """Tell whether PySpark makes Arrow schemas in a given time zone, which rows kept for a later
+    epoch need."""
+    return "timezone" in inspect.signature(to_arrow_schema).parameters
 
 
 def mend_kafka_sources(stream: Any) -> None:

@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.group import GroupedData
 
 import seamark as sm
 from seamark.runtime.java.compiled import classes_jar, loaded_class
-from seamark.runtime.spark_versions import HAS_READ_LIMITS, has_real_time_mode, repartition_by_id
+from seamark.runtime.spark_versions import (
+    HAS_READ_LIMITS,
+    has_real_time_mode,
+    has_zoned_arrow,
+    repartition_by_id,
+)
 
 
 @pytest.mark.parametrize(
@@ -61,20 +65,21 @@ class _Nothing(sm.KeyedProcessFunction):
         return None
 
 
-def test_keyed_process_needs_transform_with_state(spark: SparkSession, rate: DataFrame) -> None:
+def test_keyed_process_needs_zoned_arrow(spark: SparkSession, rate: DataFrame) -> None:
     def declared() -> DataFrame:
         return sm.keyed_process(rate, "value", _Nothing(), uid="k", output_schema="n LONG")
 
-    if hasattr(GroupedData, "transformWithState"):
+    if has_zoned_arrow():
         assert declared().columns == ["n"]
         return
-    with pytest.raises(sm.MissingDependencyError, match=r"'k': needs Spark 4\.1 or later"):
+    with pytest.raises(sm.MissingDependencyError, match=r"'k': needs Spark 4\.2 or later"):
         declared()
 
 
 def test_real_time_needs_the_mode(spark: SparkSession, tmp_path: Path, rate: DataFrame) -> None:
     job = sm.Job("job", sm.CheckpointConfig(storage=tmp_path.as_uri()))
-    job.sink(job.source(rate, uid="rate"), sm.FileSink(tmp_path / "out"), uid="out")
+    rows = job.source(rate, uid="rate", replayable=False)
+    job.sink(rows, sm.FileSink(tmp_path / "out"), uid="out")
     reason = "cannot run with" if has_real_time_mode(spark._jvm) else "needs Spark 4.1 or later"
     with pytest.raises(sm.ConfigurationError, match=reason):
         job.run(execution="real-time")
