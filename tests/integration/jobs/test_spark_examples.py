@@ -94,8 +94,8 @@ class Program:
         )  # fmt: skip
 
     def send(self, lines: int = 20) -> None:
-        for _ in range(lines):
-            line = WORDS[: 1 + sum(self.sent.values()) % len(WORDS)]
+        for number in range(lines):
+            line = WORDS[: 1 + number % len(WORDS)]
             self._producer.produce(self.input, " ".join(line).encode())
             self.sent.update(line)
         self._producer.flush(30)
@@ -164,9 +164,9 @@ def test_the_word_count_of_sparks_documentation(kafka: LocalKafka, tmp_path: Pat
             return {key: int(value) for key, value in rows(program)} == want
 
         wait_until("the counts are right", counted, 240, pause_s=1)
+        found = rows(program)
     finally:
         kill(last)
-    found = rows(program)
     assert [pair for pair, times in Counter(found).items() if times > 1] == [], "doubled"
     for word in WORDS:
         history = [int(value) for key, value in found if key == word]
@@ -196,9 +196,9 @@ def test_the_windowed_count_of_sparks_documentation(kafka: LocalKafka, tmp_path:
             return all(found[word] >= 2 * wanted[word] for word in WORDS)
 
         wait_until("all windows are closed", closed, 240, pause_s=1)
+        found = [(key, value) for key, value in rows(program) if key in WORDS]
     finally:
         kill(last)
-    found = [(key, value) for key, value in rows(program) if key in WORDS]
     windows = Counter((key, value.split()[0]) for key, value in found)
     assert [window for window, times in windows.items() if times > 1] == [], "doubled"
     totals = Counter[str]()
