@@ -2,17 +2,20 @@
 
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python3.10; do \
 	$$p -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null && echo $$p && break; done)
-BIN := .venv/bin
-READY := .venv/setup-done
-DEMO_READY := .venv/demo-done
-CLASSES := .venv/spark-classes.jsa
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/setup-done
+DEMO_READY := $(VENV)/demo-done
+CLASSES := $(VENV)/spark-classes.jsa
+# A further requirement, such as another PySpark.
+PINNED :=
 
-.PHONY: setup lint format test test-all chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
+.PHONY: setup lint format test test-all test-spark test-on-this-spark chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
 
 ## setup: .venv with the package and every extra, and the jars (kept in ~/.cache/seamark)
 setup: $(READY)
 
-# $(call install,EXTRA): .venv with the package and one extra. It says what it fetches.
+# $(call install,EXTRA): $(VENV) with the package and one extra. It says what it fetches.
 define install
 	@$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 10))' 2>/dev/null || \
 		{ echo "seamark: no Python 3.10 or later found; install one, or give its path: make setup PYTHON=..." >&2; exit 1; }
@@ -21,9 +24,9 @@ define install
 		[ "$${found:-0}" -ge 17 ] || \
 		{ echo "seamark: Java 17 or later is needed, found $${found:-none}; install one, or set JAVA_HOME to it" >&2; exit 1; }
 	@# A Python without ensurepip (Debian's, without python3-venv) gets its pip from outside.
-	@[ -x $(BIN)/pip ] || $(PYTHON) -m venv .venv >/dev/null 2>&1 || { \
-		$(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python .venv install --quiet pip; }
-	$(BIN)/python -m pip install --disable-pip-version-check -e '.[$(1)]'
+	@[ -x $(BIN)/pip ] || $(PYTHON) -m venv $(VENV) >/dev/null 2>&1 || { \
+		$(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(VENV) install --quiet pip; }
+	$(BIN)/python -m pip install --disable-pip-version-check -e '.[$(1)]' $(PINNED)
 endef
 
 $(READY): pyproject.toml
@@ -59,6 +62,15 @@ test: setup $(CLASSES)
 ## test-all: every test but the matrix of kills
 test-all: setup $(CLASSES)
 	$(PYTEST) -m 'not chaos' $(ARGS)
+
+VERSION ?= 4.0.5
+
+## test-spark: the core on another Spark, in an environment of its own; VERSION=4.0.5
+test-spark:
+	$(MAKE) VENV=.venv-spark-$(VERSION) PINNED=pyspark==$(VERSION) test-on-this-spark
+
+test-on-this-spark: setup
+	$(PYTEST) -m 'not chaos' $$($(BIN)/python -m tests.core) $(ARGS)
 
 ## chaos: the whole matrix of kills
 chaos: setup $(CLASSES)
@@ -103,4 +115,4 @@ bench-dashboard: setup
 	$(BIN)/python -m benchmarks.dashboard $(ARGS)
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist
+	rm -rf .venv .venv-spark-* .mypy_cache .ruff_cache .pytest_cache .import_linter_cache build dist

@@ -1,4 +1,5 @@
-"""The tests of `make test`, ten minutes on two cores; `make test-all` runs the others as well.
+"""The tests of `make test`, ten minutes on two cores; `make test-all` runs the others as well, and
+`make test-spark` some of them on another Spark.
 
 It has everything in `QUICK`, and of the tests with Spark, a server or a browser those in `CORE`:
 each with its purpose beside it. Every other test gets the mark ``full``. `tests/README.md` has the
@@ -56,6 +57,21 @@ CORE = {
     "docs/test_write_a_sink.py": "the page that writes a sink",
 }
 
+EVERY_SPARK = {
+    "integration/jobs/test_kafka_to_kafka.py": "a kill at each point, without state",
+    "integration/jobs/test_two_sinks.py": "kills between the commits of two sinks, with windows",
+    "integration/jobs/test_restarts.py": "restarts after long, of bounded jobs, without a decision",
+    "spark/savepoints/test_canonical_savepoints.py": "each kind of state through savepoints",
+    "spark/savepoints/test_engine_upgrade.py": "the savepoints of every other Spark",
+    "spark/plans/test_branches.py": "one plan for several sinks",
+    "spark/session/test_spark_versions.py": "what is refused, with the reason",
+    "integration/jobs/test_spark_examples.py": "examples of Spark's documentation, killed",
+    "unit/runtime/test_executor_environment.py": "a task in an executor's environment",
+    "unit/test_pyspark_missing.py": "a missing or too old PySpark",
+}
+"""The tests of `make test-spark`, on another Spark than the newest; as a program this module prints
+them."""
+
 
 def is_core(nodeid: str) -> bool:
     """Return whether `make test` runs a test."""
@@ -88,3 +104,7 @@ def what_is_left(folders: Counter[str]) -> str:
         f"`make test-all` adds {folders.total()} tests ({parts}): an hour on two cores. "
         "tests/README.md says which to run when."
     )
+
+
+if __name__ == "__main__":
+    print(*(f"tests/{name}" for name in EVERY_SPARK))

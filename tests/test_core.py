@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.core import CORE, is_core, what_is_left
+from tests.core import CORE, EVERY_SPARK, is_core, what_is_left
 
 
-@pytest.mark.parametrize("name", CORE)
+@pytest.mark.parametrize("name", [*CORE, *EVERY_SPARK])
 def test_what_is_named_is_there(name: str) -> None:
     path, _, test = name.partition("::")
     text = (Path(__file__).parent / path).read_text()

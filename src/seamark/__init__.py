@@ -140,11 +140,16 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
+_WITH_SPARK = ("seamark.job", "seamark.plain_stream", "seamark.runtime", "seamark.savepoints")
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'seamark' has no attribute {name!r}")
+    if _HOMES[name].startswith(_WITH_SPARK):
+        from seamark.runtime.jars import require_pyspark
+
+        require_pyspark()
     return getattr(importlib.import_module(_HOMES[name]), name)
 
 

@@ -133,3 +133,15 @@ def test_pyspark_is_looked_at_but_not_imported() -> None:
         "assert 'pyspark' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+@pytest.mark.parametrize(
+    ("version", "nearest"),
+    [
+        ("4.0.5", "4.0.2"), ("4.1.4", "4.1.1"), ("4.2.1", "4.2.0"), ("4.3.0", "4.2.0"),
+        ("3.5.8", "4.0.2"), ("4.2.0.dev0", "4.2.0"),
+    ],
+)  # fmt: skip
+def test_a_stand_in_is_of_the_same_release_line(version: str, nearest: str) -> None:
+    """Classes move between lines: a connector of another one is not even loaded."""
+    assert jars._nearest(version, jars._CONNECTORS) == nearest

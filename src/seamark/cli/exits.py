@@ -11,7 +11,7 @@ import typer
 from typer.core import TyperGroup
 
 from seamark.cli.visible import VisibleFormatter, echo
-from seamark.model.errors import DriverUnreachableError, SeamarkError, UserError
+from seamark.model.errors import NO_PYSPARK, DriverUnreachableError, SeamarkError, UserError
 
 MISTAKE, UNREACHABLE, NOT_DONE = 2, 3, 4
 
@@ -45,6 +45,11 @@ def errors_as_paragraphs() -> Iterator[None]:
     except SeamarkError as error:
         echo(f"seamark: {error}", err=True)
         raise typer.Exit(_code(error)) from None
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in ("pyspark", "py4j"):
+            raise
+        echo(f"seamark: {NO_PYSPARK}", err=True)
+        raise typer.Exit(MISTAKE) from None
 
 
 def _code(error: SeamarkError) -> int:

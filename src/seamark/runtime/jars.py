@@ -18,6 +18,7 @@ and HDFS.
 from __future__ import annotations
 
 import fcntl
+import importlib
 import importlib.util
 import json
 import logging
@@ -29,14 +30,18 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from xml.sax.saxutils import quoteattr
 
-from seamark.model.errors import MissingDependencyError
+from seamark.model.errors import NO_PYSPARK, SPARK_REMEDY, MissingDependencyError
 from seamark.runtime.child_jvm import release, start_jvm
 
 KAFKA_VERSION = "4.3.0"
 MINIMUM_JAVA = 17
+OLDEST_SPARK = (4, 0)
+_CONNECTORS = ("4.0.2", "4.1.1", "4.2.0")
+_AVRO_MODULES = ("4.0.2", "4.1.1")
 
 _IVY_TIMEOUT_S = 900
 _MARKER = "complete.json"
@@ -95,13 +100,31 @@ def spark_version() -> str:
 
     Raises `MissingDependencyError` when there is no PySpark.
     """
-    text = (_pyspark_directory() / "version.py").read_text()
+    directory = _pyspark_directory()
+    try:
+        text = (directory / "version.py").read_text()
+    except NotADirectoryError:  # under spark-submit it can be in a zip file
+        return str(importlib.import_module("pyspark.version").__version__)
     version = re.search(r"""^__version__[^=]*=\s*["']([^"']+)["']""", text, re.MULTILINE)
     if version is None:
-        raise MissingDependencyError(
-            f"{_pyspark_directory()} holds no version; reinstall it: pip install 'pyspark==4.2.*'"
-        )
+        raise MissingDependencyError(f"{directory} holds no version; {SPARK_REMEDY}")
     return version[1]
+
+
+def require_pyspark() -> None:
+    """Raise MissingDependencyError unless ``import pyspark`` gives one that Seamark runs on. Called
+    at the first use of a name that needs Spark."""
+    version = spark_version()
+    if _line(version) < OLDEST_SPARK:
+        raise MissingDependencyError(
+            f"PySpark {version} in {_pyspark_directory()} is too old: Seamark needs 4.0 or later; "
+            f"{SPARK_REMEDY}, or submit with a newer Spark"
+        )
+    if _spec_of("pandas") is None:
+        raise MissingDependencyError(
+            "PySpark's mapInArrow needs pandas in the driver, and it is not installed; "
+            "pip install 'pandas>=2.2,<3'"
+        )
 
 
 def kafka_broker_jars() -> list[Path]:
@@ -126,28 +149,29 @@ def spark_kafka_jars(version: str | None = None) -> list[Path]:
     PySpark's.
 
     Tries the connector of exactly this version first. Some mirrors of Maven lack it, or its token
-    provider. Then connector 4.2.0 is taken, if need be with the nearest token provider (used only
-    for delegation tokens), and the log says so.
+    provider. Then a connector of the same release line is taken, if need be with another line's
+    token provider (used only for delegation tokens), and the log says so.
 
     Raises `MissingDependencyError` when there is no Java or none of these can be fetched.
     """
     version = version or spark_version()
     connector = "org.apache.spark:spark-sql-kafka-0-10_2.13"
+    known = _nearest(version, _CONNECTORS)
     requests = [Request((f"{connector}:{version}",))]
-    if version != "4.2.0":
-        remark = f"connector 4.2.0 stands in for {version}, which is not to be had"
-        requests.append(Request((f"{connector}:4.2.0",), remark=remark))
+    if version != known:
+        remark = f"connector {known} stands in for {version}, which is not to be had"
+        requests.append(Request((f"{connector}:{known}",), remark=remark))
     for provider in ("4.1.0-preview1", "4.0.0"):
         requests.append(
             Request(
                 (
-                    f"{connector}:4.2.0",
+                    f"{connector}:{known}",
                     f"org.apache.spark:spark-token-provider-kafka-0-10_2.13:{provider}",
                     "org.apache.kafka:kafka-clients:3.9.2",
                     "org.apache.commons:commons-pool2:2.13.1",
                 ),
                 transitive=False,
-                remark=f"connector 4.2.0 with token provider {provider} stands in for {version}, "
+                remark=f"connector {known} with token provider {provider} stands in for {version}, "
                 "which is not to be had whole",
             )
         )
@@ -156,18 +180,32 @@ def spark_kafka_jars(version: str | None = None) -> list[Path]:
 
 def spark_avro_jars(version: str) -> list[Path]:
     """Return Spark's Avro module, of exactly `version` if it can be fetched. Otherwise return the
-    module of the release line before, with a warning in the log: it works too, since most of Avro
-    is in Spark itself.
+    nearest one known, with a warning in the log: it works too, since most of Avro is in Spark
+    itself.
 
     Raises `MissingDependencyError` when there is no Java or neither can be fetched.
     """
     module = "org.apache.spark:spark-avro_2.13"
-    remark = f"spark-avro 4.1.1 stands in for {version}, which is not to be had"
+    known = _nearest(version, _AVRO_MODULES)
+    remark = f"spark-avro {known} stands in for {version}, which is not to be had"
     return resolve(
         f"spark-avro-{version}",
         Request((f"{module}:{version}",), transitive=False),
-        Request((f"{module}:4.1.1",), transitive=False, remark=remark),
+        Request((f"{module}:{known}",), transitive=False, remark=remark),
     )
+
+
+def _nearest(version: str, known: Sequence[str]) -> str:
+    """Return the `known` version of this release line, else of the newest line before it, else the
+    oldest."""
+    wanted = _line(version)
+    return max(
+        (one for one in known if _line(one) <= wanted), default=min(known, key=_line), key=_line
+    )
+
+
+def _line(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
 def resolve(name: str, *requests: Request) -> list[Path]:
@@ -281,12 +319,16 @@ def _complete(directory: Path) -> list[Path] | None:
     return None
 
 
+def _spec_of(package: str) -> ModuleSpec | None:
+    with suppress(ValueError, ModuleNotFoundError):  # a half-imported package has no spec
+        return importlib.util.find_spec(package)
+    return None
+
+
 def _pyspark_directory() -> Path:
-    found = None
-    with suppress(ValueError):  # a half-imported pyspark has no spec
-        found = importlib.util.find_spec("pyspark")
+    found = _spec_of("pyspark")
     if found is None or not found.origin:
-        raise MissingDependencyError("PySpark is not installed; pip install 'pyspark==4.2.*'")
+        raise MissingDependencyError(NO_PYSPARK)
     return Path(found.origin).parent
 
 
@@ -300,7 +342,7 @@ def pyspark_jars() -> Path:
         if any(directory.glob("ivy-*.jar")):
             return directory
     raise MissingDependencyError(
-        f"no ivy-*.jar in {' or '.join(map(str, candidates))}; pip install 'pyspark==4.2.*'"
+        f"no ivy-*.jar in {' or '.join(map(str, candidates))}; {SPARK_REMEDY}"
     )
 
 
@@ -323,8 +365,7 @@ def hadoop_version() -> str:
         if version := re.fullmatch(r"hadoop-client-api-(\d[\d.]*)\.jar", jar.name):
             return version[1]
     raise MissingDependencyError(
-        f"{pyspark_jars()} has no hadoop-client-api jar; reinstall PySpark: "
-        "pip install --force-reinstall 'pyspark==4.2.*'"
+        f"{pyspark_jars()} has no hadoop-client-api jar; reinstall it: {SPARK_REMEDY}"
     )
 
 

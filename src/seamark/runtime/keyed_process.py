@@ -23,10 +23,11 @@ from seamark.api.checks import one_of
 from seamark.api.config import StateBackend
 from seamark.api.declarations import JobDeclaration, check_name
 from seamark.contracts.keyed_process import KeyedProcessFunction
-from seamark.model.errors import ConfigurationError
+from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.runtime.keyed_operator import InFlight, InFlightParam, KeyedOperator
 from seamark.runtime.plans import analysed, children, items, name_of
 from seamark.runtime.session import is_local
+from seamark.runtime.spark_versions import has_zoned_arrow
 from seamark.runtime.state_backend import PROVIDER, backend_of
 
 TIME_MODES = ("ProcessingTime", "EventTime")
@@ -79,6 +80,11 @@ def keyed_process(
     what = f"keyed_process {uid!r}"
     if not isinstance(df, DataFrame):
         raise ConfigurationError(f"{what}: give a DataFrame, found {type(df).__name__}")
+    if not has_zoned_arrow():
+        raise MissingDependencyError(
+            f"{what}: needs Spark 4.2 or later, and this is Spark {df.sparkSession.version}; "
+            "upgrade (docs/spark-versions.md)"
+        )
     names = _keys(df, keys, what)
     _require_function(processor, what)
     one_of(time_mode, TIME_MODES, f"{what}: time_mode")

@@ -61,6 +61,7 @@ from seamark.runtime.session import (
     is_local,
     planned_tasks,
 )
+from seamark.runtime.spark_versions import mend_kafka_sources
 from seamark.runtime.start_checks import StartChecks, offsets_of
 from seamark.runtime.state_backend import session_settings
 from seamark.runtime.stream_watch import watch_stream
@@ -338,8 +339,10 @@ class StreamRun(QueryRun):
         at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         with self.coordinator.guarded():
             settled = self._begin_epoch(epoch)
-            if self._stateful and not self._plan_checked:  # later epochs have the same plan
-                require_watermarks(self._name, self._execution(frame).executedPlan())
+            if not self._plan_checked:  # later epochs have the same plan
+                if self._stateful:
+                    require_watermarks(self._name, self._execution(frame).executedPlan())
+                mend_kafka_sources(self._stream_of(frame))
             self._plan_checked = True
             write = not at_most_once or self.coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
@@ -386,9 +389,12 @@ class StreamRun(QueryRun):
 
     def _execution(self, frame: DataFrame) -> Any:
         """Return Spark's execution of the epoch under way."""
+        return self._stream_of(frame).lastExecution()
+
+    def _stream_of(self, frame: DataFrame) -> Any:
         # `self.query` is not there yet: Spark plans the first epoch while it starts the query.
         id_ = frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        return self._spark._jsparkSession.streams().get(id_).streamingQuery().lastExecution()
+        return self._spark._jsparkSession.streams().get(id_).streamingQuery()
 
     def _log_refused(self, epoch: int, tasks: Sequence[TaskReport]) -> None:
         for uid, letters in self._dead_letters.items():

@@ -26,6 +26,7 @@ from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.operator_uids import is_operator
 from seamark.runtime.plans import analysed, children, items, name_of, scala_class
 from seamark.runtime.pre_commit import ORDER, reports_of
+from seamark.runtime.spark_versions import has_real_time_mode
 
 REAL_TIME = "real-time"
 EXECUTIONS = ("micro-batch", REAL_TIME)
@@ -72,6 +73,11 @@ def is_real_time(execution: str, plan: JobPlan) -> bool:
         )
     if execution != REAL_TIME:
         return False
+    if not has_real_time_mode(plan.spark._jvm):
+        raise ConfigurationError(
+            f'Job {plan.declared.name!r}: execution="real-time" needs Spark 4.1 or later, and this '
+            f"is Spark {plan.spark.version}; upgrade, or leave execution out"
+        )
     if reasons := [*_unfit_settings(plan), *_unfit_parts(plan)]:
         raise ConfigurationError(
             f'Job {plan.declared.name!r} cannot run with execution="real-time": '

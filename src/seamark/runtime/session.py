@@ -21,6 +21,7 @@ from seamark.api.config import CheckpointConfig
 from seamark.model import failpoints
 from seamark.model.errors import MissingDependencyError, PreflightError, UserError
 from seamark.runtime import jars, worker_daemon
+from seamark.runtime.spark_versions import HAS_READ_LIMITS, named_here
 
 log = logging.getLogger(__name__)
 _adding = threading.Lock()
@@ -34,6 +35,7 @@ cluster. With plain ``local[*]`` one failing task fails its query."""
 
 _KAFKA_SOURCE_CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _AVRO_CLASS = "org.apache.spark.sql.avro.CatalystDataToAvro"
+_OWN_FORMATS = {"seamark-datagen": "DatagenSource", "seamark-socket": "SocketSource"}
 _S3A_CLASS = "org.apache.hadoop.fs.s3a.S3AFileSystem"
 _VERIFY_EMPTY = "spark.sql.streaming.verifyCheckpointDirectoryEmptyOnStart"
 RETAINED = "spark.sql.streaming.minBatchesToRetain"
@@ -124,14 +126,16 @@ def require_format(spark: SparkSession, format_: str) -> None:
     elif format_ == "avro":
         module = f"org.apache.spark:spark-avro_2.13:{spark_version}"
         _require_class(spark, _AVRO_CLASS, module, partial(jars.spark_avro_jars, spark_version))
-    elif format_ == "seamark-datagen":
-        from seamark.runtime import datagen
+    elif format_ in _OWN_FORMATS:
+        if not HAS_READ_LIMITS:
+            raise MissingDependencyError(
+                f"{_OWN_FORMATS[format_]} needs Spark 4.2 or later, and this is Spark "
+                f"{spark_version}, which does not tell a data source in Python where an epoch "
+                "begins; read from Kafka or files, or upgrade (docs/spark-versions.md)"
+            )
+        from seamark.runtime import datagen, socket_lines
 
-        datagen.register(spark)
-    elif format_ == "seamark-socket":
-        from seamark.runtime import socket_lines
-
-        socket_lines.register(spark)
+        (datagen if format_ == datagen.FORMAT else socket_lines).register(spark)
 
 
 def require_storage(spark: SparkSession, uri: str) -> None:
@@ -189,6 +193,7 @@ def file_manager_settings(spark: SparkSession, uri: str, *, stateful: bool) -> d
     has set it. Logs a warning if the user chose an unsafe file manager.
     """
     chosen = spark.conf.get(_FILE_MANAGER, None)
+    renaming = named_here(spark._jvm, _RENAMING_FILE_MANAGER)
     if (chosen or "").endswith(_SILENT_FILE_MANAGER):
         log.warning(
             "%s is %s, which only logs a write that has failed: Spark can go on without a decision "
@@ -196,14 +201,14 @@ def file_manager_settings(spark: SparkSession, uri: str, *, stateful: bool) -> d
             "DecisionMissingError; leave the setting out",
             _FILE_MANAGER, chosen,
         )  # fmt: skip
-    if stateful and chosen == _RENAMING_FILE_MANAGER:
+    if stateful and chosen == renaming:
         log.warning(
             "%s is %s, which keeps the state of a dead attempt when its epoch runs again: if the "
             "second run computes other values, state and sinks differ; leave the setting out",
             _FILE_MANAGER, chosen,
         )  # fmt: skip
     if chosen is None and not stateful and uri.split(":", 1)[0] in ("file", "hdfs"):
-        return {_FILE_MANAGER: _RENAMING_FILE_MANAGER}
+        return {_FILE_MANAGER: renaming}
     return {}
 
 

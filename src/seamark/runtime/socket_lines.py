@@ -22,8 +22,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
+
+from seamark.runtime.spark_versions import ReadLimit
 
 FORMAT = "seamark-socket"
 CONNECT_TIMEOUT_S = 10.0

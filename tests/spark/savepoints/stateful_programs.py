@@ -16,12 +16,15 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.group import GroupedData
 from pyspark.sql.streaming import StatefulProcessor
 
 from seamark.api.config import CheckpointConfig, StateBackend
 from seamark.runtime.state_backend import backend_settings, session_settings
 
 START = 1_700_000_000
+NEVER_MS = 100 * 365 * 86_400_000
+"""Neither a test nor a stored savepoint gets so old."""
 
 
 def write_input(directory: Path, number: int, *, overlap: bool = False) -> None:
@@ -142,7 +145,7 @@ class _Counts(StatefulProcessor):
         if self._ttl_ms is None:  # event time: a timer two windows ahead of the watermark
             self._handle.registerTimer(times.getCurrentWatermarkInMs() + 12_000)
         else:
-            self._handle.registerTimer(times.getCurrentProcessingTimeInMs() + 86_400_000)
+            self._handle.registerTimer(times.getCurrentProcessingTimeInMs() + NEVER_MS)
         yield self._row(key, "rows")
 
     def handleExpiredTimer(  # noqa: N802
@@ -176,7 +179,7 @@ def transform_with_timers(stream: DataFrame, other: DataFrame) -> DataFrame:
 
 
 def transform_with_ttl(stream: DataFrame, other: DataFrame) -> DataFrame:
-    processor = _Counts(86_400_000)
+    processor = _Counts(NEVER_MS)
     return stream.groupBy("k").transformWithState(processor, _COUNTS, "append", "processingTime")
 
 
@@ -213,6 +216,12 @@ PROGRAMS: dict[str, Program] = {
 }
 ROCKSDB_ONLY = {"transform_with_timers", "transform_with_ttl"}
 MODES = {"total": "complete"}
+
+
+def is_there(program: str) -> bool:
+    """Tell whether this PySpark has the program's operator: 4.0 has no transformWithState over
+    rows."""
+    return program not in ROCKSDB_ONLY or hasattr(GroupedData, "transformWithState")
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,6 @@ import org.apache.spark.sql.catalyst.expressions.CollationAwareMurmur3Hash;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.UnsafeProjection;
 import org.apache.spark.sql.catalyst.expressions.UnsafeRow;
-import org.apache.spark.sql.execution.streaming.operators.stateful.StatePartitionKeyExtractorFactory;
 import org.apache.spark.sql.execution.streaming.state.*;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
@@ -126,19 +125,19 @@ public class StateRows {
 
   /** Hashes the columns of a state key that its operator's shuffle hashes. */
   static class KeyHash {
-    final StatePartitionKeyExtractor extractor;
+    final SparkState columns;
     final UnsafeProjection hash;
 
     KeyHash(Store store, Family family) {
       if (!store.keyed) {  // all rows are in one partition
-        this.extractor = null;
+        this.columns = null;
         this.hash = null;
         return;
       }
-      this.extractor = StatePartitionKeyExtractorFactory.create(store.operatorName,
-          family.schema.keySchema(), store.name, family.name(), store.stateFormat, family.variable);
+      this.columns = new SparkState(store.operatorName, family.schema.keySchema(), store.name,
+          family.name(), store.stateFormat, family.variable);
       ArrayList columns = new ArrayList();
-      StructField[] fields = this.extractor.partitionKeySchema().fields();
+      StructField[] fields = this.columns.columns().fields();
       for (int i = 0; i < fields.length; i++) {
         columns.add(new BoundReference(i, fields[i].dataType(), fields[i].nullable()));
       }
@@ -154,7 +153,7 @@ public class StateRows {
 
     int of(UnsafeRow key) {
       if (this.hash == null) return 42;
-      return this.hash.apply((InternalRow) this.extractor.partitionKey(key)).getInt(0);
+      return this.hash.apply(this.columns.of(key)).getInt(0);
     }
   }
 
@@ -261,7 +260,7 @@ public class StateRows {
       StateStoreProvider provider = source.store.provider(partition);
       try {
         Option id = source.ids == null ? Option.empty() : Option.apply(source.ids.get(partition));
-        StateStore store = provider.getStore(source.version, id, false, false);
+        StateStore store = SparkState.toRead(provider, source.version, id);
         try {
           source.store.register(store);
           for (int family = 0; family < source.store.families.size(); family++) {
@@ -417,8 +416,6 @@ public class StateRows {
 
     public Iterator call(Object input) throws Exception {
       int partition = TaskContext.getPartitionId();
-      // Only RocksDB makes a version out of nothing; the other backend begins at the first one, and
-      // its file is given the name of a whole copy at the version.
       boolean rocks = this.store.conf.providerClass().endsWith("RocksDBStateStoreProvider");
       HashMap families = new HashMap();
       for (int i = 0; i < this.store.families.size(); i++) {
@@ -429,7 +426,7 @@ public class StateRows {
       long rows = 0;
       Option id = Option.empty();
       try {
-        StateStore state = provider.getStore(rocks ? this.version - 1 : 0, Option.empty(), rocks, rocks);
+        StateStore state = SparkState.toWrite(provider, this.version, rocks);
         try {
           this.store.register(state);
           Iterator iterator = (Iterator) input;
@@ -447,7 +444,7 @@ public class StateRows {
       } finally {
         provider.close();
       }
-      if (!rocks) this.rename(partition);
+      if (SparkState.writesFirst(rocks)) this.rename(partition, rocks, id);
       return Collections.singletonList(RowFactory.create(new Object[] {Integer.valueOf(partition),
           Long.valueOf(rows), id.isDefined() ? (String) id.get() : null})).iterator();
     }
@@ -455,28 +452,32 @@ public class StateRows {
     void put(StateStore state, Family family, byte[] keyBytes, byte[] valueBytes) {
       UnsafeRow key = unsafe(family.schema.keySchema(), keyBytes);
       UnsafeRow value = unsafe(family.schema.valueSchema(), valueBytes);
-      if (family.multiple && state.keyExists(key, family.name())) {
+      if (family.multiple && SparkState.has(state, key, family.name())) {
         state.merge(key, value, family.name());
       } else {
         state.put(key, value, family.name());
       }
     }
 
-    void rename(int partition) throws Exception {
+    /** Gives the first version's file the name of a whole copy at the version. */
+    void rename(int partition, boolean rocks, Option id) throws Exception {
+      String ending = rocks ? (id.isDefined() ? "_" + id.get() : "") + ".zip" : ".snapshot";
+      String first = rocks ? "1" + ending : "1.delta";
+      if (first.equals(this.version + ending)) return;
       String directory = this.store.location + "/" + this.store.operator + "/" + partition
           + (this.store.name.equals("default") ? "" : "/" + this.store.name);
       Configuration conf = this.store.hadoop.value();
       FileSystem files = new Path(directory).getFileSystem(conf);
-      Path written = new Path(directory + "/1.delta");
-      Path wanted = new Path(directory + "/" + this.version + ".snapshot");
+      Path written = new Path(directory + "/" + first);
+      Path wanted = new Path(directory + "/" + this.version + ending);
       // One that is there is of another attempt of this task, and holds the same rows.
       if (!files.rename(written, wanted)) {
         if (!files.exists(wanted)) throw new java.io.IOException("cannot rename " + written + " to " + wanted);
         files.delete(written, false);
       }
-      Path checksum = new Path(directory + "/1.delta.crc");
+      Path checksum = new Path(directory + "/" + first + ".crc");
       if (files.exists(checksum)) {
-        files.rename(checksum, new Path(directory + "/" + this.version + ".snapshot.crc"));
+        files.rename(checksum, new Path(directory + "/" + this.version + ending + ".crc"));
       }
     }
   }

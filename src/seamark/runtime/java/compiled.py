@@ -24,8 +24,9 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from seamark.runtime.jars import cache_directory
+from seamark.runtime.spark_versions import has_key_extractors, named_here
 
-_OF_TASKS = ("Aside.java", "RowFile.java", "StateRows.java", "StateFiles.java")
+_OF_TASKS = ("Aside.java", "RowFile.java", "SparkState.java", "StateRows.java", "StateFiles.java")
 """Each file may use those before it."""
 
 
@@ -33,14 +34,14 @@ _OF_TASKS = ("Aside.java", "RowFile.java", "StateRows.java", "StateFiles.java")
 def loaded_class(jvm: Any, name: str) -> Any:
     """Return the class ``<name>.java``, compiled and loaded in the driver's JVM. Raises Py4JError
     if Spark's classes differ from those it was written for."""
-    return _cooked(jvm, _source(f"{name}.java")).getClassLoader().loadClass(name)
+    return _cooked(jvm, _source(jvm, f"{name}.java")).getClassLoader().loadClass(name)
 
 
 def classes_jar(spark: SparkSession) -> Path:
     """Return the jar: the kept jar if it is whole, else a new one. If no jar can be kept, the new
     one lies in a temporary directory until this process ends."""
     jvm: Any = spark._jvm
-    sources = {name: _source(name) for name in _OF_TASKS}
+    sources = {name: _source(jvm, name) for name in _OF_TASKS}
     made_of = [spark.version, str(jvm.java.lang.System.getProperty("java.version"))]
     digest = hashlib.sha256("\0".join([*made_of, *sources.values()]).encode()).hexdigest()
     kept = cache_directory("classes") / f"state-{digest[:16]}.jar"
@@ -82,8 +83,10 @@ def _compile(jvm: Any, sources: Mapping[str, str]) -> bytes:
     return data.getvalue()
 
 
-def _source(name: str) -> str:
-    return files(__package__).joinpath(name).read_text()
+def _source(jvm: Any, name: str) -> str:
+    if name == "SparkState.java" and not has_key_extractors(jvm):
+        name = "SparkStateOlder.java"
+    return named_here(jvm, files(__package__).joinpath(name).read_text())
 
 
 def _cooked(jvm: Any, source: str, loader: Any = None) -> Any:

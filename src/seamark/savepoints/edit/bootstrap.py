@@ -22,6 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
 from seamark.runtime.hadoop_files import open_files
+from seamark.runtime.spark_versions import spark_class
 from seamark.runtime.state_backend import PROVIDER, provider_of
 from seamark.savepoints.claims import remove_savepoint
 from seamark.savepoints.edit.state import write_operators, written_frames
@@ -98,8 +99,8 @@ def _require_known(job: str, what: str, given: Mapping[str, Any], known: Mapping
 
 def _settings(spark: SparkSession, job: NewJob) -> dict[str, str]:
     """Return the settings that Spark would put into the offset log of this job's query."""
-    jvm: Any = spark._jvm
-    metadata = jvm.org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata
+    name = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
+    metadata = spark_class(spark._jvm, name)
     session = spark._jsparkSession.conf()
     found: dict[str, str] = json.loads(metadata.apply(0, 0, session).json())["conf"]
     found[PROVIDER] = provider_of(job.backend)

@@ -26,6 +26,7 @@ from seamark.model import failpoints
 from seamark.model.errors import CheckpointError, RestoreError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
+from seamark.runtime.spark_versions import writing_settings
 from seamark.runtime.state_backend import CHANGELOG, PROVIDER, provider_of
 from seamark.savepoints.record import Operator, SavepointRecord, SavepointType, Store
 from seamark.savepoints.restore.target import create
@@ -276,7 +277,8 @@ class _NewState:
 
     def _layout(self, described: str) -> StateLayout:
         classes, at = StateClasses.of(self._spark), self._files.uri
-        return StateLayout(self._spark, classes, described, at, self._settings, self.format)
+        settings = {**self._settings, **writing_settings(self._spark._jvm)}
+        return StateLayout(self._spark, classes, described, at, settings, self.format)
 
     def write(self, operator: Operator, index: int, ids: list[list[str]]) -> list[list[str]]:
         """Write an operator's stores, with `index` as its number; return the unique ids by

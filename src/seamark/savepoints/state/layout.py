@@ -18,8 +18,14 @@ from pyspark.sql import SparkSession
 from seamark.checkpoint.spark_files import metadata_at, read_log
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
-from seamark.runtime.java_calls import items_of, java_class, java_list
+from seamark.runtime.java_calls import items_of, java_list
 from seamark.runtime.operator_uids import OperatorUids
+from seamark.runtime.spark_versions import (
+    base_of_family,
+    has_several_values,
+    schema_checker,
+    spark_class,
+)
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 
 PARTITIONS = "spark.sql.shuffle.partitions"
@@ -170,7 +176,7 @@ class StateLayout:
         self._conf = self._class(_STATE + "StateStoreConf").apply(conf)
 
     def _class(self, name: str) -> Any:
-        return java_class(self._jvm, name)
+        return spark_class(self._jvm, name)
 
     def operator(self, info: OperatorInfo, uids: OperatorUids) -> tuple[Operator, list[StoreState]]:
         """Describe an operator as in a savepoint's record, without figures; and its stores."""
@@ -197,19 +203,13 @@ class StateLayout:
         variables = self._variables(operator)
         schemas = self._schemas(operator, info)
         java_families, families = [], []
-        utilities = self._class(_OPERATORS + "transformwithstate.StateStoreColumnFamilySchemaUtils")
-        readers = self._class(
-            "org.apache.spark.sql.execution.datasources.v2.state.StatePartitionReaderUtils"
-        )
         for schema in schemas:
             name = schema.colFamilyName()
-            internal = bool(utilities.isInternalColFamily(name))
-            base = utilities.getBaseStateName(name) if variables else name
+            internal = name.startswith("$")
+            base = base_of_family(jvm, name) if variables else name
             variable = _variable_of(name, base, variables)
             # The indexes of a list have one value for a key.
-            several = bool(
-                readers.isMultiValuedCF(some(name), some(None if internal else variable))
-            )
+            several = has_several_values(jvm, name, None if internal else variable)
             java_families.append(
                 self._classes.new("Family", schema, several, internal, some(variable))
             )
@@ -284,9 +284,7 @@ class StateLayout:
         provider = self._class(_STATE + "StateStoreProviderId")(
             store, self._class("java.util.UUID").randomUUID()
         )
-        checker = self._class(_STATE + "StateSchemaCompatibilityChecker")(
-            provider, self._hadoop, self._list(paths), option.empty(), False
-        )
+        checker = schema_checker(jvm, provider, self._hadoop, self._list(paths))
         found = []
         for schema in items_of(self._class(_CONVERTERS).asJava(checker.readSchemaFile())):
             if not schema.keyStateEncoderSpec().isDefined():

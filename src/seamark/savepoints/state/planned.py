@@ -31,6 +31,7 @@ from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.java_calls import root_cause
 from seamark.runtime.operator_uids import OperatorUids
 from seamark.runtime.plans import analysed
+from seamark.runtime.spark_versions import planned_execution, spark_class
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 from seamark.savepoints.state.layout import (
     PARTITIONS,
@@ -211,30 +212,25 @@ class PlannedState:
 
     def _plan_once(self, location: str, epoch: int) -> None:
         jvm: Any = self._spark._jvm
-        streaming = jvm.org.apache.spark.sql.execution.streaming
+        streaming = "org.apache.spark.sql.execution.streaming"
+        metadata = spark_class(jvm, f"{streaming}.checkpointing.OffsetSeqMetadata")
         session = self._spark._jsparkSession.cloneSession()
         body = {
             "batchWatermarkMs": self._watermark_ms,
             "batchTimestampMs": 0,
             "conf": self._settings,
         }
-        offsets = streaming.checkpointing.OffsetSeqMetadata.apply(json.dumps(body))
+        offsets = metadata.apply(json.dumps(body))
         # Spark writes this entry before it plans, and then looks for the last one.
         files = open_files(self._spark, location)
         if not files.exists(f"offsets/{epoch}"):
             files.create(f"offsets/{epoch}", f"v1\n{json.dumps(body)}".encode())
         # As a query does at its start: a setting not recorded by an older version gets the value
         # it had then.
-        streaming.checkpointing.OffsetSeqMetadata.setSessionConf(
-            offsets, session.sessionState().conf()
-        )
+        metadata.setSessionConf(offsets, session.sessionState().conf())
         session.sessionState().conf().setConfString("spark.sql.adaptive.enabled", "false")
-        defaults = getattr(getattr(streaming.runtime, "IncrementalExecution$"), "MODULE$")
-
-        def default(number: int) -> Any:
-            return getattr(defaults, f"$lessinit$greater$default${number}")()
-
-        streaming.runtime.IncrementalExecution(
+        planned_execution(
+            jvm,
             session,
             analysed(self._program.stream),
             self._output_mode(),
@@ -244,12 +240,8 @@ class PlannedState:
             epoch,
             jvm.scala.Option.empty(),
             offsets,
-            streaming.runtime.WatermarkPropagator.noop(),
+            spark_class(jvm, f"{streaming}.runtime.WatermarkPropagator").noop(),
             True,
-            default(12),
-            default(13),
-            default(14),
-            default(15),
         ).executedPlan()
 
 

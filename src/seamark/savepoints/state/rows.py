@@ -34,6 +34,7 @@ from pyspark.sql.types import (
 from seamark.runtime.java.compiled import classes_jar
 from seamark.runtime.java_calls import items_of, java_class, java_list
 from seamark.runtime.session import is_local
+from seamark.runtime.spark_versions import repartition_by_id
 from seamark.savepoints.record import Store
 
 log = logging.getLogger(__name__)
@@ -270,7 +271,7 @@ def write_rows(
     if rows is None:
         input_ = spark.sparkContext._jsc.parallelize(java_list(jvm, ()), partitions)
     else:
-        spread = rows.repartitionById(partitions, F.expr(f"pmod(key_hash, {partitions})"))
+        spread = repartition_by_id(rows, partitions, f"pmod(key_hash, {partitions})")
         if ordered:
             spread = spread.sortWithinPartitions("column_family", "sequence")
         input_ = spread._jdf.queryExecution().toRdd().toJavaRDD()

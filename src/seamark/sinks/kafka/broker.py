@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from seamark.model.errors import MissingDependencyError
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.end_transaction import Answer, Description, answer
+from seamark.sinks.kafka.wire import Wire
 
 T = TypeVar("T")
 
@@ -118,7 +119,7 @@ class BrokerConnection:
         """
         from kafka.protocol.admin.transactions import ListTransactionsRequest
 
-        nodes = [broker.node_id for broker in self.admin()._manager.cluster.brokers()]
+        nodes = self.wire().nodes()
         requests = [
             (ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[]), node)
             for node in nodes
@@ -142,15 +143,15 @@ class BrokerConnection:
 
         if not partitions:
             return {}
-        admin = self.admin()
+        wire = self.wire()
         asked = [TopicPartition(*partition) for partition in partitions]
         latest = dict.fromkeys(asked, OffsetSpec.LATEST)
 
         async def ask() -> tuple[Any, Any, Any]:
-            stable = await admin._async_list_partition_offsets(latest, "read_committed")
-            ends = await admin._async_list_partition_offsets(latest, "read_uncommitted")
+            stable = await wire.offsets(latest, "read_committed")
+            ends = await wire.offsets(latest, "read_uncommitted")
             try:
-                producers = await admin._async_describe_producers(asked)
+                producers = await wire.producers(asked)
             except TopicAuthorizationFailedError:  # a writer need not have READ
                 producers = None
             return stable, ends, producers
@@ -184,7 +185,7 @@ class BrokerConnection:
     def ask_any(self, request: Any) -> Any:
         """Return any broker's answer to a request; raises UnreachableError. For a question to the
         brokers' access control, which every broker answers alike."""
-        return self.ask(request, next(iter(self.admin()._manager.cluster.brokers())).node_id)
+        return self.ask(request, self.wire().nodes()[0])
 
     def ask(self, request: Any, node: int) -> Any:
         """Return one broker's answer to a request; raises UnreachableError."""
@@ -199,6 +200,10 @@ class BrokerConnection:
         if self._admin is None:
             self._admin = self._open()
         return self._admin
+
+    def wire(self) -> Wire:
+        """Return the connections of the open admin client; raises UnreachableError."""
+        return Wire(self.admin())
 
     def _open(self) -> Any:
         try:
@@ -239,31 +244,17 @@ class BrokerConnection:
 
     def _find_coordinators(self, ids: Sequence[str]) -> dict[str, int]:
         """Return the coordinator's node for every id with a known coordinator."""
-        from kafka.protocol.metadata import CoordinatorType
-
         missing = [i for i in dict.fromkeys(ids) if i not in self._coordinators]
-        admin = self.admin()
+        wire = self.wire()
         if missing:
-
-            async def find() -> dict[str, int]:
-                return dict(
-                    await admin._find_coordinator_ids(missing, key_type=CoordinatorType.TRANSACTION)
-                )
-
-            # kafka-python has a cache of its own; it never forgets.
-            for transactional_id in missing:
-                admin._manager.cluster._coordinators.pop(
-                    (CoordinatorType.TRANSACTION, transactional_id), None
-                )
-            self._coordinators.update(self._bounded(find))
+            self._coordinators.update(self._bounded(lambda: wire.coordinators(missing)))
         return {i: self._coordinators[i] for i in ids if i in self._coordinators}
 
     def _send(self, requests: Sequence[tuple[Any, int | None]]) -> list[Any]:
         """Send all requests; return each one's response, or UnreachableError, in order."""
         from kafka.errors import KafkaError
 
-        manager = self.admin()._manager
-        timeout_ms = int(REQUEST_TIMEOUT_S * 1000)
+        wire = self.wire()
 
         async def send() -> list[Any]:
             results: list[Any] = []
@@ -274,7 +265,7 @@ class BrokerConnection:
                     try:
                         futures.append(
                             None if node is None
-                            else manager.send(request, node_id=node, request_timeout_ms=timeout_ms)
+                            else wire.send(request, node, REQUEST_TIMEOUT_S)
                         )  # fmt: skip
                     except (KafkaError, OSError) as error:
                         futures.append(_failed(error))
@@ -283,7 +274,7 @@ class BrokerConnection:
                         results.append(UnreachableError("no coordinator is known"))
                         continue
                     try:
-                        results.append(await manager.wait_for(future, timeout_ms))
+                        results.append(await wire.wait(future, REQUEST_TIMEOUT_S))
                     except (KafkaError, OSError) as error:
                         results.append(UnreachableError(f"{type(error).__name__}: {error}"))
             return results
@@ -296,17 +287,8 @@ class BrokerConnection:
     def _bounded(self, coroutine: Callable[[], Awaitable[T]]) -> T:
         from kafka.errors import KafkaError
 
-        manager = self.admin()._manager
-
-        async def bounded() -> T:
-            # Also bounds a connection attempt without an answer.
-            future = manager.call_soon(coroutine)
-            found: T = await manager.wait_for(future, (REQUEST_TIMEOUT_S + 0.5) * 1000)
-            return found
-
         try:
-            result: T = manager.run(bounded)
-            return result
+            return self.wire().run(coroutine, REQUEST_TIMEOUT_S + 0.5)
         except (KafkaError, OSError, RuntimeError) as error:
             self.close()
             raise UnreachableError(f"{type(error).__name__}: {error}") from error

@@ -23,6 +23,7 @@ from urllib.parse import quote, unquote
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity
 from seamark.sinks.kafka.transactional_id import capped
+from seamark.sinks.kafka.wire import Wire
 
 _log = logging.getLogger(__name__)
 
@@ -273,15 +274,11 @@ class PrefixOwner:
             self._send(request, 2, admin)
 
     def _send(self, request: Any, timeout_s: float, over: Any = None) -> Any:
-        admin = over or self._admin
+        wire = Wire(over or self._admin)
 
         async def send() -> Any:
             # Looked up each time: it costs little at this rate, and a coordinator may move.
-            admin._manager.cluster._coordinators.clear()
-            node = (await admin._find_coordinator_ids([self._group]))[self._group]
-            future = admin._manager.send(
-                request, node_id=node, request_timeout_ms=int(timeout_s * 1000)
-            )
-            return await admin._manager.wait_for(future, timeout_s * 1000)
+            node = (await wire.coordinators([self._group], groups=True))[self._group]
+            return await wire.wait(wire.send(request, node, timeout_s), timeout_s)
 
-        return admin._manager.run(send)
+        return wire.run(send)

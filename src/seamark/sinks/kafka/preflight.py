@@ -198,7 +198,7 @@ def _configs(broker: BrokerConnection, topics: list[str]) -> tuple[tuple[int, ..
     kinds = ConfigResourceType
     try:
         admin = broker.admin()
-        ids = [str(node.node_id) for node in admin._manager.cluster.brokers()]
+        ids = list(map(str, broker.wire().nodes()))
         asked = [ConfigResource(kinds.BROKER, node, [_LIMIT]) for node in ids]
         asked += [ConfigResource(kinds.TOPIC, topic, [_LEAST_IN_SYNC]) for topic in topics]
         found = admin.describe_configs(asked, config_filter="all")

@@ -1,0 +1,67 @@
+"""kafka-python's private calls, all in one place; tests/integration/kafka/test_wire.py is their
+contract.
+
+Its admin client sends only the requests that it knows, one at a time. Ending transactions takes
+other requests, many at once on one connection: its connection manager and its coroutines do that,
+and are not promised to stay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Wire:
+    """The connections of one ``KafkaAdminClient``. A coroutine runs inside `run`. Every call raises
+    KafkaError or OSError when a broker does not answer in time."""
+
+    def __init__(self, admin: Any) -> None:
+        self._admin = admin
+        self._manager = admin._manager
+
+    def nodes(self) -> list[int]:
+        """Return the number of every broker in the cluster."""
+        return [broker.node_id for broker in self._manager.cluster.brokers()]
+
+    def run(self, coroutine: Callable[[], Awaitable[T]], timeout_s: float | None = None) -> T:
+        """Run a coroutine and return its result. `timeout_s` also bounds an attempt to connect."""
+        manager = self._manager
+
+        async def bounded() -> T:
+            assert timeout_s is not None
+            found: T = await manager.wait_for(manager.call_soon(coroutine), timeout_s * 1000)
+            return found
+
+        result: T = manager.run(coroutine if timeout_s is None else bounded)
+        return result
+
+    def send(self, request: Any, node: int, timeout_s: float) -> Awaitable[Any]:
+        """Send a request at once; `wait` gives the answer."""
+        sent: Awaitable[Any] = self._manager.send(
+            request, node_id=node, request_timeout_ms=int(timeout_s * 1000)
+        )
+        return sent
+
+    async def wait(self, answer: Awaitable[Any], timeout_s: float) -> Any:
+        """Return a sent request's answer."""
+        return await self._manager.wait_for(answer, timeout_s * 1000)
+
+    async def coordinators(self, keys: Sequence[str], *, groups: bool = False) -> dict[str, int]:
+        """Ask for the coordinator's node of transactional ids, or of consumer groups."""
+        from kafka.protocol.metadata import CoordinatorType
+
+        kind = CoordinatorType.GROUP if groups else CoordinatorType.TRANSACTION
+        for key in keys:  # the client never forgets one, and a coordinator may move
+            self._manager.cluster._coordinators.pop((kind, key), None)
+        return dict(await self._admin._find_coordinator_ids(list(keys), key_type=kind))
+
+    async def offsets(self, asked: Mapping[Any, Any], isolation: str) -> Any:
+        """Return offsets by partition, as readers of this isolation level see them."""
+        return await self._admin._async_list_partition_offsets(dict(asked), isolation)
+
+    async def producers(self, partitions: Sequence[Any]) -> Any:
+        """Return the producers that have written to each partition lately."""
+        return await self._admin._async_describe_producers(list(partitions))

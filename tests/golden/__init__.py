@@ -1,0 +1,1 @@
+"""Files written by released versions of Spark, read by tests on every version."""

@@ -1,0 +1,68 @@
+"""What an executor's Python needs: pyarrow, numpy, PySpark, and the drivers of its sinks.
+
+How: a Python process that refuses to import anything else of Seamark's dependencies gets a job's
+task as Spark sends it, and runs it as Spark's worker does.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+import seamark as sm
+from seamark.file_systems.settings import HadoopSettings
+from seamark.runtime.branches import Layout
+from seamark.runtime.pre_commit import ORDER, EpochTasks, Order, pre_commit
+
+OF_DRIVERS = (
+    "fastapi starlette uvicorn pydantic typer click rich prometheus_client pandas kafka tomli"
+)
+
+TASK = """
+import pickle, sys
+from pathlib import Path
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {refused!r}.split():
+            raise ModuleNotFoundError(f"not on an executor: {{name}}", name=name)
+
+sys.meta_path.insert(0, Refused())
+from pyspark import TaskContext
+run, batch, order = pickle.loads(Path({task!r}).read_bytes())
+task = TaskContext._getOrCreate()
+task._partitionId, task._attemptNumber, task._taskAttemptId = 0, 0, 0
+task._localProperties = order
+(told,) = run(iter([batch]))
+print(pickle.loads(told.column(0)[0].as_py())[1].sinks["files"].rows)
+"""
+
+
+def test_a_task_runs_without_what_only_drivers_need(tmp_path: Path) -> None:
+    (tmp_path / "out/_seamark/pending").mkdir(parents=True)  # as the driver does
+    job = EpochTasks(
+        layout=Layout(("files",), ("n",)),
+        sinks={"files": sm.FileSink(tmp_path / "out", format="parquet")},
+        dead_letters={},
+        job_id="0" * 32,
+        generation=1,
+        hadoop=HadoopSettings(),
+        spool_uris={"files": (tmp_path / "spool").as_uri()},
+        channel_state_uri=(tmp_path / "channel-state").as_uri(),
+        processes={},
+    )
+    batch = pa.RecordBatch.from_pydict({"c0": [1, 2, 3]})
+    properties = {ORDER: Order(0, -1).to_text()}
+    (tmp_path / "task").write_bytes(cloudpickle.dumps((pre_commit(job), batch, properties)))
+    code = TASK.format(refused=OF_DRIVERS, task=str(tmp_path / "task"))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-1] == "3"

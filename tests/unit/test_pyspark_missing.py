@@ -1,0 +1,80 @@
+"""A missing or too old PySpark: one clear line, at the first name that needs it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import seamark
+
+SOURCES = str(Path(seamark.__file__).parents[1])
+REFUSE = """
+import sys
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {refused!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Refused())
+"""
+
+
+def run(code: str, *path: Path) -> subprocess.CompletedProcess[str]:
+    entries = [*map(str, path), SOURCES, *filter(None, sys.path)]
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(entries)},
+    )  # fmt: skip
+
+
+def without(*refused: str) -> str:
+    return REFUSE.format(refused=refused)
+
+
+def test_what_needs_no_spark_is_there_without_it() -> None:
+    code = without("pyspark", "py4j") + "import seamark as sm\nsm.KafkaSink, sm.KafkaSource\n"
+    assert run(code).returncode == 0
+    help_ = without("pyspark", "py4j") + (
+        "from seamark.cli.main import app\napp(['--help'], prog_name='seamark')"
+    )
+    assert "Run a job" in run(help_).stdout
+
+
+@pytest.mark.parametrize("name", ["Job", "write_stream", "keyed_process", "Savepoint"])
+def test_a_missing_pyspark_is_one_line(name: str) -> None:
+    done = run(without("pyspark", "py4j") + f"import seamark as sm\nsm.{name}\n")
+    assert done.returncode == 1
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("MissingDependencyError: PySpark is not installed; pip install")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_verb_without_pyspark_is_one_line(tmp_path: Path) -> None:
+    done = run(
+        without("pyspark", "py4j")
+        + "from seamark.cli.main import app\n"
+        + f"app(['list', '--storage', {tmp_path.as_uri()!r}], prog_name='seamark')"
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("seamark: PySpark is not installed; pip install")
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_pyspark_too_old_is_one_line(tmp_path: Path) -> None:
+    old = tmp_path / "pyspark"
+    old.mkdir()
+    (old / "__init__.py").write_text("raise SystemExit('imported')")
+    (old / "version.py").write_text('__version__: str = "3.5.8"\n')
+    done = run("import seamark as sm\nsm.Job\n", tmp_path)
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"MissingDependencyError: PySpark 3.5.8 in {old} is too old")
+    assert "Traceback" not in done.stderr
+
+
+def test_a_driver_without_pandas_is_told_who_needs_it() -> None:
+    done = run(without("pandas") + "import seamark as sm\nsm.Job\n")
+    last = done.stderr.strip().splitlines()[-1]
+    assert last.startswith("MissingDependencyError: PySpark's mapInArrow needs pandas")
