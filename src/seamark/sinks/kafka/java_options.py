@@ -11,13 +11,14 @@ import re
 from collections.abc import Mapping
 
 from seamark.model.errors import ConfigurationError
+from seamark.sinks.kafka import oauth
+from seamark.sinks.kafka.oauth import jaas_values
 
 JAAS = "sasl.jaas.config"
 _PREFIX = "kafka."
 _LOGIN = re.compile(
     r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\s+(.*?);?\s*", re.DOTALL
 )
-_OPTION = re.compile(r"""(\w+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;]+))""")
 _PASSWORD_LOGINS = ("PlainLoginModule", "ScramLoginModule")
 _PEM = {
     "ssl.truststore": ("ssl.ca.location",),
@@ -54,7 +55,7 @@ _WITHOUT_EFFECT = (
 def from_java(options: Mapping[str, str], sink: str) -> dict[str, str]:
     """Return librdkafka's options for `options`, whose names may be Java's; the others stay.
     Raises ConfigurationError for what librdkafka cannot do; it names `sink` and shows no secret."""
-    given = {name.removeprefix(_PREFIX): value for name, value in options.items()}
+    given = oauth.from_java({n.removeprefix(_PREFIX): v for n, v in options.items()}, sink)
     for name in [name for name in given if name in _CANNOT]:
         raise ConfigurationError(
             f"{sink}: {name} cannot be had with librdkafka, which writes here: {_CANNOT[name]}"
@@ -90,10 +91,7 @@ def _login(text: str, sink: str) -> dict[str, str]:
             "org.apache.kafka.common.security.scram.ScramLoginModule "
             'required username="…" password="…";'
         )
-    values = {
-        name: bare or re.sub(r"\\(.)", r"\1", double or single)
-        for name, double, single, bare in _OPTION.findall(entry[2])
-    }
+    values = jaas_values(entry[2])
     if not {"username", "password"} <= values.keys():
         raise ConfigurationError(f"{sink}: {JAAS} names no username or no password; give both")
     return {"sasl.username": values["username"], "sasl.password": values["password"]}

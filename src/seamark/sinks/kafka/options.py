@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.model.errors import ConfigurationError
+from seamark.sinks.kafka import oauth
 from seamark.sinks.kafka.java_options import from_java
 
 _OWNED = {
@@ -28,7 +29,9 @@ _FIXED = {
     "acks": ({"all", "-1"}, "an acknowledged row could vanish with its broker"),
     "request.required.acks": ({"all", "-1"}, "an acknowledged row could vanish with its broker"),
 }
-_SECRET = re.compile(r"password|secret|\.pem$|\.jaas\.|token|credential|oauthbearer\.config")
+_SECRET = re.compile(
+    r"password|secret|\.pem$|\.jaas\.|token(?!\.endpoint)|credential|oauthbearer\.config"
+)
 
 # Throughput over latency: a flush does not wait for linger.ms. The queue is small on purpose: it
 # takes memory of each Python worker, and a larger one was no faster.
@@ -67,7 +70,7 @@ _ADMIN_NAMES = {
     "ssl.crl.location": "ssl_crlfile",
 }
 _NOT_FOR_ADMIN = re.compile(
-    r"ssl\.(ca|certificate|key)\.pem|ssl\.keystore\.|sasl\.oauthbearer\.|ssl\.engine\."
+    r"ssl\.(ca|certificate|key)\.pem|ssl\.keystore\.|ssl\.engine\."
     r"|enable\.ssl\.certificate\.verification"
 )
 
@@ -103,9 +106,10 @@ def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
                 f"{sink}: producer option {name!r} is not supported, because the driver must "
                 "connect with the same credentials; give certificates as files "
                 "(ssl.ca.location, ssl.certificate.location, ssl.key.location) and use "
-                "sasl.mechanism PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or GSSAPI"
+                "sasl.mechanism PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI"
             )
         texts[name] = text
+    oauth.check(texts, sink)
     return texts
 
 
@@ -143,6 +147,8 @@ def admin_options(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
     settings["security_protocol"] = settings.get("security_protocol", "PLAINTEXT").upper()
     if "sasl_mechanism" in settings:
         settings["sasl_mechanism"] = settings["sasl_mechanism"].upper()
+        if settings["sasl_mechanism"] == "OAUTHBEARER":
+            settings["sasl_oauth_token_provider"] = oauth.token_provider(options)
     if options.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
         settings["ssl_check_hostname"] = False
     return settings
