@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from seamark.cli import changing, offsets, reading, running, savepoints, transactions
+from seamark.cli import verify as verification
 from seamark.cli.development import dev
 from seamark.cli.exits import EPILOG, Commands
 from seamark.cli.reading import dashboard
@@ -62,6 +63,7 @@ app.add_typer(offsets.app, name="offsets", rich_help_panel=_CHANGE)
 app.add_typer(transactions.app, name="txn", rich_help_panel="After a failure")
 app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
 app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
+app.command("verify", rich_help_panel="Develop")(verification.verify)
 app.add_typer(dev, name="dev", rich_help_panel="Develop")
 
 if __name__ == "__main__":

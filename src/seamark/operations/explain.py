@@ -5,12 +5,17 @@ from __future__ import annotations
 
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seamark.guarantees.end_to_end import GuaranteeReport
 from seamark.model.errors import UserError
 from seamark.operations.storage import readable, storage_of
 from seamark.runtime.registry import find_job, newest_execution
+
+if TYPE_CHECKING:
+    from seamark.job import Job
 
 RUN_NAME = "__seamark_explain__"
 """`__name__` in the program: not ``"__main__"``, so the program does not run its job."""
@@ -24,24 +29,29 @@ def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]
     written. `preflight`: also ask the real systems. Raises UserError if there is no such file, or
     no job in it; the program's own exceptions pass through.
     """
+    return {job.declaration.name: job.report(preflight=preflight) for job in declared_jobs(app)}
+
+
+def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> list[Job]:
+    """Return the jobs declared by the program at `app`, as `explain` does."""
     from seamark.job import Job
 
     if not app.is_file():
         raise UserError(f"{app}: there is no such file; give the path of a Python program")
-    arguments, sys.argv = sys.argv, [str(app)]  # the program is not to read our own
+    ours, sys.argv = sys.argv, [str(app), *arguments]  # the program is not to read our own
     sys.path.insert(0, str(app.resolve().parent))
     try:
         names = runpy.run_path(str(app), run_name=RUN_NAME)
     finally:
         sys.path.pop(0)
-        sys.argv = arguments
+        sys.argv = ours
     jobs = {id(value): value for value in names.values() if isinstance(value, Job)}
     if not jobs:
         raise UserError(
             f"{app}: no job found; declare it at the top level of the program (job = sm.Job(…)) "
             'and run it under if __name__ == "__main__":'
         )
-    return {job.declaration.name: job.report(preflight=preflight) for job in jobs.values()}
+    return list(jobs.values())
 
 
 def explain_job(job: str, storage: str | None) -> dict[str, GuaranteeReport]:
