@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import shlex
+import shutil
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from seamark.model.errors import ConfigurationError, MissingDependencyError
+from seamark.model.errors import ConfigurationError, MissingDependencyError, UserError
 from seamark.model.redaction import redact
-from seamark.operations.verify_app import AppUnderTest, declared
+from seamark.operations.verify_app import AppUnderTest, DeclaredApp, declared
 from seamark.operations.verify_app import workload as app_workload
 from seamark.verify import plan
 from seamark.verify.outcome import Outcome
@@ -48,7 +49,8 @@ class Verification:
 
 
 def verify(asked: Verification, say: Callable[[str], None]) -> tuple[Outcome, Path]:
-    """Run it; return what was found, and the directory of the drivers' logs.
+    """Run it; return what was found, and the directory of the drivers' logs and checkpoints, which
+    is kept where something was found.
 
     `say` gets lines of progress. Raises ConfigurationError for a wrong fault, workload or length,
     MissingDependencyError without a package or server that it needs, before anything is started.
@@ -57,19 +59,39 @@ def verify(asked: Verification, say: Callable[[str], None]) -> tuple[Outcome, Pa
         raise ConfigurationError(f"--minutes is {asked.minutes:g}; give more than 0")
     wanted = plan.checked(asked.faults) if asked.faults is not None else list(plan.FAULTS)
     _require_packages()
-    from seamark.verify.systems import Systems
-    from seamark.verify.trial import Trial
     from seamark.verify.workloads import WORKLOADS
 
     name = asked.workload or DEFAULT_WORKLOAD
     if name not in WORKLOADS:
         raise ConfigurationError(f"--workload: {name!r} is none; known are {', '.join(WORKLOADS)}")
-    app = asked.app
-    found = declared(app) if app is not None else None
+    found = declared(asked.app) if asked.app is not None else None
     seed = random.SystemRandom().randrange(1 << 32) if asked.seed is None else asked.seed
-    outcome = Outcome(app.app.name if app else name, seed, asked.command(seed), time.time())
+    shown = asked.app.app.name if asked.app else name
+    outcome = Outcome(shown, seed, asked.command(seed), time.time(), faults=wanted)
     say(f"seed {seed}; to repeat: {outcome.command}")
     directory = Path(tempfile.mkdtemp(prefix="seamark-verify-"))
+    try:
+        _run(asked, found, outcome, directory, say)
+    except UserError:
+        shutil.rmtree(directory, ignore_errors=True)
+        raise
+    if outcome.good:
+        shutil.rmtree(directory, ignore_errors=True)
+    return outcome, directory
+
+
+def _run(
+    asked: Verification,
+    found: DeclaredApp | None,
+    outcome: Outcome,
+    directory: Path,
+    say: Callable[[str], None],
+) -> None:
+    from seamark.verify.systems import Systems
+    from seamark.verify.trial import Trial
+    from seamark.verify.workloads import WORKLOADS
+
+    app, name, wanted = asked.app, asked.workload or DEFAULT_WORKLOAD, outcome.faults
     needs_postgres = found.needs_postgres if found else WORKLOADS[name].needs_postgres
     given = (app.kafka, app.postgres) if app else (None, None)
     with Systems(directory, wanted, given, needs_postgres) as systems:
@@ -83,9 +105,8 @@ def verify(asked: Verification, say: Callable[[str], None]) -> tuple[Outcome, Pa
             say(f"left out: {what}: {why}")
         outcome.faults = [fault for fault in wanted if fault not in outcome.left_out]
         outcome.sinks = [sight.name for sight in workload.sights]
-        steps = plan.steps(seed, outcome.faults, workload.failpoints)
+        steps = plan.steps(outcome.seed, outcome.faults, workload.failpoints)
         Trial(workload, systems, outcome, say).run(steps, asked.minutes)
-    return outcome, directory
 
 
 def _require_packages() -> None:

@@ -36,6 +36,8 @@ class _Sink:
     first_seen_s: Growing = field(default_factory=lambda: Growing(_NEVER, np.float64))
     told: dict[Kind, Growing] = field(default_factory=dict)
     newest_epoch: int = UNKNOWN
+    phantoms: int = 0
+    """How many a whole read has shown."""
 
     def untold(self, kind: Kind, rows: Numbers, count: int) -> Numbers:
         """Return the rows not told yet, and take them for told. Rows without a number of their own
@@ -193,7 +195,10 @@ class Checker:
 
     def _known(self, sink: _Sink, read: Read) -> Numbers:
         known = (read.numbers >= 0) & (read.numbers < self.count)
-        self._tell(Kind.PHANTOM, sink, read, read.numbers[~known])
+        phantoms = read.numbers[~known]
+        # They have no number to be known by when the next read shows them again.
+        self._tell(Kind.PHANTOM, sink, read, phantoms[sink.phantoms if read.whole else 0 :])
+        sink.phantoms = max(sink.phantoms, len(phantoms)) if read.whole else sink.phantoms
         return read.numbers[known]
 
     def _judge_places(self, sink: _Sink, reader: _Reader, read: Read) -> None:

@@ -96,7 +96,7 @@ class Nemesis:
         self._job.start()
         if code == -signal.SIGKILL:
             return "killed, then died at its failpoint"
-        return "killed, then again without having died at its failpoint"
+        return "killed, then again: its failpoint was not reached, or only by workers"
 
     def _executor(self, step: Step) -> str:
         """Executors are there on a cluster only, so the next driver gets one."""

@@ -12,6 +12,7 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ import numpy as np
 from seamark.model.errors import OperationFailedError
 from seamark.verify.history import Numbers, Read, log_places
 
-POLL_S = 0.5
-"""The shortest pause between two reads of a table; a longer read has a longer pause."""
+POLLS_S = {"first": 0.5, "second": 1.3}
+"""The readers of a table, and the shortest pause of each; a longer read has a longer pause."""
+REREAD_S = 10.0
+"""The same for the reader that reads a topic from its beginning again and again."""
 
 Numbering = Callable[[bytes, bytes], tuple[int, int]]
 """Returns a row's number and how often it counts, from a message's key and value."""
@@ -72,11 +75,17 @@ class TopicFollower(threading.Thread):
             self.join()
 
 
-def read_log(servers: str, topic: str, timeout_s: float = 30.0) -> list[Any]:
-    """Return the messages of a topic up to its end, as a new read_committed reader sees them.
+def read_log(
+    servers: str, topic: str, timeout_s: float = 30.0, *, to_the_end: bool = True
+) -> list[Any]:
+    """Return the messages of a topic up to its end, as a new read_committed reader sees them; or,
+    without `to_the_end`, up to the first open transaction of each partition.
 
-    Raises AssertionError if an open transaction still hides the end at the timeout.
+    Raises AssertionError if an open transaction still hides the end at the timeout, or the broker
+    has not answered by then.
     """
+    from confluent_kafka import KafkaError
+
     consumer = log_consumer(servers, topic)
     assigned = consumer.assignment()
     deadline = time.monotonic() + timeout_s
@@ -89,8 +98,10 @@ def read_log(servers: str, topic: str, timeout_s: float = 30.0) -> list[Any]:
                     if message.error() is None:
                         messages.append(message)
                         ends.discard(message.partition())
-                    else:
+                    elif message.error().code() == KafkaError._PARTITION_EOF:
                         ends.add(message.partition())
+            if not to_the_end and len(ends) == len(assigned):
+                return messages
             hidden = [
                 (p.partition, p.offset, high)
                 for p in consumer.position(assigned)
@@ -105,6 +116,33 @@ def read_log(servers: str, topic: str, timeout_s: float = 30.0) -> list[Any]:
                 )
     finally:
         consumer.close()
+
+
+class Poller(threading.Thread):
+    """Reads the whole of a sink again and again; `take` gets each read. A server that is away is
+    asked again."""
+
+    def __init__(
+        self, read: Callable[[], Read], pause_s: float, take: Callable[[Read], None]
+    ) -> None:
+        super().__init__(daemon=True)
+        self._read, self._pause_s, self._take = read, pause_s, take
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        """Read until the end."""
+        pause_s = self._pause_s
+        while not self._end.wait(pause_s):
+            with contextlib.suppress(OperationFailedError, AssertionError):
+                read = self._read()
+                pause_s = max(self._pause_s, 4 * (read.ended_s - read.begun_s))
+                self._take(read)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._end.set()
+        if self.is_alive():
+            self.join()
 
 
 class Sight(ABC):
@@ -138,16 +176,29 @@ class TopicSight(Sight):
         self._topic = topic
         self._numbering = numbering
         self._follower: TopicFollower | None = None
+        self._rereader: Poller | None = None
 
     def follow(self, take: Callable[[str, Read], None]) -> None:
-        """See `Sight`."""
+        """See `Sight`. One reader follows the topic, another one begins it anew each time."""
         begun_s = time.time()
 
         def seen(messages: list[Any]) -> None:
             take(self.stream, self._read("following", messages, begun_s, whole=False))
 
+        def again() -> Read:
+            from confluent_kafka import KafkaException
+
+            begun_s = time.time()
+            try:
+                messages = read_log(self._servers, self._topic, REREAD_S, to_the_end=False)
+            except KafkaException as error:
+                raise OperationFailedError(f"{self._topic} cannot be read: {error}") from error
+            return self._read("rereading", messages, begun_s, whole=True)
+
         self._follower = TopicFollower(self._servers, self._topic, seen)
         self._follower.start()
+        self._rereader = Poller(again, REREAD_S, lambda read: take(self.stream, read))
+        self._rereader.start()
 
     def final(self, timeout_s: float) -> Read:
         """See `Sight`. Raises AssertionError if a reader cannot get to the end."""
@@ -157,8 +208,9 @@ class TopicSight(Sight):
 
     def close(self) -> None:
         """See `Sight`."""
-        if self._follower is not None:
+        if self._follower is not None and self._rereader is not None:
             self._follower.close()
+            self._rereader.close()
 
     def _read(self, reader: str, messages: list[Any], begun_s: float, *, whole: bool) -> Read:
         ended_s = time.time()
@@ -177,22 +229,14 @@ class TableSight(Sight):
     ) -> None:
         super().__init__(name, stream)
         self._query = query
-        self._end = threading.Event()
-        self._thread: threading.Thread | None = None
+        self._pollers: list[Poller] = []
 
     def follow(self, take: Callable[[str, Read], None]) -> None:
-        """See `Sight`. A server that is away is asked again."""
-
-        def poll() -> None:
-            pause_s = POLL_S
-            while not self._end.wait(pause_s):
-                with contextlib.suppress(OperationFailedError):
-                    read = self._read("polling")
-                    pause_s = max(POLL_S, 4 * (read.ended_s - read.begun_s))
-                    take(self.stream, read)
-
-        self._thread = threading.Thread(target=poll, name=f"reader of {self.name}", daemon=True)
-        self._thread.start()
+        """See `Sight`. Several readers, at times of their own."""
+        for reader, pause_s in POLLS_S.items():
+            poller = Poller(partial(self._read, reader), pause_s, partial(take, self.stream))
+            self._pollers.append(poller)
+            poller.start()
 
     def final(self, timeout_s: float) -> Read:
         """See `Sight`."""
@@ -207,9 +251,8 @@ class TableSight(Sight):
 
     def close(self) -> None:
         """See `Sight`."""
-        self._end.set()
-        if self._thread is not None:
-            self._thread.join()
+        for poller in self._pollers:
+            poller.close()
 
     def _read(self, reader: str) -> Read:
         begun_s = time.time()

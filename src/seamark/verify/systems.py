@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import shutil
 import subprocess
 from collections.abc import Collection
 from pathlib import Path
@@ -57,8 +58,13 @@ class LimitedDisk:
         (self.directory / "ballast").unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Unmount it; its content is gone."""
+        """Unmount it. Its content stays in the directory, on the disk below."""
+        self.free()
+        copy = self.directory.with_name(f"{self.directory.name}.copy")
+        shutil.copytree(self.directory, copy)
         subprocess.run(["umount", "-l", str(self.directory)], capture_output=True, check=False)
+        self.directory.rmdir()
+        copy.rename(self.directory)
 
 
 class Systems:
