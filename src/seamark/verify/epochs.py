@@ -31,6 +31,7 @@ class EpochWatch:
     def __init__(self, job: Path) -> None:
         self._job = job
         self.epochs: dict[int, Epoch] = {}
+        self.newest: Epoch | None = None
 
     def look(self) -> list[Epoch]:
         """Return the epochs committed since the last look."""
@@ -45,6 +46,7 @@ class EpochWatch:
                 continue  # not committed yet, or Spark has removed its logs meanwhile
             new.append(Epoch(number, planned_s, decided_s, committed_s, ends))
         self.epochs.update((epoch.number, epoch) for epoch in new)
+        self.newest = new[-1] if new else self.newest
         return new
 
     def planned(self) -> int:

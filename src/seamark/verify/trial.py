@@ -134,14 +134,14 @@ class Trial:
         known = self._watch.planned()
         deadline = time.monotonic() + 5
         while self._watch.planned() <= known and time.monotonic() < deadline:
-            time.sleep(0.005)
+            time.sleep(0.01)
         time.sleep(seconds)
 
     def recovered(self, timeout_s: float) -> bool:
         """See `nemesis.Patient`."""
         begun_s, deadline = time.time(), time.monotonic() + timeout_s
         while self.driver.returncode is None and time.monotonic() < deadline:
-            newest = max(self._watch.epochs.values(), key=lambda e: e.number, default=None)
+            newest = self._watch.newest
             if newest is not None and newest.planned_s > begun_s:
                 return True
             time.sleep(0.05)
@@ -169,6 +169,8 @@ class Trial:
             except AssertionError as error:
                 self.fail(f"fault {step.number}, {step}: {error}")
                 detail = "not done"
+                for other in DriverProcess.living - {self.driver}:
+                    other.kill_tree()
             self._outcome.events.append(Event("fault", str(step), begun_s, time.time(), detail))
             self._outcome.counts[f"fault: {step.fault}"] += 1
             if not self._come_back(str(step)):
