@@ -1,12 +1,19 @@
-"""How long checkpoints take behind a slow sink, aligned and unaligned.
+"""How long checkpoints take behind something slow, aligned and unaligned.
 
-    python -m benchmarks.backpressure [--rows 1000000] [--input-rate 50000] [--aligned-timeout 2]
-                                      [--modes aligned,unaligned] [--plot docs/backpressure.svg]
+    python -m benchmarks.backpressure [--slow sink] [--rows 1000000] [--input-rate 50000]
+                                      [--aligned-timeout 2] [--modes aligned,unaligned]
+                                      [--plot docs/backpressure.svg]
+                                      [--flink PYTHON --flink-jar JAR]
 
-Real Kafka: rows come at `--input-rate` a second until there are `--rows`; the sink, Kafka too, is
-slowed to a tenth of that rate. Each mode runs in a driver of its own, one after the other, until
-all rows are committed. The durations are the job's own statistics: from an epoch's start to the
-commit of every sink; the percentiles leave out the first WARM_UP epochs.
+Real Kafka: rows come at `--input-rate` a second until there are `--rows`; the sink (Kafka too), or
+with `--slow operator` a Python function before it, is slowed to a tenth of that rate. Each mode
+runs in a driver of its own, one after the other, until all rows are committed. The durations are
+the job's own statistics: from an epoch's start to the commit of every sink; the percentiles leave
+out the first WARM_UP epochs.
+
+`--flink` is a Python with apache-flink 2.2, `--flink-jar` its flink-sql-connector-kafka: the
+pipeline with the slow function runs there too, in both modes (`flink_backpressure.py`). Its
+durations are those of its REST interface, up to the completed checkpoint.
 """
 
 from __future__ import annotations
@@ -39,7 +46,7 @@ PARTITIONS = 4
 TASKS = 2
 WARM_UP = 5
 VALUE = b"x" * 100
-COLOURS = {"aligned": "#b3541e", "unaligned": "#1f6f8b"}
+COLOURS = ("#b3541e", "#1f6f8b", "#8a6d1f", "#5b3a8c")
 
 
 class SlowWriter:
@@ -62,6 +69,11 @@ class SlowKafkaSink(sm.KafkaSink):
         return SlowWriter(super().create_writer(context), float(os.environ["BENCH_ROW_S"]))
 
 
+def slow_function(batch: pa.RecordBatch) -> pa.RecordBatch:
+    time.sleep(float(os.environ["BENCH_ROW_S"]) * batch.num_rows)
+    return batch
+
+
 def feed(servers: str, topic: str, rows: int, rate: float) -> None:
     """Produce rows at `rate` a second, evenly over the partitions."""
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20})
@@ -81,14 +93,26 @@ def feed(servers: str, topic: str, rows: int, rate: float) -> None:
     producer.flush()
 
 
-def run_mode(options: dict[str, Any]) -> dict[str, Any]:
-    """Run one mode in this process, and return its figures."""
-    servers, rows, mode = options["servers"], options["rows"], options["mode"]
-    topics = [f"{mode}-{uuid.uuid4().hex[:8]}-{end}" for end in ("in", "out")]
+def made_topics(servers: str, mode: str) -> tuple[str, str]:
+    """Make a topic to read from and a topic to write to."""
+    name = f"{mode}-{uuid.uuid4().hex[:8]}"
+    topics = f"{name}-in", f"{name}-out"
     admin = AdminClient({"bootstrap.servers": servers})
     for made in admin.create_topics([NewTopic(t, PARTITIONS, 1) for t in topics]).values():
         made.result(30)
-    os.environ["BENCH_ROW_S"] = str(TASKS / (options["input_rate"] / 10))
+    return topics
+
+
+def row_s(input_rate: float) -> float:
+    """Seconds that a task takes for a row, so that all tasks take a tenth of the rate."""
+    return TASKS / (input_rate / 10)
+
+
+def run_mode(options: dict[str, Any]) -> dict[str, Any]:
+    """Run one mode in this process, and return its figures."""
+    servers, rows, mode = options["servers"], options["rows"], options["mode"]
+    topics = made_topics(servers, mode)
+    os.environ["BENCH_ROW_S"] = str(row_s(options["input_rate"]))
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as storage:
         job = sm.Job(
             "backpressure",
@@ -102,14 +126,18 @@ def run_mode(options: dict[str, Any]) -> dict[str, Any]:
             ),
         )
         source = sm.KafkaSource(servers, topics=topics[:1], starting_offsets="earliest")
-        sink = SlowKafkaSink(
+        values = job.source(source, "in").select("value")
+        slow_sink = options["slow"] == "sink"
+        sink = (SlowKafkaSink if slow_sink else sm.KafkaSink)(
             servers,
             topic=topics[1],
             delivery_guarantee="exactly-once",
             transactional_id_prefix=topics[1],
             transaction_timeout="15min",
         )
-        job.sink(job.source(source, "in").select("value"), sink, "out")
+        if not slow_sink:
+            values = sm.process(values, slow_function, "value BINARY", uid="slow")
+        job.sink(values, sink, "out")
         fed = (servers, topics[0], rows, options["input_rate"])
         feeder = threading.Thread(target=feed, args=fed, daemon=True)
         running = threading.Thread(target=job.run)
@@ -154,7 +182,7 @@ def show(results: list[dict[str, Any]], console: Console) -> None:
     table = Table(
         "mode", "checkpoints", "median s", "p99 s", "longest s", "rows/s", "drained after s",
         "most channel state MB",
-        title="Checkpoints behind a slow sink",
+        title="Checkpoints behind a slow sink or operator",
     )  # fmt: skip
     for result in results:
         warm = result["duration_s"][WARM_UP:] or result["duration_s"]
@@ -202,13 +230,13 @@ def plot(results: list[dict[str, Any]], path: Path) -> None:
         parts.append(text(left - 6, y(10**decade), f"{10.0**decade:g} s", "end"))
     parts += [text(x(last_s * n / 4), height - 18, f"{last_s * n / 4:.0f}") for n in range(5)]
     for number, (mode, of_mode) in enumerate(points.items()):
-        fill = COLOURS[mode]
+        fill = COLOURS[number]
         line = " ".join(f"{x(at)},{y(took)}" for at, took in of_mode)
         parts.append(f'<polyline points="{line}" fill="none" stroke="{fill}"/>')
         parts += [
             f'<circle cx="{x(at)}" cy="{y(took)}" r="2.5" fill="{fill}"/>' for at, took in of_mode
         ]
-        parts.append(text(left + 10 + 150 * number, 18, f"duration, {mode}", "start", fill))
+        parts.append(text(left + 10 + 165 * number, 18, mode, "start", fill))
     path.write_text("\n".join([*parts, "</svg>"]) + "\n", encoding="utf-8")
 
 
@@ -216,42 +244,61 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawTextHelpFormatter
     )
+    parser.add_argument("--slow", choices=("sink", "operator"), default="sink")
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--input-rate", type=float, default=50_000.0)
     parser.add_argument("--aligned-timeout", type=float, default=2.0)
     parser.add_argument("--modes", default="aligned,unaligned")
     parser.add_argument("--plot", type=Path)
+    parser.add_argument("--flink", help="a Python with apache-flink 2.2; only with --slow operator")
+    parser.add_argument("--flink-jar", help="its flink-sql-connector-kafka")
     parser.add_argument("--one", help=argparse.SUPPRESS)  # one mode, in a process of its own
     arguments = parser.parse_args()
     if arguments.one:
         options = json.loads(arguments.one)
         Path(options["to"]).write_text(json.dumps(run_mode(options)), encoding="utf-8")
         return
+    if arguments.flink and (arguments.slow != "operator" or not arguments.flink_jar):
+        parser.error("--flink needs --slow operator and --flink-jar")
     results = []
+    modes = arguments.modes.split(",")
     with LocalKafka() as kafka, tempfile.TemporaryDirectory() as scratch:
-        for mode in arguments.modes.split(","):
-            options = {
-                "servers": kafka.bootstrap_servers,
-                "rows": arguments.rows,
-                "input_rate": arguments.input_rate,
-                "aligned_timeout": arguments.aligned_timeout,
-                "mode": mode,
-                "to": f"{scratch}/{mode}.json",
-            }
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.backpressure",
-                "--one",
-                json.dumps(options),
-            ]
-            subprocess.run(command, check=True)
+        options = {
+            "servers": kafka.bootstrap_servers,
+            "rows": arguments.rows,
+            "input_rate": arguments.input_rate,
+            "aligned_timeout": arguments.aligned_timeout,
+            "slow": arguments.slow,
+            "to": f"{scratch}/figures.json",
+        }
+        for mode in modes:
+            one = json.dumps({**options, "mode": mode})
+            subprocess.run(
+                [sys.executable, "-m", "benchmarks.backpressure", "--one", one], check=True
+            )
             results.append(json.loads(Path(options["to"]).read_text(encoding="utf-8")))
-    console = Console()
+        for mode in modes if arguments.flink else ():
+            results.append(flink_figures({**options, "mode": mode}, arguments))
+    console = Console(width=120)
     show(results, console)
     if arguments.plot is not None:
         plot(results, arguments.plot)
         console.print(f"plot: {arguments.plot}")
+
+
+def flink_figures(options: dict[str, Any], arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run one mode in PyFlink, and return its figures."""
+    from benchmarks.flink_backpressure import run_flink
+
+    servers, rate = options["servers"], options["input_rate"]
+    topics = made_topics(servers, "flink")
+    peer = {"python": arguments.flink, "jar": arguments.flink_jar}
+    return run_flink(
+        {**options, **peer, "tasks": TASKS, "partitions": PARTITIONS},
+        topics,
+        row_s(rate),
+        lambda: feed(servers, topics[0], options["rows"], rate),
+    )
 
 
 if __name__ == "__main__":

@@ -15,11 +15,12 @@ ROW_S = 0.004
 class SlowWriter:
     """Hands all calls to a sink's writer; the rows of `write` take their time first."""
 
-    def __init__(self, writer: Any) -> None:
+    def __init__(self, writer: Any, row_s: float = ROW_S) -> None:
         self._writer = writer
+        self._row_s = row_s
 
     def write(self, batch: pa.RecordBatch) -> None:
-        time.sleep(ROW_S * batch.num_rows)
+        time.sleep(self._row_s * batch.num_rows)
         self._writer.write(batch)
 
     def prepare_commit(self) -> Any:

@@ -7,6 +7,10 @@ row for row, the result of the same query as a batch over the same input. Rows f
 come last, to push the watermark past everything; they are left out of the comparison. They come in
 the same run as other rows: a start would give an operator its missed watermark.
 
+Some programs are *slow*, with unaligned epochs that end at once: each sink takes its time for a
+row, or a Python function before it does. They are also killed with -9 at a failpoint, in a driver
+of their own (`oracle_app.py`), and go on under another name, from the retained checkpoint.
+
 `make chaos` draws hundreds. A failure prints the program, and Hypothesis the seed.
 """
 
@@ -15,12 +19,18 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -29,10 +39,14 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import LongType
 
 import seamark as sm
+from tests.chaos.driver import Driver
+from tests.chaos.slow_sink import SlowWriter
 
 SCHEMA = "at TIMESTAMP, k STRING, v BIGINT"
 DELAY_S = 5
 SLICES = 3
+ROW_S = 0.01
+"""What a row takes where a program is slow."""
 END = "~end"
 """The key of the rows to drive the watermark on."""
 
@@ -111,11 +125,16 @@ STEPS: dict[str, Callable[[DataFrame], DataFrame]] = {
 @dataclass(frozen=True)
 class Program:
     """`sinks`: of each its node, its steps, and whether its node is built anew for it, as another
-    Python object. `ends`: the slices with an end and a new start of the job after them."""
+    Python object. `ends`: the slices with an end and a new start of the job after them. `slow`: the
+    place where rows take time, ``"sink"`` or ``"function"``. `kill`: the failpoint at which every
+    driver's first attempt dies. `moves`: whether each start is that of a job with a new name."""
 
     sinks: tuple[tuple[str, tuple[str, ...], bool], ...]
     ends: frozenset[int] = frozenset({0})
     seed: int = 0
+    slow: str = ""
+    kill: str = ""
+    moves: bool = False
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -130,9 +149,53 @@ class Program:
             rows = built[node]
             for step in steps:
                 rows = STEPS[step](rows)
-            outputs.append(rows.withColumn("at", F.unix_millis("at")))
+            rows = rows.withColumn("at", F.unix_millis("at"))
+            outputs.append(slowly(rows, f"f{len(outputs)}") if self.slow == "function" else rows)
         return outputs
 
+    def run(self, root: Path, start: int) -> None:
+        """Run the job over the slices that are there, in its start of this number."""
+        job = sm.Job(f"program-{start if self.moves else 0}", self._checkpoint(root))
+        sources = {name: job.source(_files(root / name), name) for name in self.sources}
+        sink = SlowFileSink if self.slow == "sink" else sm.FileSink
+        # A sink of Parquet takes a function's result as it is, so that an epoch may interrupt it.
+        kind: Any = "parquet" if self.slow == "function" else "json"
+        for index, output in enumerate(self.outputs(sources)):
+            job.sink(output, sink(str(root / f"out-{index}"), format=kind), f"s{index}")
+        moved = self.moves and start > 0
+        job.run(restore=str(root / f"store/program-{start - 1}") if moved else None)
+
+    def _checkpoint(self, root: Path) -> sm.CheckpointConfig:
+        unaligned = {"unaligned": True, "aligned_timeout": "0s"} if self.slow else {}
+        return sm.CheckpointConfig(storage=str(root / "store"), **unaligned)
+
+
+def slowly(rows: DataFrame, uid: str) -> DataFrame:
+    """Return the rows as a slow function makes them; in a batch it is not slow."""
+    if rows.isStreaming:
+        return sm.process(rows, _slow_function, rows.schema, uid=uid)
+    return rows.mapInArrow(lambda batches: map(_function, batches), rows.schema)
+
+
+def _function(batch: pa.RecordBatch) -> pa.RecordBatch:
+    index = batch.schema.get_field_index("n")
+    return batch.set_column(index, batch.schema[index], pc.add(batch.column(index), 7))
+
+
+def _slow_function(batch: pa.RecordBatch) -> pa.RecordBatch:
+    time.sleep(ROW_S * batch.num_rows)
+    return _function(batch)
+
+
+class SlowFileSink(sm.FileSink):
+    def create_writer(self, context: Any) -> Any:
+        return SlowWriter(super().create_writer(context), ROW_S)
+
+
+KILLS = (
+    "epoch-started", "channel-state-written", "channel-state-read:2", "pending-written:2",
+    "pre-committed:2", "prepared", "decided:3", "file-renamed", "sink-committed", "committed:2",
+)  # fmt: skip
 
 programs = st.builds(
     Program,
@@ -149,6 +212,13 @@ programs = st.builds(
     .filter(lambda sinks: len({node for node, _, _ in sinks}) <= 3),
     st.frozensets(st.integers(0, SLICES - 2)),
     st.integers(0, 1000),
+)
+slow_programs = st.builds(
+    replace,
+    programs,
+    slow=st.sampled_from(("sink", "function")),
+    kill=st.sampled_from(("", *KILLS)),
+    moves=st.booleans(),
 )
 
 
@@ -179,10 +249,13 @@ def _text(at_s: float) -> str:
 
 def held(directory: Path) -> Iterator[str]:
     """Yield the rows of a sink's files."""
-    for path in directory.rglob("*.json"):
-        for line in path.read_text().splitlines():
-            if (row := json.loads(line))["k"] != END:
-                yield _key(row)
+    lines = (line for path in directory.rglob("*.json") for line in path.read_text().splitlines())
+    parquet = (
+        row for path in directory.rglob("*.parquet") for row in pq.read_table(path).to_pylist()
+    )
+    for row in chain(map(json.loads, lines), parquet):
+        if row["k"] != END:
+            yield _key(row)
 
 
 def _key(row: dict[str, object]) -> str:
@@ -196,17 +269,33 @@ def _files(directory: Path) -> sm.FileSource:
 
 def run_as_stream(program: Program, root: Path) -> list[Counter[str]]:
     chance = random.Random(program.seed)
+    start = 0
     for number in range(SLICES + 1):
         for name in program.sources:
             write_slice(root / name, number, chance)
         if number < SLICES and number not in program.ends:
             continue
-        job = sm.Job("program", sm.CheckpointConfig(storage=str(root / "store")))
-        sources = {name: job.source(_files(root / name), name) for name in program.sources}
-        for index, output in enumerate(program.outputs(sources)):
-            job.sink(output, sm.FileSink(str(root / f"out-{index}"), format="json"), f"s{index}")
-        job.run()
+        if program.kill:
+            run_and_kill(program, root, start)
+        else:
+            program.run(root, start)
+        start += 1
     return [Counter(held(root / f"out-{index}")) for index in range(len(program.sinks))]
+
+
+def run_and_kill(program: Program, root: Path, start: int) -> None:
+    """Run the job in drivers of their own until one ends by itself; the first is to be killed."""
+    options = {**asdict(program), "ends": sorted(program.ends), "root": str(root), "start": start}
+    failpoint: str | None = program.kill
+    for attempt in range(4):
+        log = root / f"driver-{start}-{attempt}.log"
+        driver = Driver(Path(__file__).with_name("oracle_app.py"), options, log, failpoint)
+        code = driver.wait(300)
+        driver.kill_tree()
+        if code == 0:
+            return
+        assert failpoint, f"a driver that was not killed failed:\n{driver.tail()}"
+        failpoint = None
 
 
 def run_as_batch(spark: SparkSession, program: Program, root: Path) -> list[Counter[str]]:
@@ -217,16 +306,20 @@ def run_as_batch(spark: SparkSession, program: Program, root: Path) -> list[Coun
     ]
 
 
-def check(spark: SparkSession, program: Program) -> None:
+def check(spark: SparkSession, program: Program) -> int:
+    """Return how many epochs of the first job left rows to the next one."""
     with TemporaryDirectory() as directory:
         streamed = run_as_stream(program, Path(directory))
         wanted = run_as_batch(spark, program, Path(directory))
+        config = sm.CheckpointConfig(storage=f"{directory}/store")
+        history = sm.Job("program-0", config).checkpoints().history
     for (node, steps, _), found, expected in zip(program.sinks, streamed, wanted, strict=True):
         lost, more = expected - found, found - expected
         assert not lost and not more, (
             f"{program}: the sink of {node!r} with {steps} lost {lost.total()} of "
             f"{expected.total()} rows and has {more.total()} more: {lost} {more}"
         )
+    return sum(checkpoint.unaligned for checkpoint in history)
 
 
 ISSUE = Program(
@@ -244,6 +337,18 @@ NOT_SHARED = Program(
 """A Python function above a filter, and rows beside their aggregation: three branches."""
 
 
+SLOW = Program(
+    (
+        ("windows", ("json",), False),
+        ("raw", (), True),
+        ("windows of distinct", ("filter",), False),
+    ),
+    slow="sink",
+    moves=True,
+)
+"""Three sinks, whose rows wait from epoch to epoch; the second start is another job's."""
+
+
 def test_the_batch_run_has_rows_of_every_kind(spark: SparkSession) -> None:
     """Else the comparison would be one of nothing with nothing."""
     every = Program(tuple((node, (), False) for node in NODES))
@@ -258,6 +363,20 @@ def test_the_batch_run_has_rows_of_every_kind(spark: SparkSession) -> None:
 @pytest.mark.parametrize("program", [ISSUE, NOT_SHARED], ids=["shared", "not shared"])
 def test_sinks_of_one_stream_hold_what_a_batch_gives(spark: SparkSession, program: Program) -> None:
     check(spark, program)
+
+
+@pytest.mark.parametrize("slow", ["sink", "function"])
+def test_slow_sinks_hold_what_a_batch_gives(spark: SparkSession, slow: str) -> None:
+    assert check(spark, replace(SLOW, slow=slow)) > 0
+
+
+@pytest.mark.parametrize(
+    ("slow", "kill"), [("sink", "channel-state-written:2"), ("function", "sink-committed")]
+)
+def test_slow_sinks_of_killed_drivers_hold_what_a_batch_gives(
+    spark: SparkSession, slow: str, kill: str
+) -> None:
+    assert check(spark, replace(SLOW, slow=slow, kill=kill)) > 0
 
 
 _quiet = {
@@ -279,4 +398,12 @@ def test_random_programs_hold_what_a_batch_gives(spark: SparkSession, program: P
 @settings(max_examples=200, **_quiet)
 @given(program=programs)
 def test_hundreds_of_programs(spark: SparkSession, program: Program) -> None:
+    check(spark, program)
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(4 * 3600)
+@settings(max_examples=100, **_quiet)
+@given(program=slow_programs)
+def test_a_hundred_slow_programs(spark: SparkSession, program: Program) -> None:
     check(spark, program)

@@ -1,0 +1,44 @@
+"""The state after a replay is that of the rows a sink was given, also where a replay computes other
+values.
+
+How: each row gets a random id, and the state collects the ids of a key. A driver is killed when an
+epoch's state is stored, and its rows are not decided; the replay stores other ids. Every later row
+of the sink must have all ids of the key's row before it, as many more as rows came.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.driver import Driver
+from tests.spark.checkpoints.test_state_backends import BACKENDS
+
+APP = Path(__file__).with_name("chance_app.py")
+FILES, ROWS, KEYS = 5, 6, "ab"
+
+
+@pytest.mark.parametrize("failpoint", ["pre-committed:2", "prepared:3"])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_state_follows_the_sinks_rows(tmp_path: Path, backend: str, failpoint: str) -> None:
+    (tmp_path / "in").mkdir()
+    for number in range(FILES):
+        rows = [json.dumps({"k": k}) for k in KEYS for _ in range(ROWS)]
+        (tmp_path / f"in/{number}.json").write_text("\n".join(rows))
+    options = {"home": str(tmp_path), "config": BACKENDS[backend]}
+    Driver(APP, options, tmp_path / "first.log", failpoint).die()
+    second = Driver(APP, options, tmp_path / "second.log", failpoint)
+    second.die()  # the replay, or an epoch behind it
+    third = Driver(APP, options, tmp_path / "third.log")
+    assert third.wait(240) == 0, third.tail()
+    with sqlite3.connect(tmp_path / "out.db") as database:
+        found = database.execute("SELECT k, ids FROM t ORDER BY rowid").fetchall()
+    for key in KEYS:
+        states = [json.loads(ids) for k, ids in found if k == key]
+        assert [len(ids) for ids in states] == [ROWS * (n + 1) for n in range(FILES)]
+        for before, after in pairwise(states):
+            assert set(before) < set(after), "the state is of an attempt whose rows nobody saw"
