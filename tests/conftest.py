@@ -39,14 +39,21 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 LONGEST = (
+    "integration/jobs/test_real_time.py",
+    "integration/jobs/test_unaligned.py",
+    "integration/jobs/test_transactions.py",
     "integration/jobs/test_kafka_to_kafka.py",
     "integration/storage/test_kills.py",
     "integration/jobs/test_restarts.py",
     "spark/operations/test_operators_day.py",
     "docs/test_examples.py",
+    "spark/jobs/test_keyed_process.py",
+    "spark/plans/test_batch_oracle.py",
+    "spark/checkpoints/test_replayed_state.py",
     "integration/jobs/test_two_sinks.py",
     "integration/jobs/test_postgres.py",
     "spark/savepoints/test_savepoint_verbs.py",
+    "integration/jobs/test_shared_day.py",
     "integration/jobs/test_redis.py",
     "integration/jobs/test_mysql.py",
     "spark/savepoints/test_restore_plan.py",

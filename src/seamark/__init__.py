@@ -2,8 +2,7 @@
 
 `Job` declares and runs a job (`seamark/job.py`). The other public names are its settings, sources
 and sinks, the base classes for a sink of your own (docs/write-a-sink.md), and all errors of Seamark
-(`seamark/model/errors.py`). They are loaded at first use: ``import seamark`` needs no driver of any
-system.
+(`seamark/model/errors.py`). They are loaded at first use: ``import seamark`` needs no driver.
 """
 
 from __future__ import annotations

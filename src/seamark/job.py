@@ -130,8 +130,7 @@ class Job:
     ) -> None:
         """Add a sink for `dataframe`; the sink's own documentation lists its columns.
 
-        Sinks share the common part of their streams (docs/shared-streams.md); `explain` lists the
-        shared parts.
+        Sinks share the common part of their streams (docs/shared-streams.md); `explain` lists it.
 
         on_bad_row: the fate of a row refused by the sink's system (type, constraint, size):
             ``"fail"`` the epoch, or go to the sink `dead_letters` as a ``"dead_letter"``, in the
@@ -173,8 +172,7 @@ class Job:
         """Print each source, operator and sink with its guarantee, the weakest of them, and the
         findings (docs/findings.md); touches nothing outside.
 
-        preflight: also ask the real systems of sources and sinks for faults, without changing
-            anything there.
+        preflight: also ask the real systems of sources and sinks for faults, changing nothing.
         """
         print(self.report(preflight=preflight))  # noqa: T201 - as DataFrame.explain does
 
@@ -284,8 +282,7 @@ class Job:
     ) -> RestorePlan:
         """Return a preview of ``run(restore=path, …)`` with these arguments; touches nothing.
 
-        It has the fate of each operator, source and sink, and every problem that would stop the
-        restore.
+        It has the fate of each operator, source and sink, and every problem that stops it.
 
         May be called while the job runs; its directory, unfit for such a restore, is then not
         looked at. Takes a second or more: the savepoint's files are checked, and Spark plans the

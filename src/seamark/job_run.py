@@ -35,8 +35,7 @@ class JobRun:
 
     `spark_settings` hold for its query alone; `shown` is the job's own data for `LiveJob`. The REST
     interface (`rest`) answers from now on; raises PreflightError if its address cannot be had, and
-    ConfigurationError for findings that stop the job. Logs warnings. `trigger` is that of the query
-    (`trigger_of`).
+    ConfigurationError for findings that stop the job. Logs warnings. `trigger`: by `trigger_of`.
     """
 
     def __init__(

@@ -16,7 +16,7 @@ import pytest
 from examples import demo, workload
 
 from seamark.model.guarantee import Guarantee
-from seamark.operations.explain import explain
+from seamark.operations.reading import explain
 
 ROOT = Path(demo.__file__).parents[1]
 EPOCHS, ROWS_PER_EPOCH = 12, 400

@@ -165,10 +165,8 @@ class SimulatedDirectory:
     def prune(self, path: str, below: str) -> None: ...
 
 
-class _NewFile:
+class _NewFile(NewFile):
     """Torn until it is closed: a crash before leaves its name with no bytes."""
-
-    closed = False
 
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
@@ -178,8 +176,6 @@ class _NewFile:
 
     def write(self, data: Any, /) -> int:
         return self._bytes.write(data)
-
-    def flush(self) -> None: ...
 
     def close(self) -> None:
         if self.closed:
@@ -198,12 +194,3 @@ class _NewFile:
         self.closed = True
         self._disk.machine.step(f"discard {self._path}")
         self._disk.drop(self._path)
-
-    def __enter__(self) -> _NewFile:
-        return self
-
-    def __exit__(self, error: object, *others: object) -> None:
-        if error is None:
-            self.close()
-        else:
-            self.discard()

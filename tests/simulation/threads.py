@@ -242,7 +242,6 @@ STANDS = {
     "seamark.checkpoint.coordinator": {"threading": THREADING, "time": TIME},
     "seamark.checkpoint.epoch_queue": {"threading": THREADING, "time": TIME},
     "seamark.checkpoint.flow_figures": {"threading": THREADING, "time": TIME},
-    "seamark.checkpoint.epoch_log": {"time": TIME},
     "seamark.checkpoint.sink_commits": {"time": TIME},
     "seamark.checkpoint.spool": {"time": TIME, "open_directory": open_directory},
     "seamark.checkpoint.statistics_recorder": {"threading": THREADING, "time": TIME},

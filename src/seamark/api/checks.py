@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from seamark.model.errors import ConfigurationError
 
 E = TypeVar("E", bound=Enum)
+G = TypeVar("G", bound="Given")
 
 
 def whole_number(value: Any, setting: str, *, least: int, other: str = "") -> int:
@@ -67,3 +68,16 @@ def member(kind: type[E], value: Any, setting: str) -> E:
     except ValueError:
         allowed = ", ".join(repr(m.value) for m in kind)
         raise ConfigurationError(f"{setting} is {value!r}; allowed are {allowed}") from None
+
+
+class Given:
+    """A settings class that remembers which settings the program has given."""
+
+    given: frozenset[str]
+    """Their names, whatever their values."""
+
+    def __new__(cls: type[G], **given: Any) -> G:
+        """Called before the defaults are filled in."""
+        config = super().__new__(cls)
+        object.__setattr__(config, "given", frozenset(given))
+        return config

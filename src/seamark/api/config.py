@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-from seamark.api.checks import member, whole_number, yes_or_no
+from seamark.api.checks import Given, member, whole_number, yes_or_no
 from seamark.api.ephemeral_storage import EphemeralStorage
 from seamark.api.restart_strategy import RestartStrategy
 from seamark.file_systems.location import Location
@@ -43,7 +43,7 @@ class StateBackend(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointConfig:
+class CheckpointConfig(Given):
     """How a job takes its checkpoints.
 
     Durations are text (``"500ms"``, ``"5s"``, ``"10min"``), a number of seconds, or a timedelta;
@@ -123,15 +123,6 @@ class CheckpointConfig:
     min_pause_s: float = field(init=False, repr=False)
     tolerated_downtime_s: float = field(init=False, repr=False)
     aligned_timeout_s: float = field(init=False, repr=False)
-    given: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The settings given by the program, whatever their values; `job.config()` tells them from
-    defaults."""
-
-    def __new__(cls, **given: Any) -> CheckpointConfig:
-        """Remember the given settings, before the defaults are filled in."""
-        config = super().__new__(cls)
-        object.__setattr__(config, "given", frozenset(given))
-        return config
 
     def __post_init__(self) -> None:
         def checked(setting: str, value: Any) -> None:

@@ -24,8 +24,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class DeclaredSource:
     """One source of a job.
 
-    `bounded` tells whether it ends by itself; `dataframe` is Spark's; `source` is None for a plain
-    stream of Spark's.
+    `bounded` tells whether it ends by itself; `source` is None for a plain stream of Spark's.
     """
 
     uid: str

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
 
-from seamark.api.checks import whole_number, yes_or_no
+from seamark.api.checks import Given, whole_number, yes_or_no
 from seamark.model.errors import ConfigurationError
 
 LOOPBACK = "127.0.0.1"
@@ -20,7 +19,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True, kw_only=True)
-class RestConfig:
+class RestConfig(Given):
     """The REST interface of a driver, for the command line and the dashboard.
 
     enabled: whether there is one. Without it `seamark list` cannot tell a running job from a job
@@ -41,14 +40,6 @@ class RestConfig:
     address: str = LOOPBACK
     port: int = 0
     requests_per_second: int = 50
-    given: frozenset[str] = field(init=False, repr=False, compare=False)
-    """The settings given by the program, whatever their values."""
-
-    def __new__(cls, **given: Any) -> RestConfig:
-        """Remember the given settings, before the defaults are filled in."""
-        config = super().__new__(cls)
-        object.__setattr__(config, "given", frozenset(given))
-        return config
 
     def __post_init__(self) -> None:
         yes_or_no(self.enabled, "RestConfig: enabled")

@@ -26,8 +26,7 @@ class RestartBackoff(ABC):
     def after_failure(self, now_s: float) -> float | None:
         """Return the seconds to wait before the restart, or None: give up, the job fails.
 
-        Called once for each failure, at once; `now_s` is of one monotonic clock. After None it is
-        not called again.
+        Called once per failure, at once; `now_s` is of one monotonic clock. After None: no more.
         """
 
 

@@ -3,8 +3,7 @@
 The command line wins over the file, and the file over the program. `resolve` lays them over a job's
 `CheckpointConfig` and `RestConfig` when the job is made. The keys are ``checkpoint.<setting>`` and
 ``rest.<setting>``; below ``checkpoint.restart_strategy`` they are a ``type`` and the type's
-parameters in `RestartStrategy`. The command line reaches the program through the environment
-(`operations/run.py` sets it).
+parameters in `RestartStrategy`. The command line reaches the program by the environment.
 """
 
 from __future__ import annotations
@@ -109,8 +108,7 @@ def resolve(
     """Return the settings of the job named `job`, each with its origin.
 
     `program` and `rest` are the program's CheckpointConfig and RestConfig; None is the default.
-    Reads the environment and the settings file. Raises ConfigurationError for any fault, naming the
-    origin of the value.
+    Reads the environment and the settings file. Raises ConfigurationError with the value's origin.
     """
     if not isinstance(program, CheckpointConfig):
         raise ConfigurationError(

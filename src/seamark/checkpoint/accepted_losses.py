@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import quote
 
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, load_record
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError, LostTransactionError
 from seamark.protocol.accept_loss import Acceptance
@@ -57,8 +57,7 @@ class AcceptedLoss:
 
 
 def read_losses(files: CheckpointFiles) -> Sequence[AcceptedLoss]:
-    """Return the accepted losses of a job's directory, by epoch and sink, for people. Leaves out a
-    damaged record, and says so."""
+    """Return the accepted losses of a job's directory, by epoch and sink; logs damaged records."""
     found = []
     for name in files.list(LOSSES):
         if name.endswith(".json") and not name.startswith("."):
@@ -96,9 +95,7 @@ def write_loss(
         accepted_by=loss.accepted_by,
         accepted_at=time.time(),
     )
-    try:
-        files.create(_path(loss.epoch, loss.uid), seal_envelope(_KIND, asdict(record)))
-    except FileExistsError:
+    if not create_record(files, _KIND, _path(loss.epoch, loss.uid), asdict(record)):
         log.info("the loss of epoch %d at sink %s was accepted before", loss.epoch, loss.uid)
 
 
@@ -107,10 +104,8 @@ def _path(epoch: int, sink: str) -> str:
 
 
 def _read(files: CheckpointFiles, path: str) -> AcceptedLoss:
-    where = f"{files.uri}/{path}"
-    body: Mapping[str, Any] = open_envelope(_KIND, files.read(path), where)
-    try:
+    def load(body: dict[str, Any]) -> AcceptedLoss:
         tuples = {name: tuple(body[name]) for name in ("transactions", "unproved")}
         return AcceptedLoss(**{**body, **tuples})
-    except (KeyError, TypeError) as error:
-        raise CorruptRecordError(f"{where}: {error!r}") from None
+
+    return load_record(files, _KIND, path, load)

@@ -29,8 +29,7 @@ POLL_S = 0.5
 def call_within(seconds: float, function: Callable[[], T]) -> T:
     """Return the result of `function`, or raise its error; raise CallHangsError after `seconds`.
 
-    After CallHangsError `function` may still do its work, at any time. May be called by many
-    threads at once.
+    After CallHangsError `function` may still do its work. Many threads may call at once.
     """
     deadline = time.monotonic() + seconds
     try:

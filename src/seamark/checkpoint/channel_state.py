@@ -1,8 +1,7 @@
 """The channel state of an epoch: rows read from the sources and not yet written to the sinks.
 
 `runtime/in_flight.py` writes and drains it; `checkpoint/store.py` stores it in the prepared record,
-beside the transactions, so that one decision covers both. docs/FORMAT.md specifies files and
-record.
+beside the transactions, so that one decision covers both. Format: docs/FORMAT.md.
 """
 
 from __future__ import annotations

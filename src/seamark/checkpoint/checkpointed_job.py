@@ -81,8 +81,7 @@ class CheckpointedJob:
         return problems
 
     def find_damaged_channel_state(self, state: ChannelState) -> list[str]:
-        """Return a line for each damaged or missing file of an epoch's channel state. Called before
-        the job starts."""
+        """Return a line for each damaged or missing file of a channel state, before the start."""
 
         def look() -> list[str]:
             directory = open_directory(self.store.channel_state_uri, self.hadoop)
@@ -125,8 +124,7 @@ class CheckpointedJob:
 
 
 def transaction_scope(checkpoint: CheckpointConfig) -> dict[str, Any]:
-    """Return the fields of a `SinkContext` that say how long, and how many, transactions may be
-    open."""
+    """Return the fields of a `SinkContext` on how long, and how many, transactions may be open."""
     early = _visible_before_decision(checkpoint)
     restart_s = checkpoint.restart_strategy.longest_delay_s
     return {
@@ -148,16 +146,14 @@ def _timeout_s(checkpoint: CheckpointConfig) -> float:
 class QueryRun:
     """The run of Spark's query, as the coordinator queries and notifies it.
 
-    The one way back from `checkpoint` to `runtime`: `StreamRun` there implements it. This base
-    class is a run without Spark.
+    The one way back from `checkpoint` to `runtime`: `StreamRun`; this base has no Spark.
     """
 
     def stop_soon(self) -> None:
         """End the query without waiting for it: the run has failed. Called from any thread."""
 
     def epoch_committed(self, epoch: int) -> None:
-        """Note that every sink has committed the epoch. Called on the commit thread; must not take
-        long."""
+        """Note that every sink has committed the epoch. On the commit thread; must be quick."""
 
     def measure(self, epochs: Sequence[int]) -> Mapping[int, EpochFigures]:
         """Return the available figures of decided epochs; may take its time."""

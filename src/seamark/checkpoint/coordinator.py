@@ -31,7 +31,7 @@ from seamark.checkpoint.sink_commits import SinkCommits
 from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import JobIdentity, PreparedSinks, SinkEpoch
-from seamark.checkpoint.task_reports import EpochProgress, TaskReport, sink_epochs
+from seamark.checkpoint.task_reports import EpochProgress, KeyedFigures, TaskReport, sink_epochs
 from seamark.model import failpoints
 from seamark.model.checkpoint_statistics import CheckpointStatus
 from seamark.model.errors import (
@@ -102,8 +102,7 @@ class Coordinator:
         self.begun_s = time.monotonic()
         """The start of the newest epoch; before the first one, the making of the coordinator."""
         self.has_completed_epoch = False
-        """Whether an epoch of this driver has been decided: its decision was seen, or a later epoch
-        began."""
+        """Whether an epoch of this driver is decided: that was seen, or a later epoch began."""
         self.statistics = StatisticsRecorder(
             StatisticsStore(job.store.files),
             {uid: sink.describe() for uid, sink in job.sinks.items()},
@@ -156,8 +155,7 @@ class Coordinator:
 
     @contextlib.contextmanager
     def guarded(self) -> Iterator[None]:
-        """Fail the run with any error of the block, except StoppedError: a stop is ending the query
-        then."""
+        """Fail the run with any error of the block, except StoppedError: a stop ends the query."""
         try:
             yield
         except StoppedError:
@@ -184,8 +182,7 @@ class Coordinator:
             return self.last_committed
 
     def claim_epoch(self, epoch: int) -> bool:
-        """At-most-once: claim the epoch for this run, and for no other, before the epoch is
-        processed.
+        """At-most-once: claim the epoch for this run alone, before it is processed.
 
         Returns False if an earlier run has claimed the epoch. Its rows must not be processed again
         then: the rows not written by that run are lost.
@@ -207,11 +204,12 @@ class Coordinator:
         channel_state: ChannelState = NO_CHANNEL_STATE,
         *,
         retried: bool,
+        keyed: Mapping[str, KeyedFigures] | None = None,
     ) -> None:
         """Store the flushed transactions of all sinks, so that Spark may decide the epoch.
 
-        `tasks` are the winning attempts, one for each partition. `channel_state` has the rows left
-        by them and by earlier epochs.
+        `tasks` are the winning attempts, one for each partition. `channel_state`: all rows left;
+        `keyed`: the bytes of those left in keyed operators, by uid.
 
         `retried`: a task of this epoch ran, or may have run, more than once. Its dead attempt may
         have left an open transaction, and readers would wait for it; it is aborted here, while no
@@ -225,6 +223,7 @@ class Coordinator:
         sinks.channel_state = channel_state
         progress.tasks = tasks
         progress.persisted_bytes = channel_state.size_bytes
+        progress.keyed = keyed or {}
         progress.rows = sum(part.rows for part in sinks.values())
         progress.moved(AttemptEvent.PRE_COMMIT)
         progress.pre_committed_s = time.monotonic()
@@ -243,8 +242,7 @@ class Coordinator:
         self.epochs.add(progress)
 
     def _commit_early(self, epoch: int, sinks: PreparedSinks) -> PreparedSinks:
-        """At-least-once and at-most-once: make the rows visible now. The stored record has nothing
-        left to commit."""
+        """At-least-once and at-most-once: make the rows visible now; nothing is left to commit."""
         self._commits.remember(epoch, self.generation, sinks)
         with self._committing:
             for uid in self._commits.uids:
@@ -293,8 +291,7 @@ class Coordinator:
     def uncommitted_up_to(
         self, epoch: int, patience_s: float
     ) -> Mapping[int, Mapping[str, SinkEpoch]]:
-        """Return the uncommitted transactions of a sealed epoch and of those before it, by epoch
-        and sink.
+        """Return the uncommitted transactions up to a sealed epoch, by epoch and sink.
 
         Waits until all are committed, then returns {}; but at most `patience_s` seconds after the
         first attempt to commit. The epochs are this driver's.
@@ -433,8 +430,7 @@ class Coordinator:
             self.fail(error)
 
     def _is_decided(self, epoch: int) -> bool:
-        """Return whether the epoch is known to be decided. A storage without an answer counts as
-        late too."""
+        """Return whether the epoch is known to be decided. A silent storage counts as late."""
         try:
             return self._store.is_decided(epoch)
         except RecordNotStoredError as error:

@@ -10,8 +10,7 @@ import json
 
 DRAINED_MS = 250_000_000_000_000
 """A time in the year 9892, in milliseconds since 1970. A drained job's watermark is the sum of this
-and its former watermark, and so stays below the year 9999, the end of Python's and Spark's
-timestamps."""
+and its former watermark, and so below the year 9999, where timestamps end."""
 _SPAN_MS = 3_300_000_000_000  # times before 2074; 9999-12-31, which stands for "never", is beyond
 _KEYS = ("batchWatermarkMs", "nextBatchWatermarkMs")
 

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
+from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 
 VERSION = 1
+T = TypeVar("T")
 
 
 def seal_envelope(kind: str, body: dict[str, Any]) -> bytes:
@@ -39,6 +42,32 @@ def open_envelope(kind: str, data: bytes, path: str) -> dict[str, Any]:
         raise CorruptRecordError(f"{path}: the checksum does not match: the record was altered")
     body: dict[str, Any] = record["body"]
     return body
+
+
+def create_record(files: CheckpointFiles, kind: str, path: str, body: Mapping[str, Any]) -> bool:
+    """Store a record exclusively; return False if there is one at `path`."""
+    try:
+        files.create(path, seal_envelope(kind, dict(body)))
+    except FileExistsError:
+        return False
+    return True
+
+
+def read_record(files: CheckpointFiles, kind: str, path: str) -> dict[str, Any]:
+    """Return a record's body. Raises FileNotFoundError, CorruptRecordError naming the file."""
+    return open_envelope(kind, files.read(path), f"{files.uri}/{path}")
+
+
+def load_record(
+    files: CheckpointFiles, kind: str, path: str, load: Callable[[dict[str, Any]], T]
+) -> T:
+    """Return what `load` makes of a record's body. Raises as `read_record`, and CorruptRecordError
+    if `load` misses something in it."""
+    body = read_record(files, kind, path)
+    try:
+        return load(body)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise CorruptRecordError(f"{files.uri}/{path}: {error!r}") from None
 
 
 def canonical(value: dict[str, Any]) -> bytes:

@@ -181,8 +181,7 @@ class EpochQueue:
 
     @property
     def awaits_spark(self) -> bool:
-        """Whether no epoch with a timeout of its own is under way, and nothing here keeps Spark
-        from beginning the next one."""
+        """Whether no epoch with a timeout of its own is under way, and Spark may begin the next."""
         with self.changed:
             return not self.holds_back and self.undecided() is None
 
@@ -205,8 +204,7 @@ class EpochQueue:
             self._pins.remove((epoch, last))
 
     def pin_waiting(self, ahead: int, since_s: float) -> int | None:
-        """Pin an epoch for a savepoint if the stream waits for it: a sink that is away shall not
-        prevent savepoints.
+        """Pin an epoch for a savepoint if the stream waits for it: a silent sink must not stop it.
 
         Applies while the stream waits for a decided epoch that some sink has not committed for
         `since_s` seconds. Pins it, as `pin` does, up to `ahead` epochs after it, and returns it;
@@ -227,8 +225,7 @@ class EpochQueue:
         return any(epoch > last for _, last in self._pins)
 
     def _waits(self, since_s: float) -> bool:
-        """Return whether the commit of the oldest uncommitted epoch began at least `since_s`
-        seconds ago."""
+        """Return whether the commit of the oldest uncommitted epoch began `since_s` seconds ago."""
         begun_s = self.uncommitted[0].commit_started_s if self.uncommitted else 0.0
         return bool(begun_s) and time.monotonic() - begun_s >= since_s
 

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
-from seamark.checkpoint.envelope import canonical, open_envelope, seal_envelope
+from seamark.checkpoint.envelope import canonical, create_record, load_record
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError
 from seamark.model.job_state import JobState
@@ -134,8 +134,7 @@ class ExecutionStore:
         return number
 
     def record_failure(self, number: int, index: int, failure: ExecutionFailure) -> None:
-        """Record the execution's failure number `index`, counted from 0; the last FAILURES_KEPT are
-        kept."""
+        """Record the execution's failure `index`, from 0; the last FAILURES_KEPT are kept."""
         self._create(number, f"failure.{index}.json", "execution-failure", asdict(failure))
         if index >= FAILURES_KEPT:
             self._files.delete(f"executions/{number}/failure.{index - FAILURES_KEPT}.json")
@@ -191,15 +190,11 @@ class ExecutionStore:
         )
 
     def _create(self, number: int, name: str, kind: str, body: dict[str, Any]) -> bool:
-        try:
-            self._files.create(f"executions/{number}/{name}", seal_envelope(kind, body))
-        except FileExistsError:
-            return False
-        return True
+        return create_record(self._files, kind, f"executions/{number}/{name}", body)
 
     def _open(self, path: str, kind: str, load: Callable[[dict[str, Any]], T]) -> T | None:
         try:
-            return load(open_envelope(kind, self._files.read(path), f"{self._files.uri}/{path}"))
+            return load_record(self._files, kind, path, load)
         except FileNotFoundError:  # an execution just being begun, or deleted
             return None
         except Exception as error:
@@ -281,8 +276,7 @@ class ExecutionRecorder:
         return Execution(self._number, self._start, self.failures, self._end)
 
     def earlier(self) -> Sequence[Execution]:
-        """Return the executions before this one, the oldest first. They are over, so they are read
-        once."""
+        """Return the executions before this one, the oldest first. They are read once."""
         if self._earlier is None:
             if self._store is None:
                 return ()

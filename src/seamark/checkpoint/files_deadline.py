@@ -23,8 +23,7 @@ LONG_CALL_S = 600.0
 """For a call whose duration grows with the state: to read a file through, to list or delete a tree.
 """
 CALL_AGAIN_S = 5.0
-"""For any call after one has not returned, until one returns: a start, or the end of a run, makes
-several in a row."""
+"""For calls after one that has not returned: a start, or a run's end, makes several in a row."""
 
 
 _LONG = ("sizes", "delete", "tree", "remove_empty", "check")

@@ -66,8 +66,7 @@ class FlowFigures:
         self._listeners: list[Callable[[CheckpointStatistics], None]] = []
         self.commits = SinkCounts(CommitCounts)
         self.triggered = 0
-        """Counted by the coordinator, as epochs begin; `completed` and `failed` are counted a
-        moment after an epoch ends."""
+        """Counted as epochs begin; `completed` and `failed` a moment after an epoch's end."""
         self.completed = 0
         self.failed = 0
         self.last_completed: CheckpointStatistics | None = None

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import unquote
 
-from seamark.checkpoint.envelope import open_envelope
+from seamark.checkpoint.envelope import read_record
 from seamark.checkpoint.manifest import Manifest, read_manifest
 from seamark.checkpoint.spark_files import (
     METADATA_VERSION,
@@ -89,16 +89,13 @@ def require_sound(
 ) -> None:
     """Return if the job can go on from its last decided epoch, or is new.
 
-    `find_damaged_rows(epoch, generation)` checks the rows spooled by sinks for a decided attempt
-    not recorded as committed.
+    `find_damaged_rows(epoch, generation)` checks a decided, uncommitted attempt's spools.
 
     Raises DamagedCheckpointError naming each damaged file and the newest complete checkpoint. An
     older driver may still be at work: epochs it has moved on from meanwhile are checked again.
     """
     if store.files.exists(RESTORING) and not store.files.exists("job.json"):
-        path = open_envelope(
-            "restoring", store.files.read(RESTORING), f"{store.uri}/{RESTORING}"
-        ).get("path")
+        path = read_record(store.files, "restoring", RESTORING).get("path")
         raise RestoreError(
             f"{store.uri}: a restore of {path} into this directory was begun and has not ended; "
             f"run the job with restore={path!r} again, or delete the directory"
@@ -262,8 +259,7 @@ def _records(store: CheckpointStore, epoch: int, found: Inspection) -> Manifest 
 
 
 def _unsettled(store: CheckpointStore, latest: int, epochs: Collection[int]) -> list[str]:
-    """Check the records of the decided epochs not known to be committed: their transactions are
-    needed."""
+    """Check the records of decided epochs not known to be committed: they are needed."""
     try:
         first = store.read_identity().first_epoch
     except CorruptRecordError:  # noted already
@@ -410,7 +406,7 @@ def _earlier_stores(store: CheckpointStore, epoch: int) -> tuple[tuple[str, str,
 def _open(files: CheckpointFiles, kind: str, path: str, problems: list[str]) -> dict[str, object]:
     """Return a record's body. If it is damaged or missing, note the problem and return {}."""
     try:
-        return open_envelope(kind, files.read(path), f"{files.uri}/{path}")
+        return read_record(files, kind, path)
     except CorruptRecordError as error:
         problems.append(str(error))
     except FileNotFoundError:

@@ -19,6 +19,7 @@ import struct
 import zlib
 from pathlib import Path
 
+from seamark.file_systems.local import synced
 from seamark.model.errors import CorruptRecordError, PreflightError
 
 
@@ -58,7 +59,7 @@ class LocalFiles:
             os.link(temporary, target)
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_directory(target.parent)
+        synced(target.parent)
 
     def read(self, path: str) -> bytes:
         """Return the whole file."""
@@ -94,7 +95,7 @@ class LocalFiles:
         else:
             target.unlink(missing_ok=True)
         if target.parent.is_dir():
-            _sync_directory(target.parent)
+            synced(target.parent)
 
     def tree(self) -> builtins.list[str]:
         """Return every file below the directory, hidden ones and links too."""
@@ -116,9 +117,9 @@ class LocalFiles:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                _sync_directory(Path(at))
+                synced(Path(at))
         if not self._root.exists():
-            _sync_directory(self._root.parent)
+            synced(self._root.parent)
 
     def check(self, path: str) -> int:
         """Compare the file with Hadoop's checksum file, if there is one; return its size."""
@@ -131,15 +132,7 @@ class LocalFiles:
             directory.mkdir(exist_ok=True)
         except FileExistsError as error:  # a file: not the record that `create` may find
             raise NotADirectoryError(error.errno, "is a file", str(directory)) from None
-        _sync_directory(directory.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+        synced(directory.parent)
 
 
 _MAGIC = b"crc\0"

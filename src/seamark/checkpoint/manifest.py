@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, load_record
 from seamark.checkpoint.spark_files import StateTree, StoreGroup, log_paths, metadata_at
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.model.errors import CorruptRecordError
 
 
 @dataclass(frozen=True)
@@ -34,19 +34,18 @@ def manifest_path(epoch: int) -> str:
 
 def read_manifest(files: CheckpointFiles, epoch: int) -> Manifest | None:
     """Return the epoch's manifest, None if it has none; raises CorruptRecordError."""
-    path = manifest_path(epoch)
-    try:
-        body = open_envelope("manifest", files.read(path), f"{files.uri}/{path}")
-    except FileNotFoundError:
-        return None
-    try:
+
+    def load(body: dict[str, Any]) -> Manifest:
         return Manifest(
             epoch=body["epoch"],
             files={name: (size, crc) for name, (size, crc) in body["files"].items()},
             stores=tuple((op, name, partitions) for op, name, partitions in body["stores"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptRecordError(f"{files.uri}/{path}: {error!r}") from None
+
+    try:
+        return load_record(files, "manifest", manifest_path(epoch), load)
+    except FileNotFoundError:
+        return None
 
 
 class ManifestWriter:
@@ -78,7 +77,5 @@ class ManifestWriter:
             found[path] = self._known[path]
         self._known = found
         body = {"epoch": epoch, "files": found, "stores": stores}
-        try:
-            self._files.create(manifest_path(epoch), seal_envelope("manifest", body))
-        except FileExistsError:  # a driver that fenced this one was first
-            return
+        # If there is one, a driver that fenced this one was first.
+        create_record(self._files, "manifest", manifest_path(epoch), body)

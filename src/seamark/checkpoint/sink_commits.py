@@ -22,12 +22,13 @@ from seamark.checkpoint.flow_figures import SinkCounts
 from seamark.checkpoint.spool import LostTransaction, Spooled, load
 from seamark.checkpoint.store import JobIdentity, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.open_transactions import DescribesTransactions, OpenFacts
 from seamark.contracts.sink import (
     AbortOutcome,
     CommitOutcome,
     Committer,
+    DescribesTransactions,
     Lingering,
+    OpenFacts,
     SinkContext,
     TwoPhaseCommitSink,
 )
@@ -255,16 +256,14 @@ class SinkCommits:
     # --- single transactions, for an operator
 
     def list_lingering(self, uid: str) -> Sequence[Lingering[Any]]:
-        """Return the open transactions of one sink. Raises AbortFailedError if its system does not
-        answer."""
+        """Return the open transactions of one sink. Raises AbortFailedError without an answer."""
         committer = self._attached[uid].committer
         return self._call(
             uid, "list_lingering", lambda: list(committer.list_lingering()), AbortFailedError
         )
 
     def describe_open(self, uid: str, committables: Sequence[Any]) -> Sequence[OpenFacts]:
-        """Return what the system tells of open transactions, in order; empty facts if it tells
-        nothing."""
+        """Return what the system tells of open transactions, in order; or empty facts."""
         committer = self._attached[uid].committer
         if not committables or not isinstance(committer, DescribesTransactions):
             return [OpenFacts()] * len(committables)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, read_record
 from seamark.contracts import spool
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.committables import dump_committable, load_committable
@@ -239,15 +239,11 @@ class LostTransaction:
             "committable": committable,
             "written_at": time.time(),
         }
-        try:
-            self._files.create(self._path(number), seal_envelope(REWRITTEN, body))
-        except FileExistsError:
-            return False
-        return True
+        return create_record(self._files, REWRITTEN, self._path(number), body)
 
     def _read(self, number: int) -> str:
         path = self._path(number)
-        body = open_envelope(REWRITTEN, self._files.read(path), f"{self._files.uri}/{path}")
+        body = read_record(self._files, REWRITTEN, path)
         if body.get("handle") != self.lost.handle or body.get("number") != number:
             raise CorruptRecordError(f"{self._files.uri}/{path}: it is another transaction's")
         return str(body["committable"])

@@ -1,15 +1,15 @@
-"""The statistics of one epoch, made from its progress, its tasks and Spark's measurements.
+"""The statistics of one epoch, made from its progress, its tasks and Spark's measurements; and of a
+savepoint, as `savepoints/take/running.py` reports it.
 
-Pure; `checkpoint/statistics_recorder.py` calls it off the epoch's path. docs/FORMAT.md explains
-each figure.
+Pure; `checkpoint/statistics_recorder.py` calls it off the epoch's path. Figures: docs/FORMAT.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from seamark.checkpoint.task_reports import EpochProgress
+from seamark.checkpoint.task_reports import EpochProgress, KeyedFigures
 from seamark.model.checkpoint_statistics import (
     CheckpointStatistics,
     CheckpointStatus,
@@ -20,11 +20,57 @@ from seamark.model.stats_summary import UNKNOWN
 
 
 @dataclass(frozen=True)
+class SavepointEnd:
+    """The end of a savepoint, `took_s` seconds after its request: whole at `path`, with `size`
+    bytes and its figures of each operator; or with a `failure`."""
+
+    took_s: float
+    path: str = ""
+    size: int = UNKNOWN
+    operators: Sequence[TaskCheckpointStatistics] = ()
+    failure: str = ""
+
+    def of(self, begun: CheckpointStatistics) -> CheckpointStatistics:
+        """Return the statistics of a savepoint with this end; `begun`: by `describe_savepoint`."""
+        took_ms = round(self.took_s * 1e3)
+        ended_at = begun.trigger_timestamp + took_ms
+        subtasks = sum(task.num_subtasks for task in self.operators)
+        rows = [task.rows for task in self.operators]
+        return replace(
+            begun,
+            status=CheckpointStatus.FAILED if self.failure else CheckpointStatus.COMPLETED,
+            end_to_end_duration=took_ms,
+            latest_ack_timestamp=UNKNOWN if self.failure else ended_at,
+            checkpointed_size=self.size,
+            state_size=self.size,
+            external_path=self.path,
+            tasks=tuple(self.operators),
+            rows=UNKNOWN if UNKNOWN in rows else sum(rows),
+            num_subtasks=subtasks,
+            num_acknowledged_subtasks=subtasks,
+            failure_timestamp=ended_at if self.failure else UNKNOWN,
+            failure_message=self.failure,
+        )
+
+
+def describe_savepoint(epoch: int, format_: str, asked_at: float) -> CheckpointStatistics:
+    """Return the statistics of a savepoint of `epoch` while it is written. `format_`: Flink's,
+    CANONICAL or NATIVE; `asked_at`: seconds since 1970."""
+    return CheckpointStatistics(
+        id=epoch,
+        status=CheckpointStatus.IN_PROGRESS,
+        trigger_timestamp=round(asked_at * 1e3),
+        checkpoint_type="SAVEPOINT",
+        is_savepoint=True,
+        savepoint_format=format_,
+    )
+
+
+@dataclass(frozen=True)
 class OperatorFigures:
     """Spark's and the storage's figures of one source or stateful operator (`kind`) in one epoch.
 
-    `sizes` has, by partition, two byte counts: the state uploaded by this epoch, and the state read
-    by a restore of it.
+    `sizes` has, by partition, the bytes of state uploaded by this epoch, and read by its restore.
     """
 
     uid: str
@@ -64,12 +110,14 @@ def describe(
     failure; `expected_subtasks` stands in for the number of subtasks while it is unknown.
     """
     clock = _Clock(progress)
-    tasks = [_operator(o, clock, status) for o in figures.operators]
+    keyed = progress.keyed
+    tasks = [_operator(o, clock, status, keyed.get(o.uid)) for o in figures.operators]
     if progress.pre_committed_s:
         tasks += [_sink(uid, name, progress, clock, status) for uid, name in sinks.items()]
     ends = [clock.since_trigger_ms(task.ended_at) for task in progress.tasks]
     operators = [size for o in figures.operators for size in o.sizes.values()]
     subtasks = sum(task.num_subtasks for task in tasks)
+    persisted = progress.persisted_bytes + sum(part.persisted for part in keyed.values())
     return CheckpointStatistics(
         id=progress.epoch,
         status=status,
@@ -87,8 +135,8 @@ def describe(
         sync_duration=clock.sync_ms,
         async_duration=clock.between_ms(progress.decided_s, progress.committed_s),
         processed_data=sum(task.processed_data for task in tasks),
-        persisted_data=progress.persisted_bytes,
-        unaligned=progress.persisted_bytes > 0,
+        persisted_data=persisted,
+        unaligned=persisted > 0,
         rows=progress.rows,
         num_subtasks=subtasks or expected_subtasks,
         num_acknowledged_subtasks=sum(task.num_acknowledged_subtasks for task in tasks),
@@ -124,7 +172,10 @@ class _Clock:
 
 
 def _operator(
-    figures: OperatorFigures, clock: _Clock, status: CheckpointStatus
+    figures: OperatorFigures,
+    clock: _Clock,
+    status: CheckpointStatus,
+    keyed: KeyedFigures | None,
 ) -> TaskCheckpointStatistics:
     """Return the statistics of a source or stateful operator. A source has one subtask, its entry
     in Spark's offset log; an operator has one per partition."""
@@ -139,6 +190,8 @@ def _operator(
         checkpointed_size=sum(new for new, _ in figures.sizes.values()),
         state_size=sum(full for _, full in figures.sizes.values()),
         rows=figures.rows,
+        processed_data=keyed.processed if keyed else 0,
+        persisted_data=keyed.persisted if keyed else 0,
         num_subtasks=number,
         num_acknowledged_subtasks=number,
         metrics=dict(figures.metrics),

@@ -11,17 +11,22 @@ time, however slow the storage is: epochs ended meanwhile are measured together.
 
 from __future__ import annotations
 
+import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from seamark.checkpoint.checkpointed_job import QueryRun
-from seamark.checkpoint.epoch_log import log_epoch
-from seamark.checkpoint.savepoint_statistics import SavepointEnd, describe_savepoint
-from seamark.checkpoint.statistics import NO_FIGURES, EpochFigures, describe
+from seamark.checkpoint.statistics import (
+    NO_FIGURES,
+    EpochFigures,
+    SavepointEnd,
+    describe,
+    describe_savepoint,
+)
 from seamark.checkpoint.statistics_store import (
     Key,
     StatisticsRecord,
@@ -36,8 +41,72 @@ from seamark.model.checkpointing_statistics import (
     CheckpointingStatistics,
     RestoredCheckpointStatistics,
 )
+from seamark.model.phases import Phases
 
 log = logging.getLogger(__name__)
+epoch_log = logging.getLogger("seamark.epochs")
+"""One line for each ended epoch, at INFO, in a stable form: docs/operations/logs.md. Its fields are
+also attributes of the log record, for formatters that write JSON."""
+
+
+def log_epoch(
+    job: str,
+    job_id: str,
+    generation: int,
+    progress: EpochProgress,
+    status: CheckpointStatus,
+    reason: str = "",
+) -> None:
+    """Write the line of an epoch that has just ended; costs nothing if the logger is off."""
+    if not epoch_log.isEnabledFor(logging.INFO):
+        return
+    parts = [part for task in progress.tasks for part in task.sinks.values()]
+    fields: dict[str, str | int] = {
+        "epoch": progress.epoch,
+        "status": status.value,
+        "job": job,
+        "job_id": job_id,
+        "generation": generation,
+        "rows": progress.rows,
+        "data_bytes": sum(part.data_bytes for part in parts),
+        "committables": sum(len(part.committables) for part in parts),
+        "duration_ms": _ms(progress.started_s, progress.committed_s or time.monotonic()),
+        **{f"{name}_ms": ms for name, ms in asdict(_phases(progress)).items() if ms >= 0},
+    }
+    if progress.stored_s and progress.commit_started_s:
+        fields["decision_wait_ms"] = _ms(progress.stored_s, progress.commit_started_s)
+    if reason:
+        fields["reason"] = reason
+    line = " ".join(f"{name}={_text(value)}" for name, value in fields.items())
+    epoch_log.info("%s", line, extra=fields)
+
+
+def _phases(progress: EpochProgress) -> Phases:
+    """Return the phases, as `model/phases.py` makes them from statistics."""
+    if not progress.pre_committed_s:
+        return Phases()
+    sync = _ms(progress.started_s, progress.pre_committed_s)
+    writing = (
+        sum(part.write_s + part.flush_s for part in task.sinks.values()) for task in progress.tasks
+    )
+    pre_commit = min(round(max(writing, default=0.0) * 1e3), sync)
+    if not (progress.decided_s and progress.committed_s):
+        return Phases(sync - pre_commit, pre_commit)
+    commit = _ms(progress.decided_s, progress.committed_s)
+    whole = _ms(progress.started_s, progress.committed_s)
+    return Phases(sync - pre_commit, pre_commit, max(whole - sync - commit, 0), commit)
+
+
+def _ms(start_s: float, end_s: float) -> int:
+    return round((end_s - start_s) * 1e3)
+
+
+def _text(value: str | int) -> str:
+    """Return a value as in logfmt: text with anything but plain characters in JSON's quotes."""
+    if isinstance(value, str) and (not value or any(c in value for c in ' ="\n\r\t\\')):
+        return json.dumps(value, ensure_ascii=False)
+    return str(value)
+
 
 SETTLE_S = 0.1
 """Spark's progress report of an epoch comes a little after its decision."""
@@ -186,8 +255,7 @@ class StatisticsRecorder:
 
     @property
     def version(self) -> str:
-        """A value that changes with every new result of `read`. Deleted files are the exception:
-        they show at the next change."""
+        """A value that changes with every new result of `read`, except for deleted files."""
         with self._lock:
             steps = ".".join(progress.state.value for progress in self._open.values())
             return f"{self._generation}.{self._changes}.{steps}"
@@ -213,8 +281,7 @@ class StatisticsRecorder:
     def _history(
         self, newest: StatisticsRecord | None
     ) -> tuple[CheckpointCounts, RestoredCheckpointStatistics | None]:
-        """Return the counts of the written records, with this driver's own restore, and the
-        restore."""
+        """Return the counts of the written records, with this driver's restore, and this."""
         if self._counts is None:  # nothing is written by this driver yet
             counts = newest.counts if newest else CheckpointCounts()
             if self._restored is not None:

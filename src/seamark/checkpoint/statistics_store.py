@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, read_record
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import (
@@ -88,9 +88,7 @@ class StatisticsStore:
             },
             "restored": None if record.restored is None else asdict(record.restored),
         }
-        try:
-            self._files.create(key.path, seal_envelope("statistics", body))
-        except FileExistsError:
+        if not create_record(self._files, "statistics", key.path, body):
             log.warning("%s/%s exists already and is left alone", self.uri, key.path)
 
     def keys(self, *, savepoints: bool = False) -> list[Key]:
@@ -114,8 +112,7 @@ class StatisticsStore:
         return last_written([record for record in found if record is not None])
 
     def uids(self, epoch: int | None = None) -> dict[str, list[str]]:
-        """Return the uids of a job's parts by kind, sources and operators in the order of Spark's
-        numbers.
+        """Return the uids of a job's parts by kind, sources and operators by Spark's numbers.
 
         Reads them from the newest completed checkpoint, or the newest up to `epoch`; returns {} if
         no readable one names its sources.
@@ -150,7 +147,7 @@ class StatisticsStore:
     def _read(self, key: Key) -> StatisticsRecord | None:
         path = f"{self.uri}/{key.path}"
         try:
-            body = open_envelope("statistics", self._files.read(key.path), path)
+            body = read_record(self._files, "statistics", key.path)
             restored = body["restored"]
             return StatisticsRecord(
                 CheckpointStatistics.from_record(body["checkpoint"]),
@@ -200,6 +197,5 @@ class StatisticsStore:
 
 
 def last_written(records: Sequence[StatisticsRecord]) -> StatisticsRecord | None:
-    """Return the record that has counted all others. It is not the last by key: a savepoint ends
-    after later epochs have ended."""
+    """Return the record that has counted all others; a savepoint ends after later epochs."""
     return max(reversed(records), key=lambda record: record.counts.total, default=None)

@@ -12,6 +12,7 @@ import threading
 import uuid
 from contextlib import suppress
 
+from seamark.checkpoint.call_deadline import CallHangsError, call_within
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import PreflightError, SeamarkError
 from seamark.model.findings import Finding, FindingCode
@@ -28,30 +29,17 @@ def check_storage(files: CheckpointFiles, deadline_s: float = DEADLINE_S) -> Non
     Raises PreflightError naming the store, its behaviour and the remedy, also when it does not
     answer within `deadline_s`. Takes a few milliseconds on a local disk, some ten calls elsewhere.
     """
-    failure: list[BaseException] = []
-
-    def check() -> None:
-        try:
-            _try_out(files)
-        except BaseException as error:
-            failure.append(error)
-
-    # A store's client may wait for ever. Then only this thread does, and the program can still end.
-    thread = threading.Thread(target=check, name="seamark-storage-check", daemon=True)
-    thread.start()
-    thread.join(deadline_s)
     where = f"checkpoint storage {files.uri}"
-    if thread.is_alive():
+    try:
+        # A store's client may wait for ever. Then only a thread does; the program can still end.
+        call_within(deadline_s, lambda: _try_out(files))
+    except CallHangsError:
         raise PreflightError(
             f"{where} has not answered within {deadline_s:g} s; check that its server runs and can "
             "be reached from here"
-        )
-    if not failure:
-        return
-    error = failure[0]
-    if isinstance(error, OSError):
+        ) from None
+    except OSError as error:
         raise PreflightError(f"{where}: {error}; {_remedy(error)}") from error
-    raise error
 
 
 def _remedy(error: OSError) -> str:

@@ -29,7 +29,7 @@ from typing import Any
 
 from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, load_record, read_record
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.storage_check import check_storage
 from seamark.contracts.checkpoint_files import CheckpointFiles
@@ -37,7 +37,6 @@ from seamark.contracts.spool import SPOOLS, spool_directory
 from seamark.file_systems.location import encoded
 from seamark.model.errors import (
     CheckpointError,
-    CorruptRecordError,
     DecisionVoidError,
     FencedError,
     LostTransactionError,
@@ -180,11 +179,8 @@ class CheckpointStore:
 
     def read_identity(self) -> JobIdentity:
         """Read job.json; raises FileNotFoundError or CorruptRecordError."""
-        body = self._open("job", "job.json")
-        try:
-            return JobIdentity(**body)
-        except TypeError as error:
-            raise CorruptRecordError(f"{self.uri}/job.json: {error}") from None
+        with self._blamed("job.json", "read"):
+            return load_record(self._files, "job", "job.json", lambda body: JobIdentity(**body))
 
     # --- protocol.ports.Records
 
@@ -204,8 +200,7 @@ class CheckpointStore:
         return self._create("lease", f"lease/{generation}.json", holder)
 
     def newest_lease(self) -> Mapping[str, Any] | None:
-        """Return the newest lease: ``generation``, ``host``, ``pid``, ``started_at``; None if no
-        driver has run."""
+        """Return the newest lease (``generation``, ``host``, ``pid``, ``started_at``), or None."""
         newest = max(self.generations(), default=None)
         return None if newest is None else self._open("lease", f"lease/{newest}.json")
 
@@ -249,8 +244,7 @@ class CheckpointStore:
         return [int(n) for n in self._list("epochs") if n.isdigit()]
 
     def epoch(self, epoch: int) -> EpochRecord:
-        """Return one epoch's records. Proves the checksums of the seals and of the committed
-        record."""
+        """Return one epoch's records. Proves the checksums of seals and committed record."""
         names: Sequence[str] = self._list(f"epochs/{epoch}")
         found = {"prepared": set[int](), "sealed": set[int]()}
         for name in names:
@@ -372,17 +366,18 @@ class CheckpointStore:
 
     def read_prepared(self, epoch: int, generation: int) -> PreparedSinks:
         """Return a stored attempt's committables by sink uid, and its channel state."""
-        path = _prepared(epoch, generation)
-        body = self._open("prepared", path)
-        try:
+
+        def load(body: dict[str, Any]) -> PreparedSinks:
             found = PreparedSinks(
                 (uid, SinkEpoch(part["rows"], tuple(map(base64.b64decode, part["committables"]))))
                 for uid, part in body["sinks"].items()
             )
             found.channel_state = ChannelState.from_json(body.get("channel_state", ()))
             return found
-        except (KeyError, TypeError, ValueError) as error:
-            raise CorruptRecordError(f"{self.uri}/{path}: {error!r}") from None
+
+        path = _prepared(epoch, generation)
+        with self._blamed(path, "read"):
+            return load_record(self._files, "prepared", path, load)
 
     def channel_state(self, epoch: int) -> ChannelState:
         """Return the channel state of a decided epoch; none if it has no records here."""
@@ -441,12 +436,8 @@ class CheckpointStore:
             self._delete(f"epochs/{self._kept.popleft()}")
 
     def _create(self, kind: str, path: str, body: dict[str, Any]) -> bool:
-        try:
-            with self._blamed(path, "written"):
-                self._files.create(path, seal_envelope(kind, body))
-        except FileExistsError:
-            return False
-        return True
+        with self._blamed(path, "written"):
+            return create_record(self._files, kind, path, body)
 
     def _delete(self, path: str) -> None:
         with self._blamed(path, "deleted"):
@@ -469,8 +460,7 @@ class CheckpointStore:
 
     def _open(self, kind: str, path: str) -> dict[str, Any]:
         with self._blamed(path, "read"):
-            data = self._files.read(path)
-        return open_envelope(kind, data, f"{self.uri}/{path}")
+            return read_record(self._files, kind, path)
 
     def _list(self, path: str) -> list[str]:
         with self._blamed(path, "listed"):

@@ -56,13 +56,22 @@ def sink_epochs(tasks: Sequence[TaskReport]) -> PreparedSinks:
     return PreparedSinks((uid, SinkEpoch(rows[uid], tuple(committables[uid]))) for uid in rows)
 
 
+@dataclass(frozen=True)
+class KeyedFigures:
+    """Bytes of rows with the state of a keyed operator: those that the epoch has processed, and
+    those that wait for the next one."""
+
+    processed: int = 0
+    persisted: int = 0
+
+
 @dataclass
 class EpochProgress:
     """One epoch in this driver: its state, and monotonic times in seconds.
 
     `triggered_at` is the one wall-clock time (seconds since 1970), for people; the epoch's later
-    moments are shown relative to it. `persisted_bytes` is the size of its channel state;
-    `sink_commit_s` holds the duration of each sink's commit.
+    moments are shown relative to it. `persisted_bytes` is the size of its channel state; `keyed`
+    has the keyed operators' figures by uid; `sink_commit_s` the duration of each sink's commit.
     """
 
     epoch: int
@@ -77,6 +86,7 @@ class EpochProgress:
     triggered_at: float = field(default_factory=time.time)
     tasks: Sequence[TaskReport] = ()
     persisted_bytes: int = 0
+    keyed: Mapping[str, KeyedFigures] = field(default_factory=dict)
     sink_commit_s: dict[str, float] = field(default_factory=dict)
 
     def moved(self, event: AttemptEvent) -> None:

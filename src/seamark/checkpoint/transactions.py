@@ -24,7 +24,7 @@ from seamark.checkpoint.sink_commits import SinkCommits
 from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.attempt_name import AttemptName
 from seamark.contracts.checkpoint_files import CheckpointFiles
-from seamark.contracts.open_transactions import OpenFacts
+from seamark.contracts.sink import OpenFacts
 from seamark.model import failpoints
 from seamark.model.errors import UserError
 from seamark.protocol import procedures
@@ -89,8 +89,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True)
 class StoredPart:
-    """The `count` transactions of one sink in an unsettled stored attempt, as far as the records
-    tell without the sink."""
+    """The `count` transactions of one sink in an unsettled stored attempt, by the records alone."""
 
     sink: str
     epoch: int
@@ -260,8 +259,7 @@ class JobTransactions:
         self._generation = generation
 
     def _driver_of(self, generation: int, newest: DriverState) -> DriverState:
-        """Return whether a driver may still decide this generation's transactions. `newest` is the
-        newest driver's state."""
+        """Whether a driver may still decide this generation's transactions; `newest`: its state."""
         if self._generation is None:
             return newest
         # A driver may have been started since.

@@ -1,57 +1,34 @@
-"""`seamark checkpoint`, `stop` and `cancel`: the verbs to change a running job. Savepoints are in
-`savepoints.py`."""
+"""`seamark checkpoint`, `stop` and `cancel`. `savepoints.py` has the verbs of savepoints."""
 
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from seamark.cli import options
 from seamark.cli.exits import NOT_DONE
-from seamark.cli.terminal import ms, reading, say, suggest, time_of, waiting, writing
+from seamark.cli.terminal import ms, say, suggest, time_of, waiting, writing
 from seamark.cli.visible import echo, visible
 
-if TYPE_CHECKING:
-    from seamark.operations.running_job import RunningJob
 
-
-def find(verb: str, job: str, storage: str | None, token_file: Path | None) -> RunningJob:
-    """Return the running job to be changed by `verb`; raises as `find_running`."""
-    from seamark.operations.running_job import find_running
-    from seamark.operations.storage import storage_of
-
-    uri = storage_of(verb, storage)
-    with reading(uri):
-        return find_running(verb, job, uri, token_file)
-
-
-def checkpoint(
-    job: options.Job,
-    storage: options.Storage = None,
-    token_file: options.TokenFile = None,
-    timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
-    as_json: options.Json = False,
-    verbose: options.Verbose = 0,
-) -> None:
+@options.spread
+def checkpoint(job: options.Job, as_json: options.Json = False, *, how: options.Running) -> None:
     """Let a job take a checkpoint now, and wait for it.
 
     Prints its id, its duration, and its path for `seamark run -s`.
     """
-    import json
-
     from seamark.operations.change_job import take_checkpoint
     from seamark.operations.storage import storage_option
 
-    running = find("checkpoint", job, storage, token_file)
+    running = how.find("checkpoint", job)
     say(f"Triggering a checkpoint of job {running.job.name} ({running.job.job_id}).")
     with waiting("Waiting for the checkpoint") as tick:
-        found = take_checkpoint(running, timeout, lambda: tick(""))
+        found = take_checkpoint(running, how.timeout, lambda: tick(""))
     if as_json:
-        echo(json.dumps(found, indent=2))
+        options.echo_json(found)
         return
     path, option = str(found.get("external_path", "")), storage_option(running.storage)
     echo(f"Checkpoint {found['id']} completed in {ms(found['end_to_end_duration'])}. Path: {path}")
@@ -61,6 +38,7 @@ def checkpoint(
     )
 
 
+@options.spread
 def stop(
     job: options.Job,
     savepoint: Annotated[
@@ -82,10 +60,8 @@ def stop(
             help="For good: read nothing more and close every window, then take the savepoint.",
         ),
     ] = False,
-    storage: options.Storage = None,
-    token_file: options.TokenFile = None,
-    timeout: options.Timeout = "10min",  # type: ignore[assignment]
-    verbose: options.Verbose = 0,
+    *,
+    how: options.Running,
 ) -> None:
     """End a job after its current epoch; every decided epoch is committed.
 
@@ -96,21 +72,21 @@ def stop(
     from seamark.operations.change_job import stop as stop_job
     from seamark.operations.change_job import stop_with_savepoint
 
-    running = find("stop", job, storage, token_file)
+    running = how.find("stop", job)
     name = running.job.name
     if savepoint is not None or drain:
-        how = "Draining" if drain else "Suspending"
-        say(f"{how} job {name} ({running.job.job_id}) with a {type_.value} savepoint.")
+        what = "Draining" if drain else "Suspending"
+        say(f"{what} job {name} ({running.job.job_id}) with a {type_.value} savepoint.")
         with writing("Waiting for the savepoint") as show:
             path = stop_with_savepoint(
-                running, savepoint, timeout, lambda: show(0, None), type_, show, drain=drain
+                running, savepoint, how.timeout, lambda: show(0, None), type_, show, drain=drain
             )
         echo(f"Savepoint completed. Path: {path}")
         suggest(f"seamark run -s {quote(path)} APP.PY")
         return
     say(f"Stopping job {name} ({running.job.job_id}) after its current epoch.")
     with waiting("Waiting for the job to end") as tick:
-        last = stop_job(running, timeout, lambda: tick(""))
+        last = stop_job(running, how.timeout, lambda: tick(""))
     if last is None:
         echo(f"Job {name} is FINISHED; it never completed a checkpoint.")
     else:
@@ -124,13 +100,12 @@ def stop(
     )
 
 
+@options.spread
 def cancel(
     job: options.Job,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
-    storage: options.Storage = None,
-    token_file: options.TokenFile = None,
-    timeout: options.Timeout = "10min",  # type: ignore[assignment]
-    verbose: options.Verbose = 0,
+    *,
+    how: options.Running,
 ) -> None:
     """End a job at once; the epoch under way is aborted and runs again at the next start.
 
@@ -139,7 +114,7 @@ def cancel(
     from seamark.operations.change_job import cancel as cancel_job
     from seamark.operations.storage import storage_option
 
-    running = find("cancel", job, storage, token_file)
+    running = how.find("cancel", job)
     name = running.job.name
     if not yes and sys.stdin.isatty():
         since = time_of(running.job.started_at)
@@ -149,7 +124,7 @@ def cancel(
             raise typer.Exit(NOT_DONE)
     say(f"Cancelling job {name} ({running.job.job_id}).")
     with waiting("Waiting for the job to end") as tick:
-        kept = cancel_job(running, timeout, lambda: tick(""))
+        kept = cancel_job(running, how.timeout, lambda: tick(""))
     echo(f"Job {name} is CANCELED." + ("" if kept else " Its checkpoints are deleted."))
     if kept:
         suggest(

@@ -117,8 +117,7 @@ def _table(*columns: str) -> Table:
 
 
 def _status(one: CheckpointStatistics) -> str:
-    """Return SAVEPOINT for a whole savepoint, otherwise the status: a savepoint has its
-    checkpoint's id."""
+    """Return SAVEPOINT for a whole savepoint, otherwise the status: it has its checkpoint's id."""
     completed = one.status is CheckpointStatus.COMPLETED
     return "SAVEPOINT" if one.is_savepoint and completed else one.status.value
 

@@ -12,8 +12,8 @@ from rich.text import Text
 
 from seamark.cli.terminal import ago, ms, say, size, stdout, suggest, time_of
 from seamark.model.job_state import JobState
+from seamark.operations.driver_client import why_unreachable
 from seamark.operations.reading import JobInfo
-from seamark.operations.running_job import why_unreachable
 from seamark.runtime.registry import RegisteredJob
 
 STYLES = {
@@ -28,8 +28,7 @@ _WIDE = 110
 
 
 def show_all(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: bool) -> None:
-    """Print a line for each job, and the reason of each failure. With `option` a suggested command
-    finds jobs of this storage."""
+    """Print a line for each job, and each failure's reason. `option` is for suggested commands."""
     if not jobs:
         say(f"No job in {storage} has ever run." if all_ else f"No job runs in {storage}.")
         if not all_:
@@ -60,8 +59,7 @@ def show_all(jobs: Sequence[RegisteredJob], storage: str, option: str, *, all_: 
 
 
 def show(info: JobInfo, option: str) -> None:
-    """Print all known facts about a job. With `option` a suggested command finds jobs of its
-    storage."""
+    """Print all known facts about a job. With `option` suggested commands find its storage."""
     console, job = stdout(), info.job
     console.print(
         Text.assemble((job.name, "bold"), "  ", (job.state.value, STYLES.get(job.state, "")))

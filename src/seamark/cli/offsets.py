@@ -5,18 +5,17 @@ The given savepoint is never written to.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
-from functools import wraps
-from inspect import Signature, signature
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from seamark.cli import options
 from seamark.cli.exits import NOT_DONE
+from seamark.cli.options import text
 from seamark.cli.terminal import say, stdout, suggest
 from seamark.cli.visible import echo
 
@@ -30,34 +29,30 @@ app = typer.Typer(
 )
 
 
-def _option(metavar: str, help_: str, *names: str) -> Any:
-    return typer.Option(*names, metavar=metavar, show_default=False, help=help_)
-
-
 What = Annotated[
     str, typer.Argument(metavar="PATH|JOB", help="A savepoint's directory, or a job's name.")
 ]
-Servers = Annotated[str | None, _option("HOST:PORT,…", "Kafka's brokers, asked for their offsets.")]
+Servers = Annotated[str | None, text("HOST:PORT,…", "Kafka's brokers, asked for their offsets.")]
 Config = Annotated[
     Path | None,
-    _option("FILE", "Settings of the consumer for --bootstrap-servers: librdkafka's, name=value."),
+    text("FILE", "Settings of the consumer for --bootstrap-servers: librdkafka's, name=value."),
 ]
-SourceUid = Annotated[str | None, _option("UID", "Only this source; default: all Kafka sources.")]
+SourceUid = Annotated[str | None, text("UID", "Only this source; default: all Kafka sources.")]
 Partitions = Annotated[
-    list[str] | None, _option("TOPIC:P=OFFSET", "The next offset to read; may be repeated.")
+    list[str] | None, text("TOPIC:P=OFFSET", "The next offset to read; may be repeated.")
 ]
 Topics = Annotated[
     list[str] | None,
-    _option("OLD=NEW", "A renamed topic; may be repeated.", "--topic"),
+    text("OLD=NEW", "A renamed topic; may be repeated.", "--topic"),
 ]
 To = Annotated[
     str | None,
-    _option("NEWPATH", "The copy's directory, a new one; default: beside the savepoint."),
+    text("NEWPATH", "The copy's directory, a new one; default: beside the savepoint."),
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show the changes; write nothing.")]
 ToTimestamp = Annotated[
     str | None,
-    _option(
+    text(
         "TIME",
         "The first row at this time or later: ISO 8601 with a time zone, or ms since 1970.",
     ),
@@ -86,10 +81,8 @@ def show(
     from seamark.operations import offsets
 
     base = offsets.base_of(what, storage)
-    sources, partitions = (
-        base.sources,
-        offsets.show(base, _brokers(bootstrap_servers, command_config)),
-    )
+    sources = base.sources
+    partitions = offsets.show(base, _brokers(bootstrap_servers, command_config))
     if as_json:
         shown = [
             {
@@ -105,7 +98,7 @@ def show(
             }
             for source in sources
         ]  # fmt: skip
-        echo(json.dumps(shown, indent=2))
+        options.echo_json(shown)
         return
     table = Table("source", "partition", "offset", "its log holds", "to be read")
     for source in sources:
@@ -121,7 +114,7 @@ def show(
 
 
 @dataclass(frozen=True)
-class _How:
+class _How(options.Running):
     """The options of `set` and `rewind` alike."""
 
     to_timestamp: ToTimestamp = None
@@ -132,31 +125,11 @@ class _How:
     bootstrap_servers: Servers = None
     command_config: Config = None
     dry_run: DryRun = False
-    storage: options.Storage = None
-    token_file: options.TokenFile = None
-    timeout: options.Timeout = "10min"  # type: ignore[assignment]  # parsed by Timeout
     as_json: options.Json = False
-    verbose: options.Verbose = 0
-
-
-def _with_how(command: Callable[..., None]) -> Callable[..., None]:
-    """Let typer see the fields of `_How` as options of the command, which gets them as `how`."""
-
-    @wraps(command)
-    def run(**given: Any) -> None:
-        how = _How(**{each.name: given.pop(each.name) for each in fields(_How)})
-        command(**given, how=how)
-
-    shared = signature(_How, eval_str=True).parameters.values()
-    own = signature(command, eval_str=True).parameters.values()
-    parameters = [*(each for each in own if each.name != "how"), *shared]
-    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
-    return run
 
 
 @app.command(name="set")
-@_with_how
+@options.spread
 def set_(
     what: What, partition: Partitions = None, to_latest: ToLatest = False, *, how: _How
 ) -> None:
@@ -176,7 +149,7 @@ def set_(
 
 
 @app.command()
-@_with_how
+@options.spread
 def rewind(what: What, *, how: _How) -> None:
     """Write a copy of a savepoint with earlier offsets. No row is skipped: a partition already
     before the given place stays there.
@@ -213,8 +186,6 @@ def _change(
     *,
     only_back: bool = False,
 ) -> None:
-    import json
-
     from seamark.operations import offsets
     from seamark.operations.savepoints import open_savepoint
 
@@ -235,8 +206,7 @@ def _change(
     if not how.dry_run and not shown.problems:
         copy = offsets.write(open_savepoint(path), shown, how.to)
     if how.as_json:
-        body = {"base": path, "copy": copy and copy.uri, **shown.to_json()}
-        echo(json.dumps(body, indent=2))
+        options.echo_json({"base": path, "copy": copy and copy.uri, **shown.to_json()})
     else:
         _print(shown)
     for problem in shown.problems:
@@ -264,10 +234,8 @@ def _print(shown: Preview) -> None:
 
 
 def _savepoint_of(job: str, how: _How) -> str:
-    """Take a savepoint of a running job, or write one from the newest checkpoint of a job without a
-    driver; return its path."""
+    """Take a savepoint of a running job, or make one of the newest checkpoint; return its path."""
     from seamark.api.config import storage_uri
-    from seamark.cli.changing import find
     from seamark.cli.terminal import waiting
     from seamark.operations.change_job import take_savepoint
     from seamark.operations.offsets import can_take_savepoint, savepoint_of_newest
@@ -282,7 +250,7 @@ def _savepoint_of(job: str, how: _How) -> str:
         with waiting("Starting Spark"):
             path = savepoint_of_newest(job, how.storage, to).uri
     else:
-        running = find("offsets", job, how.storage, how.token_file)
+        running = how.find("offsets", job)
         say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
         directory = None if to is None else storage_uri(to, "--to").rstrip("/").rpartition("/")[0]
         with waiting("Waiting for the savepoint") as tick:

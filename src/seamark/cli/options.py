@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import logging
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
+from functools import wraps
+from inspect import Parameter, Signature, signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
-from seamark.cli.visible import VisibleFormatter, visible
+from seamark.cli.visible import VisibleFormatter, echo, visible
 from seamark.model.durations import seconds
+
+if TYPE_CHECKING:
+    from seamark.operations.driver_client import RunningJob
 
 
 def _job_names(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -32,6 +40,34 @@ def _log_to_stderr(count: int) -> int:
 
 def _seconds(text: Any) -> float:
     return seconds(text, "--timeout")
+
+
+def text(metavar: str, help_: str, *names: str) -> Any:
+    """Return an option with a text."""
+    return typer.Option(*names, metavar=metavar, show_default=False, help=help_)
+
+
+def echo_json(value: Any) -> None:
+    """Print a result for programs."""
+    echo(json.dumps(value, indent=2))
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """Let typer see the fields of the command's last parameter, a dataclass, as further options."""
+    *own, last = signature(command, eval_str=True).parameters.values()
+    types = get_type_hints(last.annotation, include_extras=True)  # also of those inherited
+    fields = signature(last.annotation).parameters.values()
+    shared = [each.replace(annotation=types[each.name]) for each in fields]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        found = last.annotation(**{each.name: given.pop(each.name) for each in shared})
+        command(**given, **{last.name: found})
+
+    parameters = sorted([*own, *shared], key=lambda each: each.default is not Parameter.empty)
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
 
 
 Job = Annotated[
@@ -89,3 +125,23 @@ SavepointType = Annotated[
         help="canonical: for any state backend and parallelism; native: its own files, quicker.",
     ),
 ]
+
+
+@dataclass(frozen=True)
+class Running:
+    """The options of every verb on a running job."""
+
+    storage: Storage = None
+    token_file: TokenFile = None
+    timeout: Timeout = "10min"  # type: ignore[assignment]  # parsed by Timeout
+    verbose: Verbose = 0
+
+    def find(self, verb: str, job: str) -> RunningJob:
+        """Return the running job to be changed by `verb`; raises as `find_running`."""
+        from seamark.cli.terminal import reading
+        from seamark.operations.driver_client import find_running
+        from seamark.operations.storage import storage_of
+
+        uri = storage_of(verb, self.storage)
+        with reading(uri):
+            return find_running(job, uri, self.token_file)

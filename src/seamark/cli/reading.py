@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -38,7 +37,7 @@ def list_jobs(
     with reading(uri):
         found = jobs(uri, running=running, ended=all_)
     if as_json:
-        echo(json.dumps([job.to_json() for job in found], indent=2))
+        options.echo_json([job.to_json() for job in found])
     else:
         job_page.show_all(found, uri, storage_option(uri), all_=all_)
 
@@ -58,7 +57,7 @@ def info(
     with reading(uri):
         found = job_info(job, uri)
     if as_json:
-        echo(json.dumps(found.to_json(), indent=2))
+        options.echo_json(found.to_json())
     else:
         job_page.show(found, storage_option(uri))
 
@@ -85,21 +84,22 @@ def explain(
     Exits with 2 if there is an error among the findings.
     """
     from seamark.model.findings import errors
-    from seamark.operations.explain import explain as explain_app
-    from seamark.operations.explain import explain_job
-    from seamark.operations.reading import accepted_losses
+    from seamark.operations.reading import accepted_losses, explain_job
+    from seamark.operations.reading import explain as explain_app
+    from seamark.operations.storage import storage_of
 
     path = Path(what)
     is_program = path.suffix == ".py" or path.is_file()
     if preflight and not is_program:
         raise typer.BadParameter("--preflight needs a program: give APP.PY")
-    found = explain_app(path, preflight=preflight) if is_program else explain_job(what, storage)
-    losses = [] if is_program else accepted_losses(what, storage)
+    uri = "" if is_program else storage_of("explain", storage)
+    found = explain_app(path, preflight=preflight) if is_program else explain_job(what, uri)
+    losses = [] if is_program else accepted_losses(what, uri)
     if as_json:
         shown = {name: report.to_json() for name, report in found.items()}
         for page in () if is_program else shown.values():
             page["accepted-losses"] = [loss.to_json() for loss in losses]
-        echo(json.dumps(shown, indent=2))
+        options.echo_json(shown)
     else:
         for name, report in found.items():
             echo(f"job {name}")
@@ -133,11 +133,11 @@ def checkpoints(
     if checkpoint_id is not None:
         one = operation.one_checkpoint(found, job, checkpoint_id)
         if as_json:
-            echo(json.dumps(one.to_json(details=True), indent=2))
+            options.echo_json(one.to_json(details=True))
         else:
             checkpoint_tables.show_one(one)
     elif as_json:
-        echo(json.dumps(found.to_json(), indent=2))
+        options.echo_json(found.to_json())
     else:
         checkpoint_tables.show_all(found)
         for loss in operation.accepted_losses(job, uri):

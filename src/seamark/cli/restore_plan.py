@@ -10,9 +10,9 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from seamark.cli import options
 from seamark.cli.exits import MISTAKE, NOT_DONE
 from seamark.cli.terminal import say, size, stdout, time_of, waiting
-from seamark.cli.visible import echo
 
 _STYLES = {"mapped": "green", "new": "yellow", "dropped": "red"}
 
@@ -29,7 +29,7 @@ def show_plan(program: Any, *, as_json: bool) -> None:
         say(f"seamark: {error}")
         raise typer.Exit(MISTAKE if error.code == MISTAKE else NOT_DONE) from None
     if as_json:
-        echo(json.dumps(plan, indent=2))
+        options.echo_json(plan)
     else:
         _print(plan)
     if not plan["restorable"]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from seamark.cli import options
 from seamark.cli.exits import MISTAKE, NOT_DONE
 from seamark.cli.restore_plan import show_plan
 from seamark.cli.terminal import say, suggest, waiting
@@ -208,7 +208,7 @@ def _run_detached(program: Program, log: Path | None, *, as_json: bool) -> None:
             say(f"\n{program.app} goes on in the background; what it says is in {path}")
         raise
     if as_json:
-        echo(json.dumps(job.to_json(), indent=2))
+        options.echo_json(job.to_json())
         return
     echo(f"Job {job.name} has been started with JobID {job.job_id}: {job.state}")
     say(f"driver  pid {job.pid}, {job.rest_url}")

@@ -13,7 +13,6 @@ import typer
 from typer.core import TyperGroup
 
 from seamark.cli import options
-from seamark.cli.changing import find
 from seamark.cli.terminal import say, size, stdout, suggest, writing
 from seamark.cli.visible import echo
 
@@ -37,6 +36,7 @@ Path = Annotated[str, typer.Argument(metavar="PATH", help="The savepoint's direc
 
 
 @app.command()
+@options.spread
 def take(
     job: options.Job,
     directory: Annotated[
@@ -47,18 +47,16 @@ def take(
         ),
     ] = None,
     type_: options.SavepointType = options.SavepointFormat.CANONICAL,
-    storage: options.Storage = None,
-    token_file: options.TokenFile = None,
-    timeout: options.Timeout = "10min",  # type: ignore[assignment]  # parsed by Timeout
-    verbose: options.Verbose = 0,
+    *,
+    how: options.Running,
 ) -> None:  # fmt: skip
     """Take a savepoint of a running job; the job goes on. The verb may be left out."""
     from seamark.operations.change_job import take_savepoint
 
-    running = find("savepoint", job, storage, token_file)
+    running = how.find("savepoint", job)
     say(f"Triggering a savepoint of job {running.job.name} ({running.job.job_id}).")
     with writing("Waiting for the savepoint") as show:
-        path = take_savepoint(running, directory, timeout, lambda: show(0, None), type_, show)
+        path = take_savepoint(running, directory, how.timeout, lambda: show(0, None), type_, show)
     echo(f"Savepoint completed. Path: {path}")
     suggest(f"seamark savepoint inspect {quote(path)}", f"seamark run -s {quote(path)} APP.PY")
 
@@ -108,7 +106,7 @@ def inspect(path: Path, as_json: options.Json = False, verbose: options.Verbose 
             "sources": sources,
             "sinks": sinks,
         }
-        echo(json.dumps(shown, indent=2))
+        options.echo_json(shown)
         return
     echo(
         f"{savepoint.type.value.capitalize()} savepoint of job {savepoint.job_name} "
@@ -151,7 +149,7 @@ def diff(
 
     found = compare(open_savepoint(old), open_savepoint(new))
     if as_json:
-        echo(json.dumps([asdict(one) for one in found], indent=2))
+        options.echo_json([asdict(one) for one in found])
         return
     if not found:
         echo("The savepoints hold the same.")

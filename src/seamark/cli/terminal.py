@@ -84,8 +84,7 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
 def writing(text: str) -> Iterator[Callable[[int, int | None], None]]:
     """Show the bytes written: a bar on a terminal, else nothing.
 
-    Yields a function to be called now and then with the bytes written and the bytes expected; None
-    while these are unknown.
+    Yields a function to be called now and then with the bytes written and expected (or None).
     """
     console = stderr()
     if not console.is_terminal:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from seamark.cli import options
+from seamark.cli.options import text
 from seamark.cli.terminal import ago, say, stdout, suggest, time_of, waiting
 from seamark.cli.visible import echo
 
@@ -27,82 +28,73 @@ _FIRST = {
 }
 _BEFORE_THE_PROGRAM = {"allow_interspersed_args": False}
 
-
-def _option(metavar: str, help_: str, *names: str) -> Any:
-    return typer.Option(*names, metavar=metavar, show_default=False, help=help_)
-
-
-App = Annotated[
-    str,
-    typer.Argument(
-        metavar="APP.PY",
-        show_default=False,
-        help="The job's program: it knows the sinks. It is run up to its job.run().",
-    ),
-]
-Arguments = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[ARGS]", help="The program's own.", show_default=False),
-]
-Settings = Annotated[
-    list[str] | None,
-    _option("KEY=VALUE", "Set e.g. checkpoint.storage=/mnt/c; may be repeated.", "-D"),
-]
 Transactions = Annotated[
     list[str] | None,
-    _option("NAME", "A transaction, as `list` names it; may be repeated.", "--transaction", "-t"),
+    text("NAME", "A transaction, as `list` names it; may be repeated.", "--transaction", "-t"),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Also where the job's records say otherwise.")]
 
 
-def _program(
-    app_path: str, arguments: list[str] | None, settings: list[str] | None, verbose: int = 0
-) -> Program:
-    from seamark.operations.run import Program
+@dataclass(frozen=True)
+class _Of:
+    """The program whose job's transactions are meant, and the form of the answer."""
 
-    level = ("", "INFO", "DEBUG")[min(verbose, 2)]
-    return Program(app_path, arguments or [], settings or [], log_level=level)
+    app_path: Annotated[
+        str,
+        typer.Argument(
+            metavar="APP.PY",
+            show_default=False,
+            help="The job's program: it knows the sinks. It is run up to its job.run().",
+        ),
+    ]
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ARGS]", help="The program's own.", show_default=False),
+    ] = None
+    settings: Annotated[
+        list[str] | None,
+        text("KEY=VALUE", "Set e.g. checkpoint.storage=/mnt/c; may be repeated.", "-D"),
+    ] = None
+    as_json: options.Json = False
+    verbose: options.Verbose = 0
+
+    @property
+    def program(self) -> Program:
+        """The program."""
+        from seamark.operations.run import Program
+
+        level = ("", "INFO", "DEBUG")[min(self.verbose, 2)]
+        given = self.arguments or [], self.settings or []
+        return Program(self.app_path, *given, log_level=level)
 
 
 @app.command("list", context_settings=_BEFORE_THE_PROGRAM)
-def list_(
-    app_path: App,
-    arguments: Arguments = None,
-    settings: Settings = None,
-    as_json: options.Json = False,
-    verbose: options.Verbose = 0,
-) -> None:
+@options.spread
+def list_(*, of: _Of) -> None:
     """List the open transactions of a program's job, with the verdict of its records on each."""
     from seamark.operations.transactions import list_open
 
-    with waiting(f"Asking the sinks of {app_path}"):
-        found = list_open(_program(app_path, arguments, settings, verbose))
-    if as_json:
-        echo(json.dumps(found, indent=2))
-        return
-    if not found:
+    with waiting(f"Asking the sinks of {of.app_path}"):
+        found = list_open(of.program)
+    if of.as_json:
+        options.echo_json(found)
+    elif found:
+        _table(found)
+    else:
         say("No transaction is open.")
-        return
-    _table(found)
 
 
 @app.command("show", context_settings=_BEFORE_THE_PROGRAM)
-def show(
-    app_path: App,
-    arguments: Arguments = None,
-    transactions: Transactions = None,
-    settings: Settings = None,
-    as_json: options.Json = False,
-    verbose: options.Verbose = 0,
-) -> None:
+@options.spread
+def show(transactions: Transactions = None, *, of: _Of) -> None:
     """Show every known fact of open transactions, of all or of those given with -t."""
     from seamark.operations.transactions import list_open
 
-    with waiting(f"Asking the sinks of {app_path}"):
-        found = list_open(_program(app_path, arguments, settings, verbose))
+    with waiting(f"Asking the sinks of {of.app_path}"):
+        found = list_open(of.program)
     chosen = [one for one in found if not transactions or one["transaction"] in transactions]
-    if as_json:
-        echo(json.dumps(chosen, indent=2))
+    if of.as_json:
+        options.echo_json(chosen)
         return
     for name in set(transactions or ()) - {one["transaction"] for one in chosen}:
         say(f"{name}: no open transaction of this job has this name.")
@@ -111,67 +103,73 @@ def show(
 
 
 @app.command("commit", context_settings=_BEFORE_THE_PROGRAM)
+@options.spread
 def commit(
-    app_path: App,
-    arguments: Arguments = None,
     transactions: Transactions = None,
     all_lingering: Annotated[
         bool, typer.Option("--all-lingering", help="All that must be committed.")
     ] = False,
     force: Force = False,
-    settings: Settings = None,
-    as_json: options.Json = False,
-    verbose: options.Verbose = 0,
+    *,
+    of: _Of,
 ) -> None:
     """Commit open transactions whose epoch is decided, as the job's next start would."""
-    from seamark.operations.transactions import commit as commit_all
-
-    names = _names(transactions, all_lingering=all_lingering, force=force)
-    with waiting(f"Committing with {app_path}"):
-        done = commit_all(_program(app_path, arguments, settings, verbose), names, force=force)
-    _done("committed", done, as_json=as_json)
+    _end("commit", of, transactions, all_lingering=all_lingering, force=force)
 
 
 @app.command("abort", context_settings=_BEFORE_THE_PROGRAM)
+@options.spread
 def abort(
-    app_path: App,
-    arguments: Arguments = None,
     transactions: Transactions = None,
     all_lingering: Annotated[
         bool, typer.Option("--all-lingering", help="All that are safe to abort.")
     ] = False,
     force: Force = False,
-    settings: Settings = None,
-    as_json: options.Json = False,
-    verbose: options.Verbose = 0,
+    *,
+    of: _Of,
 ) -> None:
     """Abort open transactions of no decided epoch, as the job's next start would.
 
     Takes the job over from its older drivers first: a sleeping driver stops when it wakes.
     """
-    from seamark.operations.transactions import abort as abort_all
+    _end("abort", of, transactions, all_lingering=all_lingering, force=force)
 
-    names = _names(transactions, all_lingering=all_lingering, force=force)
-    with waiting(f"Aborting with {app_path}"):
-        done = abort_all(_program(app_path, arguments, settings, verbose), names, force=force)
-    _done("aborted", done, as_json=as_json)
+
+def _end(
+    verb: str, of: _Of, transactions: list[str] | None, *, all_lingering: bool, force: bool
+) -> None:
+    from seamark.operations.transactions import end
+
+    if bool(transactions) == all_lingering:
+        raise typer.BadParameter("name transactions with -t, or give --all-lingering")
+    if all_lingering and force:
+        raise typer.BadParameter("--force is for transactions named with -t")
+    with waiting(f"Asking the sinks of {of.app_path} to {verb}"):
+        done = end(of.program, verb, transactions or (), force=force)
+    what = {"commit": "committed", "abort": "aborted"}[verb]
+    if of.as_json:
+        options.echo_json(done)
+        return
+    for one in done:
+        echo(f"{what}  {one['sink']}  epoch {_epoch(one)}  {one['transaction']}")
+    if not done:
+        say(f"Nothing to be {what}.")
 
 
 @app.command("accept-loss", context_settings=_BEFORE_THE_PROGRAM)
+@options.spread
 def accept_loss(
-    app_path: App,
-    epoch: Annotated[int, _option("N", "The epoch, as LostTransactionError names it.", "--epoch")],
-    sink: Annotated[str, _option("UID", "The sink, as the error names it.", "--sink")],
-    reason: Annotated[str, _option("TEXT", "Why; it is kept for ever.", "--reason")],
-    arguments: Arguments = None,
+    epoch: Annotated[int, text("N", "The epoch, as LostTransactionError names it.", "--epoch")],
+    sink: Annotated[str, text("UID", "The sink, as the error names it.", "--sink")],
+    reason: Annotated[str, text("TEXT", "Why; it is kept for ever.", "--reason")],
     force: Annotated[
         bool,
         typer.Option(
             "--force", help="Also if the system cannot tell any more what became of them."
         ),
     ] = False,
-    settings: Settings = None,
-    as_json: options.Json = False,
+    *,
+    of: _Of,
 ) -> None:
     """Accept the loss of a sink's transactions in a decided epoch, so the job can go on.
 
@@ -180,10 +178,10 @@ def accept_loss(
     """
     from seamark.operations.transactions import accept_loss as accept
 
-    with waiting(f"Asking the sinks of {app_path}"):
-        found = accept(_program(app_path, arguments, settings), epoch, sink, reason, force=force)
-    if as_json:
-        echo(json.dumps(found, indent=2))
+    with waiting(f"Asking the sinks of {of.app_path}"):
+        found = accept(of.program, epoch, sink, reason, force=force)
+    if of.as_json:
+        options.echo_json(found)
         return
     count, rows = len(found["transactions"]), found["rows"]
     echo(
@@ -192,25 +190,7 @@ def accept_loss(
     )
     for name in found["transactions"]:
         echo(f"  {name}")
-    suggest(f"seamark run {app_path}")
-
-
-def _names(transactions: list[str] | None, *, all_lingering: bool, force: bool) -> Sequence[str]:
-    if bool(transactions) == all_lingering:
-        raise typer.BadParameter("name transactions with -t, or give --all-lingering")
-    if all_lingering and force:
-        raise typer.BadParameter("--force is for transactions named with -t")
-    return transactions or ()
-
-
-def _done(what: str, done: Sequence[dict[str, Any]], *, as_json: bool) -> None:
-    if as_json:
-        echo(json.dumps(done, indent=2))
-        return
-    for one in done:
-        echo(f"{what}  {one['sink']}  epoch {_epoch(one)}  {one['transaction']}")
-    if not done:
-        say(f"Nothing to be {what}.")
+    suggest(f"seamark run {of.app_path}")
 
 
 def _table(found: Sequence[dict[str, Any]]) -> None:

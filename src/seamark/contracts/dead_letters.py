@@ -62,8 +62,7 @@ class SelectiveSink(Protocol):
     """A sink for declarations with ``on_bad_row="dead_letter"``."""
 
     def create_selective_writer(self, context: WriterContext) -> SelectiveWriter[Any]:
-        """Return the writer; called instead of `create_writer`, in an executor task, once per
-        attempt."""
+        """Return the writer; called instead of `create_writer`, once per attempt of a task."""
         ...
 
 
@@ -75,8 +74,7 @@ class DeadLetterFormat(Protocol):
         """Convert rows of `DEAD_LETTER_SCHEMA`, one for one, to the columns for `write`.
 
         Called first with no rows, when the job is built; raises ConfigurationError there if this
-        sink, as configured, cannot take dead letters. Later called in executor tasks, before each
-        `write`.
+        sink, as configured, cannot take dead letters. Later called in tasks, before each `write`.
         """
         ...
 

@@ -40,8 +40,7 @@ class IdempotentSink(TwoPhaseCommitSink[Any]):
     def preflight(self, context: SinkContext) -> None:
         """Check the real system before anything is written; raises PreflightError with the remedy.
 
-        Called in the driver, at each start of the job. After its return no writer of an older
-        generation may change anything.
+        Called in the driver, at each start of the job. Then no older writer may change anything.
         """
         ...
 
@@ -69,8 +68,7 @@ class IdempotentSink(TwoPhaseCommitSink[Any]):
         raise CheckpointError(f"{self.describe()} has no committables, but got {committable!r}")
 
     def load(self, data: bytes) -> NoReturn:
-        """Refuse the bytes: called if the checkpoint has committables of another sink with this
-        uid."""
+        """Refuse the bytes: they are committables of another sink with this uid."""
         raise CheckpointError(
             f"{self.describe()} has no committables, but the checkpoint has {len(data)} bytes of "
             "one under its uid: they are another sink's; give this one another uid"

@@ -19,6 +19,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar, runtime_checkable
 
 from seamark.file_systems.settings import HadoopSettings
+from seamark.model.findings import Finding
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
 
@@ -37,13 +38,13 @@ class Committable(Protocol):
 
 C = TypeVar("C", bound=Committable)
 C_co = TypeVar("C_co", bound=Committable, covariant=True)
+C_contra = TypeVar("C_contra", bound=Committable, contravariant=True)
 
 
 class CommitOutcome(Enum):
     """The outcome of one transaction after a request to commit.
 
-    A silent record proves LOST only if it would still hold the commit. docs/sinks/outcomes.md has
-    every sink's answers.
+    A silent record proves LOST only if it would still hold the commit (docs/sinks/outcomes.md).
     """
 
     COMMITTED = "committed"
@@ -99,8 +100,7 @@ class WriterContext:
     """Names one attempt of one task: unique across retries, speculation and driver restarts.
 
     Every epoch up to `settled_epoch` (-1: none) has a recorded outcome. A writer may use ids of
-    those epochs again, but no id used in a later epoch. `hadoop` and `spool_uri` are as in
-    `SinkContext`.
+    those epochs again, but no id used in a later epoch. `hadoop`, `spool_uri`: see `SinkContext`.
     """
 
     job_id: str
@@ -271,4 +271,56 @@ class TwoPhaseCommitSink(Protocol[C]):
     @abstractmethod
     def load(self, data: bytes) -> C:
         """Read the bytes of this or an older version's `dump`; raises CorruptRecordError."""
+        ...
+
+
+# --- optional parts
+
+
+@runtime_checkable
+class InspectedSink(Protocol):
+    """A sink that can look at its system, for ``explain --preflight``."""
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """Ask the real system and return every finding, without a secret; change nothing.
+
+        Called in the driver's process, maybe while the job runs elsewhere; returns within tens of
+        seconds, with a finding if the system does not answer. `context.generation` is 0.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class HeldUp:
+    """Readers waiting for a transaction's end, at one place: of Kafka a topic's partition.
+
+    `rows`: records beyond the last one seen by read_committed readers, other transactions' too.
+    `first`: whether this transaction is the oldest open one there; None if not told.
+    """
+
+    place: str
+    rows: int
+    first: bool | None
+
+
+@dataclass(frozen=True)
+class OpenFacts:
+    """One open transaction. Times are in seconds since 1970, by the system's clock; None where the
+    system does not tell. `expires_at` is None also without a time-out."""
+
+    started_at: float | None = None
+    expires_at: float | None = None
+    held_up: tuple[HeldUp, ...] = ()
+
+
+@runtime_checkable
+class DescribesTransactions(Protocol[C_contra]):
+    """A committer with more facts of its open transactions, for ``seamark txn``: no decision rests
+    on them."""
+
+    def describe_open(self, committables: Sequence[C_contra]) -> Sequence[OpenFacts]:
+        """Return the facts of each, in order; empty facts for an ended one.
+
+        Raises AbortFailedError if the system does not answer within seconds.
+        """
         ...

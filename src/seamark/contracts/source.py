@@ -1,10 +1,12 @@
-"""The source contract: describes a stream for Spark to read. Optional: `CommitsOffsets`."""
+"""The source contract: describes a stream for Spark to read. Optional parts below."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
+
+from seamark.model.findings import Finding
 
 
 @dataclass(frozen=True)
@@ -68,5 +70,18 @@ class CommitsOffsets(Protocol):
 
         `jvm` is Spark's, by py4j, with Spark's own client of the system. Called once a run, in the
         committer's thread.
+        """
+        ...
+
+
+@runtime_checkable
+class InspectedSource(Protocol):
+    """A source that can look at its system, for ``explain --preflight``."""
+
+    def inspect_source(self, uid: str, jvm: Any, tolerated_downtime_s: float) -> Sequence[Finding]:
+        """Ask the real system and return every finding; change nothing.
+
+        `jvm` is Spark's, by py4j, with Spark's own client of the system. The job may be down for
+        `tolerated_downtime_s`, and must then find its rows. Returns within tens of seconds.
         """
         ...

@@ -56,8 +56,7 @@ class SpooledSink(Protocol):
         """Return a line for each missing or damaged spool file of one epoch's committables.
 
         Each line begins with the file's path. Called in the driver before the job starts, for a
-        decided epoch without a committed record; changes nothing. Raises OSError when the storage
-        does not answer.
+        decided epoch without a committed record; changes nothing. Raises OSError without an answer.
         """
         ...
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from seamark.checkpoint.savepoint_statistics import describe_savepoint
+from seamark.checkpoint.statistics import describe_savepoint
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.phases import phases
@@ -24,8 +24,7 @@ def checkpoints_page(
 
     The part is the newest `limit` checkpoints triggered before `before` (ms since 1970) with this
     status; None is all. Seamark's are `matching`, the number of checkpoints with this status,
-    `older`, the number of them older than the part, and `epoch`, a driver's ``/jobs/:id/epoch``
-    beside the history.
+    `older`, the number of them older than the part, and `epoch`, a driver's ``/jobs/:id/epoch``.
     """
     matching = [c for c in found.history if status in (None, c.status)]
     shown = [c for c in matching if before is None or 0 <= c.trigger_timestamp < before]

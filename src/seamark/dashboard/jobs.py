@@ -1,6 +1,9 @@
 """The jobs of one storage: each page is made here, once a second at most, from the job's driver or
 from the storage.
 
+The savepoints of a job are those recorded by its drivers (`checkpoint/statistics_store.py`).
+Afterwards only a savepoint's owner decides where it lies, and under which name.
+
 Invariant: a driver is asked at most once a second for each of its pages, whatever the number of
 browsers, and only while someone looks.
 """
@@ -8,12 +11,14 @@ browsers, and only while someone looks.
 from __future__ import annotations
 
 import json
+import logging
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from http.client import HTTPException
 from typing import Any
 
@@ -24,20 +29,25 @@ from seamark.dashboard.checkpoint_pages import (
     epoch_beside,
     with_those_under_way,
 )
-from seamark.dashboard.savepoints import Savepoints
 from seamark.dashboard.shared_pages import Page, Shared
 from seamark.dashboard.stored_jobs import JobNotFoundError, StoredJob
-from seamark.model.checkpoint_statistics import CheckpointStatus
+from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import UserError
 from seamark.model.job_state import JobState
 from seamark.rest.epochs import EpochPage
 from seamark.rest.models import JobDetails, SavepointDisposalRequest
 from seamark.rest.observed import job_page, lineage_page
-from seamark.runtime.checkpoint_history import jobs_in, open_storage
+from seamark.rest.operations import Operations, TooManyOperationsError, beside
+from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage
 from seamark.runtime.registry import ASK_S, MOST_BYTES, require_signed, token_for_reading
 from seamark.runtime.token import read_token
+from seamark.savepoints.claims import dispose
+from seamark.savepoints.record import SAVEPOINT
 
+log = logging.getLogger(__name__)
+
+KIND = "savepoint-disposal"
 ACT_S = 10.0
 """How long a driver may take to answer a request to change its job."""
 
@@ -80,8 +90,7 @@ NOTHING_KNOWN = Page(b"", 204)
 
 
 class Jobs:
-    """Makes the dashboard's pages. Safe to use from any thread; every method may read files and
-    wait for drivers."""
+    """Makes the dashboard's pages. For any thread; methods may read files and wait for drivers."""
 
     def __init__(self, storage: str) -> None:
         self.storage = storage
@@ -89,7 +98,8 @@ class Jobs:
         self._scans: Shared[dict[str, StoredJob]] = Shared()
         self._jobs: dict[str, StoredJob] = {}
         self._last_seen: dict[str, int] = {}
-        self._savepoints = Savepoints(storage)
+        self._there: Shared[bool | None] = Shared()
+        self._disposals = Operations()
 
     def fresh(self, key: str) -> Page | None:
         """Return a page if it need not be made again yet. Never waits."""
@@ -179,8 +189,7 @@ class Jobs:
         return dict(json.loads(self._live_details(job).body))
 
     def from_driver(self, jid: str, page: str) -> Page:
-        """Return a page of the job's driver; if the driver is silent, the page it stored at its
-        start."""
+        """Return a page of the job's driver; if that is silent, the page stored at its start."""
         job, execution = self._find(jid)
         path = f"/jobs/{jid}/{page}"
 
@@ -203,8 +212,7 @@ class Jobs:
         return self._to_driver(lambda: _ask(job, execution, f"/jobs/{jid}{path}"))
 
     def stopping(self, jid: str, trigger_id: str) -> Page:
-        """Return the progress of a stop: the driver tells it until it ends, then the storage
-        does."""
+        """Return the progress of a stop, told by the driver until its end, then by the storage."""
         found = self.ask_driver(jid, f"/stop/{trigger_id}")
         _, execution = self._find(jid)
         if found.status != 502 or execution.end is None:
@@ -248,11 +256,21 @@ class Jobs:
                 f"{request.savepoint_path} is no savepoint that job {job.name} has taken; dispose "
                 "of others with: seamark savepoint -d PATH",
             )
-        return self._savepoints.dispose(request.savepoint_path, request.triggerId)
+        work = partial(dispose, request.savepoint_path, storage=self.storage)
+        try:
+            trigger = self._disposals.begin(
+                KIND, request.triggerId, lambda: beside(work), lambda _: {}
+            )
+        except TooManyOperationsError as error:
+            return Page.problem(429, str(error))
+        return Page.of({"request-id": trigger}, 202)
 
     def disposal(self, trigger_id: str) -> Page:
         """Return the outcome of a disposal."""
-        return self._savepoints.disposal(trigger_id)
+        operation = self._disposals.find(KIND, trigger_id)
+        if operation is None:
+            return Page.problem(404, f"There is no {KIND} with the trigger id {trigger_id}")
+        return Page.of(operation.answer())
 
     def _with_those_under_way(
         self, job: StoredJob
@@ -276,8 +294,32 @@ class Jobs:
         return self._pages.get(key, lambda: make(job))
 
     def savepoints(self, job: StoredJob) -> Page:
-        """Return ``/jobs/:id/savepoints``: the savepoints recorded by the job's drivers."""
-        return Page.of(self._savepoints.page(self._with_those_under_way(job)[0]))
+        """Return ``/jobs/:id/savepoints``: the savepoints recorded by the job's drivers, newest
+        first, in Flink's fields of a checkpoint, with operators. `there` (Seamark's) says whether a
+        savepoint still lies at its path; or null."""
+        history = self._with_those_under_way(job)[0].history
+        known = [one for one in history if one.is_savepoint]
+        with ThreadPoolExecutor(_READ_AT_ONCE) as pool:
+            there = list(pool.map(self._is_there, known))
+        shown = [
+            {**one.to_json(details=True), "there": is_there}
+            for one, is_there in zip(known, there, strict=True)
+        ]
+        return Page.of({"savepoints": shown})
+
+    def _is_there(self, one: CheckpointStatistics) -> bool | None:
+        if one.status is not CheckpointStatus.COMPLETED:
+            return None
+
+        def look() -> bool | None:
+            try:
+                path = one.external_path
+                return exists(path) and open_storage(path).exists(SAVEPOINT)
+            except Exception as error:  # its file system is away
+                log.info("savepoint %s: %s", one.external_path, error)
+                return None
+
+        return self._there.get(one.external_path, look)
 
     def lineage(self, job: StoredJob) -> Page:
         """Return ``/jobs/:id/lineage``; a running job's state is its driver's answer."""

@@ -1,5 +1,4 @@
-"""Values made once for all browsers, however many ask; and their sending, packed, to a browser that
-does not have them yet."""
+"""Values made once for all browsers; and their sending, packed, to a browser without them."""
 
 from __future__ import annotations
 

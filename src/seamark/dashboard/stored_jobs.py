@@ -25,7 +25,7 @@ from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.epochs import left_transactions
 from seamark.rest.observed import ObservedJob
 from seamark.runtime.checkpoint_history import open_storage
-from seamark.runtime.driver_state import driver_state
+from seamark.runtime.registry import driver_state
 
 log = logging.getLogger(__name__)
 
@@ -62,8 +62,7 @@ class StoredJob(ObservedJob):
         return self._newest_execution.get("", read)
 
     def history(self, since_s: float = 0.0) -> CheckpointingStatistics:
-        """Return the ended checkpoints with their summary, read at `since_s` (monotonic) or
-        later."""
+        """Return ended checkpoints with their summary, read at `since_s` (monotonic) or later."""
         return self._history.get("", self._statistics.read, since_s)
 
     def row(self) -> dict[str, Any]:

@@ -74,8 +74,7 @@ class JavaServer:
     def start(self) -> None:
         """Start the server, killing it first if it runs; return when it serves.
 
-        Raises PreflightError with the end of its log if it ends, or does not serve within
-        START_TIMEOUT_S.
+        Raises PreflightError with the end of its log if it does not serve within START_TIMEOUT_S.
         """
         self.launch()
         self.wait_until_ready()
@@ -86,8 +85,7 @@ class JavaServer:
         self._process = self._run(self.arguments)
 
     def run_once(self, arguments: Sequence[str]) -> None:
-        """Run another Java program of the same kind to its end. Raises PreflightError if it
-        fails."""
+        """Run another such program to its end. Raises PreflightError if it fails."""
         process = self._run(arguments)
         code = process.wait(START_TIMEOUT_S)
         release(process)

@@ -48,8 +48,7 @@ class LocalKafka(LocalServers):
 
     Node numbers go from 1 to `brokers`.
 
-    Raises `ConfigurationError` for another number of brokers, or for a directory with a cluster of
-    another size.
+    Raises `ConfigurationError` for another number of brokers, or a directory of such a cluster.
     """
 
     def __init__(
@@ -79,8 +78,7 @@ class LocalKafka(LocalServers):
         return ",".join(f"127.0.0.1:{node.port}" for node in self._nodes.values())
 
     def address(self, listener: str) -> str:
-        """All brokers' addresses of one of the further `listeners`; known once `start` has been
-        called."""
+        """All brokers' addresses of one of the further `listeners`; known after `start`."""
         number = list(self._listeners).index(listener)
         return ",".join(f"127.0.0.1:{self._ports_of(i)[2 + number]}" for i in self._numbers())
 
@@ -153,8 +151,7 @@ class LocalKafka(LocalServers):
                 raise node.ended()
 
     def stop(self) -> None:
-        """Stop every broker; remove the directory if it is temporary. A second call does nothing
-        more.
+        """Stop every broker; remove the directory if it is temporary. Idempotent.
 
         Brokers with kept data are asked to shut down, and killed if they do not within
         STOP_TIMEOUT_S: with most controllers gone, the last of three often cannot finish.

@@ -6,44 +6,44 @@ all other faults, a store that is away included, after the client's own few trie
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, BinaryIO, Protocol
 
 
-class NewFile(Protocol):
+class NewFile(ABC):
     """A file being written; pyarrow's writers take it as a sink.
 
     As a context manager it is closed at the end, and discarded if an exception leaves the block. If
     its process dies before `close` or `discard`, the file may remain, torn.
     """
 
-    @property
-    def closed(self) -> bool:
-        """Whether `close` or `discard` was called."""
-        ...
+    closed = False
+    """Whether `close` or `discard` was called."""
 
+    @abstractmethod
     def write(self, data: Any, /) -> int:
         """Append bytes, or any contiguous buffer; its memory may be used again after the call."""
-        ...
 
-    def flush(self) -> None:
+    def flush(self) -> None:  # noqa: B027 - not to be overridden
         """Promise nothing to the caller."""
-        ...
 
+    @abstractmethod
     def close(self) -> None:
         """Make the whole file durable and readable under its name, the name included.
 
         If it raises, nothing is certain. A second call does nothing.
         """
-        ...
 
+    @abstractmethod
     def discard(self) -> None:
         """Give up, also after `close`: no file stays, if that can be done. Never raises."""
-        ...
 
-    def __enter__(self) -> NewFile: ...
+    def __enter__(self) -> NewFile:
+        return self
 
-    def __exit__(self, *error: Any) -> None: ...
+    def __exit__(self, *error: Any) -> None:
+        self.close() if error[0] is None else self.discard()
 
 
 class Directory(Protocol):
@@ -61,8 +61,7 @@ class Directory(Protocol):
     def create(self, path: str) -> NewFile:
         """Begin a new file; put something random in its name.
 
-        On local disks and HDFS a taken name raises FileExistsError; on S3 the newer file replaces
-        the older one.
+        A taken name raises FileExistsError; but on S3 the newer file replaces the older one.
         """
         ...
 
@@ -94,8 +93,7 @@ class RenamingDirectory(Directory, Protocol):
         ...
 
     def sync(self, paths: Iterable[str]) -> None:
-        """Make earlier renames and deletions of these names durable, those of interrupted calls
-        too."""
+        """Make earlier renames and deletions of these names durable, of interrupted calls too."""
         ...
 
     def prune(self, path: str, below: str) -> None:

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as DeadlinePassedError
 from typing import Any, BinaryIO
 
+from seamark.file_systems.directory import NewFile
 from seamark.file_systems.settings import HadoopSettings
 from seamark.model.errors import MissingDependencyError
 
@@ -119,7 +120,7 @@ class HdfsDirectory:
         return f"{self._root.rstrip('/')}/{path}" if path else self._root
 
 
-class _HdfsFile:
+class _HdfsFile(NewFile):
     """A `NewFile`, gathered into large writes."""
 
     def __init__(self, directory: HdfsDirectory, path: str, raw: Any) -> None:
@@ -127,7 +128,6 @@ class _HdfsFile:
         self._buffer = bytearray()
         self._bytes = 0
         self._name = f"{directory.uri}/{path}"
-        self.closed = False
 
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
@@ -136,9 +136,6 @@ class _HdfsFile:
         if len(self._buffer) >= BUFFER_BYTES:
             self._send()
         return view.nbytes
-
-    def flush(self) -> None:
-        pass
 
     def close(self) -> None:
         if self.closed:
@@ -162,12 +159,6 @@ class _HdfsFile:
             with _os_errors(self._name):
                 _call(self._raw.write, bytes(self._buffer))
             self._buffer.clear()
-
-    def __enter__(self) -> _HdfsFile:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.close() if error[0] is None else self.discard()
 
 
 class _Reading(io.RawIOBase):

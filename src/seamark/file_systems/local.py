@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from seamark.file_systems.directory import NewFile
 from seamark.file_systems.location import Location, require_unescaped
 from seamark.model.errors import ConfigurationError
 
@@ -39,12 +40,12 @@ def make_directory(path: Path) -> None:
     make_directory(path.parent)
     with contextlib.suppress(FileExistsError):
         path.mkdir()
-    sync_directory(path.parent)
+    synced(path.parent)
 
 
-def sync_directory(path: Path) -> None:
-    """Make the entries of a directory durable: created, renamed and removed files."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+def synced(path: Path) -> None:
+    """Make a file's bytes durable, or a directory's entries: created, renamed and removed files."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
@@ -105,10 +106,10 @@ class LocalDirectory:
 
     def sync(self, paths: Iterable[str]) -> None:
         """Make the entries of the directories of `paths` durable."""
-        sync_directory(self._root)  # raises if it is no longer mounted
+        synced(self._root)  # raises if it is no longer mounted
         for directory in {(self._root / path).parent for path in paths} - {self._root}:
             with contextlib.suppress(FileNotFoundError):  # pruned
-                sync_directory(directory)
+                synced(directory)
 
     def prune(self, path: str, below: str) -> None:
         """Remove empty directories."""
@@ -119,38 +120,25 @@ class LocalDirectory:
                 directory = directory.parent
 
 
-class _LocalFile:
-    """A `NewFile`."""
-
+class _LocalFile(NewFile):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file = path.open("xb")
 
-    @property
-    def closed(self) -> bool:
-        return self._file.closed
-
     def write(self, data: Any, /) -> int:
         return self._file.write(data)
 
-    def flush(self) -> None:
-        self._file.flush()
-
     def close(self) -> None:
-        if not self._file.closed:
+        if not self.closed:
+            self.closed = True
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
-            sync_directory(self._path.parent)
+            synced(self._path.parent)
 
     def discard(self) -> None:
+        self.closed = True
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):
             self._path.unlink()
-
-    def __enter__(self) -> _LocalFile:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.close() if error[0] is None else self.discard()

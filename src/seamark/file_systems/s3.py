@@ -2,7 +2,7 @@
 
 An object exists whole or not at all; it appears with one answer of the store. Besides a
 `Directory`'s calls there are multipart uploads. Their parts are durable at S3, and invisible to
-readers and listings until any process completes the upload (`sinks/files/uploads.py`).
+readers and listings until any process completes the upload (`sinks/files/pending.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
+from seamark.file_systems.directory import NewFile
 from seamark.file_systems.s3_options import S3Options
 from seamark.file_systems.settings import HadoopSettings
 from seamark.model.errors import MissingDependencyError
@@ -83,8 +84,7 @@ class S3Directory:
     def begin_upload(self, path: str) -> S3Upload:
         """Begin an upload; `path` is the name of the completed object.
 
-        Tried once: raises ConnectionError if the store did not answer or was busy; the upload may
-        have begun all the same.
+        Tried once. After a ConnectionError (no answer, or busy) the upload may have begun.
         """
         with _os_errors(f"{self._uri}/{path}"):
             answer = _client(self._options, tries=1).create_multipart_upload(
@@ -186,14 +186,13 @@ class S3Upload:
         self.etags.append(part)
 
 
-class _S3File:
+class _S3File(NewFile):
     """A `NewFile`: one request for a small object, an upload for a larger one."""
 
     def __init__(self, directory: S3Directory, path: str) -> None:
         self._directory, self._path = directory, path
         self._buffer = bytearray()
         self._upload: S3Upload | None = None
-        self.closed = False
 
     def write(self, data: Any, /) -> int:
         view = memoryview(data).cast("B")
@@ -206,9 +205,6 @@ class _S3File:
         else:
             self._upload.write(view)
         return view.nbytes
-
-    def flush(self) -> None:
-        pass
 
     def close(self) -> None:
         if self.closed:
@@ -226,12 +222,6 @@ class _S3File:
             self._upload.abort()
         with contextlib.suppress(OSError):
             self._directory.delete(self._path)
-
-    def __enter__(self) -> _S3File:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.close() if error[0] is None else self.discard()
 
 
 @functools.cache

@@ -15,8 +15,7 @@ _ENCRYPTION = {"AES256": "AES256", "SSE-KMS": "aws:kms", "DSSE-KMS": "aws:kms:ds
 class S3Options:
     """The access to one bucket.
 
-    "" leaves the choice to the AWS client (environment, profile, instance). Keys are not in its
-    `repr`.
+    "" leaves the choice to the AWS client (environment, profile, instance). `repr` hides keys.
     """
 
     endpoint: str = ""

@@ -10,8 +10,7 @@ from seamark.model.errors import ConfigurationError
 class HadoopSettings(Mapping[str, str]):
     """Settings by Hadoop's own names, e.g. ``fs.s3a.endpoint``.
 
-    Picklable, hashable, and never changed; its `repr` shows no value, since access keys are among
-    them.
+    Picklable, hashable, and never changed; its `repr` shows no value: some are access keys.
 
     They travel from the driver to the Python workers within Spark's tasks, as Spark's own Hadoop
     configuration does; Seamark writes them nowhere.

@@ -63,8 +63,7 @@ def source_to_sink(replayable: bool, way: SinkWay) -> Guarantee:
 class PartGuarantee:
     """The best level of a job with this part, and the reason.
 
-    `kind`: source, operator, sink or storage. `places`: what it reads or writes, as
-    `TwoPhaseCommitSink.places`.
+    `kind`: source, operator, sink or storage. `places`: see `TwoPhaseCommitSink`.
     """
 
     uid: str

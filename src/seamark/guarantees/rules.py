@@ -1,7 +1,7 @@
 """The rules on a declared job. Each is a pure function from the facts to findings of one code.
 
 `explain` prints the findings, `Job.run` refuses errors. Rules on real systems are beside the code
-that asks them: the `preflight.py` of each sink, `sources/kafka_retention.py`.
+that asks them: the `preflight.py` of each sink, `sources/kafka_admin.py`.
 """
 
 from __future__ import annotations

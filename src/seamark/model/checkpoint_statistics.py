@@ -185,8 +185,7 @@ class CheckpointStatistics(_Aligned, _Acknowledged):
 
     @staticmethod
     def from_record(record: Mapping[str, Any]) -> CheckpointStatistics:
-        """Read the result of `to_record`; raises KeyError, TypeError or ValueError for any other
-        value."""
+        """Read the result of `to_record`; raises KeyError, TypeError or ValueError."""
         return CheckpointStatistics(
             **{
                 **record,

@@ -74,8 +74,7 @@ class CheckpointingStatistics:
     def find(self, checkpoint_id: int, triggered: int | None = None) -> CheckpointStatistics | None:
         """Return the newest attempt at a checkpoint, or the attempt triggered at `triggered`.
 
-        Falls back to a savepoint of the epoch if the history has no checkpoint of it; None if it
-        has neither.
+        Falls back to a savepoint of the epoch if the history has no checkpoint of it; else None.
         """
         found = [
             one

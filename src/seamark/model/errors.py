@@ -104,8 +104,7 @@ class SavepointError(UserError):
 class DrainedError(UserError):
     """The job was drained: its windows were closed early, so new rows would be late.
 
-    All rows read are committed. The message names the checkpoints or savepoints for a new job to go
-    on from.
+    All rows read are committed. The message names the checkpoints or savepoints to go on from.
     """
 
 
@@ -194,8 +193,7 @@ class TooManyFailedCheckpointsError(SeamarkError):
 class WatermarkLostError(SeamarkError):
     """Spark's plan gives a stateful operator no watermark, though its stream has one.
 
-    The operator's rows would never come. Found before an epoch's tasks run; nothing of the epoch
-    was written.
+    The operator's rows would never come. Found before an epoch's tasks: nothing was written.
     """
 
 

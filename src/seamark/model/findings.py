@@ -2,7 +2,7 @@
 
 Each code has a section in docs/findings.md: the finding, the reason, an example, the remedy.
 `guarantees/rules.py` finds faults of a declaration, the `preflight.py` of each sink and
-`sources/kafka_retention.py` faults of real systems. A `UserError` may carry a finding.
+`sources/kafka_admin.py` faults of real systems. A `UserError` may carry a finding.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """A job's data flow: sources, stateful operators and sinks, and their edges.
 
-`runtime/job_plan.py` finds it in Spark's plan; the REST interface shows it as Flink's ``vertices``
-and ``plan``.
+`runtime/job_plan.py` finds it in Spark's plan; REST shows it as Flink's ``vertices`` and ``plan``.
 """
 
 from __future__ import annotations

@@ -57,8 +57,7 @@ def lag(checkpoint: CheckpointStatistics) -> int | None:
 def busy_ms(checkpoint: CheckpointStatistics, uid: str, slots: int) -> float | None:
     """Return the working time of one part of the job on a checkpoint, as if by one subtask.
 
-    The work of parallel tasks is divided by the number of them able to run at once (`slots`: the
-    cores).
+    The work of parallel tasks is divided by the number that can run at once (`slots`).
 
     - a sink: its writers' `write` and `prepare_commit`, and its commit.
     - a stateful operator: Spark's times for updates, removals and the store's commit, which include

@@ -56,8 +56,7 @@ _SUSPICIOUS = re.compile(r"[=@]|[:]|\bis\b|bearer|basic|-----BEGIN", re.IGNORECA
 def redact(text: str) -> str:
     """Return `text` without anything that looks like a secret.
 
-    Hides a URI's user information, values of settings named like secrets, bearer tokens and private
-    keys.
+    Hides a URI's user, values of settings named like secrets, bearer tokens and private keys.
     """
     if not _SUSPICIOUS.search(text):
         return text

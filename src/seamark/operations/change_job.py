@@ -12,8 +12,7 @@ from typing import Any
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
 from seamark.model.job_state import JobState
-from seamark.operations.driver_client import POLL_S, DriverClient
-from seamark.operations.running_job import RunningJob
+from seamark.operations.driver_client import POLL_S, DriverClient, RunningJob
 from seamark.runtime import registry
 from seamark.runtime.checkpoint_history import jobs_in, read_history
 from seamark.runtime.registry import RegisteredJob
@@ -85,8 +84,7 @@ def stop_with_savepoint(
 
 
 def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatistics | None:
-    """End the job after its current epoch; return the last completed checkpoint, None if there is
-    none.
+    """End the job after its current epoch; return the last completed checkpoint, or None.
 
     Returns when every decided epoch is committed. Raises OperationFailedError if the job failed
     instead, or has not ended after `timeout_s`.
@@ -101,8 +99,7 @@ def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatist
 
 
 def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
-    """End the job at once, aborting the epoch under way; return whether its checkpoints are still
-    there.
+    """End the job at once, aborting the epoch under way; return whether checkpoints remain.
 
     They are gone with DELETE_ON_CANCELLATION. Returns when all is settled. Raises
     OperationFailedError if the job failed instead, or has not ended after `timeout_s`.

@@ -10,27 +10,76 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from typing import Any, TypeVar
 
 from seamark.model.errors import DriverUnreachableError, OperationFailedError, UserError
+from seamark.model.job_state import JobState
+from seamark.operations.storage import readable
 from seamark.runtime.registry import (
     MOST_BYTES,
     RegisteredJob,
+    find_job,
+    is_alive,
     require_signed,
     token_for_reading,
 )
 from seamark.runtime.token import HOME_VARIABLE, read_token, token_path
 
+AGAIN = "start its program again, and it goes on after its last decided epoch: seamark run APP.PY"
+
+
+@dataclass(frozen=True)
+class RunningJob:
+    """A job with an answering driver, and the storage in which it was found."""
+
+    job: RegisteredJob
+    storage: str
+    driver: DriverClient
+
+
+def find_running(job: str, uri: str, token_file: Path | None) -> RunningJob:
+    """Return a job of the storage at `uri`, found by name, id or the first digits of its id. Raises
+    UserError if there is no such job, and DriverUnreachableError if no driver answers for it: the
+    error says how the job ended, or where its driver should be."""
+    with readable(uri):
+        found = find_job(uri, job)
+    if found.state.is_terminal:
+        reason = f" ({found.reason})" if found.reason else ""
+        raise DriverUnreachableError(
+            f"job {found.name!r} does not run: it is {found.state.value}{reason}; {AGAIN}"
+        )
+    if found.state is JobState.UNREACHABLE:
+        raise DriverUnreachableError(f"job {found.name!r}: {why_unreachable(found)}")
+    return RunningJob(found, uri, DriverClient(found, token_file))
+
+
+def why_unreachable(job: RegisteredJob) -> str:
+    """Return why the driver of an UNREACHABLE job may be silent, and the remedy."""
+    if job.host != socket.gethostname():
+        return (
+            f"its driver (pid {job.pid} on {job.host}) does not answer here: its address, "
+            f"{job.rest_url or 'unknown'}, is of that machine alone. Run this command on "
+            f"{job.host}; if the driver is dead, {AGAIN}"
+        )
+    if not is_alive(job.pid):
+        return f"its driver (pid {job.pid}) is gone without a word: it was killed; {AGAIN}"
+    return (
+        f"its driver does not answer at {job.rest_url or 'any address'}, though there is a process "
+        f"{job.pid}; if it hangs, end it (kill -9 {job.pid}), then {AGAIN}"
+    )
+
+
 REQUEST_S = 10.0
-"""How long a driver may take to answer one request; the request for a checkpoint is answered at
-once."""
+"""How long a driver may take to answer one request; a trigger is answered at once."""
 POLL_S = 0.2
 SILENT_TRIES = 3
 """How often a silent driver is asked during an operation before it is held to be gone."""
@@ -115,8 +164,7 @@ class DriverClient:
         progress: Callable[[int, int], None] | None = None,
         ended: Callable[[], Any] = lambda: None,
     ) -> Any:
-        """Start one of Flink's asynchronous operations and poll until it is done; return its
-        ``operation``.
+        """Start an asynchronous operation and poll until it is done; return its ``operation``.
 
         It is polled at `answers_at`, or at `path` where `answers_at` is None. Between two polls
         `progress` is called with the bytes done and the bytes expected if the driver tells them,

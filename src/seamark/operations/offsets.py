@@ -1,5 +1,4 @@
-"""`seamark offsets`: the source offsets of a savepoint or a job, and a copy of the savepoint with
-other offsets.
+"""`seamark offsets`: a savepoint's or job's source offsets, and a copy with others.
 
 `savepoints/edit/offsets.py` has the rules; this module asks the brokers.
 """
@@ -49,8 +48,7 @@ EARLIEST, LATEST = "earliest", "latest"
 
 @dataclass(frozen=True)
 class Brokers:
-    """The Kafka cluster read by the sources; no savepoint holds its address. `options` are
-    librdkafka's."""
+    """The Kafka cluster of the sources: no savepoint has its address. `options`: librdkafka's."""
 
     bootstrap_servers: str
     options: Mapping[str, str]
@@ -139,8 +137,7 @@ def can_take_savepoint(job: str, storage: str | None) -> bool:
 def savepoint_of_newest(job: str, storage: str | None, beside: str) -> SavepointRecord:
     """Write a savepoint of the newest checkpoint of a job without a driver; return it.
 
-    The savepoint is a new directory beside the path `beside`. Starts a Spark session. Raises
-    SavepointError.
+    It is a new directory beside the path `beside`. Starts a Spark session. Raises SavepointError.
     """
     directory = _directory(job, storage)
     target = _beside(storage_uri(beside, "--to"), job)

@@ -1,4 +1,5 @@
-"""`seamark list`, `info JOB` and `checkpoints JOB`: the facts about jobs, running or ended.
+"""`seamark list`, `info JOB`, `checkpoints JOB`: the facts about jobs, running or ended. And
+`explain`: the guarantees of a program's jobs, without running them, or of a job's last run.
 
 The storage outlives a driver: it has executions with their guarantees, identity, leases and
 checkpoint statistics. A driver adds the epoch under way, if it answers.
@@ -7,13 +8,17 @@ checkpoint statistics. A driver adds the epoch under way, if it answers.
 from __future__ import annotations
 
 import logging
+import runpy
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
+from seamark.guarantees.end_to_end import GuaranteeReport
 from seamark.model.checkpoint_statistics import CheckpointStatistics
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
 from seamark.model.errors import (
@@ -24,9 +29,73 @@ from seamark.model.errors import (
 )
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import DriverClient
-from seamark.operations.storage import readable, storage_of
+from seamark.operations.storage import readable
 from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage, read_history
 from seamark.runtime.registry import RegisteredJob, find_job, list_jobs, newest_execution
+
+if TYPE_CHECKING:
+    from seamark.job import Job
+
+RUN_NAME = "__seamark_explain__"
+"""`__name__` in the program: not ``"__main__"``, so the program does not run its job."""
+
+
+def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]:
+    """Return the guarantee report of each job declared by the program at `app`, by job name.
+
+    The program is executed to its end, without arguments, under another `__name__`: jobs must be
+    declared at its top level and run under ``if __name__ == "__main__":``. Nothing outside is
+    written. `preflight`: also ask the real systems. Raises UserError if there is no such file, or
+    no job in it; the program's own exceptions pass through.
+    """
+    return {job.declaration.name: job.report(preflight=preflight) for job in declared_jobs(app)}
+
+
+def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> list[Job]:
+    """Return the jobs declared by the program at `app`, as `explain` does."""
+    from seamark.job import Job
+
+    if not app.is_file():
+        raise UserError(f"{app}: there is no such file; give the path of a Python program")
+    ours, sys.argv = sys.argv, [str(app), *arguments]  # the program is not to read our own
+    sys.path.insert(0, str(app.resolve().parent))
+    try:
+        names = runpy.run_path(str(app), run_name=RUN_NAME)
+    finally:
+        sys.path.pop(0)
+        sys.argv = ours
+    jobs = {id(value): value for value in names.values() if isinstance(value, Job)}
+    if not jobs:
+        raise UserError(
+            f"{app}: no job found; declare it at the top level of the program (job = sm.Job(…)) "
+            'and run it under if __name__ == "__main__":'
+        )
+    return list(jobs.values())
+
+
+def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:
+    """Return the guarantees of a job, found by name, id or the first digits of its id. Its last
+    driver stored them at its start. Raises UserError if there is no such job, or its last driver
+    stored nothing because it was of an older version."""
+    with readable(uri):
+        found = find_job(uri, job)
+        execution = newest_execution(uri, found.name)
+    pages = execution.start.pages if execution is not None else {}
+    if "guarantees" not in pages:
+        raise UserError(
+            f"job {found.name!r}: its last run has not stored what it guarantees; give the path of "
+            "its program instead: seamark explain APP.PY"
+        )
+    mode = pages.get("checkpoints/config", {}).get("mode", "")
+    try:
+        report = GuaranteeReport.from_json(pages["guarantees"], mode.replace("_", "-"))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise UserError(
+            f"job {found.name!r}: {found.execution.record} holds no guarantees that this version "
+            "of Seamark understands; give the path of its program instead: seamark explain APP.PY"
+        ) from None
+    return {found.name: report}
+
 
 log = logging.getLogger(__name__)
 _PART = ("uid", "kind", "description", "guarantee")
@@ -61,8 +130,7 @@ class JobInfo:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Return it with Flink's names where Flink has them; times in ms since 1970, durations in
-        ms."""
+        """Return it with Flink's names where there are; times (since 1970), durations in ms."""
         shown = self.job.to_json()
         end = shown["end-time"]
         identity, last = self.identity, self.last_completed
@@ -102,13 +170,12 @@ def jobs(storage: str, *, running: bool, ended: bool) -> Sequence[RegisteredJob]
     ]
 
 
-def info(job: str, storage: str | None) -> JobInfo:
+def info(job: str, uri: str) -> JobInfo:
     """Return the facts about a job, found by name, id or the first digits of its id.
 
     Works for a running job, an ended job, and a job with a silent driver. Raises UserError if there
     is no such job.
     """
-    uri = storage_of("info", storage)
     with readable(uri):
         return _info(uri, job)
 
@@ -170,22 +237,19 @@ def _identity(store: CheckpointStore) -> JobIdentity | None:
         return None
 
 
-def accepted_losses(job: str, storage: str | None) -> Sequence[AcceptedLoss]:
+def accepted_losses(job: str, uri: str) -> Sequence[AcceptedLoss]:
     """Return the losses that operators have accepted of a job, found by name, id or the first
     digits of its id. For their epochs the job's guarantee does not hold."""
-    uri = storage_of("explain", storage)
     with readable(uri):
         name = job if job in jobs_in(uri) else find_job(uri, job).name
         return read_losses(open_storage(f"{uri}/{name}"))
 
 
-def checkpoints(job: str, storage: str | None) -> CheckpointingStatistics:
+def checkpoints(job: str, uri: str) -> CheckpointingStatistics:
     """Return the stored history of the job's checkpoints, up to the last ended checkpoint.
 
-    `job` is its name, its id or the first digits of its id. `storage` is the storage of the job's
-    CheckpointConfig; None takes it from seamark.toml. Raises UserError if there is no such job.
+    `job` is its name, its id or the first digits of its id. Raises UserError if there is none.
     """
-    uri = storage_of("checkpoints", storage)
     # By its name first: a job never run by Job.run has only a name.
     with readable(uri):
         return read_history(uri, job if job in jobs_in(uri) else find_job(uri, job).name)

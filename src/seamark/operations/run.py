@@ -2,21 +2,25 @@
 
 The process becomes the program's (exec), and so do its signals, exit code and files; with an option
 of spark-submit it becomes spark-submit's. The environment carries the command line's settings:
-`api/settings.py` and `Job.run` read them. ``-d`` and ``--plan`` are in `run_detached.py`.
+`api/settings.py` and `Job.run` read them. In cluster mode the driver runs elsewhere: the same
+variables travel as settings of YARN or Kubernetes. ``-d`` and ``--plan`` are in `run_detached.py`.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import os
 import re
+import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
+from urllib.parse import quote
 
 from seamark.api.settings import (
     CLAIM_MODE_VARIABLE,
@@ -27,8 +31,90 @@ from seamark.api.settings import (
     RESTORE_VARIABLE,
     check_command_line,
 )
-from seamark.model.errors import UserError
-from seamark.operations.spark_submit import SparkOptions, deploy_mode, given, submit_command
+from seamark.model.errors import MissingDependencyError, UserError
+
+SparkOptions = Mapping[str, str | Sequence[str] | None]
+"""Options of spark-submit by name, with their values; each value of a sequence repeats it."""
+
+_DEPLOY_MODE = re.compile(r"^\s*spark\.submit\.deployMode[\s=:]+(\w+)", re.MULTILINE)
+
+
+def given(options: SparkOptions) -> bool:
+    """Whether any option has a value: only then is the program submitted."""
+    return any(options.values())
+
+
+def submit_command(
+    options: SparkOptions, app: str, arguments: Sequence[str], variables: Mapping[str, str]
+) -> tuple[list[str], dict[str, str]]:
+    """Return the command to submit the program, and the variables to add to its environment.
+
+    `variables` are meant for the program's environment. Raises UserError if they cannot reach a
+    driver of this deploy mode, MissingDependencyError without a spark-submit.
+    """
+    settings = _options(options)
+    if deploy_mode(options) != "cluster":
+        found = dict(variables)
+        if "PYSPARK_DRIVER_PYTHON" not in os.environ:
+            found["PYSPARK_DRIVER_PYTHON"] = sys.executable
+        return [str(_spark_submit()), *settings, app, *arguments], found
+    master = str(options.get("--master") or "")
+    if master.startswith("yarn"):
+        prefix = "spark.yarn.appMasterEnv."
+    elif master.startswith("k8s"):
+        prefix = "spark.kubernetes.driverEnv."
+    else:
+        raise UserError(
+            f"--deploy-mode cluster with the master {master or '(none given)'}: Seamark's "
+            "settings reach a driver on the cluster through --master yarn or k8s://… alone (Spark "
+            "runs no Python driver on a standalone cluster); use --deploy-mode client"
+        )
+    for key, value in variables.items():
+        if key == COMMAND_LINE_VARIABLE:  # YARN's launch script loses JSON's quotes
+            value = quote(value)
+        settings += ["--conf", f"{prefix}{key}={value}"]
+    return [str(_spark_submit()), *settings, app, *arguments], {}
+
+
+def deploy_mode(options: SparkOptions) -> str:
+    """Return ``"client"`` or ``"cluster"``, as spark-submit will find it."""
+    if mode := options.get("--deploy-mode"):
+        return str(mode)
+    for conf in options.get("--conf") or ():
+        if found := _DEPLOY_MODE.match(conf):
+            return found[1]
+    if mode := os.environ.get("DEPLOY_MODE"):
+        return mode
+    home = os.environ.get("SPARK_CONF_DIR") or f"{os.environ.get('SPARK_HOME', '')}/conf"
+    path = Path(str(options.get("--properties-file") or f"{home}/spark-defaults.conf"))
+    try:
+        found = _DEPLOY_MODE.search(path.read_text(encoding="utf-8"))
+    except OSError:  # spark-submit reports it, if the user named it
+        return "client"
+    return found[1] if found else "client"
+
+
+def _options(options: SparkOptions) -> list[str]:
+    found = []
+    for name, value in options.items():
+        for each in [value] if isinstance(value, str) else value or ():
+            found += [name, each]
+    return found
+
+
+def _spark_submit() -> Path:
+    """Return spark-submit of SPARK_HOME, as Spark's commands do, or of this Python's pyspark."""
+    home = os.environ.get("SPARK_HOME")
+    if not home:
+        spec = importlib.util.find_spec("pyspark")
+        home = ((spec and spec.submodule_search_locations) or [""])[0]
+    path = Path(home, "bin", "spark-submit")
+    if not path.is_file():
+        raise MissingDependencyError(
+            f"there is no {path}; install pyspark, or set SPARK_HOME to a Spark distribution"
+        )
+    return path
+
 
 RUN_VARIABLE = "SEAMARK_RUN"
 """Environment: set by `run`; makes ``import seamark`` call `prepare_program`."""
@@ -45,8 +131,7 @@ class Program:
     `settings` are ``key=value`` texts, the later ones winning. `restore` is the path of a savepoint
     or a retained checkpoint to start from. `drop_state` drops everything without a taker,
     `parallelism` is the number of state partitions, and `claim_mode` settles the savepoint's owner
-    after the restore. With an option of `spark` the program is submitted. `log_level` is "" if the
-    command line gives none.
+    after the restore. With an option of `spark` the program is submitted. `log_level`: "" for none.
     """
 
     app: str
@@ -97,14 +182,28 @@ class Program:
             command, variables = submit_command(self.spark, self.app, self.arguments, variables)
         return command, {**os.environ, **variables}
 
+    def ask(self, variable: str, file: Path, answer: Path) -> tuple[dict[str, Any] | None, int]:
+        """Execute it up to its `job.run()`, which finds `file` by `variable`, writes `answer` and
+        ends. Return the answer, None if there is none, and the exit code. Its output goes to
+        stderr. Raises UserError as `command`."""
+        command, environment = self.command()
+        environment[variable] = str(file)
+        code = subprocess.run(command, stdout=sys.stderr, env=environment, check=False).returncode
+        told = json.loads(answer.read_text(encoding="utf-8")) if answer.exists() else None
+        return told, code
+
+
+def has_ended(what: str, code: int) -> str:
+    """Begin a sentence about a program's end with this exit code."""
+    return f"{what} has ended ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+
 
 def run(program: Program) -> NoReturn:
     """Become ``python <app> <arguments>``, with this Python, or spark-submit.
 
     Raises UserError before, as `Program.command`. The program gets exit code 2 if it ends well
     without a job although an option for a job was given. A UserError caught nowhere ends the
-    program with one paragraph on stderr and exit code 2; any other exception is shown with its
-    traceback, as Python does.
+    program with one paragraph on stderr and exit code 2; any other is shown as by Python.
     """
     command, environment = program.command()
     if program.for_job and not given(program.spark):

@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,7 +22,7 @@ from typing import Any
 from seamark.api.settings import PLAN_VARIABLE
 from seamark.checkpoint.executions import ANNOUNCE_VARIABLE, ExecutionStart
 from seamark.model.errors import OperationFailedError, UserError
-from seamark.operations.run import Program
+from seamark.operations.run import Program, has_ended
 from seamark.runtime.registry import ask_driver
 from seamark.runtime.token import seamark_home
 
@@ -138,10 +137,9 @@ def _open_log(app: str, log: Path | None) -> tuple[Path, int]:
 
 def _ended(what: str, code: int, log: Path) -> ProgramEndedError:
     tail = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
-    how = f"signal {-code}" if code < 0 else f"exit code {code}"
-    message = f"{what} has ended ({how}) before it could be seen running"
+    message = f"{has_ended(what, code)} before it could be seen running"
     if code == 0:
-        message = f"{what} has ended (exit code 0) without having run a job; call job.run() in it"
+        message = f"{has_ended(what, code)} without having run a job; call job.run() in it"
     return ProgramEndedError(f"{message}; all it said is in {log}", tail, code)
 
 
@@ -158,21 +156,10 @@ def plan_of(program: Program) -> dict[str, Any]:
             "--plan needs the driver on this machine, and --deploy-mode cluster puts it elsewhere: "
             "leave it out, or use --deploy-mode client"
         )
-    command, environment = program.command()
     with tempfile.TemporaryDirectory(prefix="seamark-plan-") as scratch:
         file = Path(scratch) / "plan.json"
-        done = subprocess.run(
-            command,
-            stdout=sys.stderr,
-            env={**environment, PLAN_VARIABLE: str(file)},
-            check=False,
-        )
-        if file.exists():
-            plan: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
-            return plan
-    how = f"signal {-done.returncode}" if done.returncode < 0 else f"exit code {done.returncode}"
-    raise ProgramEndedError(
-        f"{program.app} has ended ({how}) without a plan; it must call job.run()",
-        [],
-        done.returncode,
-    )
+        plan, code = program.ask(PLAN_VARIABLE, file, file)
+    if plan is None:
+        ended = has_ended(program.app, code)
+        raise ProgramEndedError(f"{ended} without a plan; it must call job.run()", [], code)
+    return plan

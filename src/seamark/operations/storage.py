@@ -26,8 +26,7 @@ def storage_of(command: str, storage: str | None) -> str:
 
 @contextmanager
 def readable(uri: str) -> Iterator[None]:
-    """Raise OperationFailedError if the storage cannot be read in this context: it is away, or
-    refuses."""
+    """Raise OperationFailedError if the storage cannot be read in this context."""
     try:
         yield
     except OSError as error:

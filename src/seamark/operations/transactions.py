@@ -9,8 +9,6 @@ from __future__ import annotations
 import getpass
 import json
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,31 +16,23 @@ from typing import Any
 
 from seamark.api.settings import TRANSACTIONS_ANSWER, TRANSACTIONS_VARIABLE
 from seamark.model.errors import OperationFailedError, UserError
-from seamark.operations.run import Program
+from seamark.operations.run import Program, has_ended
 
 
 def list_open(program: Program) -> Sequence[dict[str, Any]]:
     """Return the open transactions of the program's job, as `OpenTransaction.to_json` gives them.
 
-    Raises UserError and OperationFailedError with the job's words, or because the program ended
-    without an answer.
+    Raises UserError and OperationFailedError with the job's words, or without an answer.
     """
     return _rows(_asked(program, {"verb": "list"}))
 
 
-def commit(
-    program: Program, transactions: Sequence[str], *, force: bool
+def end(
+    program: Program, verb: str, transactions: Sequence[str], *, force: bool
 ) -> Sequence[dict[str, Any]]:
-    """Commit open transactions by name; all with the verdict *must commit* if none is named."""
-    asked = {"verb": "commit", "transactions": list(transactions), "force": force}
-    return _rows(_asked(program, asked))
-
-
-def abort(
-    program: Program, transactions: Sequence[str], *, force: bool
-) -> Sequence[dict[str, Any]]:
-    """Abort open transactions by name; all with the verdict *safe to abort* if none is named."""
-    asked = {"verb": "abort", "transactions": list(transactions), "force": force}
+    """Commit or abort (`verb`) open transactions by name; if none is named, all with the verdict
+    *must commit* or *safe to abort*."""
+    asked = {"verb": verb, "transactions": list(transactions), "force": force}
     return _rows(_asked(program, asked))
 
 
@@ -64,25 +54,14 @@ def _rows(answer: dict[str, Any]) -> Sequence[dict[str, Any]]:
 
 
 def _asked(program: Program, request: dict[str, Any]) -> dict[str, Any]:
-    command, environment = program.command()
     with tempfile.TemporaryDirectory(prefix="seamark-txn-") as scratch:
         file = Path(scratch) / "request.json"
         file.write_text(json.dumps(request), encoding="utf-8")
-        done = subprocess.run(
-            command,
-            stdout=sys.stderr,
-            env={**environment, TRANSACTIONS_VARIABLE: str(file)},
-            check=False,
-        )
         answer_file = file.with_name(file.name + TRANSACTIONS_ANSWER)
-        if not answer_file.exists():
-            how = f"exit code {done.returncode}"
-            if done.returncode < 0:
-                how = f"signal {-done.returncode}"
-            raise OperationFailedError(
-                f"{program.app} has ended ({how}) without an answer; it must call job.run()"
-            )
-        answer: dict[str, Any] = json.loads(answer_file.read_text(encoding="utf-8"))
+        answer, code = program.ask(TRANSACTIONS_VARIABLE, file, answer_file)
+    if answer is None:
+        ended = has_ended(program.app, code)
+        raise OperationFailedError(f"{ended} without an answer; it must call job.run()")
     if "error" in answer:
         raise (UserError if answer["mistake"] else OperationFailedError)(answer["error"])
     return answer

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from seamark.model.errors import ConfigurationError, UserError
-from seamark.operations.explain import declared_jobs
+from seamark.operations.reading import declared_jobs
 from seamark.operations.run import Program
 
 if TYPE_CHECKING:

@@ -48,8 +48,7 @@ class Acceptance:
 def accept_loss(
     loss: Acceptance, records: Records, sinks: Sinks
 ) -> Generator[LossPoint, None, LostTransactionError]:
-    """Commit the sink's epoch as far as possible, and record the rest as accepted; return the error
-    with the lost transactions.
+    """Commit the sink's epoch as far as possible, accept the rest; return the error that lists it.
 
     Raises LossRefusedError if nothing is lost, or the loss is not proved; CommitFailedError while
     the sink cannot tell.

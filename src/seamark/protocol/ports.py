@@ -76,8 +76,7 @@ class Records(Protocol):
         ...
 
     def write_prepared(self, epoch: int, generation: int, parts: Mapping[str, Any]) -> None:
-        """Store the committables of all sinks, by uid, exclusively. Raises FencedError if the
-        record exists."""
+        """Store all sinks' committables, by uid; raises FencedError if the record exists."""
         ...
 
     def seal(self, epoch: int, generation: int, seal: Seal) -> Seal:
@@ -93,8 +92,7 @@ class Records(Protocol):
         ...
 
     def accept_loss(self, loss: Acceptance, generation: int, lost: LostTransactionError) -> None:
-        """Record exclusively that the loss of these transactions is accepted. A repetition changes
-        nothing."""
+        """Record exclusively that the loss of these transactions is accepted. Idempotent."""
         ...
 
 

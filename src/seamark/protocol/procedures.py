@@ -55,16 +55,14 @@ def check_fence(records: Records, generation: int) -> None:
 def claim_epoch(epoch: int, generation: int, records: Records) -> bool:
     """At-most-once: claim the epoch for this driver, for ever, before the epoch is processed.
 
-    Returns False if an earlier run has claimed the epoch. Its rows must not be processed again
-    then.
+    Returns False if an earlier run has claimed the epoch. Its rows are then skipped.
     """
     check_fence(records, generation)
     return records.claim_epoch(epoch, generation)
 
 
 def store_attempt(epoch: int, generation: int, parts: Mapping[str, Any], records: Records) -> Steps:
-    """Go from flushed transactions, `parts` by sink uid, to the prepared record: step 4 of an epoch
-    in ARCHITECTURE.md."""
+    """Go from flushed transactions, `parts` by sink uid, to the prepared record (step 4)."""
     yield Point.PRE_COMMITTED
     check_fence(records, generation)
     yield Point.FENCE_CHECKED
@@ -187,8 +185,7 @@ def abort_attempt(epoch: int, generation: int, sinks: Sinks) -> Steps:
 
 
 def settle_own(generation: int, records: Records, sinks: Sinks) -> Steps:
-    """Settle this generation's epochs at the end of a run, when its Spark query writes no more
-    decisions.
+    """Settle this generation's epochs when its run has ended and decides no more.
 
     Commits the stored epochs that are decided; seals and aborts the others. Covers an attempt whose
     record was written without this driver's knowledge, or is still on its way. Afterwards every
@@ -242,8 +239,7 @@ def fence(older: list[int], generation: int, records: Records) -> Generator[Poin
 
 
 def unsettled(latest: int, records: Records) -> tuple[int, dict[int, EpochRecord]]:
-    """Return the newest epoch known to be settled with all before it, and the records above it,
-    ascending.
+    """Return the newest epoch settled with all before it, and the records above it, ascending.
 
     Epochs are committed in order. A committed record proves all earlier epochs settled: the driver
     of its epoch had settled them first. So only the newest few records are read; on an object store

@@ -1,5 +1,4 @@
-"""The paths of actions on a job: checkpoint, savepoint, stop, cancel, disposal of a savepoint,
-restore plan.
+"""The paths of actions: checkpoint, savepoint and its disposal, stop, cancel, restore plan.
 
 Each action needs the job's bearer token. Its outcome is polled by its trigger id. `actions.py` has
 the state.

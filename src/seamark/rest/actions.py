@@ -37,8 +37,7 @@ class Actions:
 
     def open(self, job_id: str) -> Sign:
         """Make the job's token: from now on its holders may change the job. Return the token's
-        signer. If the token cannot be written, nobody may change the job; this is only a warning,
-        and the job runs."""
+        signer. If the token cannot be written, a warning says so, and nobody may change the job."""
         try:
             self._token = DriverToken(job_id)
         except (UserError, OSError) as error:

@@ -63,9 +63,8 @@ class Connections:
             del self._all[ended.client]
 
     def _one_too_many(self, new: Connection) -> Connection:
-        """Choose the oldest connection of the client with the most: among waiting connections, if
-        there are any. A client proven by the token keeps its connections; if all others are proven,
-        `new` goes."""
+        """Choose the oldest connection of the client with the most: among waiting ones, if any. A
+        client proven by the token keeps its connections; if all others are proven, `new` goes."""
         unproven = [one for one in self._all.values() if not one.is_proven and one is not new]
         if not unproven:
             return new

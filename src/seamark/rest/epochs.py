@@ -150,9 +150,7 @@ def open_transactions(
                             since=round(task.ended_at * 1000),
                         )
                     )
-    return OpenTransactions(
-        transactions=found[:TRANSACTIONS_SHOWN], truncated=len(found) > TRANSACTIONS_SHOWN
-    )
+    return _shown(found)
 
 
 def left_transactions(parts: Sequence[StoredPart]) -> OpenTransactions:
@@ -170,9 +168,12 @@ def left_transactions(parts: Sequence[StoredPart]) -> OpenTransactions:
         )
         for part in parts
     ]
-    return OpenTransactions(
-        transactions=found[:TRANSACTIONS_SHOWN], truncated=len(found) > TRANSACTIONS_SHOWN
-    )
+    return _shown(found)
+
+
+def _shown(found: list[OpenTransaction]) -> OpenTransactions:
+    truncated = len(found) > TRANSACTIONS_SHOWN
+    return OpenTransactions(transactions=found[:TRANSACTIONS_SHOWN], truncated=truncated)
 
 
 def _under_way(epoch: EpochProgress, coordinator: Coordinator) -> EpochUnderWay:

@@ -76,8 +76,7 @@ class LiveJob(ObservedJob):
         return self.supervisor().job_id
 
     def checkpoints_version(self) -> str:
-        """Return a version of `checkpoints`, new after every change. It holds for this driver
-        alone."""
+        """Return a version of `checkpoints`, new after every change. For this driver alone."""
         version = "" if self.coordinator is None else self.coordinator.statistics.version
         return f"{round(self.supervisor().started_at * 1000)}.{version}"
 
@@ -95,13 +94,11 @@ class LiveJob(ObservedJob):
         return self.supervisor().state
 
     def restarts(self) -> int:
-        """Return the number of restarts of this execution, including those after failures no longer
-        kept."""
+        """Return the restarts of this execution, also those after failures no longer kept."""
         return self.supervisor().restarts
 
     def executions(self) -> Sequence[Execution]:
-        """Return the job's executions, this one first if it is recorded; earlier ones are read
-        once."""
+        """Return the job's executions, this one first if recorded; earlier ones are read once."""
         recorder = self.supervisor().execution
         own = [recorder.recorded] if recorder.recorded else []
         return [*own, *reversed(recorder.earlier())]
@@ -111,8 +108,7 @@ class LiveJob(ObservedJob):
         return [self.execution()]
 
     def origin(self) -> tuple[int, Mapping[str, Any] | None]:
-        """Return the coordinator's generation, and its job's origin; 0 and None before the first
-        run."""
+        """Return the coordinator's generation, and its job's origin; 0, None before a run."""
         if self.coordinator is None:
             return 0, None
         identity = self.coordinator.identity

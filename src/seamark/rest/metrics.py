@@ -145,8 +145,7 @@ _LABELS = {
     "job_checkpoint_failures": "reason",
     "job_checkpoint_phase_duration_seconds": "phase",
 }
-"""A metric's label beside the job's. A part's metrics have the part's kind as label, with its
-uid."""
+"""A metric's label beside the job's. A part's metrics have its kind as label, with its uid."""
 _COUNTS = {
     "committed": "committables_successful",
     "already_committed": "committables_already_committed",
@@ -205,8 +204,7 @@ class JobMetrics(Collector):
                 self._phases[name].add(duration_ms)
 
     def describe(self) -> Iterator[Family]:
-        """Return nothing: the metrics depend on the job, and no other collector is in the
-        registry."""
+        """Return nothing: the metrics depend on the job; the registry has no other collector."""
         return iter(())
 
     def collect(self) -> Iterator[Family]:

@@ -1,5 +1,4 @@
-"""The answers of the REST interface, by Flink's names; FastAPI makes the OpenAPI document from
-them.
+"""The answers of the REST interface, by Flink's names; FastAPI makes OpenAPI of them.
 
 Timestamps are milliseconds since 1970, durations milliseconds, sizes bytes; -1 is "not known" or
 "not yet". Fields without a counterpart in Flink are marked as Seamark's.

@@ -35,8 +35,7 @@ class ObservedJob(ABC):
 
     @abstractmethod
     def state(self) -> JobState:
-        """Return the job's state, after its end the final one; UNREACHABLE if nobody can know
-        it."""
+        """Return the job's state, after its end the final one; UNREACHABLE if unknown."""
 
     def restarts(self) -> int:
         """Return the number of restarts of the last execution."""
@@ -52,8 +51,7 @@ class ObservedJob(ABC):
 
     @abstractmethod
     def origin(self) -> tuple[int, Mapping[str, Any] | None]:
-        """Return the generation, 0 if unknown, and the job's origin as
-        `JobIdentity.restored_from`."""
+        """Return the generation (0: unknown), and `JobIdentity.restored_from`."""
 
     @abstractmethod
     def figures(self, uid: str) -> PartFigures:
@@ -65,8 +63,7 @@ class ObservedJob(ABC):
 
     @abstractmethod
     def told(self, page: str) -> Any:
-        """Return a page made by drivers alone, by its path below ``/jobs/:id/``; None if it is
-        unknown."""
+        """Return a page made by drivers alone, by its path below ``/jobs/:id/``; or None."""
 
 
 def details(job: ObservedJob) -> dict[str, Any]:

@@ -1,20 +1,107 @@
-"""Runs the REST interface in a thread of the driver: where `RestConfig` says, or not at all."""
+"""Runs the REST interface in a thread of the driver: where `RestConfig` says, or not at all.
+
+`Protection` checks every request first:
+
+- While the server listens on the loopback address, the ``Host`` header must name it, so a foreign
+  page cannot reach it under a name of its own (DNS rebinding). No answer allows another origin to
+  read it (CORS), and a preflight gets no permission.
+- A body has at most 64 kB, a URL 8 kB, the headers 16 kB. A client has a limited rate of requests
+  (`RestConfig`), all clients together limited work at once: the job's own threads run in this
+  process. Holders of the job's token have a rate and places of their own (`guard.py`).
+"""
 
 from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 import socket
 import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import ClassVar
+
+from fastapi.responses import JSONResponse
 
 from seamark.api.rest_config import RestConfig
 from seamark.checkpoint.executions import Sign, unsigned
 from seamark.model.errors import PreflightError
 from seamark.rest.actions import Actions
-from seamark.rest.connections import Connections, Listener, guarded_server
+from seamark.rest.connections import MOST_HEADER_BYTES, Connections, Listener, guarded_server
+from seamark.rest.guard import App, Guard, Message, refuse
 from seamark.rest.live_job import LiveJob
-from seamark.rest.protection import Protection
 from seamark.rest.routes import make_app
+
+MOST_URL_BYTES = 8 * 1024
+BURST_S = 6.0
+"""A client silent for so long may send all requests saved meanwhile at once."""
+CLIENTS = 1024
+_LOOPBACK = re.compile(rb"(127(\.\d{1,3}){3}|localhost|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+
+
+class RequestRates:
+    """A token bucket for each client."""
+
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._clock = clock
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def wait_s(self, client: str) -> float:
+        """Note a request; return 0, or the seconds until the client may ask again."""
+        now, full = self._clock(), self._per_second * BURST_S
+        left, at = self._buckets.pop(client, (full, now))
+        left = min(left + (now - at) * self._per_second, full)
+        allowed = left >= 1
+        self._buckets[client] = (left - 1 if allowed else left, now)
+        if len(self._buckets) > CLIENTS:
+            self._buckets.popitem(last=False)
+        return 0.0 if allowed else (1 - left) / self._per_second
+
+
+class Protection(Guard):
+    """ASGI middleware around the REST interface; `holds` as in `Guard`."""
+
+    at_once = 4
+    most_body = 64 * 1024
+    headers: ClassVar = {
+        "cache-control": "no-cache",
+        "cross-origin-resource-policy": "same-origin",
+        "x-content-type-options": "nosniff",
+    }
+
+    def __init__(
+        self,
+        app: App,
+        config: RestConfig,
+        connections: Connections,
+        holds: Callable[[str | None], bool],
+    ) -> None:
+        super().__init__(app, connections, holds)
+        self._config = config
+        self._rates = RequestRates(config.requests_per_second)
+
+    def refusal(
+        self, scope: Message, headers: dict[bytes, bytes], client: str
+    ) -> JSONResponse | None:
+        """Return the refusal of a request; None if it is to be answered."""
+        if self._config.is_loopback and not _LOOPBACK.fullmatch(headers.get(b"host", b"")):
+            return refuse(421, "this driver answers on the loopback address only (Host header)")
+        if len(scope["raw_path"]) + len(scope["query_string"]) > MOST_URL_BYTES:
+            return refuse(414, f"a URL has at most {MOST_URL_BYTES} bytes here")
+        if sum(len(name) + len(value) for name, value in scope["headers"]) > MOST_HEADER_BYTES:
+            return refuse(431, f"headers have at most {MOST_HEADER_BYTES} bytes here, together")
+        wait_s = self._rates.wait_s(client)
+        if wait_s > 0:
+            return refuse(
+                429,
+                f"more than {self._config.requests_per_second} requests a second from "
+                + (client or "the holder of the token"),
+                {"Retry-After": str(max(round(wait_s), 1))},
+            )
+        return None
+
 
 log = logging.getLogger(__name__)
 
@@ -23,8 +110,7 @@ CONNECTIONS = 256
 
 
 class RestServer:
-    """Serves one job from `start` to `stop`; ends with the program in any case. Does nothing if the
-    config has disabled it."""
+    """Serves one job from `start` to `stop` or the program's end; if disabled, does nothing."""
 
     def __init__(self, job: LiveJob, config: RestConfig) -> None:
         self._config = config
@@ -60,8 +146,7 @@ class RestServer:
             return address
 
     def allow_changes(self, job_id: str) -> Sign:
-        """Called when the job's id is known: make the job's token, so its holders can change the
-        job. Return the token's signer."""
+        """Called when the job's id is known: make the token to change it. Return its signer."""
         return self._actions.open(job_id) if self._config.enabled else unsigned
 
     def stop(self) -> None:
@@ -74,8 +159,7 @@ class RestServer:
 
 
 def listen(config: RestConfig) -> socket.socket:
-    """Return a socket listening where the config says. Raises PreflightError if it cannot listen
-    there."""
+    """Return a socket listening where the config says. Raises PreflightError."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
             config.address, config.port, type=socket.SOCK_STREAM

@@ -25,8 +25,7 @@ def jobs_in(storage: str) -> list[str]:
 
 
 def exists(uri: str) -> bool:
-    """Tell whether a directory may hold anything. False only for a missing local directory, which
-    `open_storage` would make."""
+    """Whether a directory may hold anything: not a missing local one, made by `open_storage`."""
     local = local_of(uri)
     return local is None or Path(local).is_dir()
 

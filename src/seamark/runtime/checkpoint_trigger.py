@@ -128,8 +128,7 @@ class CheckpointTrigger:
             self._clock.wake()
 
     def epoch_begun(self, epoch: int) -> None:
-        """Called on Spark's stream thread at the beginning of each epoch, before the
-        coordinator."""
+        """Called on Spark's stream thread as each epoch begins, before the coordinator."""
         with self._lock:
             waiting = [r for r in self._requests if r.epoch is None]
             if waiting and self._query is not None:

@@ -40,8 +40,7 @@ _ALPHABET = np.frombuffer(
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format with `spark`. Called before each reader is made; calling it again is
-    harmless."""
+    """Register the format with `spark`. Called before each reader is made; idempotent."""
     spark.dataSource.register(DatagenDataSource)
 
 

@@ -27,8 +27,7 @@ _SCHEMA = pa.schema([(column.name, _ARROW[column.type]) for column in DEAD_LETTE
 def dead_letters(
     sink_uid: str, epoch: int, batch: pa.RecordBatch, refused: Sequence[RefusedRow]
 ) -> pa.RecordBatch:
-    """Return one dead letter for each refused row of `batch`, with the columns of
-    `DEAD_LETTER_SCHEMA`."""
+    """Return a dead letter for each refused row of `batch`, by `DEAD_LETTER_SCHEMA`."""
     rows = batch.take(pa.array([row.index for row in refused], pa.int64()))
     columns = [column.cast(_readable(column.type)).to_pylist() for column in rows.columns]
     texts = [

@@ -1,5 +1,4 @@
-"""Drains a query: its sources give nothing more, and its watermark goes to the end of time, so
-every open window closes.
+"""Drains a query: its sources give nothing more, its watermark goes to the end of time.
 
 Spark has no call for it. Its `MicroBatchExecution` plans each batch under a lock, from a map of its
 sources. Under this lock the drain wraps each source into a source that never moves on. Later, while
@@ -21,8 +20,7 @@ from seamark.runtime.java.compiled import loaded_class
 
 
 class Drain:
-    """The drain of one running query. Raises UserError if this version of Spark does not let its
-    sources be held."""
+    """The drain of one running query. Raises UserError if this Spark cannot hold its sources."""
 
     def __init__(self, jvm: Any, query: StreamingQuery) -> None:
         self._stream = query._jsq.streamingQuery()

@@ -4,6 +4,12 @@
 epoch is one Spark job over the stream. Otherwise a job for each stage of channel state comes first,
 until the deadline; if rows of a stage are left, the stream's own rows are all left too, as a later
 stage. So rows of one partition, or one key, never overtake each other (docs/unaligned.md).
+
+`BatchLimit` lifts Spark's limit on the bytes of an Arrow batch while rows are small. Under a limit,
+Spark (`ArrowWriter.sizeInBytes`) adds up the sizes of a batch's buffers again for every row: a
+sixth of an executor's CPU in a plain copy. If the last epoch's rows were small enough to keep a
+full batch far below the limit, the next epoch is written without it. A driver's first epoch always
+has the limit. So if an epoch grows out of hand and kills a driver, it runs again under the limit.
 """
 
 from __future__ import annotations
@@ -13,7 +19,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from statistics import median_low
 
@@ -29,6 +35,41 @@ from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.in_flight import FIRST_SLICE_ROWS, Deadline
 from seamark.runtime.java.compiled import loaded_class
 from seamark.runtime.pre_commit import EpochTasks, Order, run_lanes, run_tasks
+
+_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
+_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+_NO_BYTES_LIMIT = 2**31 - 1
+_FAR_BELOW = 8
+
+
+class BatchLimit:
+    """The limit of one query. `after_epoch` gets the query's own session, as `foreachBatch`."""
+
+    def __init__(self) -> None:
+        self._given = ""
+        self._small_bytes = 0.0
+        self._lifted = False
+
+    def after_epoch(self, session: SparkSession, tasks: Iterable[TaskReport]) -> None:
+        """Set the next epoch's limit by the sizes of the rows this epoch's tasks wrote."""
+        if not self._given:
+            self._given = str(session.conf.get(_BYTES))
+            # The most bytes a small row may have; without a limit on rows the limit on bytes stays.
+            rows = max(0, int(str(session.conf.get(_ROWS))))
+            self._small_bytes = _bytes(session, self._given) / _FAR_BELOW / rows if rows else 0
+        sinks = [sink for task in tasks for sink in task.sinks.values()]
+        rows = sum(sink.rows for sink in sinks)
+        small = sum(sink.data_bytes for sink in sinks) <= rows * self._small_bytes
+        if rows and small != self._lifted:
+            session.conf.set(_BYTES, _NO_BYTES_LIMIT if small else self._given)
+            self._lifted = small
+
+
+def _bytes(session: SparkSession, text: str) -> int:
+    """Read ``64MB`` or ``67108864b`` as Spark does."""
+    assert session._jvm is not None
+    return int(session._jvm.org.apache.spark.network.util.JavaUtils.byteStringAsBytes(text))
+
 
 log = logging.getLogger(__name__)
 

@@ -115,8 +115,7 @@ def _root(trace: str) -> str:
 
 
 class CheckpointFailureReason(Enum):
-    """Why an epoch failed (Flink: `CheckpointFailureReason`), as counted by
-    `tolerable_failed_checkpoints`."""
+    """Why an epoch failed, as counted by `tolerable_failed_checkpoints` (as in Flink)."""
 
     EXPIRED = "it was not decided within the timeout"
     PRE_COMMIT = "a sink did not take its rows"

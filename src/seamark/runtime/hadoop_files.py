@@ -1,5 +1,4 @@
-"""Implements `CheckpointFiles` on every Hadoop file system but the local one
-(`checkpoint/local_files.py`).
+"""`CheckpointFiles` on every Hadoop file system but the local (`checkpoint/local_files.py`).
 
 Exclusive create is a conditional write on ``s3a:``. Elsewhere it is a rename without overwriting;
 on HDFS the NameNode does this rename in one step. docs/operations/storage.md has the table, and

@@ -1,5 +1,4 @@
-"""Ends an epoch's work in keyed operators at its deadline, and holds the watermark back to the
-oldest row in flight.
+"""Ends the work of keyed operators at a deadline, and holds the watermark at the oldest row left.
 
 Spark finds the next epoch's watermark after `foreachBatch`, from the greatest event times of the
 epoch: each `EventTimeWatermarkExec` of the plan has an accumulator for them. `KeyedEpochs` changes
@@ -22,6 +21,7 @@ from typing import Any
 
 from pyspark import SparkContext
 
+from seamark.checkpoint.task_reports import KeyedFigures
 from seamark.runtime.keyed_operator import DEADLINE, WATERMARKS, InFlight
 from seamark.runtime.keyed_process import DeclaredKeyed
 from seamark.runtime.plans import children, name_of
@@ -40,8 +40,8 @@ class KeyedEpochs:
         self._holding = False
         self.waiting = bool(keyed)
         """Whether rows wait for the next epoch; unknown, and taken as so, before a run's first."""
-        self.waiting_bytes = 0
-        """The bytes of chunks that wait, but for those of earlier runs."""
+        self.figures: dict[str, KeyedFigures] = {}
+        """The bytes of the last epoch's chunks, by uid; those of earlier runs are not known."""
         self._watermarks: dict[str, int] = {}
         """The operators' watermarks in the last epoch, as far as tasks have told them."""
 
@@ -58,6 +58,11 @@ class KeyedEpochs:
             context.setLocalProperty(DEADLINE, deadline)
             context.setLocalProperty(WATERMARKS, json.dumps(self._watermarks))
 
+    @property
+    def waiting_bytes(self) -> int:
+        """The bytes of all chunks that wait."""
+        return sum(part.persisted for part in self.figures.values())
+
     def in_flight(self) -> dict[str, InFlight]:
         """Return the figures of the epoch whose tasks have ended, by the operator's uid."""
         return {one.uid: one.report.value for one in self._keyed}
@@ -67,8 +72,11 @@ class KeyedEpochs:
         with a way to Spark's `IncrementalExecution`, before Spark takes the watermark."""
         reports = self.in_flight()
         self.waiting = any(report.waiting for report in reports.values())
-        new = sum(r.stored_bytes - r.processed_bytes for r in reports.values())
-        self.waiting_bytes = max(0, self.waiting_bytes + new) if self.waiting else 0
+        before = self.figures
+        self.figures = {
+            uid: _figures(report, before.get(uid, KeyedFigures()).persisted)
+            for uid, report in reports.items()
+        }
         if not self._held:
             return
         execution = find_execution()
@@ -113,6 +121,11 @@ class Held:
         if told.waiting and first not in self._oldest_ms:
             return unknown_ms
         return min(self._oldest_ms.values(), default=math.inf)
+
+
+def _figures(report: InFlight, waited: int) -> KeyedFigures:
+    waiting = max(0, waited + report.stored_bytes - report.processed_bytes)
+    return KeyedFigures(report.processed_bytes, waiting if report.waiting else 0)
 
 
 def _watermarks(plan: Any) -> Iterator[Any]:

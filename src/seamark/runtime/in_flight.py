@@ -28,8 +28,7 @@ FIRST_SLICE_ROWS = 16
 """The rows of a job's first call, when nothing is known of its sinks' pace."""
 _GROWTH = 4
 _FILE_BYTES = 16 * 2**20
-"""A file holds so many bytes of Arrow, about: a lane reads the rows before its place in a file
-again in each epoch."""
+"""About the bytes of a file: in each epoch a lane reads again the rows before its place in it."""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from seamark.api.declarations import JobDeclaration
 from seamark.checkpoint.call_deadline import CallHangsError, call_within
 from seamark.checkpoint.checkpointed_job import transaction_scope
 from seamark.checkpoint.store import CheckpointStore
-from seamark.contracts.inspection import InspectedSink, InspectedSource
-from seamark.contracts.sink import SinkContext
+from seamark.contracts.sink import InspectedSink, SinkContext
+from seamark.contracts.source import InspectedSource
 from seamark.model.errors import ConfigurationError, MissingDependencyError, SeamarkError, UserError
 from seamark.model.findings import Finding, FindingCode
 from seamark.model.job_graph import JobGraph

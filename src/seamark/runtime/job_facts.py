@@ -119,8 +119,7 @@ def upstream(graph: JobGraph, uid: str) -> tuple[str, ...] | None:
 
 
 def other_jobs(storage: str, name: str) -> list[OtherJob]:
-    """Return the storage's other jobs without a recorded end. For a warning alone: whatever is
-    unreadable is left out."""
+    """Return the storage's other jobs without a recorded end, as far as they can be read."""
     found = []
     try:
         for other in jobs_in(storage):

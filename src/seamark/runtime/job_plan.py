@@ -63,9 +63,8 @@ class JobPlan(United):
 
 
 def job_graph(declared: JobDeclaration, plan: JobPlan | None = None) -> JobGraph:
-    """Return the graph of a declared job; `plan` is the job's plan, if it exists already. The graph
-    is for people alone, so if the plan cannot be walked, return an empty graph and log a
-    warning."""
+    """Return the graph of a declared job; `plan` is the job's plan, if it exists already. It is for
+    people alone: if the plan cannot be walked, return an empty graph."""
     try:
         return (plan or JobPlan(declared)).graph()
     except Exception as error:
@@ -106,8 +105,7 @@ class _Plan:
         self.operators: list[Vertex] = []
 
     def feeding(self, node: Any) -> tuple[str, ...]:
-        """Return the ids of the nearest parts upstream of a node of the plan, the node's own
-        included."""
+        """Return the ids of the nearest parts upstream of a node of the plan, its own too."""
         if not node.isStreaming():
             return ()
         below = list(children(node))

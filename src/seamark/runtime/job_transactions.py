@@ -21,9 +21,9 @@ from seamark.checkpoint.store import CheckpointStore
 from seamark.checkpoint.transactions import JobTransactions, OpenTransaction
 from seamark.model.errors import SeamarkError, UserError
 from seamark.protocol.accept_loss import Acceptance
-from seamark.runtime.driver_state import driver_state
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.log_redaction import RedactedLog, job_redactor
+from seamark.runtime.registry import driver_state
 
 
 def job_transactions(

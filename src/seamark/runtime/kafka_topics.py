@@ -1,8 +1,6 @@
-"""Finds the topics read by the Kafka sources in Spark's plan, `KafkaSource`s and plain streams
-alike.
+"""Finds the topics read by Kafka sources in Spark's plan: `KafkaSource`s and plain streams.
 
-If a source has an offset of a topic it does not read, Spark takes the topic's rows for lost and
-fails the query.
+An offset of a topic that is not read is lost rows to Spark, which fails the query.
 """
 
 from __future__ import annotations
@@ -23,8 +21,7 @@ _OPTIONS = ("subscribe", "subscribepattern", "assign")
 @dataclass(frozen=True)
 class Subscription:
     """The topics of a Kafka source. `topics` are their names; if `pattern`, a Java regular
-    expression of names, is set, `topics` is empty. `fails_on_data_loss` is False if Spark was told
-    to go on without missing rows."""
+    expression of names, is set, `topics` is empty. `fails_on_data_loss`: Spark's option."""
 
     topics: tuple[str, ...] = ()
     pattern: str = ""
@@ -55,8 +52,7 @@ def _options(leaf: Any) -> Mapping[str, str] | None:
 
 
 def subscription(options: Mapping[str, str], jvm: Any = None) -> Subscription:
-    """Return the subscription in a Kafka source's options. `jvm` is needed by a pattern's
-    `reads`."""
+    """Return the subscription in a Kafka source's options. A pattern needs `jvm`."""
     way = next((name for name in _OPTIONS if name in options), None)
     fails = options.get("failondataloss", "true").lower() != "false"
     if way == "subscribepattern":

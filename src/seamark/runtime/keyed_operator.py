@@ -223,8 +223,7 @@ class _Cut(NamedTuple):
 class KeyedOperator(StatefulProcessor):  # type: ignore[misc]
     """Spark's processor for the function with this uid. `input_schema` has the columns of the
     input, `output` the names of the results'; `event_time` is the input's column with the
-    watermark, "" in time mode ``"ProcessingTime"``. `report` takes what the tasks tell the
-    driver."""
+    watermark, "" in time mode ``"ProcessingTime"``. `report`: the tasks' figures."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """`keyed_process`: a user's function over the rows of each key, with state and timers.
 
 Builds Spark's plan; `keyed_operator.py` is the work of its tasks. A job finds its keyed operators
-in its own plan: the operator's output columns carry a mark there, and a projection above it takes
-the mark off again.
+in its own plan: the operator's output columns carry a mark, taken off by a projection above.
 """
 
 from __future__ import annotations
@@ -74,8 +73,7 @@ def keyed_process(
     time_mode: the time of timers: ``"ProcessingTime"``, the epoch's start, or ``"EventTime"``, the
         watermark, which `df` must have (``withWatermark``).
 
-    The job needs ``state_backend="rocksdb"``. Raises ConfigurationError as soon as a value is
-    wrong.
+    The job needs ``state_backend="rocksdb"``. Raises ConfigurationError at once.
     """
     uid = check_name(uid, "keyed_process: uid")
     what = f"keyed_process {uid!r}"

@@ -3,8 +3,7 @@
 Spark numbers the sources of a query from left to right in its plan, each once. It numbers stateful
 operators from the sink's side (`IncrementalExecution`'s StateOpIdRule): ``state/<number>``. Its
 offset log has a line for each occurrence of a source in the plan. A user gives a uid to a
-DataFrame, so the source or last stateful operator of this DataFrame is looked up in the plan of the
-whole query.
+DataFrame, so its source or last stateful operator is looked up in the whole plan.
 """
 
 from __future__ import annotations
@@ -103,15 +102,13 @@ def _there(parts: Mapping[str, Any]) -> dict[str, Any]:
 
 def own_names(plan: Any, named: Mapping[str, Any]) -> list[str | None]:
     """Return a uid for each source and stateful operator of a plan: the uid if the part itself is
-    one of `named`, None if it is not or is merely equal. Equal plans give lists of the same
-    order."""
+    one of `named`, None if it is not or is merely equal. Equal plans give equal orders."""
     parts = [*_stateful(plan), *_streaming_leaves(plan)]
     return [next((uid for uid, own in named.items() if part.equals(own)), None) for part in parts]
 
 
 def _matched(nodes: Sequence[Any], named: Mapping[str, Any]) -> dict[int, str]:
-    """Return the uids by the nodes' numbers. Among equal nodes the uid goes to the named node
-    itself, if it is there."""
+    """Return the uids by the nodes' numbers. Of equal nodes the named one itself has the uid."""
     found: dict[int, str] = {}
     for form in (lambda plan: plan, Compared):  # py4j compares plans by their `equals`
         left = {uid: form(own) for uid, own in named.items() if uid not in found.values()}
@@ -125,8 +122,7 @@ def _matched(nodes: Sequence[Any], named: Mapping[str, Any]) -> dict[int, str]:
 
 
 def distinct_sources(plans: Iterable[Any]) -> tuple[list[Any], tuple[int, ...]]:
-    """Return the streaming sources of a union of plans by Spark's numbers, and the number of each
-    occurrence."""
+    """Return the streaming sources of a union of plans by number, and each occurrence's number."""
     distinct: list[Any] = []
     lines = []
     for leaf in (leaf for plan in plans for leaf in _streaming_leaves(plan)):

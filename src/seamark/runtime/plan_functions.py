@@ -1,6 +1,5 @@
 """Finds functions in the plan of a sink's rows: those with other values in a replay, those with the
-epoch's time, and Python's. Each with its column, and its line in the program as far as Spark or the
-program itself tells it."""
+epoch's time, and Python's. Each with its column and, if known, its line in the program."""
 
 from __future__ import annotations
 
@@ -30,8 +29,7 @@ def varying_functions(frame: DataFrame, declared_at: str = "") -> tuple[PlannedF
 
 
 def epoch_time_functions(frame: DataFrame) -> tuple[PlannedFunction, ...]:
-    """Return the functions with the current time. Spark keeps this time in an epoch's plan, so a
-    replay gives the same values."""
+    """Return the functions with the current time. Spark keeps it in the plan, for replays too."""
     return _functions(frame, "", lambda part: contains(part, "CURRENT_LIKE"), lines=False)
 
 

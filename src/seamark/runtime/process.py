@@ -86,8 +86,7 @@ def process(
     uid: str,
     mode: str = "batch",
 ) -> DataFrame:
-    """Return the rows that a slow function without state makes of a stream's rows: a model's
-    answers, a lookup.
+    """Return the rows that a slow function makes of a stream's, without state: a model, a lookup.
 
     schema: the columns of the result, as DDL (``"id BIGINT, score DOUBLE"``) or a StructType.
     uid: its name in messages.

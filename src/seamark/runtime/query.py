@@ -27,41 +27,32 @@ from seamark.checkpoint.call_deadline import CallHangsError, CallThread
 from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.coordinator import Coordinator
-from seamark.checkpoint.drained import is_drained
 from seamark.checkpoint.flow_figures import FlowFigures
-from seamark.checkpoint.inspection import damaged, require_sound
 from seamark.checkpoint.manifest import ManifestWriter
 from seamark.checkpoint.source_offsets import SourceOffsets
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.statistics import EpochFigures
-from seamark.checkpoint.statistics_store import StatisticsStore
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.checkpoint.task_reports import TaskReport
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import (
-    ConfigurationError,
-    DrainedError,
     QueryHangsError,
-    RecordNotStoredError,
-    SeamarkError,
     SparkDiedError,
     UserError,
 )
 from seamark.model.redaction import Redactor
 from seamark.runtime import real_time
-from seamark.runtime.batch_limit import BatchLimit
 from seamark.runtime.checkpoint_trigger import CheckpointTrigger
 from seamark.runtime.drain import Drain
 from seamark.runtime.epoch_figures import SparkFigures
-from seamark.runtime.epoch_work import EpochWork
+from seamark.runtime.epoch_work import BatchLimit, EpochWork
 from seamark.runtime.failures import reason_of
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
 from seamark.runtime.held_watermark import KeyedEpochs
 from seamark.runtime.job_plan import JobPlan
-from seamark.runtime.kafka_topics import find_subscriptions, topics_left
 from seamark.runtime.keyed_process import check_keyed
 from seamark.runtime.log_redaction import RedactedLog
-from seamark.runtime.operator_uids import moved
+from seamark.runtime.plans import NO_EXCHANGE_REUSE, require_watermarks
 from seamark.runtime.pre_commit import RESULT_SCHEMA, EpochTasks, Order, pre_commit
 from seamark.runtime.session import (
     RETAINED,
@@ -70,10 +61,9 @@ from seamark.runtime.session import (
     is_local,
     planned_tasks,
 )
-from seamark.runtime.socket_lines import lost_lines
-from seamark.runtime.state_backend import PROVIDER, check_backend, session_settings
+from seamark.runtime.start_checks import StartChecks, offsets_of
+from seamark.runtime.state_backend import session_settings
 from seamark.runtime.stream_watch import watch_stream
-from seamark.runtime.watermarks import NO_EXCHANGE_REUSE, require_watermarks
 
 log = logging.getLogger(__name__)
 
@@ -94,8 +84,7 @@ class StreamRun(QueryRun):
     location. `trigger` holds the arguments of ``DataStreamWriter.trigger``. `spark_settings` apply
     to this query alone. `flow` adds up the rows and bytes through each part of the job.
     `on_committed` is called at each completed checkpoint with the job's identity and the epoch; it
-    must not take long. `redactor` keeps the job's secrets out of all records and all lines of
-    Seamark's log.
+    must not take long. `redactor` keeps the job's secrets out of all records and Seamark's log.
     """
 
     def __init__(
@@ -151,6 +140,9 @@ class StreamRun(QueryRun):
             hadoop_settings(spark),
             tasks=planned_tasks(spark, spark_settings, stateful=self._stateful),
         )
+        self._checks = StartChecks(
+            self._job, plan, self._spark_settings, real_time="realTime" in self._trigger
+        )
         self.coordinator = Coordinator(self._job, self, flow)
         self.query: StreamingQuery | None = None
         # Where executors die, a stage may run again, and its tasks' attempts count from 0 again.
@@ -168,8 +160,7 @@ class StreamRun(QueryRun):
         )
 
     def _make_source_offsets(self) -> SourceOffsets:
-        """Return the notifier of completed checkpoints for sources whose systems want offset
-        commits."""
+        """Return the notifier of completed checkpoints for sources with offset commits."""
         uids, sources = self.uids, self._plan.declared.sources
         committing = {
             uids.source_lines.index(number): (
@@ -179,23 +170,19 @@ class StreamRun(QueryRun):
             for number, uid in uids.sources.items()
             if uid in sources and (source := sources[uid].commits_offsets) is not None
         }
-        return SourceOffsets(self._offsets_of, committing)
-
-    def _offsets_of(self, epoch: int) -> list[Any]:
-        return read_log(self._spark_files, f"offsets/{epoch}")[1:]
+        return SourceOffsets(partial(offsets_of, self._spark_files), committing)
 
     def start(self) -> StreamingQuery:
         """Settle older drivers' epochs, then start Spark's query and return it.
 
         Raises DamagedCheckpointError before anything is written, if the job cannot go on.
         """
-        self._look_before()
+        self._checks.before()
         if "processingTime" in self._trigger:
             self._checkpoint_trigger.prepare(self._spark)
         self.coordinator.start()
         self._write_manifest(self.coordinator.last_committed)
-        self._look_for_drain()
-        self._tell_lost_lines()
+        self._checks.after(self.coordinator)
         # The state's metadata from this run's first epoch is not there yet.
         self._manifests = ManifestWriter(self._store.files, self._store.spark_files)
         assert self.coordinator.identity is not None
@@ -233,124 +220,6 @@ class StreamRun(QueryRun):
         threading.Thread(target=self._live, name="seamark-run").start()
         watch_stream(query, self.coordinator, self._job.timeout_s, self._settled)
         return query
-
-    def _look_before(self) -> None:
-        """Look for damage, another state backend or moved parts of the plan, before anything is
-        written."""
-        try:
-            require_sound(self._store, self._job.find_damaged_rows)
-            if (provider := self._spark_settings.get(PROVIDER)) is not None:
-                check_backend(self._name, self._spark_files, provider, stateful=self._stateful)
-            decided = self._store.latest_decision()
-            offsets = self._offsets_of(decided) if decided >= 0 else None
-            self._require_places(offsets)
-            self._require_topics(offsets)
-            self._require_channel_state(decided)
-        except SeamarkError:
-            raise
-        except OSError as error:
-            raise RecordNotStoredError(
-                f"checkpoint storage {self._store.uri} cannot be read: {error}. Nothing is lost; "
-                "check the address, and that its server runs and can be reached from here"
-            ) from error
-
-    def _require_channel_state(self, decided: int) -> None:
-        """Raise DamagedCheckpointError if rows in the channel state cannot be read,
-        ConfigurationError if they are for a sink that the program lacks."""
-        state = self._store.channel_state(decided)
-        if missing := {uid for stage in state.stages for uid in stage.uids} - set(self.sinks):
-            raise ConfigurationError(
-                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, some "
-                f"of them for sink {min(missing)!r}, which the program lacks. Declare the sink "
-                "again, and take it away after a stop with a savepoint (stop -p), which leaves no "
-                "channel state"
-            )
-        if state.stages and "realTime" in self._trigger:
-            raise ConfigurationError(
-                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, which "
-                'real-time mode cannot take. Run the job once more without execution="real-time", '
-                "and end it with a savepoint (stop -p), which leaves no channel state"
-            )
-        if problems := self._job.find_damaged_channel_state(state):
-            raise damaged(self._store, decided, problems)
-
-    def _require_places(self, offsets: Sequence[str] | None) -> None:
-        """Raise ConfigurationError if an operator or source has another one's place in the plan, or
-        if there are more or fewer. Spark goes by the numbers of the places, and would silently give
-        it the other's state or offsets. `offsets` are the sources' at the last decision, None
-        before the first."""
-        if offsets is not None:
-            self._require_counts(len(offsets))
-        places = {"operator": self.uids.operators, "source": self.uids.sources}
-        before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
-        for kind, now in places.items():
-            if found := list(moved(kind, before.get(kind, ()), now)):
-                raise ConfigurationError(
-                    f"job {self._name}: {'; '.join(found)}. Spark would give each what belongs to "
-                    "the other. Put them back as they were; or let the job as it was end with a "
-                    "savepoint (stop -p), and restore that, by uid, into a job of another name"
-                )
-
-    def _require_counts(self, readings: int) -> None:
-        states = [name for name in self._spark_files.list("state") if name.isdigit()]
-        for what, before, now in (
-            ("stateful operators", len(states), self.uids.operator_count),
-            ("readings of sources", readings, len(self.uids.source_lines)),
-        ):
-            if before != now:
-                raise ConfigurationError(
-                    f"job {self._name}: its checkpoint has {before} {what}, the program {now}. "
-                    "Spark goes by their numbers and cannot go on from it. Put the program back "
-                    "as it was; or let the job as it was end with a savepoint (stop -p), and "
-                    "restore that, by uid, into a job of another name (what two operators had "
-                    "that are one now is dropped with -n). A job of an earlier Seamark computed "
-                    "what several sinks share once for each: docs/shared-streams.md"
-                )
-
-    def _require_topics(self, offsets: Sequence[str] | None) -> None:
-        """Raise ConfigurationError if a Kafka source has offsets of a topic it does not read. Spark
-        would fail in the next epoch and report lost rows."""
-        if offsets is None:
-            return
-        reading = find_subscriptions(self._plan.stream, self.uids)
-        if found := topics_left(self._name, offsets, self.uids, reading):
-            raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
-
-    def _look_for_drain(self) -> None:
-        """Raise DrainedError if the job was drained. Forget a drain cut off before its decision:
-        its epoch has closed no window, and is planned again with the watermark of before."""
-        decided, planned = self.coordinator.last_committed, self._store.latest_planned()
-        if decided >= 0 and is_drained(self._spark_files.read(f"commits/{decided}")):
-            self.coordinator.finish()
-            path = self._store.external_path(decided)
-            raise DrainedError(
-                f"job {self._name} was drained: its windows are closed, and rows that came now "
-                "would be dropped as late. To go on after what it has read, restore its savepoint, "
-                f"or {path}, into a job of another name"
-            )
-        if planned > decided and is_drained(self._spark_files.read(f"offsets/{planned}")):
-            log.warning("the drain that was begun at epoch %d is forgotten", planned)
-            self._store.void_offsets(planned)
-            # At-most-once: the epoch was claimed, but it read nothing; its next plan may be done.
-            self._store.files.delete(f"epochs/{planned}/started.json")
-
-    def _tell_lost_lines(self) -> None:
-        """Log the number of socket lines lost by an epoch that is to run again."""
-        decided, planned = self.coordinator.last_committed, self._store.latest_planned()
-        if planned <= decided:
-            return
-        before, now = (
-            self._offsets_of(epoch) if epoch >= 0 else [] for epoch in (decided, planned)
-        )
-        places = dict(enumerate(self.uids.source_lines))  # a source may stand at several
-        lost = {places.get(place, place): rows for place, rows in lost_lines(before, now)}
-        for number, rows in lost.items():
-            log.warning(
-                "job %s: epoch %d was planned by an earlier run, which did not decide it. The %d "
-                "lines that it had read of source %s are lost: a socket sends nothing twice. The "
-                "epoch runs again without them",
-                self._name, planned, rows, self.uids.of_source(number),
-            )  # fmt: skip
 
     def _start_query(self, task: Any) -> StreamingQuery:
         """Start Spark's query. Spark reads and writes its checkpoint location meanwhile, so the
@@ -398,8 +267,7 @@ class StreamRun(QueryRun):
         return self._checkpoint_trigger.ask(ahead)
 
     def drain(self) -> Drain:
-        """Return the `Drain` for this run's query. Raises UserError if the query cannot be
-        drained."""
+        """Return the `Drain` for this run's query. Raises UserError if it cannot be."""
         query = self.query
         if query is None or "processingTime" not in self._trigger:
             raise UserError(
@@ -469,8 +337,9 @@ class StreamRun(QueryRun):
         at_most_once = self._job.checkpoint.mode is CheckpointMode.AT_MOST_ONCE
         with self.coordinator.guarded():
             settled = self._begin_epoch(epoch)
-            if not self._plan_checked:
-                self._check_plan(frame)
+            if self._stateful and not self._plan_checked:  # later epochs have the same plan
+                require_watermarks(self._name, self._execution(frame).executedPlan())
+            self._plan_checked = True
             write = not at_most_once or self.coordinator.claim_epoch(epoch)
         tasks: list[TaskReport] = []
         left = NO_CHANNEL_STATE
@@ -504,14 +373,9 @@ class StreamRun(QueryRun):
         self._log_refused(epoch, tasks)
         retried = self._hidden_attempts or any(task.attempt for task in tasks)
         with self.coordinator.guarded():
-            self.coordinator.store_epoch(epoch, tasks, left, retried=retried)
-
-    def _check_plan(self, frame: DataFrame) -> None:
-        """Check Spark's plan of the first epoch: every later epoch of this run has the same
-        plan."""
-        if self._stateful:
-            require_watermarks(self._name, self._execution(frame).executedPlan())
-        self._plan_checked = True
+            self.coordinator.store_epoch(
+                epoch, tasks, left, retried=retried, keyed=self._keyed.figures
+            )
 
     def _watermark_of(self, epoch: int) -> int:
         """Return the watermark of a stored epoch, 0 for the one before the first."""
@@ -599,8 +463,7 @@ class StreamRun(QueryRun):
         return self._redactor(text)
 
     def epoch_committed(self, epoch: int) -> None:
-        """Write the manifest and report the completed checkpoint to the sources and to
-        `on_committed`."""
+        """Write the manifest and report the checkpoint to the sources and `on_committed`."""
         self._write_manifest(epoch)
         self._source_offsets.completed(epoch)
         assert self.coordinator.identity is not None
@@ -608,8 +471,7 @@ class StreamRun(QueryRun):
 
     def _write_manifest(self, epoch: int) -> None:
         """Record the files of a committed epoch's checkpoint. The next start and a restore look for
-        damage by this manifest. Without it they look less closely, so a failure here ends
-        nothing."""
+        damage by this manifest. Without it they look less closely, so a failure is no error."""
         try:
             if epoch >= 0:
                 self._manifests.write(epoch)

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import re
+import socket
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,10 +19,33 @@ from urllib.parse import urlsplit
 
 from seamark.api.rest_config import RestConfig
 from seamark.checkpoint.executions import Execution, ExecutionStart, ExecutionStore
+from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import UserError
 from seamark.model.job_state import JobState
+from seamark.protocol.verdicts import DriverState
 from seamark.runtime.checkpoint_history import jobs_in, open_storage
 from seamark.runtime.token import is_signed, read_token
+
+
+def driver_state(storage: str, name: str, store: CheckpointStore) -> DriverState:
+    """Return the state of the driver with the newest lease of the job `name` in `storage`."""
+    lease = store.newest_lease()
+    if lease is None:
+        return DriverState.IS_GONE
+    here = lease["host"] == socket.gethostname()
+    if here and not is_alive(int(lease["pid"])):
+        return DriverState.IS_GONE
+    execution = newest_execution(storage, name)
+    holder = (lease["host"], lease["pid"])
+    if execution is None or (execution.start.host, execution.start.pid) != holder:
+        return DriverState.UNKNOWN  # it is just starting, or its machine cannot be asked
+    if execution.end is not None:
+        # One program may run its job several times. The lease is then newer than the end.
+        ended = execution.end.ended_at >= lease["started_at"]
+        return DriverState.IS_GONE if ended else DriverState.UNKNOWN
+    state = ask_driver(execution.start, token_for_reading(execution, name))
+    return DriverState.UNKNOWN if state is JobState.UNREACHABLE else DriverState.LIVES
+
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +62,7 @@ _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 @dataclass(frozen=True)
 class RegisteredJob:
     """One job and its last execution. `started_at` and `ended_at` are in seconds since 1970;
-    `ended_at` is None if nobody has recorded an end. The other fields come from the record
-    `execution`."""
+    `ended_at` is None if nobody has recorded an end. Others are of `execution`."""
 
     name: str
     job_id: str

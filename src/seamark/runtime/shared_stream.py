@@ -49,8 +49,7 @@ _PLANS = f"{CATALYST}.plans.logical"
 @dataclass(frozen=True)
 class Branch:
     """Sinks with a shared stream. `shared` is the plan computed once for all of them. `stream` has
-    a struct column for each sink, in the order of `sinks`; the struct is null in rows not meant for
-    the sink."""
+    a struct column for each sink, in the order of `sinks`; it is null in rows not for that sink."""
 
     sinks: tuple[DeclaredSink, ...]
     shared: Any
@@ -58,8 +57,7 @@ class Branch:
 
     @cached_property
     def stream(self) -> DataFrame:
-        """The stream, made at the first access: building the plan takes hundreds of calls to
-        Java."""
+        """The stream, made at the first access: the plan takes hundreds of Java calls."""
         return self.make_stream()
 
     @property

@@ -34,15 +34,13 @@ _KEY = "socket_lines"
 
 
 def register(spark: SparkSession) -> None:
-    """Register the format with `spark`. Called before each reader is made; calling it again is
-    harmless."""
+    """Register the format with `spark`. Called before each reader is made; idempotent."""
     spark.dataSource.register(SocketDataSource)
 
 
 def lost_lines(before: Sequence[Any], planned: Sequence[Any]) -> Iterator[tuple[int, int]]:
     """Yield the place of each socket among the sources of a planned epoch, and its number of lost
-    lines. Called when this epoch is to run again. `before`: the offsets of the epoch before, if
-    there is one."""
+    lines. Called when this epoch is to run again. `before`: the last epoch's offsets."""
     for place, end in enumerate(planned):
         if isinstance(end, dict) and _KEY in end:
             start = _number(before[place]) if place < len(before) else 0
@@ -102,8 +100,7 @@ class SocketReader(DataSourceStreamReader):  # type: ignore[misc]
         return {_KEY: end}
 
     def partitions(self, start: Any, end: Any) -> Sequence[InputPartition]:
-        """Return the lines of an epoch planned by this process; no lines for an epoch of another
-        process."""
+        """Return the lines of an epoch planned by this process; none of another process's."""
         first, last = _number(start) - self._first, _number(end) - self._first
         if self._connection is None or first < 0:
             return []

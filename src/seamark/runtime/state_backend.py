@@ -2,8 +2,7 @@
 
 At a query's first start, Spark writes the state store's class into the offset log. At every later
 start it takes the class from there, whatever the session says; `check_backend` finds a difference
-before the query starts. Spark takes changelog checkpointing from the session at every start, so
-users may switch it freely.
+before the query starts. Changelog checkpointing comes from the session: users may switch it.
 """
 
 from __future__ import annotations
@@ -85,8 +84,7 @@ def backend_of(provider: str) -> str:
 
 
 def check_backend(job: str, spark_files: CheckpointFiles, wanted: str, *, stateful: bool) -> None:
-    """Raise ConfigurationError if the checkpoint's state belongs to another backend than `wanted`
-    (a provider class).
+    """Raise ConfigurationError if the checkpoint's state is not of the backend `wanted` (a class).
 
     A checkpoint without state, of a stateless query, fits every backend.
     """

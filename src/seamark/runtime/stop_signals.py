@@ -53,8 +53,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
 log = logging.getLogger(__name__)
 
 PATIENCE_S = 30
-"""How long the JVM waits for the job. A cluster manager kills a driver about as long after asking
-it to end."""
+"""How long the JVM waits for the job. Cluster managers kill a driver about then."""
 
 _BEFORE_SPARK = 100
 """Priority among Hadoop's shutdown hooks; Spark's is 40, those of file systems 10."""

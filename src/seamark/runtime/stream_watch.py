@@ -29,8 +29,7 @@ def watch_stream(
     query: StreamingQuery, coordinator: Coordinator, timeout_s: float, ended: threading.Event
 ) -> None:
     """Start a thread that watches the query until `ended`. Fail the run with CheckpointExpiredError
-    when Spark neither begins nor ends anything for `timeout_s`, between two epochs or before the
-    first."""
+    when Spark neither begins nor ends anything for `timeout_s`, outside of an epoch."""
     if timeout_s < threading.TIMEOUT_MAX:
         threading.Thread(
             target=_watch,
@@ -67,8 +66,7 @@ def _watch(
 
 class SparkTrigger(NamedTuple):
     """The position of Spark's stream thread: the start of its newest trigger (`begun`, ms since
-    1970, -1 for none yet), whether the trigger is under way (`active`), and Spark's own status
-    message."""
+    1970, -1 for none yet), whether the trigger is under way (`active`), and Spark's message."""
 
     begun: int
     active: bool

@@ -100,8 +100,7 @@ class Supervisor:
         """Every failed checkpoint of this program's run of the job, tolerated or not."""
 
     def run(self) -> None:
-        """Run the job until it has ended or was told to end, with everything settled. Otherwise
-        raise the error that ended it."""
+        """Run the job until it has ended well, with everything settled, or raise its error."""
         with RedactedLog(self._redactor):
             self._run_to_end()
 
@@ -192,8 +191,7 @@ class Supervisor:
     def stop(self, *, program_ends: bool = False) -> None:
         """End the job after the epoch under way; `run` returns then. All checkpoints are kept.
 
-        `program_ends`: the program ends too, so Spark's log lines about a query cut off are no
-        errors.
+        `program_ends`: the program ends too, so a query cut off is no error.
         """
         self._program_ends = program_ends
         self._told_to_end.set()
@@ -263,8 +261,7 @@ class Supervisor:
     # --- after a failure
 
     def _after_failure(self, run: StreamRun, error: Exception) -> float:
-        """Return the seconds until the next run; raise the error that ends the job if there is
-        none."""
+        """Return the seconds until the next run; without one raise the job's error."""
         try:
             delay_s = self._delay_s(run, error)
         except Exception as fatal:

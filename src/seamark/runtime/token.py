@@ -3,8 +3,7 @@
     <SEAMARK_HOME, or ~/.seamark>/tokens/<job id>        0600, in directories of 0700
 
 A driver makes a new token when it starts a job (`DriverToken`) and deletes it at its end. The
-command line and the dashboard read it from its file (`read_token`). No log, record, message or
-answer contains it.
+command line and the dashboard read it from its file (`read_token`). Nothing else contains it.
 
 With the token the driver signs the record of its own address. Every sender of the token checks the
 signature first (`registry.require_signed`): a forged record must not get the token.
@@ -118,8 +117,7 @@ class DriverToken:
 
 
 def _make_private(directory: Path) -> None:
-    """Make a directory and its parent, with access for this user only. Raises UserError if others
-    can reach the directory."""
+    """Make a directory and its parent for this user only. Raises UserError if others reach it."""
     for part in (directory.parent, directory):
         part.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = directory.lstat()

@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from pyspark.sql import SparkSession
 
 from seamark.api.config import storage_uri
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, load_record, read_record
 from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.store import JobIdentity
 from seamark.contracts.checkpoint_files import CheckpointFiles
@@ -61,29 +61,21 @@ class Claim:
 
 
 def read_claim(files: CheckpointFiles) -> Claim | None:
-    """Return the claim on the savepoint in `files`, None if there is none; raises
-    CorruptRecordError."""
+    """Return the claim on the savepoint in `files`, or None; raises CorruptRecordError."""
     try:
-        data = files.read(CLAIMED)
+        return load_record(files, _KIND, CLAIMED, lambda body: Claim(**body))
     except FileNotFoundError:
         return None
-    at = f"{files.uri}/{CLAIMED}"
-    try:
-        return Claim(**open_envelope(_KIND, data, at))
-    except TypeError as error:
-        raise CorruptRecordError(f"{at}: {error}") from None
 
 
 def claim(files: CheckpointFiles, job_id: str, name: str, directory: str) -> None:
     """Give the savepoint to this job; repeated for the same job, it does nothing. Raises
     RestoreError if another job was first."""
     mine = Claim(job_id, name, directory, time.time())
-    try:
-        files.create(CLAIMED, seal_envelope(_KIND, asdict(mine)))
-    except FileExistsError:
+    if not create_record(files, _KIND, CLAIMED, asdict(mine)):
         found = read_claim(files)
         if found is None or found.job_id != job_id:
-            raise RestoreError(claimed_by(files.uri, found)) from None
+            raise RestoreError(claimed_by(files.uri, found))
 
 
 def claimed_by(uri: str, found: Claim | None) -> str:
@@ -99,8 +91,7 @@ def claimed_by(uri: str, found: Claim | None) -> str:
 
 class ClaimDisposal:
     """Deletes the savepoint claimed by a job, in a thread, once the job has a complete checkpoint
-    of its own. Each run of the job has one `ClaimDisposal`. A failure is a warning, and the next
-    run tries again."""
+    of its own. Each run of the job has one `ClaimDisposal`. The next run tries again."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -145,8 +136,7 @@ class ClaimDisposal:
 
 
 def open_savepoint(path: str) -> SavepointRecord:
-    """Return the content of the ``savepoint.json`` at `path`; raises SavepointError if it is
-    missing or damaged."""
+    """Return the content of the ``savepoint.json`` at `path`; or raises SavepointError."""
     uri = storage_uri(path, "savepoint")
     if not exists(uri):
         raise SavepointError(f"{uri}: there is no savepoint here")
@@ -196,8 +186,7 @@ def dispose(path: str, *, storage: str | None = None, incomplete: bool = False) 
 
 
 def _require_cut_off(uri: str, taking: Taking, allowed: bool) -> None:
-    """Raise SavepointError if the savepoint's job may still be writing it, or if `allowed` is
-    false."""
+    """Raise SavepointError if it may still be being written, or if `allowed` is false."""
     begun = f"the savepoint of job {taking.job_name!r}, epoch {taking.epoch}, is not whole"
     storage, _, name = taking.job_directory.rpartition("/")
     try:
@@ -225,7 +214,7 @@ def _restores_from(storage: str, uri: str) -> str | None:
         at = f"{name}/{RESTORING}"
         if files.exists(at) and not files.exists(f"{name}/job.json"):
             try:
-                found = open_envelope("restoring", files.read(at), f"{storage}/{at}").get("path")
+                found = read_record(files, "restoring", at).get("path")
             except (CorruptRecordError, FileNotFoundError):
                 continue
             if same_place(found, uri):

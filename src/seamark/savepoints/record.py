@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from enum import Enum
 from typing import Any
 
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import load_record, seal_envelope
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import CorruptRecordError, SavepointError
 
@@ -95,8 +95,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Sink:
-    """A sink of the saved job. `type` is its class; `rows` counts the rows of its transactions in
-    `SavepointRecord.committables`."""
+    """A sink of the saved job. `type` is its class; `rows` counts those of its `committables`."""
 
     uid: str
     type: str
@@ -130,11 +129,9 @@ class SavepointRecord:
     type: SavepointType = SavepointType.CANONICAL
     sinks: tuple[Sink, ...] = ()
     drained: bool = False
-    """Whether the job was drained: its windows were closed early, at its end. `watermark_ms` is the
-    watermark before the drain."""
+    """Whether the job was drained: its windows were closed early. `watermark_ms` is from before."""
     job_directory: str = ""
-    """With `committables`: the job's directory. Its records tell whether they were committed
-    since."""
+    """With `committables`: the job's directory. It tells whether they were committed since."""
     earlier: Mapping[str, Mapping[str, tuple[int, int]]] = field(default_factory=dict)
     """By earlier epoch, in decimal, ascending, if it was decided and some sink had not committed
     it: for each sink's uid, the number of its committables of that epoch, and their rows. In
@@ -151,8 +148,7 @@ class SavepointRecord:
         )
 
     def bytes_of(self, operator: Operator) -> int:
-        """Return the bytes of an operator's state: of keys and values, or of a native savepoint's
-        files."""
+        """Return the bytes of an operator's state: keys and values, or a native one's files."""
         if self.type is SavepointType.CANONICAL:
             return operator.bytes
         paths = tuple(f"{store.path}/" for store in operator.stores)
@@ -184,12 +180,10 @@ def write_savepoint(files: CheckpointFiles, savepoint: SavepointRecord) -> None:
 def read_savepoint(files: CheckpointFiles) -> SavepointRecord:
     """Read ``savepoint.json``, and none of the other files.
 
-    Raises SavepointError if there is no savepoint or an incomplete one, CorruptRecordError if the
-    record is damaged.
+    Raises SavepointError if there is no savepoint or an incomplete one, CorruptRecordError.
     """
-    at = f"{files.uri}/{SAVEPOINT}"
     try:
-        data = files.read(SAVEPOINT)
+        return load_record(files, KIND, SAVEPOINT, lambda body: _savepoint(files.uri, body))
     except FileNotFoundError:
         if files.list(""):
             raise SavepointError(
@@ -197,25 +191,24 @@ def read_savepoint(files: CheckpointFiles) -> SavepointRecord:
                 "last. Taking it was cut off; delete the directory and take another one"
             ) from None
         raise SavepointError(f"{files.uri}: there is no savepoint here") from None
-    body = open_envelope(KIND, data, at)
-    try:
-        body["type"] = SavepointType(body["type"])
-        body["sinks"] = tuple(Sink(**s) for s in body.get("sinks", ()))
-        body["sources"] = tuple(Source(**s) for s in body["sources"])
-        body["source_lines"] = tuple(body["source_lines"])
-        body["operators"] = tuple(_operator(o) for o in body["operators"])
-        body["earlier"] = {
-            epoch: {uid: (count, rows) for uid, (count, rows) in of_epoch.items()}
-            for epoch, of_epoch in body.get("earlier", {}).items()
-        }
-        body["files"] = {path: (size, crc) for path, (size, crc) in body["files"].items()}
-        body["committables"] = {
-            uid: tuple(base64.b64decode(c) for c in given)
-            for uid, given in body["committables"].items()
-        }
-        return SavepointRecord(uri=files.uri, **body)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise CorruptRecordError(f"{at}: {error!r}") from None
+
+
+def _savepoint(uri: str, body: dict[str, Any]) -> SavepointRecord:
+    body["type"] = SavepointType(body["type"])
+    body["sinks"] = tuple(Sink(**s) for s in body.get("sinks", ()))
+    body["sources"] = tuple(Source(**s) for s in body["sources"])
+    body["source_lines"] = tuple(body["source_lines"])
+    body["operators"] = tuple(_operator(o) for o in body["operators"])
+    body["earlier"] = {
+        epoch: {uid: (count, rows) for uid, (count, rows) in of_epoch.items()}
+        for epoch, of_epoch in body.get("earlier", {}).items()
+    }
+    body["files"] = {path: (size, crc) for path, (size, crc) in body["files"].items()}
+    body["committables"] = {
+        uid: tuple(base64.b64decode(c) for c in given)
+        for uid, given in body["committables"].items()
+    }
+    return SavepointRecord(uri=uri, **body)
 
 
 def _operator(body: dict[str, Any]) -> Operator:
@@ -261,7 +254,6 @@ def require_new(files: CheckpointFiles, *marked: str) -> None:
 def read_taking(files: CheckpointFiles) -> Taking | None:
     """Return the mark of an incomplete savepoint, None if it is missing or damaged."""
     try:
-        body = open_envelope("taking", files.read(TAKING), f"{files.uri}/{TAKING}")
-        return Taking(**body)
-    except (FileNotFoundError, CorruptRecordError, TypeError):
+        return load_record(files, "taking", TAKING, lambda body: Taking(**body))
+    except (FileNotFoundError, CorruptRecordError):
         return None

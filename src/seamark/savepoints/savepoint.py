@@ -1,5 +1,4 @@
-"""`sm.Savepoint`: a savepoint offline, in a program or a notebook; `edit/state.py` does the
-work."""
+"""`sm.Savepoint`: a savepoint offline, in a program or notebook; by `edit/state.py`."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ class Savepoint:
         place of a value in a list state (else null).
 
         `family`: the state variable of a `transformWithState`. `store`: the side of a join,
-        ``left`` or ``right``, for its rows. Raises SavepointError with the existing names if none
-        or several match.
+        ``left`` or ``right``, for its rows. Raises SavepointError with the existing names.
         """
         return editing.read_state(self._spark, self.record, uid, family=family, store=store)
 

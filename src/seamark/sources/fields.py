@@ -63,8 +63,7 @@ class Choice(Field):
     """One of `values`, all of them text, int, float or bool.
 
     `weights` are the relative frequencies, in any unit. `skew` is for many values instead: the k-th
-    is chosen in proportion to 1 / k ** skew (Zipf's law; 0: all equally likely, 1: as words in a
-    language).
+    is chosen in proportion to 1 / k ** skew (Zipf's law; 0: all equal, 1: as words in a language).
     """
 
     values: SequenceOf[str] | SequenceOf[int] | SequenceOf[float] | SequenceOf[bool]

@@ -19,7 +19,7 @@ REACH_EPOCHS = 6
 END_S = 180.0
 """How long a superseded driver may take to end, and a stopped one."""
 EXECUTORS = {
-    "PYSPARK_SUBMIT_ARGS": "--master local-cluster[2,1,768] pyspark-shell",
+    "PYSPARK_SUBMIT_ARGS": "--master local-cluster[2,1,1024] pyspark-shell",
     "PYSPARK_PYTHON": sys.executable,
     "SPARK_LOCAL_IP": "127.0.0.1",
 }
@@ -103,11 +103,13 @@ class Nemesis:
         self._stop()
         self._job.start(environment=EXECUTORS)
         if not self._job.recovered(END_S):
-            return "the driver with executors did not come up"
+            self._job.fail(f"no epoch of a driver with executors\n{self._job.driver.tail(15)}")
+            return "not done"
         self._job.aim(step.aim_s)
         executors = self._job.driver.executors()
         if not executors:
-            return "there was no executor"
+            self._job.fail(f"{self._job.driver} had no executor")
+            return "not done"
         executors[int(step.chance * len(executors))].kill()
         return f"one of {len(executors)} killed"
 

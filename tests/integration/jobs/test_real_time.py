@@ -11,7 +11,6 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from tests.chaos.driver import Driver, wait_until
 from tests.chaos.scenario import PassthroughScenario
 from tests.chaos.workload import PARTITIONS
 from tests.integration.jobs.test_two_drivers import freeze_before_decision
+from tests.threads import RunningJob
 
 CORES = PARTITIONS
 """Each partition needs one for itself."""
@@ -95,31 +95,36 @@ def test_a_job_with_two_sinks(kafka: LocalKafka, topic: Callable[[], str], tmp_p
     topics = {uid: topic() for uid in ("in", "at-least-once", "exactly-once")}
     producer = Producer({"bootstrap.servers": servers})
     job = a_job(tmp_path, servers, topics, "real-time", interval="4s")
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(job.run, execution="real-time")
-        wait_until(
-            "a checkpoint", lambda: running.done() or job.checkpoints().counts.completed, 120
-        )
-        assert not running.done(), running.exception()
-        job.trigger_checkpoint().result(60)  # at its end the next epoch begins, of four seconds
-        producer.produce(topics["in"], "a")
-        producer.flush()
-        wait_until("the row", lambda: read(servers, topics["at-least-once"]) == ["aa"], 30)
-        assert read(servers, topics["exactly-once"]) == [], "its epoch has ended already"
+    rows = []
+    running = RunningJob(job, execution="real-time")
+    try:
+        running.wait_for_epochs(1)
+        for value in "abcdefgh":
+            producer.produce(topics["in"], value)
+            producer.flush()
+            rows.append(2 * value)
+            wait_until("the row", lambda: read(servers, topics["at-least-once"]) == rows, 30)
+            if read(servers, topics["exactly-once"]) != rows:  # else its epoch has just ended
+                break
+        else:
+            pytest.fail("no row was visible before the end of its epoch")
         job.trigger_checkpoint().result(60)
-        assert read(servers, topics["exactly-once"]) == ["aa"]
+        assert read(servers, topics["exactly-once"]) == rows
         savepoint = job.stop_with_savepoint(str(tmp_path / "savepoints")).result(60)
-        running.result(60)
+    finally:
+        running.end()
 
-    producer.produce(topics["in"], "b")
+    producer.produce(topics["in"], "z")
     producer.flush()
-    job = a_job(tmp_path, servers, topics, "batches", interval="200ms")
-    with ThreadPoolExecutor(1) as threads:
-        running = threads.submit(job.run, restore=savepoint)
+    rows.append("zz")
+    running = RunningJob(
+        a_job(tmp_path, servers, topics, "batches", interval="200ms"), restore=savepoint
+    )
+    try:
         for uid in ("at-least-once", "exactly-once"):
-            wait_until("both rows", lambda: read(servers, topics[uid]) == ["aa", "bb"], 60)  # noqa: B023
-        job.stop()
-        running.result(60)
+            wait_until("all rows", lambda: read(servers, topics[uid]) == rows, 60)  # noqa: B023
+    finally:
+        running.end()
 
 
 def test_too_few_cores(kafka: LocalKafka, topic: Callable[[int], str], tmp_path: Path) -> None:

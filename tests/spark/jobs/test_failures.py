@@ -233,7 +233,7 @@ def test_a_failing_job_is_restarted_with_growing_delays(
         job.run()
     assert supervisor(job).restarts == 2
     assert supervisor(job).failed_checkpoints == [], "a UDF's error is no failure of a checkpoint"
-    delays = [r.getMessage() for r in caplog.records if "restart" in r.getMessage()]
+    delays = [r.getMessage() for r in caplog.records if "; restart " in r.getMessage()]
     assert "the user's own mistake; restart 1 in 0.2 s" in delays[0]
     assert "restart 2 in 0.8 s" in delays[1]
     calls_s = [float(line) for line in (tmp_path / "log").read_text().split()]

@@ -53,6 +53,11 @@ def run_until_rows_wait(home: Path, given: Input) -> None:
     assert len(results(home / "out")) < given.rows, (
         "nothing was in flight: make the function slower"
     )
+    newest = running.job.checkpoints().history[0]
+    assert newest.unaligned
+    (operator,) = (task for task in newest.tasks if task.persisted_data)
+    assert operator.kind == "operator"
+    assert newest.persisted_data == operator.persisted_data
 
 
 def finish(home: Path, given: Input, name: str = "numbers", **how: Any) -> None:

@@ -124,7 +124,7 @@ def test_lines_are_named_where_spark_keeps_none(
 def test_a_job_logs_its_warnings_and_stores_its_findings(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    from seamark.operations.explain import explain_job
+    from seamark.operations.reading import explain_job
 
     storage = tmp_path / "store"
     job = sm.Job("told", sm.CheckpointConfig(storage=str(storage), num_retained=1))
@@ -137,7 +137,7 @@ def test_a_job_logs_its_warnings_and_stores_its_findings(
         job.run()
     (warned,) = [r.getMessage() for r in caplog.records if "CP004" in r.getMessage()]
     assert warned.startswith("checkpoint num_retained: it is 1")
-    stored = explain_job("told", str(storage))["told"]
+    stored = explain_job("told", f"file://{storage}")["told"]
     assert stored == job.report()
     assert "plan: one, two share one stream" in str(stored)
     assert "CP004 checkpoint num_retained" in str(stored)

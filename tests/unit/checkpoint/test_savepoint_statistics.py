@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from seamark.checkpoint import statistics_store
-from seamark.checkpoint.savepoint_statistics import SavepointEnd
+from seamark.checkpoint.statistics import SavepointEnd
 from seamark.model.checkpoint_series import series
 from seamark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
 from tests.unit.checkpoint.test_coordinator import World, until

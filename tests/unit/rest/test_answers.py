@@ -28,7 +28,7 @@ from seamark.checkpoint.executions import (
 )
 from seamark.checkpoint.flow_figures import FlowFigures
 from seamark.checkpoint.local_files import LocalFiles
-from seamark.checkpoint.savepoint_statistics import SavepointEnd, describe_savepoint
+from seamark.checkpoint.statistics import SavepointEnd, describe_savepoint
 from seamark.checkpoint.statistics_store import Key, StatisticsRecord, StatisticsStore
 from seamark.checkpoint.task_reports import EpochProgress, SinkReport, TaskReport
 from seamark.dashboard import routes as dashboard_routes

@@ -18,8 +18,7 @@ from fastapi import FastAPI, Response
 import seamark as sm
 from seamark.rest import connections
 from seamark.rest.connections import Connections, guarded_server
-from seamark.rest.protection import Protection
-from seamark.rest.server import CONNECTIONS, listen
+from seamark.rest.server import CONNECTIONS, Protection, listen
 
 TOKEN = "Bearer the-token"
 HISTORY = b"x" * 1_000_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seamark.rest.protection import BURST_S, CLIENTS, RequestRates
+from seamark.rest.server import BURST_S, CLIENTS, RequestRates
 
 
 def test_a_client_has_a_burst_and_then_its_rate() -> None:

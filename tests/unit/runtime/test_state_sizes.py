@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 from seamark.checkpoint.local_files import LocalFiles
-from seamark.runtime.state_sizes import StateSizes
+from seamark.runtime.epoch_figures import StateSizes
 
 
 def write(directory: Path, **sizes: int) -> None:

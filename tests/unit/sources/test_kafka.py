@@ -16,7 +16,7 @@ import pytest
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Severity
 from seamark.sources.kafka import KafkaSource
-from seamark.sources.kafka_retention import Retention, not_told, retention_too_short
+from seamark.sources.kafka_admin import Retention, not_told, retention_too_short
 
 SERVERS = "a.example:9092,[::1]:9093"
 

@@ -1,2 +1,1 @@
-"""Savepoints made offline: other state, other offsets, new ones from DataFrames; and
-differences."""
+"""Savepoints made offline: other state, offsets, new ones from DataFrames; differences."""

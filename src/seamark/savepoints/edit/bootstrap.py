@@ -44,8 +44,7 @@ join by its side, ``left`` and ``right``."""
 def new_savepoint(
     spark: SparkSession, job: NewJob, state: State, offsets: Mapping[str, Any], target: str
 ) -> SavepointRecord:
-    """Write a canonical savepoint of a job that has never run into the new directory `target`, a
-    URI; return it.
+    """Write a canonical savepoint of a job that never ran into the new directory `target`, a URI.
 
     `state`: each frame in the form of `read_state` in `edit/state.py`; operators without one are
     empty. `offsets`: by a source's uid, as in Spark's offset log; sources without one begin where

@@ -1,8 +1,6 @@
-"""Moves a job in Kafka: from each partition's offset in a savepoint to another one, in a copy of
-the savepoint.
+"""Moves a job in Kafka: from a savepoint's offsets to others, in a copy.
 
-`operations/offsets.py` asks the brokers. State stays as it is; `consequences` describes the effect
-on the rows.
+`operations/offsets.py` asks the brokers. State stays; `consequences` has the effect on the rows.
 """
 
 from __future__ import annotations
@@ -63,8 +61,7 @@ class Move:
 
     @property
     def remaining(self) -> int | None:
-        """The number of offsets left to read: by the restored job, or by nobody if it leaves the
-        partition. None if unknown."""
+        """The number of offsets left to read, by the restored job or by nobody. None if unknown."""
         here = self.old if self.new is None else self.new
         return None if here is None or self.log_end is None else max(self.log_end - here, 0)
 
@@ -163,8 +160,7 @@ def why_fixed(offset: Any) -> str:
 def moves(source: Source, change: Change, there: Callable[[str], Sequence[int]]) -> list[Move]:
     """Return each partition of a Kafka source with its offset now and after `change`.
 
-    `there` returns a topic's partitions at the brokers. Raises SavepointError if two topics would
-    become one.
+    `there`: a topic's partitions at the brokers. Raises SavepointError if two topics become one.
     """
     old = partitions_of(source.offset)
     names = _topics_after(source, change)

@@ -1,8 +1,7 @@
 """State as DataFrames, offline: read an operator's state, and replace it.
 
 `read_state` decodes the rows of one column family of a savepoint. `with_state` writes a new
-savepoint with other rows in this family; everything else stays as it was. It is restored like any
-other.
+savepoint with other rows in this family; everything else stays as it was.
 """
 
 from __future__ import annotations

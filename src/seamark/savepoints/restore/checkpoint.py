@@ -36,11 +36,9 @@ _EPOCH_PATH = re.compile(r"(?P<job>.+)/epochs/(?P<epoch>\d+)")
 def find_checkpoint(
     spark: SparkSession, path: str, epoch: int | None = None
 ) -> tuple[CheckpointStore, Inspection]:
-    """Return the job's directory and the whole checkpoint at `path`. `epoch`: the choice of an
-    interrupted restore.
+    """Return the job's directory and the whole checkpoint at `path`; `epoch`: chosen before.
 
-    Raises RestoreError if there is no checkpoint, or if it is not certain that it was decided;
-    DamagedCheckpointError.
+    Raises RestoreError if there is none certainly decided; DamagedCheckpointError.
     """
     found = _EPOCH_PATH.fullmatch(path)
     source = open_job(spark, found["job"] if found else path)
@@ -129,8 +127,7 @@ def copy_checkpoint(
     query_id: str,
 ) -> None:
     """Copy one epoch's Spark files into the new job's directory, between any Hadoop file systems.
-    It may be called again. Raises CheckpointError if the first job has deleted the checkpoint
-    meanwhile."""
+    It may be called again. Raises CheckpointError if it is deleted meanwhile."""
     jvm: Any = spark._jvm
     configuration = spark._jsparkSession.sessionState().newHadoopConf()
 

@@ -100,8 +100,7 @@ class CheckpointOrigin(Origin):
     # --- problems
 
     def problems(self) -> Iterator[str]:
-        """Yield the problems: settings that a checkpoint cannot change, and parts that differ in
-        the program."""
+        """Yield the problems: what a checkpoint cannot change, and parts that differ."""
         job, uids = self._job, self._job.program.uids
         backend = self.state.state_backend
         if job.partitions is not None:
@@ -164,8 +163,7 @@ class CheckpointOrigin(Origin):
         return StateMetadata.of(self._source.spark_files, self.epoch)
 
     def sinks(self) -> Iterator[SinkPlan]:
-        """Yield the program's sinks, and those with transactions; the first job's other sinks are
-        unknown."""
+        """Yield the program's sinks, and those with transactions; no others are known."""
         commit, abort = self._to_commit, self._undecided()
         for uid in dict.fromkeys([*self._job.sinks, *commit, *abort]):
             yield SinkPlan(uid, None, commit=commit[uid], abort=abort[uid])

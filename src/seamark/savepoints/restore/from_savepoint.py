@@ -119,8 +119,7 @@ class SavepointOrigin(Origin):
             self.failure = DamagedCheckpointError.found(what, self._damage)
 
     def parts(self, wanted: PlannedState | None) -> Parts:
-        """Find the parts by uid. A source without any topic left begins as a new one, at its own
-        starting offsets."""
+        """Find the parts by uid. A source without any topic left begins as a new one."""
         uids, topics = self._job.program.uids, self._topics
         operators, sources = uids.operator_numbers(), uids.source_numbers()
         return Parts(

@@ -130,8 +130,7 @@ def session_format(spark: SparkSession) -> int:
 
 
 def find_damage(spark: SparkSession, savepoint: SavepointRecord) -> list[str]:
-    """Return a line for each missing or altered file, beginning with its path. Reads every file
-    through."""
+    """Return a line for each missing or altered file, beginning with its path. Reads every file."""
     files = open_files(spark, savepoint.uri, make=False)
     rows = {path for path in savepoint.files if path.startswith(("state/", "wal/"))}
     found = read_files(spark, files.uri, {path: savepoint.files[path][0] for path in rows})
@@ -167,8 +166,7 @@ def restore_canonical(
     placement: Placement | None = None,
     new_operators: Sequence[NewOperator] = (),
 ) -> None:
-    """Make `target` a Spark checkpoint location from which a query goes on after the savepoint's
-    epoch.
+    """Make `target` a Spark checkpoint location that goes on after the savepoint's epoch.
 
     `savepoint`: without a finding of `find_damage` and `fit_problems`. `target`: a URI. `query_id`:
     of the new query, a UUID. `partitions`, `backend`: of the new state, None for the savepoint's

@@ -19,8 +19,7 @@ from seamark.savepoints.state.planned import Program
 
 @dataclass(frozen=True)
 class RestoreOptions:
-    """The options of a restore: arguments of `Job.run`. Raises ConfigurationError for a wrong
-    value."""
+    """The options of a restore: arguments of `Job.run`. Raises ConfigurationError."""
 
     job_name: str
     allow_non_restored_state: bool = False
@@ -73,8 +72,7 @@ def new_job(
     given: Container[str],
     how: RestoreOptions,
 ) -> NewJob:
-    """Describe a declared job for a restore. `directory` is the job's, as a URI; `given` names the
-    settings given by the user."""
+    """Describe a declared job for a restore. `directory`: its URI; `given`: the user's settings."""
     declared = job.declared
     settings = backend_settings(spark, declared.checkpoint, given)
     return NewJob(

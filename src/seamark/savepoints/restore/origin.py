@@ -2,8 +2,7 @@
 retained checkpoint (`from_checkpoint.py`).
 
 `planner.py` makes the restore plan of an `Origin`, `write.py` the new job. Neither knows the kind
-of its origin. A restore changes nothing in the origin, except that it may write a savepoint's
-claim.
+of its origin. A restore writes nothing there but a claim.
 """
 
 from __future__ import annotations
@@ -69,8 +68,7 @@ class Origin(ABC):
 
     @abstractmethod
     def problems(self) -> Iterator[str]:
-        """Yield each problem that stops the restore. Misfits of the state are left to Spark's
-        plan."""
+        """Yield each problem that stops the restore. Spark's plan tells misfits of state."""
 
     def misfits(self, parts: Parts, wanted: PlannedState) -> Iterator[str]:
         """Yield why the operators as a whole do not fit; Spark is then asked about none of them."""
@@ -104,14 +102,12 @@ class Origin(ABC):
 
     @abstractmethod
     def claim(self, job_id: str, directory: str) -> None:
-        """Claim the origin for the new job, if the job asks for it; raises RestoreError if another
-        job was first."""
+        """Claim the origin if the new job asks for it; raises RestoreError if another was first."""
 
     @abstractmethod
     def copy(self, target: CheckpointStore, decided: Mapping[str, Any], parts: Parts) -> None:
         """Make the new job's Spark checkpoint location, and the rows kept there for its sinks.
-        `decided` is the content of ``restoring.json``. After a kill -9 it is called again with the
-        same arguments."""
+        `decided` is the content of ``restoring.json``. After a kill -9 it is called again."""
 
     @abstractmethod
     def waiting(self, decided: Mapping[str, Any]) -> Waiting:

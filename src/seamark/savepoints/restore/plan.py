@@ -50,8 +50,7 @@ class OperatorPlan:
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """A source; `offset` is where it goes on, or the offset that is dropped (None: nothing was
-    read)."""
+    """A source; `offset` is where it goes on, or the one dropped (None: nothing was read)."""
 
     uid: str
     named: bool
@@ -95,8 +94,7 @@ class RestorePlan:
 
     `kind` is ``savepoint`` or ``checkpoint``, `format` of a savepoint ``canonical`` or ``native``.
     `problems` would stop the restore, `warnings` are worth a look. `restored`: the restore from
-    this very path is done already; the job goes on by itself, a warning says so, and the plan lists
-    no parts.
+    this very path is done already; the job goes on by itself; no parts are listed.
     """
 
     path: str

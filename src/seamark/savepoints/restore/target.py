@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seamark.checkpoint.envelope import open_envelope, seal_envelope
+from seamark.checkpoint.envelope import create_record, read_record
 from seamark.checkpoint.inspection import RESTORING
 from seamark.checkpoint.store import CheckpointStore, SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
@@ -48,8 +48,7 @@ def read_marker(target: CheckpointStore, path: str) -> dict[str, Any] | None:
                 f"{path} under another job name or storage (-D checkpoint.storage=…)"
             )
         return None
-    at = f"{target.uri}/{RESTORING}"
-    decided = open_envelope("restoring", target.files.read(RESTORING), at)
+    decided = read_record(target.files, "restoring", RESTORING)
     if not same_place(decided["path"], path):
         raise RestoreError(
             f"restore: {target.uri} is a restore of {decided['path']} that was begun and has not "
@@ -60,12 +59,8 @@ def read_marker(target: CheckpointStore, path: str) -> dict[str, Any] | None:
 
 def write_marker(target: CheckpointStore, decided: Mapping[str, Any]) -> None:
     """Write the decisions of a restore; raises RestoreError if another driver was first."""
-    try:
-        target.files.create(RESTORING, seal_envelope("restoring", dict(decided)))
-    except FileExistsError:
-        raise RestoreError(
-            f"restore: another driver is restoring into {target.uri} at this moment"
-        ) from None
+    if not create_record(target.files, "restoring", RESTORING, decided):
+        raise RestoreError(f"restore: another driver is restoring into {target.uri} at this moment")
 
 
 def take_over(

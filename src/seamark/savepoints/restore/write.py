@@ -2,8 +2,7 @@
 
 `Job.run` calls `restore_job` before it starts the query. `planner.py` finds every problem before
 anything is written. Then come the marker ``restoring.json``, the copy, and ``job.json``. The marker
-holds every decision of the restore, so that an interrupted restore is repeated with the very same
-result.
+holds every decision of the restore, so an interrupted restore is repeated as it was.
 """
 
 from __future__ import annotations
@@ -39,8 +38,7 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
     Returns at once if the directory holds a job restored from this very path; the path may be gone
     by now. After a kill -9 it can be called again. Before anything is written it raises
     RestoreError if parts do not fit together, SavepointError or DamagedCheckpointError if the
-    savepoint or checkpoint is not whole. Raises CheckpointError if a checkpoint was deleted during
-    the copy.
+    savepoint or checkpoint is not whole. Raises CheckpointError if it is deleted meanwhile.
     """
     path = storage_uri(path, "restore")
     target = open_job(spark, job.directory)

@@ -87,8 +87,7 @@ def with_dependents(
 
 
 def _join(operator: Operator, store: Store, family: ColumnFamily, state: DataFrame) -> Frames:
-    """Number the values of each key from 0 without a gap, and count them for the store of
-    counts."""
+    """Number the values of each key from 0, and count them for the store of counts."""
     counts_name = store.name.removesuffix(ROWS_OF_JOIN) + _COUNTS_OF_JOIN
     (counts,) = (s for s in operator.stores if s.name == counts_name)
     (of_counts,) = counts.families

@@ -49,8 +49,7 @@ DAMAGED, MISSING = -1, -2
 def describe_operators(
     layout: StateLayout, source: CheckpointFiles, epoch: int, uids: OperatorUids
 ) -> list[Operator]:
-    """Return the stateful operators of `source` as of `epoch`, with the schemas of their state,
-    without their number of rows."""
+    """Return the stateful operators of `source` as of `epoch`, with schemas, without row counts."""
     operators = [layout.operator(info, uids)[0] for info in read_operators(source, epoch)]
     return [
         replace(operator, stores=tuple(_of_files(operator.index, s) for s in operator.stores))
@@ -139,8 +138,7 @@ def read_files(
 
     `sizes`: the files, with their approximate bytes. `copies`: the path of each copy, by default
     the file's own. `sums`: whether local copies get Hadoop's checksum files, with which Spark finds
-    damage. `aside`: leave room for the tasks of a running stream. Raises CheckpointError if files
-    cannot be read or written.
+    damage. `aside`: leave room for the tasks of a running stream. Raises CheckpointError.
     """
     if not sizes:
         return {}
@@ -191,8 +189,7 @@ def read_files(
 
 
 def _batches(sizes: Mapping[str, int], limit: int) -> Iterator[list[str]]:
-    """Yield the paths in batches of at most `limit` bytes, for one task each, the largest files
-    first."""
+    """Yield the paths in batches of at most `limit` bytes, for one task each, the largest first."""
     batch: list[str] = []
     left = limit
     for path in sorted(sizes, key=lambda path: -sizes[path]):

@@ -315,8 +315,7 @@ class StateLayout:
 
 
 def is_keyed(operator: str, families: Sequence[ColumnFamily]) -> bool:
-    """Whether an operator's rows are spread by a key; a limit and an aggregation without grouping
-    keep theirs in one partition."""
+    """Whether an operator's rows are spread by a key: not of a limit, or without grouping."""
     return operator != "globalLimit" and any(f.key_schema["fields"] for f in families)
 
 

@@ -185,8 +185,7 @@ class PlannedState:
         return f"file://{tempfile.mkdtemp(dir=self._directory)}"
 
     def _refuse_unsupported(self) -> None:
-        """Raise Spark's error at a query's start if the query cannot be streamed in its output
-        mode."""
+        """Raise Spark's error of a start if the query cannot run in its output mode."""
         if self._spark.conf.get(_UNSUPPORTED_CHECK) != "true":
             return
         jvm: Any = self._spark._jvm
@@ -257,8 +256,7 @@ class PlannedState:
 def differing(
     old: Sequence[Store], new: Sequence[Store]
 ) -> list[tuple[str, ColumnFamily | None, ColumnFamily | None]]:
-    """Return the column families with another schema in `new`, by name, with both; None for an
-    absent one."""
+    """Return the column families with another schema in `new`, by name, with both; or None."""
     before, after = _families(old), _families(new)
     return [
         (name, before.get(name), after.get(name))
@@ -268,8 +266,7 @@ def differing(
 
 
 def _families(stores: Sequence[Store]) -> dict[str, ColumnFamily]:
-    """Return column families by name, with their store's name in front if there are several
-    stores."""
+    """Return column families by name, with their store's name if there are several."""
     return {
         family.name if len(stores) == 1 else f"{store.name}/{family.name}": family
         for store in stores

@@ -1,7 +1,6 @@
 """Reads and writes the rows of state stores in Spark's tasks.
 
-The tasks run ``runtime/java/StateRows.java``; the executors get it with other classes as a jar
-(`runtime/java/compiled.py`).
+The tasks run ``runtime/java/StateRows.java``; a jar has it (`runtime/java/compiled.py`).
 
 Spark's own ``statestore`` source is not used. Its option for all column families with their raw
 rows (``_readAllColumnFamilies``) refuses the hashmap backend, and so does its writer. Without that
@@ -189,8 +188,7 @@ def _keep_in_memory(sources: Sequence[Any], run_id: str) -> None:
 
 
 def write_files(rows: DataFrame, families: Sequence[str], directory: str) -> list[RowFile]:
-    """Write `rows` (`ROW`) of a store with these column families into files of the directory (a
-    URI)."""
+    """Write `rows` (`ROW`) of a store with these column families into files of the directory."""
     spark = rows.sparkSession
     write = StateClasses.of(spark).new(
         "WriteFile", directory, java_list(spark._jvm, families), _hadoop(spark)

@@ -40,8 +40,7 @@ def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savep
     """Write a canonical savepoint into the new directory `target`, of the newest complete
     checkpoint of a job that is not running; both are URIs. Return it.
 
-    Raises SavepointError if there is no checkpoint, or it is not yet committed to every sink;
-    DamagedCheckpointError.
+    Raises SavepointError without a checkpoint committed to every sink; DamagedCheckpointError.
     """
     store = open_job(spark, job)
     epoch = _last_epoch(store.files)

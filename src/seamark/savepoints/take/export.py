@@ -2,8 +2,7 @@
 
 The location is only read; its job may be running, as long as it keeps this epoch. `take/running.py`
 calls `export_savepoint` for a running job, `take/checkpoint.py` for one that is not running. The
-state goes along as rows, or, natively, as files (`state/files.py`). `restore/location.py` is the
-way back.
+state goes along as rows, or, natively, as files (`state/files.py`). Back: `restore/location.py`.
 """
 
 from __future__ import annotations
@@ -82,8 +81,7 @@ class Beside:
     goes_on: bool = False
     """Whether the stream goes on, so most cores are left to it."""
     uncommitted: Callable[[], Uncommitted] = lambda: ({}, {})
-    """Called at the end for the transactions of the epoch, and of earlier ones, that may not be
-    committed yet."""
+    """Called at the end for the transactions up to this epoch that may not be committed yet."""
     writing: Callable[[int], None] = lambda expected: None
     """Called with the bytes of the epoch's state files before any is written."""
 
@@ -103,8 +101,7 @@ def export_savepoint(
     is there), and stays until this call returns. The savepoint is then whole. If the call fails or
     dies, `target` has no ``savepoint.json`` and is to be deleted.
 
-    Raises SavepointError if `target` has files already, CheckpointError if the epoch cannot be
-    read.
+    Raises SavepointError if `target` has files already, CheckpointError.
     """
     source = open_files(spark, location, make=False)
     files = open_files(spark, target)

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.savepoint_statistics import SavepointEnd
+from seamark.checkpoint.statistics import SavepointEnd
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.checkpoint_statistics import CheckpointStatus, TaskCheckpointStatistics
 from seamark.model.errors import SavepointError, UserError
@@ -82,13 +82,11 @@ class SavepointFuture(Future[str]):
         self._lock = threading.Lock()
 
     def writing(self, expected: int, written: Callable[[], int]) -> None:
-        """Note the expected bytes and the function for the written ones; called before its state is
-        written."""
+        """Note the expected bytes and the function for written ones, before writing begins."""
         self._expected, self._written = expected, written
 
     def progress(self) -> Progress | None:
-        """Return its progress; None before its state is written. Looks at the storage, once in
-        PROGRESS_S at most."""
+        """Return its progress; None before its state is written. Looks once in PROGRESS_S."""
         if self._written is None:
             return None
         with self._lock:

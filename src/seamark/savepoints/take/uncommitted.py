@@ -112,8 +112,7 @@ def counted(waiting: ByEpoch) -> Counter[str]:
 
 def problems(savepoint: SavepointRecord, sinks: Mapping[str, str]) -> Iterator[str]:
     """Yield the sinks whose transactions a job with these `sinks` (the type of each by its uid)
-    cannot commit: another type has the uid. `SavepointOrigin.problems` names the uids without any
-    sink."""
+    cannot commit: another type has the uid. `problems` names uids without a sink."""
     types = {sink.uid: sink.type for sink in savepoint.sinks}
     for uid in unfit(savepoint, sinks):
         if uid in sinks:

@@ -2,7 +2,7 @@
 
 A task writes Parquet files into the table's directory (`writer.py`, `data_files.py`). No reader
 sees them until the table's log names them. One log entry per epoch names them all (`committer.py`).
-The log itself records the outcome of each transaction (`ledger.py`).
+The log itself records the outcome of each transaction.
 
 `sink.py` is the configuration. `types.py` maps Spark's types. `preflight.py` checks the table.
 `store.py` reaches its directory on a local disk, HDFS or S3. `pending_files.py` finds the files

@@ -67,8 +67,7 @@ class DeltaCommittable:
 
 
 def file_name(handle: str, number: int) -> str:
-    """Return the name of the attempt's data file `number`. Names sort by epoch, and no two files
-    ever share one."""
+    """Return the name of the attempt's data file `number`. Names sort by epoch and are unique."""
     name = parse(handle)
     return f"part-{name.epoch:08d}-{name.partition:05d}-{name.token}-{number:03d}.parquet"
 

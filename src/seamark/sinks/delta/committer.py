@@ -1,11 +1,14 @@
 """Driver side: one log entry commits, or aborts, all of an epoch's data files.
 
-Commit and abort both write by compare-and-set (`ledger.py`). They load the table and read the
-ledger up to that version. delta-rs then writes the entry only if no other entry of this sink has
-come since. So exactly one of a commit and an abort of the same files succeeds, whoever calls them
-and whenever.
+The table's log is the ledger. Every entry that commits or aborts transactions of this sink has two
+marks: an application transaction (``txn``) with the id `app_id`, and the handles with their outcome
+in its ``commitInfo``. The second mark is the proof, tied to the handle. The first makes these
+entries exclude each other. Commit and abort load the table and read the ledger up to that version;
+delta-rs then writes the entry only if no other one with this id has come since. So exactly one of a
+commit and an abort of the same files succeeds, whoever calls them and whenever.
 
 Invariants:
+- At most one entry has a handle's outcome.
 - An entry names a file only if the file is there, whole, and the ledger is silent about it. A file
   is deleted only after the ledger says "aborted".
 - An outcome is returned only once its entry is durable.
@@ -13,20 +16,87 @@ Invariants:
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
-from seamark.file_systems import open_directory
+from seamark.file_systems import Directory, open_directory
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError, PreflightError
 from seamark.sinks.delta import pending_files, preflight, store
 from seamark.sinks.delta.committable import DeltaCommittable
-from seamark.sinks.delta.ledger import ABORTED, COMMITTED, Entry, Ledger, entry_path
 
 if TYPE_CHECKING:
     from seamark.sinks.delta.sink import DeltaSink
+
+KEY = "seamark"
+COMMITTED, ABORTED = "committed", "aborted"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A handle's outcome, and the version of its log entry."""
+
+    outcome: str
+    version: int
+
+
+class Ledger:
+    """The log's entries read so far; each is read once."""
+
+    def __init__(self, files: Directory, job_id: str, sink_uid: str) -> None:
+        self.app_id = f"seamark:{job_id}:{sink_uid}"
+        self._files = files
+        self._first = self._next = 0
+        self._entries: dict[str, Entry] = {}
+
+    def mark(self, outcome: str, handles: Sequence[str]) -> dict[str, Any]:
+        """Return a commit's metadata for this outcome."""
+        return {KEY: {"appId": self.app_id, "outcome": outcome, "handles": list(handles)}}
+
+    def read(self, since: int, version: int) -> None:
+        """Read every entry from `since` to `version`, both included."""
+        is_apart = since < self._first or since > self._next
+        if is_apart or version + 1 < self._next:  # the second: the table was created anew
+            self._entries, self._first, self._next = {}, since, since
+        for number in range(self._next, version + 1):
+            data = store.read(self._files, entry_path(number))
+            if data is None:
+                self._first = number + 1  # cleaned up
+            elif b'"seamark"' in data:
+                self._entries.update(self._told(number, data))
+        self._next = version + 1
+
+    def forget(self, before: int) -> None:
+        """Drop entries before this version: nobody asks for older ones any more."""
+        self._first = max(self._first, min(before, self._next))
+        self._entries = {h: e for h, e in self._entries.items() if e.version >= before}
+
+    def knows(self, since: int) -> bool:
+        """Whether every entry from `since` on could still be read."""
+        return since >= self._first
+
+    def entry(self, handle: str) -> Entry | None:
+        """Return the handle's entry, None if there is none."""
+        return self._entries.get(handle)
+
+    def _told(self, number: int, data: bytes) -> Iterable[tuple[str, Entry]]:
+        for line in data.splitlines():
+            info = json.loads(line).get("commitInfo") if b'"commitInfo"' in line else None
+            mark = info.get(KEY) if isinstance(info, dict) else None
+            # Other jobs' entries too: a restored job asks for the attempts of the first job.
+            if isinstance(mark, dict):
+                for handle in mark["handles"]:
+                    yield handle, Entry(mark["outcome"], number)
+
+
+def entry_path(version: int) -> str:
+    """Return a log entry's path below the table's directory."""
+    return f"_delta_log/{version:020d}.json"
+
 
 _log = logging.getLogger(__name__)
 _GONE = (CommitOutcome.LOST, CommitOutcome.UNKNOWN)
@@ -56,8 +126,7 @@ class DeltaCommitter:
         """Add every file to the table in one log entry.
 
         LOST: aborted, or a file is gone or torn. UNKNOWN: the log entries that could hold the
-        outcome have been cleaned up. Raises CommitFailedError when the table no longer takes the
-        files.
+        outcome have been cleaned up. Raises CommitFailedError when the table has changed.
         """
         outcomes = [CommitOutcome.RETRY] * len(committables)
         for _ in range(_TRIES if committables else 0):
@@ -147,8 +216,7 @@ class DeltaCommitter:
 
     def _told(self, committable: DeltaCommittable) -> Entry | None:
         """Return the log's entry for a transaction, None if there is none. Once its log entries
-        have been cleaned up, files still named by the table count as committed: they must never be
-        deleted."""
+        have been cleaned up, files named by the table count as committed, and must stay."""
         entry = self._ledger.entry(committable.handle)
         if entry is None and not self._ledger.knows(committable.log_version):
             paths = pending_files.data_paths(self._files, committable)
@@ -246,8 +314,7 @@ class DeltaCommitter:
     def _append(
         self, outcome: str, handles: Sequence[str], actions: Sequence[Any], txn_version: int
     ) -> bool:
-        """Write one log entry and make it durable. Return False if it was refused, or may have
-        been."""
+        """Write one log entry and make it durable. Return False if perhaps refused."""
         from deltalake.exceptions import CommitFailedError as RefusedError
         from deltalake.transaction import CommitProperties, Transaction
 

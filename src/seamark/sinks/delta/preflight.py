@@ -27,8 +27,7 @@ _FEATURES = {
     "appendOnly", "invariants", "checkConstraints", "changeDataFeed", "generatedColumns",
     "deletionVectors", "timestampNtz", "v2Checkpoint", "columnMapping",
 }  # fmt: skip
-"""Writer features known to delta-rs and harmless to a plain append, once `_check_settings` has
-ruled out their harmful uses."""
+"""Writer features known to delta-rs and harmless to an append after `_check_settings`."""
 _COLUMN_SETTINGS = {
     "delta.invariants": "an invariant",
     "delta.generationExpression": "a generation expression",

@@ -7,14 +7,13 @@ Hadoop settings.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from seamark.file_systems import Directory, HadoopSettings
 from seamark.file_systems.hdfs import client_settings
-from seamark.file_systems.local import sync_directory
+from seamark.file_systems.local import synced
 from seamark.file_systems.s3_options import S3Options
 
 _DEADLINES = {
@@ -95,11 +94,6 @@ def sync(files: Directory, paths: Sequence[str]) -> None:
     """Make another program's files, and their names, durable. HDFS and S3 do so by themselves."""
     if not is_local(files.uri):
         return
-    for path in paths:
-        descriptor = os.open(Path(files.uri, path), os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    for directory in {Path(files.uri, path).parent for path in paths}:
-        sync_directory(directory)
+    there = [Path(files.uri, path) for path in paths]
+    for path in (*there, *{path.parent for path in there}):
+        synced(path)

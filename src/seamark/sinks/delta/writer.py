@@ -45,8 +45,7 @@ class DeltaWriter:
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Append one batch. Raises WriteRefusedError at the first batch if this machine does not
-        see the table."""
+        """Append one batch. Raises WriteRefusedError if this machine does not see the table."""
         if batch.num_rows == 0:
             return
         if self._data is None:

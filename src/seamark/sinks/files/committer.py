@@ -1,7 +1,6 @@
 """Driver side: publishes pending files after the decision, or makes them impossible to publish.
 
-`renamed_files.py` and `uploads.py` explain the proof of an outcome, and why a commit and an abort
-exclude each other.
+`pending.py` explains the proof of an outcome, and why a commit and an abort exclude each other.
 """
 
 from __future__ import annotations

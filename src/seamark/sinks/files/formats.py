@@ -77,8 +77,7 @@ class Format:
 
 
 class ParquetEncoder:
-    """Gathers batches up to `ROW_GROUP_BYTES`: Spark's batches of 10,000 rows are far too small for
-    an efficient row group."""
+    """Gathers batches up to `ROW_GROUP_BYTES`: Spark's batches are too small for row groups."""
 
     def __init__(self, file: Any, schema: pa.Schema, compression: str = "snappy") -> None:
         self._schema = schema

@@ -41,8 +41,7 @@ class PendingFile(AttemptCommittable):
 
 
 def new_path(context: WriterContext, directory: str, extension: str) -> str:
-    """Return a path in `directory`, never used by another attempt, nor by this one a second
-    time."""
+    """Return a path in `directory`, never used by any attempt, this one included."""
     at, owner = context, _owner(context.job_id, context.sink_uid)
     name = f"part-{at.epoch:08d}-{at.partition_id:05d}-g{at.generation}-{owner}-{random_token()}"
     name = f"{name}.{extension}"
@@ -50,8 +49,7 @@ def new_path(context: WriterContext, directory: str, extension: str) -> str:
 
 
 def found(path: str, job_id: str, sink_uid: str, upload_id: str = "") -> PendingFile | None:
-    """Return the committable of a pending file found by listing, None if it belongs to another job
-    or sink."""
+    """Return the committable of a pending file found by listing, None if another sink's."""
     name = _NAME.fullmatch(path)
     if name is None or name[3] != _owner(job_id, sink_uid):
         return None

@@ -75,8 +75,7 @@ def refused(sink: str, column: Column, found: str) -> ConfigurationError:
 def to_json(expression: str) -> str:
     """Return Spark SQL to make JSON text of a struct, an array or a map.
 
-    By default Spark cuts microseconds off and writes the session's time zone. This keeps the
-    microseconds, and writes UTC.
+    Keeps microseconds, and writes UTC; by default Spark cuts them, in the session's time zone.
     """
     return (
         f"to_json({expression}, map('timeZone', 'UTC', "

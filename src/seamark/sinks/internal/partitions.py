@@ -12,8 +12,7 @@ import pyarrow.compute as pc
 NULL_NAME = "__HIVE_DEFAULT_PARTITION__"
 """Stands for null in a directory's name, and for the empty text, because it reads back as null."""
 _ESCAPED = re.compile("[\x00-\x1f\x7f\"#%'*/:=?\\\\{\\[\\]^]")
-"""The characters escaped by Spark's ExternalCatalogUtils on Linux, and NUL, forbidden in any
-name."""
+"""The characters escaped by Spark's ExternalCatalogUtils on Linux, and NUL."""
 Values = tuple[str | None, ...]
 """The partition columns' values, as texts; None for null and for the empty text."""
 
@@ -24,8 +23,7 @@ def escaped(text: str) -> str:
 
 
 def directory_part(column: str, value: str | None) -> str:
-    """Return the name of one directory of Hive's layout, as Spark writes and reads it:
-    ``<column>=<value>``."""
+    """Return the name of one directory of Hive's layout, as Spark's: ``<column>=<value>``."""
     return f"{escaped(column)}={escaped(value) if value else NULL_NAME}"
 
 

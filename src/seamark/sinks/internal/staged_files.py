@@ -75,7 +75,6 @@ def list_staged(root: Path, context: SinkContext) -> Iterator[StagedFile]:
 
 
 def _name(handle: str) -> AttemptName | None:
-    """Return the attempt's name in a handle ``<job>/<sink>/<attempt>.<extension>``; None for any
-    other text."""
+    """Return the attempt's name in a handle ``<job>/<sink>/<attempt>.<extension>``; or None."""
     name = AttemptName.parse(handle.rpartition(".")[0])
     return name if name is not None and name.owner.count("/") == 1 else None

@@ -112,8 +112,7 @@ class BrokerConnection:
         return found
 
     def open_transactions(self) -> list[str]:
-        """Return the ids of the cluster's transactions in the state Ongoing: nobody has begun to
-        end them.
+        """Return the ids of the cluster's transactions in the state Ongoing (not being ended).
 
         Raises UnreachableError unless every broker has answered.
         """

@@ -11,8 +11,14 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from seamark.contracts.open_transactions import HeldUp, OpenFacts
-from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    HeldUp,
+    Lingering,
+    OpenFacts,
+    SinkContext,
+)
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError
 from seamark.sinks.internal.outcomes import Fate

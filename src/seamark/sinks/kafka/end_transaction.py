@@ -95,8 +95,7 @@ _ENDED_MOVES_EPOCH = {"PrepareCommit", "CompleteCommit", "PrepareAbort", "Comple
 
 
 def fate(committable: KafkaCommittable, found: Description | None) -> Fate:
-    """Return the transaction's fate as proved by the broker's description of its id (None: there is
-    no such id)."""
+    """Return the fate proved by the broker's description of the id (None: there is no such id)."""
     if found is None:
         return _GONE
     epochs = {committable.producer_epoch}

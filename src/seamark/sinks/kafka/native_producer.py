@@ -1,5 +1,4 @@
-"""The fast producer: hands whole Arrow columns to librdkafka in one C call, without a Python object
-per row.
+"""The fast producer: hands whole Arrow columns to librdkafka in one C call.
 
 Delivery reports come as events, one per answer of the broker and with a count. Every row's
 acknowledgement is thus counted at no cost per row. Rows are grouped by partition first
@@ -161,8 +160,7 @@ class NativeProducer(Producer):
         return np.where(valid, given, chosen)
 
     def _check_refused(self, messages: Any, accepted: int) -> None:
-        """Raise WriteRefusedError, unless all messages from `accepted` on were refused for a full
-        queue."""
+        """Raise WriteRefusedError, unless all from `accepted` on met a full queue."""
         errors = messages["err"]
         other = np.flatnonzero((errors != 0) & (errors != c.QUEUE_FULL))
         if len(other):
@@ -225,8 +223,7 @@ class NativeProducer(Producer):
             )
 
     def _transaction_error(self) -> tuple[int, str] | None:
-        """Return why the transaction has failed: librdkafka tells it to an attempt to begin another
-        one."""
+        """Return why the transaction has failed: librdkafka tells it when another begins."""
         error = self._library.begin_transaction(self._client)
         if not error:
             return None

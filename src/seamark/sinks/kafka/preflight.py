@@ -1,7 +1,7 @@
 """Checks the real brokers before any row is written.
 
-`ask` collects the facts and changes nothing, `RULES` are pure. `check` raises the first error when
-a job starts; `inspect` lists every finding.
+`ask` collects the facts and changes nothing, the rules are pure. `check` raises the first error of
+a start; `inspect` lists every finding.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -85,10 +85,10 @@ def inspect(sink: KafkaSink, context: SinkContext, broker: BrokerConnection) -> 
 
 def _findings(sink: KafkaSink, context: SinkContext, facts: BrokerFacts) -> Iterator[Finding]:
     name = f"sink `{context.sink_uid}`"
-    if facts.refused or facts.unreachable:
-        yield from RULES[0](sink, name, facts)
+    if facts.refused or facts.unreachable:  # then nothing else is known
+        yield from not_usable(sink, name, facts)
         return
-    for rule in RULES[1:]:
+    for rule in (topic_unusable, transactions_unusable, too_few_replicas):
         yield from rule(sink, name, facts)
 
 
@@ -292,8 +292,10 @@ def topic_unusable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[F
         yield Finding(FindingCode.SV003, name, found, "grant WRITE on it")
 
 
-def timeout_above_broker(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
-    """The broker refuses a transaction that may stay open for so long."""
+def transactions_unusable(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """The broker refuses transactions open for so long, the user may not open any under the prefix
+    or not keep others off it, or a driver of another job lives under it."""
+    prefix = sink.transactional_id_prefix or ""
     limit_s = min(facts.limits_ms, default=2**31) / 1000
     if sink.transaction_timeout_s > limit_s:
         yield Finding(
@@ -303,11 +305,6 @@ def timeout_above_broker(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iter
             f"of {limit_s:g}s",
             f"lower transaction_timeout to at most {limit_s:g}s, or raise {_LIMIT} at the broker",
         )
-
-
-def ids_denied(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
-    """The user may not open transactions under the prefix, or not keep others off it."""
-    prefix = sink.transactional_id_prefix or ""
     if facts.ids_denied:
         yield Finding(
             FindingCode.SV003,
@@ -318,16 +315,13 @@ def ids_denied(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Findi
     if facts.group_denied:
         found = f"not authorised for the group {group_of(prefix)!r}, which keeps other jobs off"
         yield Finding(FindingCode.SV003, name, found, "grant READ and DESCRIBE on it")
-
-
-def prefix_held(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
-    """A driver of another job lives under the prefix."""
     if facts.holder is not None:
-        yield facts.holder.finding(name, sink.transactional_id_prefix or "")
+        yield facts.holder.finding(name, prefix)
 
 
-def topic_on_one_broker(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
-    """Committed rows, or the brokers' own record of transactions, are gone with one broker."""
+def too_few_replicas(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
+    """Rows, or the brokers' own record of transactions, are gone with one broker; or they are
+    refused because too few replicas are in sync."""
     for topic in facts.topics.values():
         if topic.replicas == 1:
             yield Finding(
@@ -337,11 +331,6 @@ def topic_on_one_broker(sink: KafkaSink, name: str, facts: BrokerFacts) -> Itera
                 "with the disk of one broker",
                 "give it a replication factor of 3 (and min.insync.replicas 2)",
             )
-
-
-def too_few_in_sync(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[Finding]:
-    """Rows are confirmed by one broker alone, or refused because too few are in sync."""
-    for topic in facts.topics.values():
         least = topic.least_in_sync
         if least is None or topic.error_code:
             continue
@@ -362,15 +351,3 @@ def too_few_in_sync(sink: KafkaSink, name: str, facts: BrokerFacts) -> Iterator[
                 "broker has it, and gone if that broker dies before the others have it",
                 f"set {_LEAST_IN_SYNC}=2 on the topic",
             )
-
-
-RULES: tuple[Callable[[KafkaSink, str, BrokerFacts], Iterator[Finding]], ...] = (
-    not_usable,
-    topic_unusable,
-    timeout_above_broker,
-    ids_denied,
-    prefix_held,
-    topic_on_one_broker,
-    too_few_in_sync,
-)
-"""The first decides whether the others are asked: without a broker nothing else is known."""

@@ -40,8 +40,7 @@ class ProducerConfig:
 
 @dataclass(frozen=True)
 class ProducerIdentity:
-    """The writer as known to the broker: valid from `init_transactions` to the end of the
-    transaction."""
+    """The writer as the broker knows it, from `init_transactions` to the transaction's end."""
 
     producer_id: int
     epoch: int

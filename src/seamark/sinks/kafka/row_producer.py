@@ -1,6 +1,5 @@
 """The general producer: row by row through the Python client, for rows with headers or with a topic
-of their own, and where librdkafka cannot be called directly. It takes about twice the CPU of the
-fast producer."""
+of their own, and where librdkafka cannot be called directly. It takes twice the CPU."""
 
 from __future__ import annotations
 
@@ -131,8 +130,7 @@ class RowProducer(Producer):
             )
 
     def _transaction_error(self) -> Any | None:
-        """Return why the transaction has failed: librdkafka tells it to an attempt to begin another
-        one."""
+        """Return why the transaction has failed: librdkafka tells it when another begins."""
         import confluent_kafka
 
         if not self._transactional:

@@ -1,5 +1,4 @@
-"""The schema registry: registers a value's Avro schema once, in the driver, before any row is
-written.
+"""The schema registry: registers a value's Avro schema once, before any row is written.
 
 Uses Confluent's own client. Each value carries the schema's id for its consumers, in Confluent's
 wire format: a zero byte, then the id in four bytes, then the Avro bytes (`framed`).
@@ -50,8 +49,7 @@ def shown(settings: Mapping[str, Any]) -> dict[str, str]:
 
 
 def register(schema: AvroSchema, subject: str, settings: Mapping[str, Any], sink: str) -> int:
-    """Return the id of `schema` under `subject`, registering it if the registry does not have it
-    yet.
+    """Return the id of `schema` under `subject`, registered if the registry lacks it.
 
     Raises PreflightError; `sink` names the sink in it.
     """

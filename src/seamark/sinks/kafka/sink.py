@@ -6,7 +6,7 @@ import contextlib
 import logging
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,7 +15,7 @@ from seamark.contracts.dead_letters import dead_letters_as_json
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
-from seamark.model.findings import Finding
+from seamark.model.findings import Finding, FindingCode
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.internal.servers import shown
@@ -23,7 +23,6 @@ from seamark.sinks.kafka import avro_schema, options, preflight, record_columns,
 from seamark.sinks.kafka import committable as committables
 from seamark.sinks.kafka.broker import BrokerConnection
 from seamark.sinks.kafka.committable import KafkaCommittable
-from seamark.sinks.kafka.declared_rules import no_prefix, timeout_too_short
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.producer_pool import PoolKey, ProducerPool, pool_for
 from seamark.sinks.kafka.record_columns import RecordColumns
@@ -35,6 +34,39 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from seamark.sinks.kafka.committer import KafkaCommitter
+
+
+def no_prefix(sink: str, prefix: object) -> Finding:
+    """Return the finding of a sink for exactly-once without a prefix."""
+    return Finding(
+        FindingCode.KF001,
+        sink,
+        f"delivery_guarantee is 'exactly-once' but transactional_id_prefix is {prefix!r}",
+        "give a prefix that no other job on this cluster uses, or take "
+        "delivery_guarantee='at-least-once'",
+    )
+
+
+def timeout_too_short(sink: KafkaSink, context: SinkContext) -> Iterator[Finding]:
+    """The broker may abort a transaction before its epoch is committed. A transaction must outlive
+    the longest possible wait for its commit; with a spool, one checkpoint interval."""
+    needed = {"checkpoint interval": context.checkpoint_interval_s}
+    if not sink.spool:
+        needed["timeout"] = context.checkpoint_timeout_s
+        needed["restart delay"] = context.restart_delay_s
+    found_s, needed_s = sink.transaction_timeout_s, sum(needed.values())
+    if not math.isinf(needed_s) and found_s <= needed_s:
+        parts = " + ".join(f"{name} {value:g}s" for name, value in needed.items())
+        yield Finding(
+            FindingCode.KF004,
+            f"sink `{context.sink_uid}`",
+            f"transaction timeout {found_s:g}s is not above {parts} = {needed_s:g}s, and the "
+            "broker would abort the rows of an epoch that is decided later",
+            f"raise transaction_timeout above {needed_s:g}s (and the broker's "
+            "transaction.max.timeout.ms, 15min by default), lower CheckpointConfig timeout, or "
+            "give KafkaSink spool=True",
+        )
+
 
 _log = logging.getLogger(__name__)
 
@@ -257,8 +289,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         return KafkaWriter(context, *self._producing(context))
 
     def create_selective_writer(self, context: WriterContext) -> SelectiveKafkaWriter:
-        """See `SelectiveSink`. The first row makes the writer ask the broker for the topic's
-        limits."""
+        """See `SelectiveSink`. At the first row the writer asks for the topic's limits."""
         return SelectiveKafkaWriter(context, *self._producing(context))
 
     def _producing(
@@ -311,8 +342,7 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         )
 
     def producer_settings(self, name: str) -> ProducerConfig:
-        """Return the configuration shared by all producers of this sink; `name` names the sink in
-        errors."""
+        """Return the configuration of all producers of this sink; `name` names it in errors."""
         settings = options.producer_settings(self.bootstrap_servers, self.option_texts)
         settings.setdefault("client.id", "seamark")
         timeout = settings.get("message.timeout.ms") or settings["delivery.timeout.ms"]

@@ -1,5 +1,4 @@
-"""One attempt's transaction: its name, and its committable: one prepared XA transaction or one
-filled stage table.
+"""One attempt's transaction (prepared XA, or a filled stage table): its name, and its committable.
 
 In XA mode the name is the xid (`gtrid`, `bqual`: at most 64 bytes each); otherwise it is the stage
 table's comment. The stage table's own name holds a digest of its sink, to be found quickly.
@@ -69,8 +68,7 @@ def parse(text: str) -> TransactionName | None:
 
 
 def from_xid(format_id: int, gtrid_length: int, data: bytes) -> TransactionName | None:
-    """Return the name in a row of XA RECOVER; None for another program's xid, which may hold any
-    bytes."""
+    """Return the name in a row of XA RECOVER; None for others' xids, which may hold any bytes."""
     if format_id != FORMAT_ID or not data.isascii():
         return None
     text = data.decode("ascii")

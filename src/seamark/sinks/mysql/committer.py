@@ -4,8 +4,7 @@ Invariants:
 - A transaction's rows are in the table if and only if its ledger row says ``committed``.
 - A stage table is dropped only after its ledger row is durable.
 
-Failpoints: `xa-committed` after each XA COMMIT's answer; `ledger-committed` after the transaction
-that moved the stages.
+Failpoints: `xa-committed` after each XA COMMIT's answer; `ledger-committed` after stages moved.
 """
 
 from __future__ import annotations
@@ -172,8 +171,7 @@ class MySQLCommitter:
         return outcomes
 
     def _drop(self, committables: Iterable[MySQLCommittable]) -> None:
-        """Drop the stages, best effort: a remaining stage has a ledger row, and `list_lingering`
-        drops it."""
+        """Drop the stages, best effort: `list_lingering` drops those with a ledger row."""
         errors = server.driver().MySQLError
         for committable in committables:
             try:

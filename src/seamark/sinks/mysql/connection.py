@@ -1,8 +1,7 @@
 """Connections: the URL, the session's settings, and the meaning of the server's error numbers.
 
 The only module that knows PyMySQL. Every connection is in strict mode, in UTC, READ COMMITTED, and
-has a deadline on every wait. PyMySQL's messages never hold the password; `Address` keeps it out of
-its `repr`.
+has a deadline on every wait. PyMySQL's messages never hold the password; `Address` hides it.
 """
 
 from __future__ import annotations
@@ -87,8 +86,7 @@ def connect(
 ) -> Any:
     """Return a connection in autocommit mode.
 
-    `timeout_s` limits the time of one statement; `lock_timeout_s` its wait for a lock. Raises
-    PyMySQL's errors.
+    `timeout_s` limits one statement, `lock_timeout_s` its wait for a lock. Raises PyMySQL's errors.
     """
     module = driver()
     return module.connect(
@@ -153,8 +151,7 @@ def close(connection: Any) -> None:
 
 
 def quoted(*names: str) -> str:
-    """Return a name as SQL: ``quoted("db", "t")`` is ``db.t``, whatever characters the names
-    hold."""
+    """Return a name as SQL: ``quoted("db", "t")`` is ``db.t``, for any characters."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in names)
 
 

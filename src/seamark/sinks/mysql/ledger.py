@@ -39,8 +39,7 @@ _KEY = "owner = %s AND epoch = %s AND branch = %s"
 
 
 def _table(database: str) -> str:
-    """Return the ledger's name for statements with values: PyMySQL interprets every ``%`` in
-    these."""
+    """Return the ledger's name for statements with values: PyMySQL interprets their ``%``."""
     return server.quoted(database, TABLE).replace("%", "%%")
 
 
@@ -52,8 +51,7 @@ def prepare(connection: Any, database: str) -> None:
 def record(
     connection: Any, database: str, name: TransactionName, row_count: int, outcome: str
 ) -> None:
-    """Insert the transaction's row; raises PyMySQL's duplicate-key error if there is one
-    already."""
+    """Insert the transaction's row; raises PyMySQL's duplicate-key error if it exists."""
     server.execute(
         connection,
         f"INSERT INTO {_table(database)} (owner, epoch, branch, row_count, outcome) "
@@ -104,8 +102,7 @@ def has_forgotten(connection: Any, database: str, name: TransactionName) -> bool
 
 
 def withdraw(connection: Any, database: str, name: TransactionName) -> None:
-    """Change the transaction's row to ``aborted``, inside the transaction that recorded it as
-    committed."""
+    """Change the row to ``aborted``, inside the transaction that recorded it as committed."""
     server.execute(
         connection,
         f"UPDATE {_table(database)} SET outcome = 'aborted' WHERE {_KEY}",

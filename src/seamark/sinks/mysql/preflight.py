@@ -1,7 +1,6 @@
 """Checks the real server before any row is written; each failure is a finding.
 
-`check` raises the first error when a job starts, and makes what the job needs. `inspect` makes
-nothing.
+`check` raises the first error of a start, and makes what the job needs. `inspect` makes nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ def check(sink: MySQLSink, context: SinkContext, name: str) -> None:
     table if the sink may."""
     with _connected(sink, name) as connection:
         checks = _Check(sink, context, name, connection)
-        checks.run()
+        checks.run(make=True)
     for finding in checks.warnings:
         _log.warning("%s", finding)
 
@@ -45,7 +44,7 @@ def inspect(sink: MySQLSink, context: SinkContext, name: str) -> list[Finding]:
         with _connected(sink, name) as connection:
             checks = _Check(sink, context, name, connection)
             warnings = checks.warnings
-            checks.look()
+            checks.run(make=False)
     except PreflightError as error:
         assert error.finding is not None
         return [error.finding, *warnings]
@@ -89,12 +88,15 @@ class _Check:
         self._table = server.quoted(self._database, sink.table)
         self.warnings: list[Finding] = []
 
-    def look(self) -> None:
-        """Make every check that changes nothing."""
+    def run(self, *, make: bool) -> None:
+        """Make every check; with `make` also the ledger, a missing table, and a stage on trial."""
         self._check_server()
-        if not table.read_engine(self._connection, self._database, self._sink.table):
-            if not self._sink.create_table:
-                self._make_table()
+        if make:
+            ledger.prepare(self._connection, self._database)
+            self._check_engine(ledger.TABLE)
+        if make or not self._sink.create_table:
+            self._make_table()
+        elif not table.read_engine(self._connection, self._database, self._sink.table):
             return
         self._check_engine(self._sink.table)
         self._check_columns()
@@ -102,19 +104,7 @@ class _Check:
             self._check_keys()
         if self._sink.mode == "xa":
             self._check_xa()
-
-    def run(self) -> None:
-        self._check_server()
-        ledger.prepare(self._connection, self._database)
-        self._check_engine(ledger.TABLE)
-        self._make_table()
-        self._check_engine(self._sink.table)
-        self._check_columns()
-        if self._sink.mode == "upsert":
-            self._check_keys()
-        if self._sink.mode == "xa":
-            self._check_xa()
-        else:
+        elif make:
             self._check_stage()
 
     def _refused(

@@ -12,8 +12,7 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from seamark.contracts.open_transactions import OpenFacts
-from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, OpenFacts, SinkContext
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError
 from seamark.sinks.internal.outcomes import Fate
@@ -42,15 +41,13 @@ class PostgresCommitter:
         self._connection: Any = None
 
     def preflight(self) -> None:
-        """Check the server, the table and this user's privileges; create the table and the
-        ledger."""
+        """Check server, table and this user's privileges; create table and ledger."""
         preflight.check(self._sink, self._context, self._name)
 
     def commit(self, committables: Sequence[PostgresCommittable]) -> Sequence[CommitOutcome]:
         """COMMIT PREPARED each; move the stages of this call, all or none.
 
-        Raises CommitFailedError for failures that will not pass by themselves: the target refuses
-        rows.
+        Raises CommitFailedError for lasting failures: the target refuses rows.
         """
         outcomes = [CommitOutcome.RETRY] * len(committables)
         with self._errors(
@@ -165,8 +162,7 @@ class PostgresCommitter:
 
     @contextlib.contextmanager
     def _errors(self, failure: type[Exception], text: str) -> Iterator[None]:
-        """Swallow errors that may pass by the next try (the outcome stays RETRY); raise the
-        others."""
+        """Swallow errors that may pass (the outcome stays RETRY); raise the others."""
         try:
             yield
         except driver().Error as error:

@@ -107,8 +107,7 @@ def _arrays(values: pa.Array, element: ColumnType) -> pa.Array:
 
 
 def _numerics(values: pa.Array) -> Any:
-    """Return digits in base 10,000, the same number for every row: the server drops leading
-    zeros."""
+    """Return digits in base 10,000, as many for every row: the server drops leading zeros."""
     if not pa.types.is_decimal(values.type):
         values = values.cast(pa.decimal128(19, 0))
     precision, scale = values.type.precision, values.type.scale

@@ -1,14 +1,14 @@
 """Checks the server when a job starts, before any row is written.
 
-`ask` collects the facts and changes nothing, `RULES` are pure. `check` raises the first error;
-`inspect` lists every finding.
+`ask_…` collect the facts and change nothing, the rules (`…_findings`) are pure. `check` raises the
+first error; `inspect` lists every finding.
 """
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -162,27 +162,15 @@ def ask_table(connection: Any, sink: PostgresSink, context: SinkContext, name: s
 def server_findings(
     sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
 ) -> Iterator[Finding]:
-    """Apply the rules on the server."""
-    for rule in RULES:
-        yield from rule(sink, context, name, facts)
-
-
-def server_unfit(
-    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
-) -> Iterator[Finding]:
-    """The server is too old, or takes no writes."""
+    """The server is too old, takes no writes, cannot hold back the rows of the open epochs, or
+    confirms rows that its machine may still lose."""
     if facts.version < OLDEST_VERSION:
         found = f"the server is PostgreSQL {facts.version}"
         yield Finding(FindingCode.SV002, name, found, f"{OLDEST_VERSION} or later is needed")
     if facts.standby:
         found = "the server is a standby"
         yield Finding(FindingCode.SV002, name, found, "give the primary's address")
-
-
-def no_prepared_transactions(
-    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
-) -> Iterator[Finding]:
-    """The server cannot hold back an epoch's rows."""
+    needed = context.tasks * context.open_epochs
     if sink.mode == "prepared" and facts.most_prepared == 0:
         yield Finding(
             FindingCode.PG001,
@@ -192,14 +180,7 @@ def no_prepared_transactions(
             "Spark's tasks (ALTER SYSTEM SET max_prepared_transactions = 200) and restart the "
             "server",
         )
-
-
-def too_few_prepared(
-    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
-) -> Iterator[Finding]:
-    """The open epochs' tasks have more transactions than the server takes."""
-    needed = context.tasks * context.open_epochs
-    if sink.mode == "prepared" and 0 < facts.most_prepared < needed:
+    elif sink.mode == "prepared" and facts.most_prepared < needed:
         yield Finding(
             FindingCode.PG002,
             name,
@@ -208,12 +189,6 @@ def too_few_prepared(
             f"set it to {needed} or more and restart the server, lower "
             'spark.sql.shuffle.partitions, or give PostgresSink mode="staged"',
         )
-
-
-def may_lose_rows(
-    sink: PostgresSink, context: SinkContext, name: str, facts: ServerFacts
-) -> Iterator[Finding]:
-    """The server confirms rows that its machine may still lose."""
     for setting in facts.off:
         yield Finding(
             FindingCode.SV006,
@@ -222,14 +197,6 @@ def may_lose_rows(
             "table torn, after its machine crashes",
             f"set {setting} to on",
         )
-
-
-RULES: tuple[Callable[[PostgresSink, SinkContext, str, ServerFacts], Iterator[Finding]], ...] = (
-    server_unfit,
-    no_prepared_transactions,
-    too_few_prepared,
-    may_lose_rows,
-)
 
 
 def table_findings(sink: PostgresSink, name: str, facts: TableFacts) -> Iterator[Finding]:

@@ -114,8 +114,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
         return f"PostgreSQL table {self.table} in {self.server.place} ({self.mode})"
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """Return one expression per column: scalars and arrays of scalars unchanged, the rest as
-        JSON.
+        """Return one expression per column: scalars and their arrays unchanged, the rest as JSON.
 
         Raises ConfigurationError for types that no column can hold, and for missing keys.
         """

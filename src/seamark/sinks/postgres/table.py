@@ -1,5 +1,4 @@
-"""The target table: reads its columns from the catalog, checks the DataFrame's, creates a new
-table."""
+"""The target table: reads its columns from the catalog, checks the DataFrame's, creates it."""
 
 from __future__ import annotations
 
@@ -96,8 +95,7 @@ def checks(connection: Any, table: Table, columns: Sequence[Column]) -> list[str
 
 
 def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) -> None:
-    """Create the table, if it is missing, with the DataFrame's columns; `keys` become its primary
-    key."""
+    """Create a missing table with the DataFrame's columns; `keys` become its primary key."""
     parts = [f"{quoted(column.name)} {new_column(column.type)}" for column in schema]
     if keys:
         parts.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))})")

@@ -1,5 +1,4 @@
-"""Maps Spark types to PostgreSQL column types: those allowed in a table, and the type for a new
-one.
+"""Maps Spark types to PostgreSQL's: those allowed in a table, and the type for a new one.
 
 Allows only conversions that cannot fail or lose anything. A column that does not fit is found at
 the start, not by the first row too large. (The server still rounds to a column's declared scale,

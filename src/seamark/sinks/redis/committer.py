@@ -41,8 +41,7 @@ _COMMITS = {
 
 
 class RedisCommitter:
-    """See `Committer`. Keeps one connection between calls, and opens a new one after any
-    failure."""
+    """See `Committer`. Keeps one connection between calls, until a failure."""
 
     def __init__(self, sink: RedisSink, context: SinkContext) -> None:
         self._sink = sink

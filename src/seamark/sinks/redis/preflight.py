@@ -1,11 +1,11 @@
-"""Checks of the real server, made before anything is written: `ask` collects the facts, `RULES` are
-pure. `check` raises the first error when a job starts; `inspect` lists every finding."""
+"""Checks of the real server, made before anything is written: `ask` collects the facts, the rules
+are pure. `check` raises the first error when a job starts; `inspect` lists every finding."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,10 +25,9 @@ _ACCEPT = 'or accept what can be lost with durability="none"'
 
 
 def check(sink: RedisSink, context: SinkContext, keys: Keys, name: str) -> None:
-    """Raise PreflightError for the first error, log warnings. If there is no error, raise the
-    guard."""
+    """Raise PreflightError for the first error, log warnings. Without errors raise the guard."""
     with _connected(sink, name) as link:
-        found = list(_findings(sink, name, ask(link)))
+        found = list(findings(sink, name, ask(link)))
         for error in errors(found):
             raise PreflightError(error)
         for finding in found:
@@ -40,7 +39,7 @@ def inspect(sink: RedisSink, name: str) -> list[Finding]:
     """Return every finding; changes nothing."""
     try:
         with _connected(sink, name) as link:
-            return list(_findings(sink, name, ask(link)))
+            return list(findings(sink, name, ask(link)))
     except PreflightError as error:
         assert error.finding is not None
         return [error.finding]
@@ -69,8 +68,7 @@ def _connected(sink: RedisSink, name: str) -> Iterator[Link]:
 
 @dataclass(frozen=True)
 class ServerFacts:
-    """The server's ``INFO``, and its ``appendfsync``: "" where it may not be asked for, as at many
-    hosted servers."""
+    """The server's ``INFO``, and its ``appendfsync``: "" where many hosted servers hide it."""
 
     information: Mapping[str, str]
     appendfsync: str = ""
@@ -92,9 +90,10 @@ def ask(link: Link) -> ServerFacts:
     return ServerFacts(information, fsync.decode())
 
 
-def _findings(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
-    for rule in RULES:
-        yield from rule(sink, name, facts)
+def findings(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+    """Apply the rules to the facts."""
+    yield from server_unfit(sink, name, facts)
+    yield from rows_at_risk(sink, name, facts)
 
 
 def server_unfit(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
@@ -122,9 +121,13 @@ def server_unfit(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Fin
         yield unfit(what, "connect more, or lower replicas=")
 
 
-def no_append_only_file(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
-    """Confirmed rows are kept in memory alone."""
-    if sink.durability == "aof" and facts.information.get("aof_enabled") != "1":
+def rows_at_risk(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
+    """Confirmed rows are kept in memory alone, dropped by a full server, or lost with its
+    machine."""
+    if sink.durability != "aof":
+        return
+    found, fsync = facts.information, facts.appendfsync
+    if found.get("aof_enabled") != "1":
         yield Finding(
             FindingCode.RD001,
             name,
@@ -132,13 +135,8 @@ def no_append_only_file(sink: RedisSink, name: str, facts: ServerFacts) -> Itera
             "back to its last snapshot",
             f"CONFIG SET appendonly yes (and in its configuration file), {_ACCEPT}",
         )
-
-
-def drops_keys(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
-    """A full server drops any key."""
-    policy = facts.information.get("maxmemory_policy", "noeviction")
-    limited = int(facts.information.get("maxmemory", 0))
-    if sink.durability == "aof" and policy.startswith("allkeys") and limited:
+    policy = found.get("maxmemory_policy", "noeviction")
+    if policy.startswith("allkeys") and int(found.get("maxmemory", 0)):
         yield Finding(
             FindingCode.SV006,
             name,
@@ -147,12 +145,7 @@ def drops_keys(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Findi
             f"CONFIG SET maxmemory-policy noeviction, {_ACCEPT}",
             Severity.ERROR,
         )
-
-
-def may_lose_rows(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Finding]:
-    """Confirmed rows can be lost with the machine."""
-    fsync = facts.appendfsync
-    if sink.durability == "aof" and fsync not in ("always", ""):
+    if fsync not in ("always", ""):
         lost = "a second or two" if fsync == "everysec" else "what its system had not yet written"
         yield Finding(
             FindingCode.SV006,
@@ -161,11 +154,3 @@ def may_lose_rows(sink: RedisSink, name: str, facts: ServerFacts) -> Iterator[Fi
             "machine",
             "CONFIG SET appendfsync always to lose none",
         )
-
-
-RULES: tuple[Callable[[RedisSink, str, ServerFacts], Iterator[Finding]], ...] = (
-    server_unfit,
-    no_append_only_file,
-    drops_keys,
-    may_lose_rows,
-)

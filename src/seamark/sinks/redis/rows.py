@@ -51,8 +51,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Block:
-    """Rows for one operation, with the buffer of their arguments: for MSET if `mset`, else
-    MessagePack."""
+    """Rows for one operation, and their arguments' buffer: for MSET if `mset`, else MessagePack."""
 
     operation: str
     rows: int

@@ -15,8 +15,7 @@ keeps the value of the newest epoch's winning attempt.
 to be applied. One script both applies a block and takes it off the list. So each block is applied
 once and in order, whoever continues a commit, and however often.
 
-Every call sends its script as text: beside a block this costs nothing, and no server can have lost
-the script.
+Every call sends its script as text: beside a block this costs nothing, and it cannot be lost.
 """
 
 from __future__ import annotations

@@ -40,8 +40,7 @@ class SQLiteCommitter:
         self._deleting: threading.Thread | None = None
 
     def preflight(self) -> None:
-        """Check the table; create the database, the ledger and the staging area. Raises
-        PreflightError."""
+        """Check the table; create database, ledger and staging area. Raises PreflightError."""
         errors = database.driver_errors()
         directory = Path(self._path).parent
         if not os.access(directory, os.W_OK | os.X_OK):
@@ -174,8 +173,7 @@ class SQLiteCommitter:
             self._deleting.join()
 
     def _delete(self, committables: Sequence[StagedFile]) -> None:
-        """Delete the files, best effort: leftovers have a ledger row, and `list_lingering` deletes
-        them."""
+        """Delete the files, best effort: `list_lingering` deletes leftovers with a ledger row."""
         for committable in committables:
             with contextlib.suppress(OSError):
                 (self._root / committable.handle).unlink()

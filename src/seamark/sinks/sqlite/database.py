@@ -4,8 +4,7 @@ The ledger, `_seamark_ledger`, holds one row per ended transaction. ``committed`
 SQLite transaction of the inserted rows, so it proves that they are visible. ``aborted`` is a
 tombstone: it makes a late commit fail. The primary key lets only one of them stand.
 
-All access goes through one copy of SQLite, the ADBC driver's: two copies in one process break each
-other's POSIX locks.
+All access goes through the ADBC driver's copy of SQLite: two copies break each other's POSIX locks.
 """
 
 from __future__ import annotations
@@ -86,8 +85,7 @@ def prepare(path: str) -> None:
 
 
 def misfit(path: str, table: str, names: Sequence[str]) -> str:
-    """Return why the table cannot take rows with these columns; "" if it can, or does not exist
-    yet."""
+    """Return why the table cannot take rows with these columns; "" if it can, or is missing."""
     if not Path(path).exists():
         return ""
     with connect(path) as cursor:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.sink import WriterContext
-from seamark.file_systems.local import sync_directory
+from seamark.file_systems.local import synced
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.internal.columns import datetimes_as_text
@@ -61,7 +61,7 @@ class SQLiteWriter:
         os.fsync(self._file.fileno())
         size = self._file.tell()
         self._file.close()
-        sync_directory(self._staged.parent)
+        synced(self._staged.parent)
         failpoints.reached("stage-written")
         return [StagedFile.of(self._context, self._handle, self._rows, size_bytes=size)]
 
@@ -74,8 +74,7 @@ class SQLiteWriter:
             self._staged.unlink()
 
     def _check_table(self, schema: pa.Schema) -> None:
-        """Raise WriteRefusedError before the decision for a misfit that would stop the job after
-        it."""
+        """Raise WriteRefusedError for a misfit that would stop the job after the decision."""
         if why := database.misfit(self._path, self._table, schema.names):
             raise WriteRefusedError(why)
 

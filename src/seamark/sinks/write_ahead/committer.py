@@ -25,8 +25,7 @@ from seamark.model.errors import (
     SendRefusedError,
 )
 from seamark.sinks.internal.servers import Reasons
-from seamark.sinks.write_ahead.committable import Sent, SpooledRows
-from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, read_sent
+from seamark.sinks.write_ahead.epoch_spool import CLAIMED, EpochSpool, Sent, SpooledRows, read_sent
 
 if TYPE_CHECKING:
     from seamark.sinks.write_ahead.sink import WriteAheadSink
@@ -133,8 +132,7 @@ class WriteAheadCommitter:
         return {**outcomes, **dict.fromkeys(handles, CommitOutcome.COMMITTED)}
 
     def _send(self, epoch: EpochSpool, handles: list[str], token: EpochToken) -> bool:
-        """Call `send` in a thread, for at most `send_timeout_s`. Return False if it must be tried
-        again."""
+        """Call `send` in a thread, for at most `send_timeout_s`. False: it must be tried again."""
         errors: list[BaseException] = []
 
         def run() -> None:

@@ -22,12 +22,45 @@ from typing import TYPE_CHECKING
 
 from seamark.contracts import spool
 from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.spool import SpoolFile, parse_path
 from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.model.errors import CorruptRecordError
-from seamark.sinks.write_ahead.committable import Sent, SpooledRows
+from seamark.sinks.internal.committables import UNKNOWN, AttemptCommittable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class SpooledRows(AttemptCommittable):
+    """One attempt's rows.
+
+    handle: the spool file's path below `directory`.
+    directory: the spool of the job that wrote the file; a restored job finds it there.
+    """
+
+    directory: str = ""
+    size_bytes: int = UNKNOWN
+    crc32: int = UNKNOWN
+
+    def __post_init__(self) -> None:
+        name = parse_path(self.handle)
+        if name is None or (name.epoch, name.generation) != (self.epoch, self.generation):
+            raise CorruptRecordError(f"{self.handle!r} is not the handle of a spool file")
+
+    @property
+    def file(self) -> SpoolFile:
+        """The spool file as it was written."""
+        return SpoolFile(self.directory, self.handle, self.rows, self.size_bytes, self.crc32)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """The confirmation: `send` has returned for these handles, with this token."""
+
+    handles: tuple[str, ...]
+    token: str
+
 
 log = logging.getLogger(__name__)
 
@@ -38,8 +71,7 @@ _COMMITTED = re.compile(r"epochs/(\d+)/committed\.json")
 
 @dataclass(frozen=True)
 class EpochSpool:
-    """One epoch's files, as listed a moment ago. Every call raises OSError when the storage does
-    not answer."""
+    """One epoch's files, as just listed. Calls raise OSError when the storage does not answer."""
 
     directory: Directory
     hadoop: HadoopSettings

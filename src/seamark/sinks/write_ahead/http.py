@@ -107,8 +107,7 @@ class HttpSink(WriteAheadSink):
         return pa.record_batch({"value": pa.array(dead_letters_as_json(letters), pa.string())})
 
     def check_target(self) -> None:
-        """Send the server a HEAD request; any answer will do. Raises PreflightError if none
-        comes."""
+        """Send a HEAD request; any answer will do. Raises PreflightError if none comes."""
         pool, url = self._pool()
         try:
             pool.request("HEAD", url, headers=self._headers(), redirect=False, retries=False)

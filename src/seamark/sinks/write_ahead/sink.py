@@ -17,9 +17,8 @@ from seamark.model.errors import SendRefusedError, UserError
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns
-from seamark.sinks.write_ahead.committable import SpooledRows
 from seamark.sinks.write_ahead.committer import WriteAheadCommitter
-from seamark.sinks.write_ahead.epoch_spool import EpochSpool
+from seamark.sinks.write_ahead.epoch_spool import EpochSpool, SpooledRows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,8 +155,7 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         return seconds(self.send_timeout, f"{self.describe()}: send_timeout")
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
-        """Return the columns as they are. Raises ConfigurationError for types Arrow cannot bring
-        from Spark."""
+        """Return the columns as they are. Raises ConfigurationError for types Arrow lacks."""
         check_columns(schema, self.describe())
         return [quoted(column.name) for column in schema]
 

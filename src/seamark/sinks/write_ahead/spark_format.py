@@ -22,8 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MODES = ("append", "overwrite")
-"""Without Spark's other modes: after an interrupted write they would skip the epoch, or never write
-it."""
+"""Without Spark's other modes: after an interrupted write they would skip the epoch."""
 
 PLACES = ("token", "epoch", "job_id", "sink_uid")
 

@@ -12,7 +12,7 @@ import pytest
 import seamark as sm
 from seamark.checkpoint.envelope import seal_envelope
 from seamark.contracts.sink import CommitOutcome, SinkContext, WriterContext
-from seamark.sinks.write_ahead.committable import SpooledRows
+from seamark.sinks.write_ahead.epoch_spool import SpooledRows
 
 SENT: list[str] = []
 

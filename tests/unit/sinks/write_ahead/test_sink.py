@@ -21,8 +21,7 @@ from seamark.model.errors import (
 )
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Column
-from seamark.sinks.write_ahead.committable import SpooledRows
-from seamark.sinks.write_ahead.epoch_spool import EpochSpool
+from seamark.sinks.write_ahead.epoch_spool import EpochSpool, SpooledRows
 
 COMMITTED, LOST, RETRY = CommitOutcome.COMMITTED, CommitOutcome.LOST, CommitOutcome.RETRY
 

@@ -1,16 +1,20 @@
-"""Looks at the retention of a source's topics, with Spark's own Kafka client in Spark's JVM: rows
-deleted while the job is down cannot be read any more."""
+"""Asks Kafka's brokers with Spark's own Kafka client, in Spark's JVM: commits offsets to a consumer
+group, and looks at the retention of topics: rows deleted while the job is down are lost.
+
+That client takes the source's options unchanged, security included; librdkafka's have other names.
+The group is the user's `group_id` itself; Spark's groups for reading only begin with it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 from seamark.model.findings import Finding, FindingCode, Severity
-from seamark.sources.kafka_group import admin_client
 
 ANSWER_MS = 5_000
+TIMEOUT_MS = 20_000
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,7 @@ class Retention:
 def ask_retention(jvm: Any, options: Mapping[str, str]) -> list[Retention]:
     """Return the retention of each topic in the options of Spark's reader; leaves out topics that
     are only compacted, or do not exist. Raises OSError with the brokers' answer."""
-    admin = admin_client(jvm, options, ANSWER_MS)
+    admin = _admin_client(jvm, options, ANSWER_MS)
     try:
         unit = jvm.java.util.concurrent.TimeUnit.MILLISECONDS
         names = _topics(jvm, options, set(admin.listTopics().names().get(ANSWER_MS, unit)))
@@ -35,10 +39,7 @@ def ask_retention(jvm: Any, options: Mapping[str, str]) -> list[Retention]:
         found = admin.describeConfigs(asked).all().get(ANSWER_MS, unit)
         configs = [(str(resource.name()), found.get(resource)) for resource in asked]
     except Exception as error:
-        said = getattr(error, "java_exception", None)  # py4j's own text says little
-        if said is None:
-            raise
-        raise OSError(str(said.getCause() or said)) from error
+        _raise_said(error)
     finally:
         admin.close(jvm.java.time.Duration.ofMillis(0))
     return [
@@ -94,3 +95,61 @@ def not_told(uid: str, servers: str, error: OSError) -> Finding:
         "see that the address is right and reachable, and that the kafka.* options are those of "
         "the broker's listener",
     )
+
+
+class KafkaGroupOffsets:
+    """The `OffsetCommitter` of one group, the user's `group_id` itself.
+
+    `options` are those of Spark's reader.
+    """
+
+    def __init__(self, jvm: Any, options: Mapping[str, str], group_id: str) -> None:
+        self._jvm = jvm
+        self._group_id = group_id
+        self._admin: Any = None
+        self._options = options
+
+    def commit(self, end_offset: Any) -> None:
+        """Commit ``{topic: {partition: next offset}}``; raises OSError with Kafka's answer."""
+        kafka, java = self._jvm.org.apache.kafka, self._jvm.java
+        if self._admin is None:
+            self._admin = _admin_client(self._jvm, self._options, TIMEOUT_MS)
+        offsets = java.util.HashMap()
+        for topic, partitions in end_offset.items():
+            for partition, offset in partitions.items():
+                offsets.put(
+                    kafka.common.TopicPartition(topic, int(partition)),
+                    kafka.clients.consumer.OffsetAndMetadata(int(offset)),
+                )
+        answer = self._admin.alterConsumerGroupOffsets(self._group_id, offsets).all()
+        try:
+            answer.get(TIMEOUT_MS, java.util.concurrent.TimeUnit.MILLISECONDS)
+        except Exception as error:
+            _raise_said(error, f"group {self._group_id}: ")
+
+    def close(self) -> None:
+        """Close the connection without waiting for it."""
+        if self._admin is not None:
+            self._admin.close(self._jvm.java.time.Duration.ofMillis(0))
+
+
+def _raise_said(error: Exception, what: str = "") -> NoReturn:
+    """Raise Kafka's own words as an OSError; an error from elsewhere as it is."""
+    said = getattr(error, "java_exception", None)  # py4j's own text says little
+    if said is None:
+        raise error
+    raise OSError(f"{what}{said.getCause() or said}") from error
+
+
+def _admin_client(jvm: Any, options: Mapping[str, str], timeout_ms: int) -> Any:
+    """Return an open AdminClient of Spark's Kafka client; `options`: of Spark's reader."""
+    admin = jvm.org.apache.kafka.clients.admin
+    known = admin.AdminClientConfig.configNames()
+    settings = jvm.java.util.HashMap()
+    for option, value in options.items():
+        name = option.lower().removeprefix("kafka.")
+        if name != option.lower() and known.contains(name):  # the others are the consumer's
+            settings.put(name, value)
+    settings.put("default.api.timeout.ms", str(timeout_ms))
+    settings.put("request.timeout.ms", str(timeout_ms // 2))
+    return admin.AdminClient.create(settings)

@@ -1,0 +1,174 @@
+"""The checks of a run before its query starts: whether it can go on from what earlier runs left.
+
+Spark would go on from another program's or another place's offsets and state, and drop or repeat
+rows; each check refuses that with the remedy.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from seamark.checkpoint.checkpointed_job import CheckpointedJob
+from seamark.checkpoint.coordinator import Coordinator
+from seamark.checkpoint.drained import is_drained
+from seamark.checkpoint.inspection import damaged, require_sound
+from seamark.checkpoint.spark_files import read_log
+from seamark.checkpoint.statistics_store import StatisticsStore
+from seamark.contracts.checkpoint_files import CheckpointFiles
+from seamark.model.errors import (
+    ConfigurationError,
+    DrainedError,
+    RecordNotStoredError,
+    SeamarkError,
+)
+from seamark.runtime.job_plan import JobPlan
+from seamark.runtime.kafka_topics import find_subscriptions, topics_left
+from seamark.runtime.operator_uids import moved
+from seamark.runtime.socket_lines import lost_lines
+from seamark.runtime.state_backend import PROVIDER, check_backend
+
+log = logging.getLogger(__name__)
+
+
+def offsets_of(spark: CheckpointFiles, epoch: int) -> list[Any]:
+    """Return the sources' offsets in an epoch's entry of Spark's offset log."""
+    return read_log(spark, f"offsets/{epoch}")[1:]
+
+
+class StartChecks:
+    """The checks of one run; `settings` are those of Spark for its query alone."""
+
+    def __init__(
+        self, job: CheckpointedJob, plan: JobPlan, settings: Mapping[str, str], *, real_time: bool
+    ) -> None:
+        self._job, self._name, self._store = job, job.name, job.store
+        self._spark_files = job.store.spark_files
+        self._plan, self._uids = plan, plan.uids
+        self._provider = settings.get(PROVIDER)
+        self._real_time = real_time
+
+    def before(self) -> None:
+        """Look for damage, another state backend or moved parts, before anything is written."""
+        try:
+            require_sound(self._store, self._job.find_damaged_rows)
+            if self._provider is not None:
+                stateful = self._uids.operator_count > 0
+                check_backend(self._name, self._spark_files, self._provider, stateful=stateful)
+            decided = self._store.latest_decision()
+            offsets = offsets_of(self._spark_files, decided) if decided >= 0 else None
+            self._require_places(offsets)
+            self._require_topics(offsets)
+            self._require_channel_state(decided)
+        except SeamarkError:
+            raise
+        except OSError as error:
+            raise RecordNotStoredError(
+                f"checkpoint storage {self._store.uri} cannot be read: {error}. Nothing is lost; "
+                "check the address, and that its server runs and can be reached from here"
+            ) from error
+
+    def _require_channel_state(self, decided: int) -> None:
+        """Raise DamagedCheckpointError if rows in the channel state cannot be read,
+        ConfigurationError if they are for a sink that the program lacks."""
+        state = self._store.channel_state(decided)
+        if missing := {uid for stage in state.stages for uid in stage.uids} - set(self._job.sinks):
+            raise ConfigurationError(
+                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, some "
+                f"of them for sink {min(missing)!r}, which the program lacks. Declare the sink "
+                "again, and take it away after a stop with a savepoint (stop -p), which leaves no "
+                "channel state"
+            )
+        if state.stages and self._real_time:
+            raise ConfigurationError(
+                f"job {self._name}: epoch {decided} has {state.rows} rows of channel state, which "
+                'real-time mode cannot take. Run the job once more without execution="real-time", '
+                "and end it with a savepoint (stop -p), which leaves no channel state"
+            )
+        if problems := self._job.find_damaged_channel_state(state):
+            raise damaged(self._store, decided, problems)
+
+    def _require_places(self, offsets: Sequence[str] | None) -> None:
+        """Raise ConfigurationError if an operator or source has another one's place in the plan, or
+        if there are more or fewer. Spark goes by the numbers of the places, and would silently give
+        it the other's state or offsets. `offsets` are the sources' at the last decision, None
+        before the first."""
+        if offsets is not None:
+            self._require_counts(len(offsets))
+        places = {"operator": self._uids.operators, "source": self._uids.sources}
+        before = StatisticsStore(self._store.files).uids() if any(places.values()) else {}
+        for kind, now in places.items():
+            if found := list(moved(kind, before.get(kind, ()), now)):
+                raise ConfigurationError(
+                    f"job {self._name}: {'; '.join(found)}. Spark would give each what belongs to "
+                    "the other. Put them back as they were; or let the job as it was end with a "
+                    "savepoint (stop -p), and restore that, by uid, into a job of another name"
+                )
+
+    def _require_counts(self, readings: int) -> None:
+        states = [name for name in self._spark_files.list("state") if name.isdigit()]
+        for what, before, now in (
+            ("stateful operators", len(states), self._uids.operator_count),
+            ("readings of sources", readings, len(self._uids.source_lines)),
+        ):
+            if before != now:
+                raise ConfigurationError(
+                    f"job {self._name}: its checkpoint has {before} {what}, the program {now}. "
+                    "Spark goes by their numbers and cannot go on from it. Put the program back "
+                    "as it was; or let the job as it was end with a savepoint (stop -p), and "
+                    "restore that, by uid, into a job of another name (what two operators had "
+                    "that are one now is dropped with -n). A job of an earlier Seamark computed "
+                    "what several sinks share once for each: docs/shared-streams.md"
+                )
+
+    def _require_topics(self, offsets: Sequence[str] | None) -> None:
+        """Raise ConfigurationError if a Kafka source has offsets of a topic it does not read. Spark
+        would fail in the next epoch and report lost rows."""
+        if offsets is None:
+            return
+        reading = find_subscriptions(self._plan.stream, self._uids)
+        if found := topics_left(self._name, offsets, self._uids, reading):
+            raise ConfigurationError(f"job {self._name}: {'; '.join(found)}")
+
+    def after(self, coordinator: Coordinator) -> None:
+        """Look for a drain and for lost lines, when older drivers' epochs are settled."""
+        self._look_for_drain(coordinator)
+        self._tell_lost_lines(coordinator)
+
+    def _look_for_drain(self, coordinator: Coordinator) -> None:
+        """Raise DrainedError if the job was drained. Forget a drain cut off before its decision:
+        its epoch has closed no window, and is planned again with the watermark of before."""
+        decided, planned = coordinator.last_committed, self._store.latest_planned()
+        if decided >= 0 and is_drained(self._spark_files.read(f"commits/{decided}")):
+            coordinator.finish()
+            path = self._store.external_path(decided)
+            raise DrainedError(
+                f"job {self._name} was drained: its windows are closed, and rows that came now "
+                "would be dropped as late. To go on after what it has read, restore its savepoint, "
+                f"or {path}, into a job of another name"
+            )
+        if planned > decided and is_drained(self._spark_files.read(f"offsets/{planned}")):
+            log.warning("the drain that was begun at epoch %d is forgotten", planned)
+            self._store.void_offsets(planned)
+            # At-most-once: the epoch was claimed, but it read nothing; its next plan may be done.
+            self._store.files.delete(f"epochs/{planned}/started.json")
+
+    def _tell_lost_lines(self, coordinator: Coordinator) -> None:
+        """Log the number of socket lines lost by an epoch that is to run again."""
+        decided, planned = coordinator.last_committed, self._store.latest_planned()
+        if planned <= decided:
+            return
+        before, now = (
+            offsets_of(self._spark_files, epoch) if epoch >= 0 else []
+            for epoch in (decided, planned)
+        )
+        places = dict(enumerate(self._uids.source_lines))  # a source may stand at several
+        lost = {places.get(place, place): rows for place, rows in lost_lines(before, now)}
+        for number, rows in lost.items():
+            log.warning(
+                "job %s: epoch %d was planned by an earlier run, which did not decide it. The %d "
+                "lines that it had read of source %s are lost: a socket sends nothing twice. The "
+                "epoch runs again without them",
+                self._name, planned, rows, self._uids.of_source(number),
+            )  # fmt: skip
