@@ -46,7 +46,12 @@ def log_consumer(servers: str, topic: str) -> Any:
             "log_level": 0,
         }
     )
-    partitions = consumer.list_topics(topic, timeout=30).topics[topic].partitions
+    deadline = time.monotonic() + 30
+    while not (partitions := consumer.list_topics(topic, timeout=30).topics[topic].partitions):
+        # A broker may not know a topic yet that was created a moment ago.
+        if time.monotonic() > deadline:
+            raise OperationFailedError(f"topic {topic} has no partitions")
+        time.sleep(0.1)
     consumer.assign([TopicPartition(topic, p, 0) for p in sorted(partitions)])
     return consumer
 
