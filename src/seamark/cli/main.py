@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from seamark.cli import auditing, changing, offsets, reading, running, savepoints, transactions
+from seamark.cli import verify as verification
 from seamark.cli.exits import EPILOG, Commands
 from seamark.cli.reading import dashboard
 
@@ -102,6 +103,7 @@ app.command(
 )(auditing.audit)
 app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
 app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
+app.command("verify", rich_help_panel="Develop")(verification.verify)
 app.add_typer(dev, name="dev", rich_help_panel="Develop")
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
@@ -39,6 +39,9 @@ from seamark.runtime.registry import (
     newest_execution,
 )
 
+if TYPE_CHECKING:
+    from seamark.job import Job
+
 RUN_NAME = "__seamark_explain__"
 """`__name__` in the program: not ``"__main__"``, so the program does not run its job."""
 
@@ -52,12 +55,17 @@ def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]
     ask the real systems. Raises UserError if there is no such file, or
     no job in it; the program's own exceptions pass through.
     """
+    return {job.declaration.name: job.report(preflight=preflight) for job in declared_jobs(app)}
+
+
+def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> list[Job]:
+    """Return the jobs declared by the program at `app`, as `explain` does."""
     from seamark.job import Job
     from seamark.streaming.job import StreamJob
 
     if not app.is_file():
         raise UserError(f"{app}: there is no such file; give the path of a Python program")
-    arguments, sys.argv = sys.argv, [str(app)]  # the program is not to read our own
+    ours, sys.argv = sys.argv, [str(app), *arguments]  # the program is not to read our own
     sys.path.insert(0, str(app.resolve().parent))
     queries = StreamJob.explained = []
     try:
@@ -65,7 +73,7 @@ def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]
     finally:
         StreamJob.explained = None
         sys.path.pop(0)
-        sys.argv = arguments
+        sys.argv = ours
     declared = [value for value in names.values() if isinstance(value, Job)]
     jobs = {id(job): job for job in (*declared, *queries)}
     if not jobs:
@@ -73,7 +81,7 @@ def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]
             f"{app}: no job found; declare it at the top level of the program (job = sm.Job(…)) "
             'and run it under if __name__ == "__main__":, or start a query of sm.write_stream there'
         )
-    return {job.declaration.name: job.report(preflight=preflight) for job in jobs.values()}
+    return list(jobs.values())
 
 
 def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:
