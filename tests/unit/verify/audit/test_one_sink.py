@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seamark.checkpoint.ledger import LedgerEntry, Total
@@ -224,6 +224,7 @@ changes = st.lists(
 )
 
 
+@settings(deadline=None)
 @given(changes)
 def test_any_other_content_is_found(drawn: list[tuple[Place, int, int]]) -> None:
     """Rows are replaced at random, sometimes by themselves or by each other."""
