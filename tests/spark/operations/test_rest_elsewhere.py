@@ -21,8 +21,9 @@ from tests.servers.login_kafka import make_certificates
 
 TOKEN = "a-token-of-the-users-own-0123456789"
 PROGRAM = """
-import sys
+import logging
 import seamark as sm
+logging.basicConfig(level=logging.INFO)
 job = sm.Job(
     "clicks", sm.CheckpointConfig(storage="store", interval="200ms", savepoint_dir="savepoints"),
     rest=sm.RestConfig(address="0.0.0.0", advertised_address="127.0.0.1", certificate="own.pem"),
