@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from seamark.model.errors import WriteRefusedError as WriteRefusedError
     from seamark.model.guarantee import SinkWay as SinkWay
     from seamark.plain_stream import write_stream as write_stream
+    from seamark.runtime.debezium import debezium as debezium
     from seamark.runtime.keyed_process import keyed_process as keyed_process
     from seamark.runtime.process import process as process
     from seamark.savepoints.savepoint import Savepoint as Savepoint
@@ -122,6 +123,7 @@ _NAMES = {
     """,
     "seamark.model.guarantee": "SinkWay",
     "seamark.plain_stream": "write_stream",
+    "seamark.runtime.debezium": "debezium",
     "seamark.runtime.keyed_process": "keyed_process",
     "seamark.runtime.process": "process",
     "seamark.savepoints.savepoint": "Savepoint",

@@ -13,6 +13,7 @@ from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContex
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import check_columns, column_names, to_json
 from seamark.sinks.internal.servers import shown
 from seamark.sinks.postgres import connection, preflight, types
@@ -46,6 +47,8 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
             a ``groupBy`` of it does).
     keys: the columns of a row's key; for ``mode="upsert"`` alone. A unique index must be on exactly
         these columns.
+    op: for ``mode="upsert"``: a string column that is not written, but says what its row does:
+        ``insert`` and ``update`` replace the row of the key, ``delete`` deletes it.
     create_table: creates a missing table, with the DataFrame's columns.
     spool: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
         rolled back by somebody else is then written again instead of being lost.
@@ -64,6 +67,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
     table: str
     mode: Literal["prepared", "staged", "upsert"] = "prepared"
     keys: Sequence[str] = ()
+    op: str | None = None
     create_table: bool = False
     spool: bool = False
 
@@ -95,6 +99,9 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
                 f"{self.mode!r}; mode='upsert' needs the key columns, once each, and no other mode "
                 "takes any"
             )
+        changes.check_settings(
+            self.op, keys, f"PostgresSink {self.table!r}", "give mode='upsert' and keys="
+        )
 
     def __repr__(self) -> str:
         return shown(self, url=self.server.shown)
@@ -119,6 +126,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
         Raises ConfigurationError for types that no column can hold, and for missing keys.
         """
         check_columns(schema, self.describe())
+        changes.check_schema(self.op, schema, self.describe())
         names = [column.name for column in schema]
         if missing := [key for key in self.keys if key not in names]:
             raise ConfigurationError(
@@ -148,7 +156,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
         """Return a writer; it connects at its first row."""
         if self.mode == "prepared":
             return PreparedWriter(self.server, self.sql_name, context)
-        return StageWriter(self.server, self.sql_name, context, self.keys)
+        return StageWriter(self.server, self.sql_name, context, self.keys, self.op)
 
     create_selective_writer = create_writer
 
