@@ -195,6 +195,8 @@ class BrokerConnection:
             ) from error
         admin = None
         try:
+            if provider := self._settings.get("sasl_oauth_token_provider"):
+                provider.token()  # else a refused login would look like a silent broker
             admin = KafkaAdminClient(
                 **self._settings,
                 client_id="seamark-committer",

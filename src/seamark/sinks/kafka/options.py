@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.model.errors import ConfigurationError
+from seamark.sinks.kafka import oauth
 
 _OWNED = {
     "bootstrap.servers": "give bootstrap_servers= instead",
@@ -26,7 +27,9 @@ _FIXED = {
     "acks": ({"all", "-1"}, "an acknowledged row could vanish with its broker"),
     "request.required.acks": ({"all", "-1"}, "an acknowledged row could vanish with its broker"),
 }
-_SECRET = re.compile(r"password|secret|\.pem$|\.jaas\.|token|credential|oauthbearer\.config")
+_SECRET = re.compile(
+    r"password|secret|\.pem$|\.jaas\.|token(?!\.endpoint)|credential|oauthbearer\.config"
+)
 
 # Throughput over latency: a flush does not wait for linger.ms. The queue is small on purpose: it
 # takes memory of each Python worker, and a larger one was no faster.
@@ -65,7 +68,7 @@ _ADMIN_NAMES = {
     "ssl.crl.location": "ssl_crlfile",
 }
 _NOT_FOR_ADMIN = re.compile(
-    r"ssl\.(ca|certificate|key)\.pem|ssl\.keystore\.|sasl\.oauthbearer\.|ssl\.engine\."
+    r"ssl\.(ca|certificate|key)\.pem|ssl\.keystore\.|ssl\.engine\."
     r"|enable\.ssl\.certificate\.verification"
 )
 
@@ -78,7 +81,7 @@ def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
             f"{sink}: producer_options is a {type(options).__name__}; give a dict"
         )
     texts: dict[str, str] = {}
-    for name, value in options.items():
+    for name, value in oauth.from_java(options, sink).items():
         if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
             raise ConfigurationError(
                 f"{sink}: producer option {name!r} has a value of type {type(value).__name__}; "
@@ -99,9 +102,10 @@ def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
                 f"{sink}: producer option {name!r} is not supported, because the driver must "
                 "connect with the same credentials; give certificates as files "
                 "(ssl.ca.location, ssl.certificate.location, ssl.key.location) and use "
-                "sasl.mechanism PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or GSSAPI"
+                "sasl.mechanism PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI"
             )
         texts[name] = text
+    oauth.check(texts, sink)
     return texts
 
 
@@ -139,6 +143,8 @@ def admin_options(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
     settings["security_protocol"] = settings.get("security_protocol", "PLAINTEXT").upper()
     if "sasl_mechanism" in settings:
         settings["sasl_mechanism"] = settings["sasl_mechanism"].upper()
+        if settings["sasl_mechanism"] == "OAUTHBEARER":
+            settings["sasl_oauth_token_provider"] = oauth.token_provider(options)
     if options.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
         settings["ssl_check_hostname"] = False
     return settings
