@@ -48,7 +48,7 @@ LONGEST = (
     "spark/operations/test_operators_day.py",
     "docs/test_examples.py",
     "spark/jobs/test_keyed_process.py",
-    "spark/plans/test_batch_oracle.py",
+    "spark/plans/test_slow_programs.py",
     "spark/checkpoints/test_replayed_state.py",
     "integration/jobs/test_two_sinks.py",
     "integration/jobs/test_postgres.py",

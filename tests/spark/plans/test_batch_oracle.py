@@ -7,9 +7,7 @@ row for row, the result of the same query as a batch over the same input. Rows f
 come last, to push the watermark past everything; they are left out of the comparison. They come in
 the same run as other rows: a start would give an operator its missed watermark.
 
-Some programs are *slow*, with unaligned epochs that end at once: each sink takes its time for a
-row, or a Python function before it does. They are also killed with -9 at a failpoint, in a driver
-of their own (`oracle_app.py`), and go on under another name, from the retained checkpoint.
+`test_slow_programs.py` draws programs with slow sinks or functions, which are killed as well.
 
 `make chaos` draws hundreds. A failure prints the program, and Hypothesis the seed.
 """
@@ -22,7 +20,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -192,11 +190,6 @@ class SlowFileSink(sm.FileSink):
         return SlowWriter(super().create_writer(context), ROW_S)
 
 
-KILLS = (
-    "epoch-started", "channel-state-written", "channel-state-read:2", "pending-written:2",
-    "pre-committed:2", "prepared", "decided:3", "file-renamed", "sink-committed", "committed:2",
-)  # fmt: skip
-
 programs = st.builds(
     Program,
     st.lists(
@@ -212,13 +205,6 @@ programs = st.builds(
     .filter(lambda sinks: len({node for node, _, _ in sinks}) <= 3),
     st.frozensets(st.integers(0, SLICES - 2)),
     st.integers(0, 1000),
-)
-slow_programs = st.builds(
-    replace,
-    programs,
-    slow=st.sampled_from(("sink", "function")),
-    kill=st.sampled_from(("", *KILLS)),
-    moves=st.booleans(),
 )
 
 
@@ -337,18 +323,6 @@ NOT_SHARED = Program(
 """A Python function above a filter, and rows beside their aggregation: three branches."""
 
 
-SLOW = Program(
-    (
-        ("windows", ("json",), False),
-        ("raw", (), True),
-        ("windows of distinct", ("filter",), False),
-    ),
-    slow="sink",
-    moves=True,
-)
-"""Three sinks, whose rows wait from epoch to epoch; the second start is another job's."""
-
-
 def test_the_batch_run_has_rows_of_every_kind(spark: SparkSession) -> None:
     """Else the comparison would be one of nothing with nothing."""
     every = Program(tuple((node, (), False) for node in NODES))
@@ -365,28 +339,14 @@ def test_sinks_of_one_stream_hold_what_a_batch_gives(spark: SparkSession, progra
     check(spark, program)
 
 
-@pytest.mark.parametrize("slow", ["sink", "function"])
-def test_slow_sinks_hold_what_a_batch_gives(spark: SparkSession, slow: str) -> None:
-    assert check(spark, replace(SLOW, slow=slow)) > 0
-
-
-@pytest.mark.parametrize(
-    ("slow", "kill"), [("sink", "channel-state-written:2"), ("function", "sink-committed")]
-)
-def test_slow_sinks_of_killed_drivers_hold_what_a_batch_gives(
-    spark: SparkSession, slow: str, kill: str
-) -> None:
-    assert check(spark, replace(SLOW, slow=slow, kill=kill)) > 0
-
-
-_quiet = {
+QUIET = {
     "deadline": None,
     "suppress_health_check": list(HealthCheck),
     "print_blob": True,
 }
 
 
-@settings(max_examples=4, derandomize=True, **_quiet)
+@settings(max_examples=4, derandomize=True, **QUIET)
 @example(Program((("join", ("filter",), False), ("join", ("explode",), True))))
 @given(program=programs)
 def test_random_programs_hold_what_a_batch_gives(spark: SparkSession, program: Program) -> None:
@@ -395,15 +355,7 @@ def test_random_programs_hold_what_a_batch_gives(spark: SparkSession, program: P
 
 @pytest.mark.chaos
 @pytest.mark.timeout(4 * 3600)
-@settings(max_examples=200, **_quiet)
+@settings(max_examples=200, **QUIET)
 @given(program=programs)
 def test_hundreds_of_programs(spark: SparkSession, program: Program) -> None:
-    check(spark, program)
-
-
-@pytest.mark.chaos
-@pytest.mark.timeout(4 * 3600)
-@settings(max_examples=100, **_quiet)
-@given(program=slow_programs)
-def test_a_hundred_slow_programs(spark: SparkSession, program: Program) -> None:
     check(spark, program)
