@@ -76,9 +76,9 @@ test-on-this-spark: setup
 chaos: setup $(CLASSES)
 	$(BIN)/python -m pytest -m chaos $(ARGS)
 
-## soak: half an hour of random kills; prints the seed that repeats it
-soak: setup $(CLASSES)
-	$(BIN)/python -m tests.chaos.soak $(ARGS)
+## soak: half an hour of random faults; prints the seed that repeats them
+soak: setup
+	$(BIN)/seamark verify --minutes 30 $(ARGS)
 
 SEEDS ?= 5000
 JOBS ?= 2

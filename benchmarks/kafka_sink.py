@@ -74,9 +74,8 @@ def variants(servers: str) -> dict[str, Start]:
                 if guarantee == "exactly-once"
                 else None,
             )
-            return sm.write_stream(
-                frame, sink, checkpoint_location=location, trigger={"availableNow": True}
-            )
+            writer = sm.write_stream(frame, sink).option("checkpointLocation", location)
+            return writer.trigger(availableNow=True).start()
 
         return start
 

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from seamark.model.errors import WatermarkLostError as WatermarkLostError
     from seamark.model.errors import WriteRefusedError as WriteRefusedError
     from seamark.model.guarantee import SinkWay as SinkWay
-    from seamark.plain_stream import write_stream as write_stream
+    from seamark.runtime.debezium import debezium as debezium
     from seamark.runtime.keyed_process import keyed_process as keyed_process
     from seamark.runtime.process import process as process
     from seamark.savepoints.savepoint import Savepoint as Savepoint
@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from seamark.sources.files import FileSource as FileSource
     from seamark.sources.kafka import KafkaSource as KafkaSource
     from seamark.sources.socket import SocketSource as SocketSource
+    from seamark.streaming.writer import write_stream as write_stream
 
 _NAMES = {
     "seamark.api.config": """
@@ -121,7 +122,8 @@ _NAMES = {
         TooManyFailedCheckpointsError UserError WatermarkLostError WriteRefusedError
     """,
     "seamark.model.guarantee": "SinkWay",
-    "seamark.plain_stream": "write_stream",
+    "seamark.streaming.writer": "write_stream",
+    "seamark.runtime.debezium": "debezium",
     "seamark.runtime.keyed_process": "keyed_process",
     "seamark.runtime.process": "process",
     "seamark.savepoints.savepoint": "Savepoint",
@@ -140,7 +142,7 @@ _NAMES = {
 }
 _HOMES = {name: module for module, names in _NAMES.items() for name in names.split()}
 __all__ = sorted(_HOMES)
-_WITH_SPARK = ("seamark.job", "seamark.plain_stream", "seamark.runtime", "seamark.savepoints")
+_WITH_SPARK = ("seamark.job", "seamark.streaming", "seamark.runtime", "seamark.savepoints")
 
 
 def __getattr__(name: str) -> Any:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,6 +63,7 @@ from seamark.savepoints.restore.write import restore_job
 from seamark.savepoints.savepoint import Savepoint
 from seamark.savepoints.state.layout import PARTITIONS
 from seamark.savepoints.take.running import take as take_savepoint
+from seamark.verify.audit.one_job import answer_audit
 
 SAVEPOINT_TYPES = tuple(type_.value for type_ in SavepointType)
 
@@ -165,7 +167,7 @@ class Job:
         if self._run is not None and (coordinator := self._run.coordinator) is not None:
             return coordinator.statistics.read()
         declared = self.declaration
-        storage, name = self._storage, declared.name
+        storage, name = self._storage, declared.directory
         return read_history(storage, name) if name in jobs_in(storage) else NONE_YET
 
     def explain(self, *, preflight: bool = False) -> None:
@@ -231,6 +233,14 @@ class Job:
         TooManyFailedCheckpointsError, LostTransactionError, CommitFailedError, FencedError, or
         Spark's StreamingQueryException.
         """
+        how = RestoreOptions(
+            self.declaration.name, allow_non_restored_state, parallelism, claim_mode
+        )
+        self._prepare(restore, how, execution).run_to_end()
+
+    def _prepare(self, restore: str | None, how: RestoreOptions, execution: str) -> JobRun:
+        """Restore the job if it is to begin so, and return its run. Does what the command line asks
+        for instead, and ends the program."""
         declared = self.declaration
         if not declared.sinks:
             raise ConfigurationError(
@@ -242,9 +252,9 @@ class Job:
             )
         spark = self._session()
         if file := os.environ.pop(TRANSACTIONS_VARIABLE, None):
-            answer_request(spark, declared, self._storage, self._secrets, Path(file))
+            audit = partial(answer_audit, spark, declared, self._storage)
+            answer_request(spark, declared, self._storage, self._secrets, Path(file), audit)
             raise SystemExit(0)  # the program must not run on after the answer
-        how = RestoreOptions(declared.name, allow_non_restored_state, parallelism, claim_mode)
         how = how.overridden(os.environ)
         os.environ.pop(EXPECTING_VARIABLE, None)
         path = os.environ.get(RESTORE_VARIABLE) or restore
@@ -258,7 +268,7 @@ class Job:
         self._run = JobRun(
             plan,
             self._directory,
-            trigger_of(declared, real_time=in_real_time),
+            self._trigger(in_real_time),
             self._spark_settings(spark, how.parallelism, in_real_time),
             job_redactor(spark, declared, self._storage, self._secrets),
             self._rest,
@@ -270,7 +280,11 @@ class Job:
                 "restore_plan": self.restore_plan,
             },
         )
-        self._run.run_to_end()
+        return self._run
+
+    def _trigger(self, in_real_time: bool) -> Mapping[str, Any]:
+        """Return the arguments of ``DataStreamWriter.trigger`` for the query."""
+        return trigger_of(self.declaration, real_time=in_real_time)
 
     def restore_plan(
         self,
@@ -446,7 +460,7 @@ class Job:
 
     @property
     def _directory(self) -> str:
-        return f"{self._storage}/{self.declaration.name}"
+        return f"{self._storage}/{self.declaration.directory}"
 
     def _spark_settings(
         self, spark: SparkSession, parallelism: int | None, in_real_time: bool

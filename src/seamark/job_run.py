@@ -96,7 +96,7 @@ class JobRun:
         return StreamRun(
             self._plan,
             records_uri=self._directory,
-            spark_location=f"{self._directory}/spark",
+            spark_location=self._plan.declared.below(self._directory),
             trigger=self._trigger,
             redactor=self._redactor,
             spark_settings=self._spark_settings,

@@ -1,43 +1,29 @@
-"""The judge of a history, pure. It knows these anomalies:
+"""The judge of `seamark verify` (`seamark.verify.checker`), asked by tests about rows of texts.
 
-- LOST: a produced row that the final reader does not see.
-- DUPLICATED: a row that the final reader sees more often than it was produced.
-- PHANTOM: a row seen that was never produced; or one that the concurrent reader saw at a place
-  where the final reader sees nothing or another row: it was shown before it was committed.
-- REORDERED: two rows of one key that a reader sees in another order than that of production.
-- TORN: two sinks that were given the same rows do not hold the same rows in the end.
-
-Each test of `test_checker.py` plants one of them in a history written by hand.
+Rows of texts get numbers here; what is judged, and how, stands there.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import Enum
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 
+import numpy as np
+
+from seamark.verify.checker import Checker
+from seamark.verify.history import Anomaly, Kind, Read, count_rows, log_places
 from tests.chaos.history import Pair, Produced, Seen
 
-
-class Kind(Enum):
-    LOST = "lost"
-    DUPLICATED = "duplicated"
-    PHANTOM = "phantom"
-    REORDERED = "reordered"
-    TORN = "torn between sinks"
-
-
-@dataclass(frozen=True)
-class Anomaly:
-    """One broken promise; `row` is the row it was found on."""
-
-    kind: Kind
-    where: str
-    row: object
-
-    def __str__(self) -> str:
-        return f"{self.kind.value} in {self.where}: {self.row}"
+__all__ = [
+    "Anomaly",
+    "Kind",
+    "check_log",
+    "check_rows",
+    "check_same",
+    "check_shown",
+    "count_rows",
+    "require_none",
+]
 
 
 def check_log(
@@ -47,74 +33,99 @@ def check_log(
 
     A value must be unique among the produced rows of its key.
     """
-    found = check_rows(where, produced, [Pair(s.key, s.value) for s in final])
-    found += check_shown(where, final, live)
-    for reader, rows in ((where, final), (f"{where} (concurrent reader)", live)):
-        found += _reordered(reader, produced, rows)
-    return found
+    rows = _Rows([(row.key, row.value) for row in produced], [row.key for row in produced])
+    reads = [
+        rows.read(where, reader, [(s.key, s.value) for s in sorted(seen)], sorted(seen))
+        for reader, seen in (("concurrent", live), ("final", final))
+    ]
+    return rows.judge(reads[1], live=reads[:1])
 
 
 def check_shown(where: str, final: Sequence[Seen], live: Sequence[Seen]) -> list[Anomaly]:
     """Judge a concurrent reader: the rows shown to it must be there in the end, at the same
     place."""
-    places = {(s.partition, s.offset): s for s in final}
-    return [
-        Anomaly(Kind.PHANTOM, f"{where} (concurrent reader)", seen)
-        for seen in live
-        if places.get((seen.partition, seen.offset)) != seen
-    ]
+    rows = _Rows([*dict.fromkeys([*final, *live])], acknowledged=False)
+    concurrent = rows.read(where, "concurrent", sorted(live), sorted(live))
+    return rows.judge(rows.read(where, "final", sorted(final), sorted(final)), live=[concurrent])
 
 
 def check_rows(where: str, expected: Sequence[Pair], final: Sequence[Pair]) -> list[Anomaly]:
     """Judge a sink without order: `final` must hold the rows of `expected`, each as often."""
     want, have = Counter(map(tuple, expected)), Counter(map(tuple, final))
-    found = [Anomaly(Kind.LOST, where, row) for row in (want - have).elements()]
-    for row in (have - want).elements():
-        found.append(Anomaly(Kind.DUPLICATED if row in want else Kind.PHANTOM, where, row))
-    return found
+    rows = _Rows([*want], times=[*want.values()])
+    return rows.judge(rows.read(where, "final", [*have], times=[*have.values()]))
 
 
 def check_same(sinks: Mapping[str, Sequence[Pair]]) -> list[Anomaly]:
     """Judge sinks given the same rows: each must hold the same as the first."""
-    (first, rows), *others = sinks.items()
-    want = Counter(map(tuple, rows))
-    found = []
-    for name, theirs in others:
-        have = Counter(map(tuple, theirs))
-        for only, missing in ((want - have, name), (have - want, first)):
-            found += [
-                Anomaly(Kind.TORN, f"{first} and {name}", f"{row} is missing in {missing}")
-                for row in only.elements()
-            ]
-    return found
-
-
-def summary(anomalies: Sequence[Anomaly]) -> dict[str, int]:
-    """Count the anomalies of every kind, zeros too."""
-    counts = Counter(a.kind for a in anomalies)
-    return {kind.value: counts[kind] for kind in Kind}
+    counted = {name: [*_counted(map(tuple, rows))] for name, rows in sinks.items()}
+    rows = _Rows([*dict.fromkeys(row for one in counted.values() for row in one)], None, False)
+    return rows.judge(*[rows.read(name, "final", one) for name, one in counted.items()])
 
 
 def require_none(anomalies: Sequence[Anomaly]) -> None:
     """Raise AssertionError with the counts and the first anomalies, if there is one."""
     if anomalies:
         shown = "\n".join(str(a) for a in anomalies[:20])
-        raise AssertionError(f"{len(anomalies)} anomalies {summary(anomalies)}\n{shown}")
+        raise AssertionError(f"anomalies {count_rows(anomalies)}\n{shown}")
 
 
-def _reordered(where: str, produced: Sequence[Produced], rows: Sequence[Seen]) -> list[Anomaly]:
-    """A key lies in one partition, so its order is the order of offsets. A duplicate or a phantom
-    is reported as such, not here."""
-    position = {(p.key, p.value): i for i, p in enumerate(produced)}
-    newest: dict[str, int] = {}
-    told: set[tuple[str, str]] = set()
-    found = []
-    for seen in sorted(rows, key=lambda s: (s.partition, s.offset)):
-        row = seen.key, seen.value
-        if row in told or row not in position:
-            continue
-        told.add(row)
-        if position[row] < newest.get(seen.key, -1):
-            found.append(Anomaly(Kind.REORDERED, where, seen))
-        newest[seen.key] = max(position[row], newest.get(seen.key, -1))
-    return found
+class _Rows:
+    """Rows by their numbers, and the checker that knows them."""
+
+    def __init__(
+        self,
+        rows: Sequence[Hashable],
+        keys: Sequence[str] | None = None,
+        acknowledged: bool = True,
+        times: Sequence[int] | None = None,
+    ) -> None:
+        self._numbers = {row: number for number, row in enumerate(rows)}
+        self._rows = rows
+        names = {key: number for number, key in enumerate(dict.fromkeys(keys or []))}
+        self._checker = Checker(ordered=keys is not None)
+        numbers = np.arange(len(rows))
+        self._checker.produced(
+            np.array([names[key] for key in keys], np.int64) if keys else numbers,
+            np.array(times, np.int64) if times is not None else None,
+        )
+        if acknowledged:
+            self._checker.acknowledge(numbers)
+
+    def read(
+        self,
+        sink: str,
+        reader: str,
+        rows: Sequence[Hashable],
+        places: Sequence[Seen] | None = None,
+        times: Sequence[int] | None = None,
+    ) -> Read:
+        """Return the read of these rows."""
+        numbers = [self._numbers.get(row, -1) for row in rows]
+        at = None
+        if places is not None:
+            at = log_places([s.partition for s in places], [s.offset for s in places])
+        counts = np.array(times, np.int64) if times is not None else None
+        whole = reader == "final"
+        return Read(sink, reader, 0, 0, np.array(numbers, np.int64), at, whole, times=counts)
+
+    def judge(self, *finals: Read, live: Sequence[Read] = ()) -> list[Anomaly]:
+        for read in live:
+            self._checker.read(read)
+        self._checker.finish({read.sink: read for read in finals})
+        return [self._named(anomaly) for anomaly in self._checker.anomalies]
+
+    def _named(self, anomaly: Anomaly) -> Anomaly:
+        rows = [str(self._rows[n]) for n in anomaly.rows[:5] if 0 <= n < len(self._rows)]
+        detail = "; ".join(filter(None, [anomaly.detail, ", ".join(rows)]))
+        return Anomaly(
+            anomaly.kind, anomaly.where, anomaly.reader, anomaly.at_s, anomaly.rows, detail
+        )
+
+
+def _counted(rows: Iterable[Hashable]) -> Iterable[tuple[Hashable, int]]:
+    """Tell the repetitions of a row apart."""
+    seen: Counter[Hashable] = Counter()
+    for row in rows:
+        seen[row] += 1
+        yield row, seen[row]

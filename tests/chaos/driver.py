@@ -1,65 +1,21 @@
-"""A job's processes: started as a user starts them, found again whatever becomes of their parents.
-
-A driver is a Python process, its Spark JVM, and Python workers in process groups of their own.
-Every process inherits its parent's environment, so a mark in the environment finds the whole tree,
-also when the driver is dead and the rest belongs to init.
-"""
+"""A job's processes, as `seamark.verify.driver` starts them; here with the tests' own modules and
+the archive of Spark's classes."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import re
-import shutil
-import signal
-import subprocess
 import sys
-import tempfile
-import time
-import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import psutil
-
+from seamark.verify.driver import MARK, DriverProcess, kill_marked, marked, wait_until
 from tests.class_archive import JAVA_OPTIONS
 
-MARK = "SEAMARK_CHAOS_RUN"
 REPOSITORY = Path(__file__).resolve().parents[2]
-_COMMITTED = re.compile(r"epoch=(\d+) status=COMPLETED .* rows=(\d+) .* decision_wait_ms=(\d+)")
 
-
-def wait_until(
-    what: str, condition: Callable[[], Any], timeout_s: float, pause_s: float = 0.05
-) -> Any:
-    """Return the first true value of `condition`; AssertionError naming `what` at the timeout."""
-    deadline = time.monotonic() + timeout_s
-    while not (value := condition()):
-        if time.monotonic() > deadline:
-            raise AssertionError(f"{what}: not within {timeout_s:g} s")
-        time.sleep(pause_s)
-    return value
-
-
-def marked(mark: str) -> list[psutil.Process]:
-    """Return every living process whose environment has this mark."""
-    found = []
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error, OSError):
-            if process.environ().get(MARK) == mark:
-                found.append(process)
-    return found
-
-
-def kill_marked(mark: str) -> None:
-    """End every process with this mark by SIGKILL; return when all are gone."""
-    while living := marked(mark):
-        for process in living:
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.kill()
-        time.sleep(0.02)
+__all__ = ["MARK", "REPOSITORY", "Driver", "kill_marked", "marked", "spark_submit", "wait_until"]
 
 
 def spark_submit(*arguments: str) -> list[str]:
@@ -67,15 +23,8 @@ def spark_submit(*arguments: str) -> list[str]:
     return [str(Path(sys.executable).with_name("spark-submit")), *arguments]
 
 
-class Driver:
-    """One run of one program, from `start` to its death.
-
-    `failpoint` is the value of SEAMARK_FAILPOINT. The program's output goes to `log`. With
-    spark-submit as `launcher` the driver's own process is the JVM, and Python is its child.
-    """
-
-    living: ClassVar[set[Driver]] = set()
-    """All drivers started here, until their `kill_tree`."""
+class Driver(DriverProcess):
+    """One run of one program of the tests; `options` are its argument, as JSON."""
 
     def __init__(
         self,
@@ -86,166 +35,11 @@ class Driver:
         environment: Mapping[str, str] | None = None,
         launcher: Sequence[str] = (sys.executable,),
     ) -> None:
-        self.log = log
-        self.failpoint = failpoint
-        self._mark = uuid.uuid4().hex
-        # A killed JVM's leftovers go with us. Short: it holds sockets, with short paths only.
-        self._scratch = tempfile.mkdtemp(prefix="sm-")
         variables = {
-            **os.environ,
             # The tests too: a sink of theirs must be found in Spark's workers as well.
             "PYTHONPATH": os.pathsep.join([str(REPOSITORY / "src"), str(REPOSITORY)]),
-            "SPARK_LOCAL_DIRS": self._scratch,
-            "TMPDIR": self._scratch,
-            "JAVA_TOOL_OPTIONS": f"{JAVA_OPTIONS} -Djava.io.tmpdir={self._scratch}",
-            MARK: self._mark,
+            "JAVA_TOOL_OPTIONS": JAVA_OPTIONS,
             **(environment or {}),
         }
-        variables.pop("SEAMARK_FAILPOINT", None)
-        if failpoint is not None:
-            variables["SEAMARK_FAILPOINT"] = failpoint
-        with log.open("wb") as out:
-            self._process = subprocess.Popen(
-                [*launcher, str(program), json.dumps(options)],
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=subprocess.STDOUT,
-                env=variables,
-                cwd=log.parent,
-                start_new_session=True,
-            )
-        self.living.add(self)
-
-    @property
-    def pid(self) -> int:
-        """The driver's own process id, and the id of its process group (JVM included)."""
-        return self._process.pid
-
-    @property
-    def returncode(self) -> int | None:
-        """How the driver ended, negative for a signal; None while it lives."""
-        return self._process.poll()
-
-    # --- its tree
-
-    def tree(self) -> list[psutil.Process]:
-        """Return every living process of this run."""
-        return marked(self._mark)
-
-    def jvm(self) -> psutil.Process:
-        """Return the Spark JVM."""
-        return next(p for p in self.tree() if "java" in _name(p))
-
-    def workers(self) -> list[psutil.Process]:
-        """Return the Python workers: forked by Spark's daemon, itself not among them."""
-        daemons = [p for p in self.tree() if "pyspark.worker" in _command(p)[-1:]]
-        ids = {p.pid for p in daemons}
-        return [p for p in daemons if p.ppid() in ids]
-
-    def kill_tree(self) -> None:
-        """End every process with SIGKILL, like the death of a machine; return when all are gone."""
-        if self.returncode is None:  # at once for the driver and its JVM; finding the rest is slow
-            os.killpg(self.pid, signal.SIGKILL)
-        kill_marked(self._mark)
-        self._process.wait()
-        shutil.rmtree(self._scratch, ignore_errors=True)
-        self.living.discard(self)
-
-    def freeze(self) -> None:
-        """SIGSTOP every process, first the JVM: it decides epochs."""
-        for process in sorted(self.tree(), key=lambda p: "java" not in _name(p)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.suspend()
-
-    def thaw(self) -> None:
-        """SIGCONT every process."""
-        for process in self.tree():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                process.resume()
-
-    # --- its end
-
-    def send(self, number: signal.Signals, *, group: bool = False) -> None:
-        """Send a signal to the driver, or to its process group as a terminal does at Ctrl-C."""
-        if group:
-            os.killpg(self.pid, number)
-        else:
-            self._process.send_signal(number)
-
-    def wait(self, timeout_s: float) -> int:
-        """Return the exit code (negative: the signal); AssertionError at the timeout."""
-        try:
-            return self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            raise AssertionError(f"{self}: alive after {timeout_s:g} s\n{self.tail()}") from None
-
-    def die(self, timeout_s: float = 240.0) -> None:
-        """Wait until the armed failpoint has killed the driver; then the rest of the tree dies too.
-
-        Raises AssertionError if it ended in another way, or did not end.
-        """
-        code = self.wait(timeout_s)
-        self.kill_tree()
-        if code != -signal.SIGKILL:
-            raise AssertionError(f"{self}: exit code {code} instead of SIGKILL\n{self.tail()}")
-
-    def stop(
-        self, number: signal.Signals = signal.SIGTERM, timeout_s: float = 30.0, code: int = 0
-    ) -> float:
-        """Ask it to end, and return the seconds it took; AssertionError unless it ends with `code`
-        (a JVM ended by a signal: 128 and the signal)."""
-        begun = time.monotonic()
-        self.send(number)
-        found = self.wait(timeout_s)
-        took_s = time.monotonic() - begun
-        self.kill_tree()
-        if found != code:
-            raise AssertionError(f"{self}: exit code {found} after {number.name}\n{self.tail()}")
-        return took_s
-
-    # --- its words
-
-    def text(self) -> str:
-        """Return all it has said."""
-        return self.log.read_text(errors="replace")
-
-    def tail(self, lines: int = 40) -> str:
-        """Return the last lines it has said."""
-        return "\n".join([f"the end of {self.log}:", *self.text().splitlines()[-lines:]])
-
-    def epochs(self) -> dict[int, tuple[int, int]]:
-        """Return the epochs it has committed, from its log: rows, and ms from return to commit."""
-        return {int(m[1]): (int(m[2]), int(m[3])) for m in _COMMITTED.finditer(self.text())}
-
-    def wait_for_epochs(self, count: int, timeout_s: float = 180.0) -> None:
-        """Wait until it has itself committed `count` epochs with rows."""
-
-        def enough() -> bool:
-            if self.returncode is not None:
-                raise AssertionError(f"{self}: ended with {self.returncode}\n{self.tail()}")
-            return sum(rows > 0 for rows, _ in self.epochs().values()) >= count
-
-        try:
-            wait_until(f"{self}: {count} epochs", enough, timeout_s)
-        except AssertionError as error:
-            raise AssertionError(f"{error}\n{self.tail()}") from None
-
-    def __str__(self) -> str:
-        at = f" (failpoint {self.failpoint})" if self.failpoint else ""
-        return f"driver {self.log.stem}{at}"
-
-
-def _name(process: psutil.Process) -> str:
-    """Return a process's name; "" for a process ended meanwhile."""
-    try:
-        return str(process.name())
-    except psutil.NoSuchProcess:
-        return ""
-
-
-def _command(process: psutil.Process) -> list[str]:
-    """Return a process's command; [] for a process ended meanwhile."""
-    try:
-        return list(process.cmdline())
-    except psutil.NoSuchProcess:
-        return []
+        command = [*launcher, str(program), json.dumps(options)]
+        super().__init__(command, log, failpoint, variables)

@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from seamark.verify import jobs
 from tests.chaos import checker, workload
 from tests.chaos.driver import REPOSITORY, Driver, wait_until
 from tests.chaos.history import Pair, window_counts
@@ -55,8 +56,7 @@ class Scenario:
     ) -> None:
         for driver in self.drivers:
             driver.kill_tree()
-        self.feeder._end.set()
-        self.feeder.join(5)
+        self.feeder.abandon()
 
     def start(self, failpoint: str | None = None, **options: Any) -> Driver:
         """Start a driver; `options` add to the app's own."""
@@ -247,7 +247,7 @@ class PassthroughScenario(KafkaScenario):
 class WindowsScenario(KafkaScenario):
     """Kafka to counts in Kafka and SQLite, and the rows in SQLite."""
 
-    program = "app_windows.py"
+    program = str(Path(jobs.__file__).with_name("windows.py"))
     job = "windows"
 
     def __init__(self, directory: Path, servers: str, **options: Any) -> None:

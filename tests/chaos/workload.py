@@ -1,101 +1,56 @@
 """Feeds the input and reads the output of a job, on the real systems.
 
-Values are ``sequence,time_ms``: unique, rising, 10 ms of event time a row. A chunk is acknowledged
-before the next is sent, so no partition is ever more than a chunk ahead of another, less than the
-apps' watermark delay: no row is late by accident.
+Values are ``sequence,time_ms``: unique, rising, 10 ms of event time a row. The generator and the
+readers of topics are those of `seamark verify`.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from seamark.verify.generator import KEYS, ROW_MS, WINDOW_MS, Generator, TopicProducer
+from seamark.verify.readers import TopicFollower, read_log
 from tests.chaos.history import Pair, Produced, Seen
 
 PARTITIONS = 4
-KEYS = 20
-CHUNK = 50
-ROW_MS = 10
-WINDOW_MS = 10_000
 END_KEY = "end"
 """The key of the closing rows: they only move the watermark past every window."""
 
 
-class Feeder(threading.Thread):
-    """Sends chunks of rows, `rate` rows a second, until `close`. `rows` are the acknowledged
-    rows."""
+class Feeder(Generator):
+    """Sends chunks of rows until `close`. `rows` are the acknowledged rows."""
 
-    def __init__(self, send: Callable[[list[Produced]], None], rate: float = 600.0) -> None:
-        super().__init__(name="feeder", daemon=True)
-        self._send = send
-        self._pause_s = CHUNK / rate
-        self._end = threading.Event()
+    def __init__(self, send: Callable[[list[Produced]], object], rate: float = 600.0) -> None:
+        super().__init__(self._send_numbers, rate)
+        self._send_rows = send
         self.rows: list[Produced] = []
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            while not self._end.wait(self._pause_s):
-                self._take(
-                    [
-                        Produced(f"key-{i % KEYS}", f"{i},{i * ROW_MS}")
-                        for i in range(len(self.rows), len(self.rows) + CHUNK)
-                    ]
-                )
-        except BaseException as error:
-            self.error = error
 
     def close(self) -> None:
         """Send one last row, to close every window; raises the error of the producer, if any."""
-        self._end.set()
-        self.join()
-        if self.error is not None:
-            raise AssertionError("the producer of the test failed") from self.error
+        super().close()
         number = len(self.rows)
-        self._take([Produced(END_KEY, f"{number},{number * ROW_MS + 10 * WINDOW_MS}")])
+        self._add([Produced(END_KEY, f"{number},{number * ROW_MS + 10 * WINDOW_MS}")])
 
     @property
     def counted(self) -> list[Produced]:
         """The rows in windows closed by the closing row: all but itself."""
         return [row for row in self.rows if row.key != END_KEY]
 
-    def _take(self, rows: list[Produced]) -> None:
-        self._send(rows)
+    def _send_numbers(self, first: int, end: int) -> None:
+        self._add([Produced(f"key-{i % KEYS}", f"{i},{i * ROW_MS}") for i in range(first, end)])
+
+    def _add(self, rows: list[Produced]) -> None:
+        self._send_rows(rows)
         self.rows += rows
 
 
-def kafka_sender(servers: str, topic: str) -> Callable[[list[Produced]], None]:
+def kafka_sender(servers: str, topic: str) -> Callable[[list[Produced]], object]:
     """Return a `send`; it returns when the broker has every row; it outlasts a dead broker."""
-    from confluent_kafka import Producer
-
-    producer = Producer(
-        {
-            "bootstrap.servers": servers,
-            "enable.idempotence": True,
-            "linger.ms": 1,
-            "message.timeout.ms": 180_000,
-            "log_level": 0,
-        }
-    )
-
-    def send(rows: list[Produced]) -> None:
-        errors: list[object] = []
-        for key, value in rows:
-            producer.produce(
-                topic, key=key, value=value,
-                on_delivery=lambda error, _: errors.append(error) if error else None,
-            )  # fmt: skip
-        if left := producer.flush(180):
-            raise TimeoutError(f"{left} rows not delivered to {topic}")
-        if errors:
-            raise OSError(f"{topic}: {errors[0]}")
-
-    return send
+    return TopicProducer(servers, topic).send
 
 
 def file_sender(directory: Path) -> Callable[[list[Produced]], None]:
@@ -122,25 +77,6 @@ def create_topics(servers: str, *names: str) -> None:
         future.result(30)
 
 
-def _consumer(servers: str, topic: str) -> Any:
-    from confluent_kafka import Consumer, TopicPartition
-
-    consumer = Consumer(
-        {
-            "bootstrap.servers": servers,
-            "group.id": "reader",
-            "enable.auto.commit": False,
-            "isolation.level": "read_committed",
-            "enable.partition.eof": True,
-            "auto.offset.reset": "earliest",
-            "fetch.wait.max.ms": 50,
-            "log_level": 0,
-        }
-    )
-    consumer.assign([TopicPartition(topic, p, 0) for p in range(PARTITIONS)])
-    return consumer
-
-
 def _seen(message: Any) -> Seen:
     return Seen(
         message.partition(),
@@ -150,26 +86,12 @@ def _seen(message: Any) -> Seen:
     )
 
 
-class LiveReader(threading.Thread):
+class LiveReader(TopicFollower):
     """A read_committed reader beside the job; `rows` are the rows shown to it, in order."""
 
     def __init__(self, servers: str, topic: str) -> None:
-        super().__init__(name="reader", daemon=True)
-        self._consumer = _consumer(servers, topic)
-        self._end = threading.Event()
         self.rows: list[Seen] = []
-
-    def run(self) -> None:
-        while not self._end.is_set():
-            for message in self._consumer.consume(1000, 0.1):
-                if message.error() is None:
-                    self.rows.append(_seen(message))
-        self._consumer.close()
-
-    def close(self) -> None:
-        """Read no more."""
-        self._end.set()
-        self.join()
+        super().__init__(servers, topic, lambda messages: self.rows.extend(map(_seen, messages)))
 
 
 def read_topic(servers: str, topic: str, timeout_s: float = 30.0) -> list[Seen]:
@@ -177,35 +99,7 @@ def read_topic(servers: str, topic: str, timeout_s: float = 30.0) -> list[Seen]:
 
     Raises AssertionError if an open transaction still hides the end at the timeout.
     """
-    from confluent_kafka import TopicPartition
-
-    consumer = _consumer(servers, topic)
-    deadline = time.monotonic() + timeout_s
-    rows: list[Seen] = []
-    try:
-        while True:
-            ends = set()
-            while len(ends) < PARTITIONS and time.monotonic() < deadline:
-                for message in consumer.consume(5000, 0.2):
-                    if message.error() is None:
-                        rows.append(_seen(message))
-                        ends.discard(message.partition())
-                    else:
-                        ends.add(message.partition())
-            hidden = [
-                (p.partition, p.offset, high)
-                for p in consumer.position([TopicPartition(topic, p) for p in range(PARTITIONS)])
-                if max(p.offset, 0) < (high := consumer.get_watermark_offsets(p, timeout=10)[1])
-            ]
-            if not hidden:
-                return rows
-            if time.monotonic() > deadline:
-                raise AssertionError(
-                    f"{topic}: a read_committed reader cannot get to the end; "
-                    f"(partition, position, end): {hidden}"
-                )
-    finally:
-        consumer.close()
+    return [_seen(message) for message in read_log(servers, topic, timeout_s)]
 
 
 def open_transactions(servers: str, prefix: str) -> list[str]:

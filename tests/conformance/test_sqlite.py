@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -47,6 +48,20 @@ def under(tmp_path: Path) -> SinkUnderTest:
 
 class TestSQLite(SinkConformance, ExpiryConformance, ForgettingConformance, RefusalConformance):
     pass
+
+
+class TestChangedSQLite(SinkConformance, ExpiryConformance, ForgettingConformance):
+    """With keys and op."""
+
+    @pytest.fixture
+    def under(self, under: SinkUnderTest) -> SinkUnderTest:
+        sink = dataclasses.replace(under.sink, keys=["id"], op="op")  # type: ignore[type-var]
+
+        def batch(numbers: Sequence[int]) -> pa.RecordBatch:
+            ops = pa.array(["insert"] * len(numbers), pa.string())
+            return under.batch(numbers).append_column("op", ops)
+
+        return dataclasses.replace(under, sink=sink, batch=batch)
 
 
 class TestConstrainedSQLite(DeadLetterConformance):

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from tests.servers.server_process import NotToBeHadError
+from seamark.dev.server_process import NotToBeHadError
 
 PATIENCE_MS = 60_000
 

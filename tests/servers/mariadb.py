@@ -20,9 +20,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seamark.dev.server_process import NotToBeHadError, ServerProcess
 from seamark.model.errors import MissingDependencyError
 from seamark.runtime import jars
-from tests.servers.server_process import NotToBeHadError, ServerProcess
 
 MAVEN_VERSION = "11.4.5"
 PASSWORD = "s3cr3t/p@ss"

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from seamark.dev.server_process import NotToBeHadError
 from seamark.model.errors import MissingDependencyError
-from tests.servers.server_process import NotToBeHadError
 
 
 @contextlib.contextmanager

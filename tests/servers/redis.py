@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tests.servers.server_process import NotToBeHadError, ServerProcess
+from seamark.dev.server_process import NotToBeHadError, ServerProcess
 
 PASSWORD = "s3cr3t/p@ss"
 _SETTINGS = {

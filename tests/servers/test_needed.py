@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from seamark.dev.server_process import NotToBeHadError
 from seamark.model.errors import MissingDependencyError
 from tests.servers.needed import needed
-from tests.servers.server_process import NotToBeHadError
 
 
 @pytest.mark.parametrize("error", [NotToBeHadError, MissingDependencyError])

@@ -15,6 +15,8 @@ from seamark.contracts.source import CommitsOffsets, Source
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema
 
+SPARK_DIRECTORY = "spark"
+"""The Spark checkpoint location below a job's directory."""
 OUTPUT_MODES = ("append", "update", "complete")
 ON_BAD_ROW = ("fail", "dead_letter")
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -80,9 +82,17 @@ class JobDeclaration:
     sources: dict[str, DeclaredSource] = field(default_factory=dict)
     operators: dict[str, Any] = field(default_factory=dict)
     sinks: dict[str, DeclaredSink] = field(default_factory=dict)
+    directory: str = ""
+    """The name of its directory in the storage; the job's own name unless given."""
+    spark_directory: str = SPARK_DIRECTORY
+    """The path of its Spark checkpoint location below that; "" for the directory itself."""
+    query_name: str | None = ""
+    """The name of its Spark query; the job's own name unless given, None for no name."""
 
     def __post_init__(self) -> None:
         check_name(self.name, "Job: name")
+        self.directory = self.directory or self.name
+        self.query_name = self.name if self.query_name == "" else self.query_name
         if self.output_mode not in OUTPUT_MODES:
             raise ConfigurationError(
                 f"Job {self.name!r}: output_mode is {self.output_mode!r}; "
@@ -93,6 +103,10 @@ class JobDeclaration:
     def bounded(self) -> bool:
         """Whether the job ends by itself: it has sources, all of them bounded."""
         return bool(self.sources) and all(s.bounded for s in self.sources.values())
+
+    def below(self, directory: str) -> str:
+        """Return the Spark checkpoint location of this job in `directory`, its own as a URI."""
+        return f"{directory}/{self.spark_directory}".rstrip("/")
 
     def claim_uid(self, uid: object, what: str) -> str:
         """Return `uid` if it is valid and no other part of this job has it."""

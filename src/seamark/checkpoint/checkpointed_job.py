@@ -13,8 +13,9 @@ from seamark.api.config import CheckpointConfig, CheckpointMode
 from seamark.checkpoint.call_deadline import CallHangsError, call_within
 from seamark.checkpoint.channel_state import CHANNEL_STATE, ChannelState
 from seamark.checkpoint.files_deadline import LONG_CALL_S, storage_hangs
+from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.statistics import EpochFigures
-from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink
 from seamark.contracts.spool import SpooledSink, problem, spool_directory

@@ -20,6 +20,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
@@ -27,10 +28,12 @@ from seamark.checkpoint.channel_state import NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.checkpointed_job import CheckpointedJob, QueryRun
 from seamark.checkpoint.epoch_queue import LONGEST_POLL_S, EpochQueue
 from seamark.checkpoint.flow_figures import FlowFigures
+from seamark.checkpoint.ledger import LedgerWriter
 from seamark.checkpoint.sink_commits import SinkCommits
+from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.statistics_recorder import StatisticsRecorder
 from seamark.checkpoint.statistics_store import StatisticsStore
-from seamark.checkpoint.store import JobIdentity, PreparedSinks, SinkEpoch
+from seamark.checkpoint.store import JobIdentity
 from seamark.checkpoint.task_reports import EpochProgress, KeyedFigures, TaskReport, sink_epochs
 from seamark.model import failpoints
 from seamark.model.checkpoint_statistics import CheckpointStatus
@@ -81,6 +84,7 @@ class Coordinator:
         self._commits = SinkCommits(
             job, self._run.open_files, self._flow.commits, deadline_s=commit_deadline_s
         )
+        self._ledger = LedgerWriter(self._store)
         self._committing = threading.Lock()
         self._retried_s = -math.inf
         self._thread: threading.Thread | None = None
@@ -137,6 +141,7 @@ class Coordinator:
             raise
         self.restored_epoch = self.last_stored = self.last_committed = self.last_sealed = decided
         self.channel_state = store.channel_state(decided)
+        self._ledger.catch_up(decided)
         store.prune(decided, job.checkpoint.num_retained)
         store.forget_settled_rows(decided)
         origin = self.identity.restored_from if self.generation == 1 else None
@@ -247,7 +252,7 @@ class Coordinator:
         with self._committing:
             for uid in self._commits.uids:
                 self._commits.commit(uid, epoch, self.generation)
-        visible = PreparedSinks((uid, SinkEpoch(part.rows, ())) for uid, part in sinks.items())
+        visible = PreparedSinks((u, replace(part, committables=())) for u, part in sinks.items())
         visible.channel_state = sinks.channel_state
         return visible
 
@@ -367,11 +372,13 @@ class Coordinator:
                     before_s = now_s
         progress.moved(AttemptEvent.CONFIRM)
         progress.committed_s = time.monotonic()
+        sinks = self._commits.parts(progress.epoch, self.generation)
         self._commits.forget(progress.epoch, self.generation)
         self.last_committed = progress.epoch
         self.epochs.committed(progress)
         self.history.append(progress)
         self.statistics.committed(progress.epoch)
+        self._ledger.committed(progress.epoch, self.generation, sinks)
         self._store.prune(progress.epoch, self._job.checkpoint.num_retained)
         self._store.forget_channel_state(progress.epoch, self._job.checkpoint.num_retained)
         self._job.forget_rows(progress.epoch)

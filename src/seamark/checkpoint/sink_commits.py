@@ -19,8 +19,9 @@ from typing import Any, TypeVar
 from seamark.checkpoint.call_deadline import CallHangsError, CallThread, call_within
 from seamark.checkpoint.checkpointed_job import CheckpointedJob
 from seamark.checkpoint.flow_figures import SinkCounts
+from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.spool import LostTransaction, Spooled, load
-from seamark.checkpoint.store import JobIdentity, SinkEpoch
+from seamark.checkpoint.store import JobIdentity
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.sink import (
     AbortOutcome,
@@ -140,7 +141,7 @@ class SinkCommits:
                 gone.append((committable, outcome))
         if gone:
             self.counts[uid].lost += len(gone)
-            rows = self._parts(epoch, generation)[uid].rows
+            rows = self.parts(epoch, generation)[uid].rows
             what = f"The {rows} rows of epoch {epoch}"
             errors.insert(0, _lost(uid, epoch, gone, len(outcomes), what))
         if errors:
@@ -284,7 +285,7 @@ class SinkCommits:
 
     def stored(self, epoch: int, generation: int) -> dict[str, list[Any]]:
         """Return the committables of one stored attempt, by sink, as far as the job declares it."""
-        parts = self._parts(epoch, generation)
+        parts = self.parts(epoch, generation)
         return {
             uid: [load(attached.sink, data)[0] for data in parts[uid].committables]
             for uid, attached in self._attached.items()
@@ -368,12 +369,13 @@ class SinkCommits:
                 "Their rows are visible and would be written again; find out who committed them"
             )
 
-    def _parts(self, epoch: int, generation: int) -> Mapping[str, SinkEpoch]:
+    def parts(self, epoch: int, generation: int) -> Mapping[str, SinkEpoch]:
+        """Return one attempt's parts by sink, from memory if it is remembered."""
         staged = self._staged.get((epoch, generation))
         return staged if staged is not None else self.job.store.read_prepared(epoch, generation)
 
     def _load(self, uid: str, epoch: int, generation: int) -> tuple[AttachedSink, list[Stored]]:
-        parts = self._parts(epoch, generation)
+        parts = self.parts(epoch, generation)
         if strangers := {u for u, p in parts.items() if p.committables} - set(self._attached):
             raise CheckpointError(
                 f"epoch {epoch} holds transactions of sink {sorted(strangers)[0]!r}, which this "

@@ -19,7 +19,7 @@ from seamark.checkpoint.envelope import create_record, read_record
 from seamark.contracts import spool
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.committables import dump_committable, load_committable
-from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.sink import (
     CommittingWriter,
     SinkContext,
@@ -105,10 +105,7 @@ class SpoolingWriter:
         """See `SelectiveWriter`. Refused rows are not spooled either."""
         writer: Any = self._writer
         refused: Sequence[RefusedRow] = writer.write_accepted(batch)
-        if refused:
-            bad = {row.index for row in refused}
-            batch = batch.take([i for i in range(batch.num_rows) if i not in bad])
-        self._spool.write(batch)
+        self._spool.write(without(batch, refused))
         return refused
 
     def prepare_commit(self) -> Sequence[Any]:
@@ -250,6 +247,22 @@ class LostTransaction:
 
     def _path(self, number: int) -> str:
         return f"{self._records}.{number}.json"
+
+
+def read_rewrites(
+    files: CheckpointFiles, uid: str, sink: TwoPhaseCommitSink[Any]
+) -> dict[int, list[tuple[str, Any]]]:
+    """Return the rewrites recorded for a sink, by epoch: the lost transaction's handle and the
+    committable of the one that took its place."""
+    at = f"{REWRITTEN}/{spool.spool_directory(uid).rpartition('/')[2]}"
+    found: dict[int, list[tuple[str, Any]]] = {}
+    for epoch in files.list(at):
+        for name in files.list(f"{at}/{epoch}"):
+            body = read_record(files, REWRITTEN, f"{at}/{epoch}/{name}")
+            if body["committable"]:  # "" closes a chain
+                own = sink.load(base64.b64decode(body["committable"]))
+                found.setdefault(int(epoch), []).append((body["handle"], own))
+    return found
 
 
 def _place(file: SpoolFile, own_uri: str, hadoop: HadoopSettings) -> str:

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from typing import NamedTuple
 
+from seamark.api.declarations import SPARK_DIRECTORY
 from seamark.checkpoint.envelope import create_record, read_record
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.checkpoint_statistics import CheckpointStatistics, CheckpointStatus
@@ -178,11 +179,11 @@ class StatisticsStore:
     ) -> CheckpointingStatistics:
         """Summarise the checkpoints `ended`, oldest first, with savepoints anywhere between them.
 
-        Marks deleted checkpoints: their records are gone, or Spark's entries (where the Spark
-        checkpoint location is the job's own).
+        Marks deleted checkpoints: their records are gone, or Spark's entries.
         """
         kept = {int(name) for name in self._files.list("epochs") if name.isdigit()}
-        decided = {int(name) for name in self._files.list("spark/commits") if name.isdigit()}
+        found = self._files.list(f"{SPARK_DIRECTORY}/commits") or self._files.list("commits")
+        decided = {int(name) for name in found if name.isdigit()}
         kept = kept & decided if decided else kept
         history = [
             replace(c, discarded=c.id not in kept, external_path=f"{self.uri}/epochs/{c.id}")

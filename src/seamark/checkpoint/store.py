@@ -3,6 +3,7 @@
     job.json  lease/<generation>.json  spark/commits/<epoch>
     epochs/<epoch>/started.json  prepared.<generation>.json  sealed.<generation>.json
                    committed.json
+    ledger/<last epoch>.json   the sums of decided epochs (`ledger.py`)
     losses/<epoch>.<sink>.json   kept for ever (`accepted_losses.py`)
     wal/<sink>/<epoch>/   a sink's spool, until the epoch is committed (deleted here alone)
     channel-state/<epoch>/   rows read and not written, until no retained epoch refers to them
@@ -14,7 +15,6 @@ Invariants: a record, once created, is never changed; it is deleted only when no
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import logging
 import os
@@ -27,9 +27,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from seamark.api.declarations import SPARK_DIRECTORY
 from seamark.checkpoint.accepted_losses import find_loss, write_loss
 from seamark.checkpoint.channel_state import CHANNEL_STATE, NO_CHANNEL_STATE, ChannelState
 from seamark.checkpoint.envelope import create_record, load_record, read_record
+from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.storage_check import check_storage
 from seamark.contracts.checkpoint_files import CheckpointFiles
@@ -50,6 +52,7 @@ from seamark.protocol.states import Seal
 log = logging.getLogger(__name__)
 
 _RECORD = re.compile(r"(prepared|sealed)\.(\d+)\.json")
+LEDGER = "ledger"
 LEAST_RECORDS = 10
 """The smallest number of committed epochs whose records are kept: a driver waking from a pause
 looks for them."""
@@ -61,7 +64,8 @@ class JobIdentity:
 
     `first_epoch` is 0, or the first epoch to commit after a restored checkpoint, or after the last
     batch of an adopted Spark checkpoint location. `restored_from`: the `path`, `job_id` and `epoch`
-    of the restored checkpoint, and `is_savepoint` if it is one.
+    of the restored checkpoint, and `is_savepoint` if it is one. `spark_directory` is the path of
+    the Spark checkpoint location below the job's directory, "" for the directory itself.
     """
 
     job_id: str
@@ -70,20 +74,7 @@ class JobIdentity:
     first_epoch: int
     created_at: float
     restored_from: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True)
-class SinkEpoch:
-    """One sink's part of one prepared epoch: its row count and its dumped committables."""
-
-    rows: int
-    committables: tuple[bytes, ...]
-
-
-class PreparedSinks(dict[str, SinkEpoch]):
-    """The sinks of one attempt by uid, and the attempt's channel state."""
-
-    channel_state: ChannelState = NO_CHANNEL_STATE
+    spark_directory: str = SPARK_DIRECTORY
 
 
 class CheckpointStore:
@@ -115,6 +106,13 @@ class CheckpointStore:
         """The Spark checkpoint location."""
         return self._spark
 
+    @property
+    def spark_directory(self) -> str:
+        """The path of the Spark checkpoint location below the job's directory; "" if they are the
+        same."""
+        at = self._spark.uri
+        return at[len(self.uri) :].strip("/") if at.startswith(self.uri) else SPARK_DIRECTORY
+
     def external_path(self, epoch: int) -> str:
         """Return the name of this epoch's checkpoint for ``job.run(restore=…)``."""
         return f"{self.uri}/epochs/{epoch}"
@@ -145,6 +143,7 @@ class CheckpointStore:
                 name=name,
                 first_epoch=self.latest_decision() + 1,
                 created_at=time.time(),
+                spark_directory=self.spark_directory,
             )
             self.create_identity(identity)
         return self.open_existing(name)
@@ -215,7 +214,7 @@ class CheckpointStore:
 
     def is_decided(self, epoch: int) -> bool:
         """Return whether Spark's commit log holds this epoch; cheaper than `latest_decision`."""
-        with self._blamed(f"spark/commits/{epoch}", "looked for"):
+        with self._blamed(self._of_spark(f"commits/{epoch}"), "looked for"):
             return self._spark.exists(f"commits/{epoch}")
 
     def void_decision(self, epoch: int) -> None:
@@ -230,12 +229,15 @@ class CheckpointStore:
         """Delete the epoch's entry from Spark's offset log."""
         self._delete_batch("offsets", epoch)
 
+    def _of_spark(self, path: str) -> str:
+        return f"{self.spark_directory}/{path}".lstrip("/")
+
     def _latest_batch(self, log: str) -> int:
-        with self._blamed(f"spark/{log}", "listed"):
+        with self._blamed(self._of_spark(log), "listed"):
             return max((int(n) for n in self._spark.list(log) if n.isdigit()), default=-1)
 
     def _delete_batch(self, log: str, epoch: int) -> None:
-        with self._blamed(f"spark/{log}/{epoch}", "deleted"):
+        with self._blamed(self._of_spark(f"{log}/{epoch}"), "deleted"):
             self._spark.delete(f"{log}/.{epoch}.crc")  # Hadoop's checksum, on a local file system
             self._spark.delete(f"{log}/{epoch}")
 
@@ -280,13 +282,7 @@ class CheckpointStore:
         body: dict[str, Any] = {
             "epoch": epoch,
             "generation": generation,
-            "sinks": {
-                uid: {
-                    "rows": part.rows,
-                    "committables": [base64.b64encode(c).decode() for c in part.committables],
-                }
-                for uid, part in parts.items()
-            },
+            "sinks": {uid: part.to_json() for uid, part in parts.items()},
         }
         if self._ends_of_next is not None and self._ends_of_next[0] == epoch:
             body["ends"] = self._ends_of_next[1]
@@ -332,7 +328,7 @@ class CheckpointStore:
         if ends is None:
             return True
         try:
-            with self._blamed(f"spark/offsets/{epoch}", "read"):
+            with self._blamed(self._of_spark(f"offsets/{epoch}"), "read"):
                 return bool(read_log(self._spark, f"offsets/{epoch}")[1:] == ends)
         except FileNotFoundError:
             return False
@@ -341,6 +337,10 @@ class CheckpointStore:
         """Record that every sink has committed the epoch."""
         body = {"epoch": epoch, "generation": generation, "committed_at": time.time()}
         self._create("committed", f"epochs/{epoch}/committed.json", body)
+
+    def write_ledger_page(self, last_epoch: int, body: dict[str, Any]) -> None:
+        """Create a page of the ledger (`ledger.py`); a repetition changes nothing."""
+        self._create("ledger", f"{LEDGER}/{last_epoch}.json", body)
 
     def accepted_losses(self, epoch: int, generation: int, uid: str) -> Set[str]:
         """Return the handles of one sink's transactions of an attempt whose loss was accepted."""
@@ -368,10 +368,8 @@ class CheckpointStore:
         """Return a stored attempt's committables by sink uid, and its channel state."""
 
         def load(body: dict[str, Any]) -> PreparedSinks:
-            found = PreparedSinks(
-                (uid, SinkEpoch(part["rows"], tuple(map(base64.b64decode, part["committables"]))))
-                for uid, part in body["sinks"].items()
-            )
+            sinks = body["sinks"].items()
+            found = PreparedSinks((uid, SinkEpoch.from_json(part)) for uid, part in sinks)
             found.channel_state = ChannelState.from_json(body.get("channel_state", ()))
             return found
 

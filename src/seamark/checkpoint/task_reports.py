@@ -10,20 +10,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from seamark.checkpoint.channel_state import Lane
-from seamark.checkpoint.store import PreparedSinks, SinkEpoch
+from seamark.checkpoint.row_hash import RowSums
+from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch, TaskLedger
 from seamark.protocol.states import AttemptEvent, AttemptState, advance
 
 
 @dataclass
 class SinkReport:
     """One task's writes to one sink: rows, their bytes in Arrow, seconds in `write` and in
-    `prepare_commit`, and the dumped committables."""
+    `prepare_commit`, the dumped committables, and the rows' sums by target partition."""
 
     rows: int = 0
     committables: tuple[bytes, ...] = ()
     data_bytes: int = 0
     write_s: float = 0.0
     flush_s: float = 0.0
+    targets: Mapping[str, RowSums] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -47,13 +49,19 @@ class TaskReport:
 
 def sink_epochs(tasks: Sequence[TaskReport]) -> PreparedSinks:
     """Add up the tasks of an epoch, by sink uid."""
-    rows: dict[str, int] = {}
-    committables: dict[str, list[bytes]] = {}
+    found: dict[str, list[tuple[int, SinkReport]]] = {}
     for task in tasks:
         for uid, part in task.sinks.items():
-            rows[uid] = rows.get(uid, 0) + part.rows
-            committables.setdefault(uid, []).extend(part.committables)
-    return PreparedSinks((uid, SinkEpoch(rows[uid], tuple(committables[uid]))) for uid in rows)
+            found.setdefault(uid, []).append((task.partition, part))
+    return PreparedSinks((uid, _added_up(parts)) for uid, parts in found.items())
+
+
+def _added_up(parts: Sequence[tuple[int, SinkReport]]) -> SinkEpoch:
+    return SinkEpoch(
+        sum(part.rows for _, part in parts),
+        tuple(data for _, part in parts for data in part.committables),
+        tuple(TaskLedger(task, len(part.committables), part.targets) for task, part in parts),
+    )
 
 
 @dataclass(frozen=True)

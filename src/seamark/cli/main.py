@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from seamark.cli import changing, offsets, reading, running, savepoints, transactions
+from seamark.cli import auditing, changing, offsets, reading, running, savepoints, transactions
+from seamark.cli import verify as verification
 from seamark.cli.exits import EPILOG, Commands
 from seamark.cli.reading import dashboard
 
@@ -95,8 +96,14 @@ app.command("checkpoint", rich_help_panel=_CHANGE)(changing.checkpoint)
 app.add_typer(savepoints.app, name="savepoint", rich_help_panel=_CHANGE)
 app.add_typer(offsets.app, name="offsets", rich_help_panel=_CHANGE)
 app.add_typer(transactions.app, name="txn", rich_help_panel="After a failure")
+app.command(
+    "audit",
+    rich_help_panel="After a failure",
+    context_settings={"allow_interspersed_args": False},
+)(auditing.audit)
 app.command("stop", rich_help_panel=_CHANGE)(changing.stop)
 app.command("cancel", rich_help_panel=_CHANGE)(changing.cancel)
+app.command("verify", rich_help_panel="Develop")(verification.verify)
 app.add_typer(dev, name="dev", rich_help_panel="Develop")
 
 if __name__ == "__main__":

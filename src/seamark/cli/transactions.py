@@ -36,8 +36,8 @@ Force = Annotated[bool, typer.Option("--force", help="Also where the job's recor
 
 
 @dataclass(frozen=True)
-class _Of:
-    """The program whose job's transactions are meant, and the form of the answer."""
+class ProgramAsked:
+    """The program whose job is meant, and the form of the answer."""
 
     app_path: Annotated[
         str,
@@ -70,7 +70,7 @@ class _Of:
 
 @app.command("list", context_settings=_BEFORE_THE_PROGRAM)
 @options.spread
-def list_(*, of: _Of) -> None:
+def list_(*, of: ProgramAsked) -> None:
     """List the open transactions of a program's job, with the verdict of its records on each."""
     from seamark.operations.transactions import list_open
 
@@ -86,7 +86,7 @@ def list_(*, of: _Of) -> None:
 
 @app.command("show", context_settings=_BEFORE_THE_PROGRAM)
 @options.spread
-def show(transactions: Transactions = None, *, of: _Of) -> None:
+def show(transactions: Transactions = None, *, of: ProgramAsked) -> None:
     """Show every known fact of open transactions, of all or of those given with -t."""
     from seamark.operations.transactions import list_open
 
@@ -111,7 +111,7 @@ def commit(
     ] = False,
     force: Force = False,
     *,
-    of: _Of,
+    of: ProgramAsked,
 ) -> None:
     """Commit open transactions whose epoch is decided, as the job's next start would."""
     _end("commit", of, transactions, all_lingering=all_lingering, force=force)
@@ -126,7 +126,7 @@ def abort(
     ] = False,
     force: Force = False,
     *,
-    of: _Of,
+    of: ProgramAsked,
 ) -> None:
     """Abort open transactions of no decided epoch, as the job's next start would.
 
@@ -136,7 +136,7 @@ def abort(
 
 
 def _end(
-    verb: str, of: _Of, transactions: list[str] | None, *, all_lingering: bool, force: bool
+    verb: str, of: ProgramAsked, transactions: list[str] | None, *, all_lingering: bool, force: bool
 ) -> None:
     from seamark.operations.transactions import end
 
@@ -169,7 +169,7 @@ def accept_loss(
         ),
     ] = False,
     *,
-    of: _Of,
+    of: ProgramAsked,
 ) -> None:
     """Accept the loss of a sink's transactions in a decided epoch, so the job can go on.
 

@@ -42,6 +42,14 @@ class RefusedRow:
     reason: str
 
 
+def without(batch: pa.RecordBatch, refused: Sequence[RefusedRow]) -> pa.RecordBatch:
+    """Return the batch without the refused rows."""
+    if not refused:
+        return batch
+    bad = {row.index for row in refused}
+    return batch.take([index for index in range(batch.num_rows) if index not in bad])
+
+
 class SelectiveWriter(CommittingWriter[C_co], Protocol[C_co]):
     """A writer for a system with refusals of single rows; it names the refused rows."""
 

@@ -40,7 +40,13 @@ from seamark.rest.models import JobDetails, SavepointDisposalRequest
 from seamark.rest.observed import job_page, lineage_page
 from seamark.rest.operations import Operations, TooManyOperationsError, beside
 from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage
-from seamark.runtime.registry import ASK_S, MOST_BYTES, require_signed, token_for_reading
+from seamark.runtime.registry import (
+    ASK_S,
+    MOST_BYTES,
+    name_in,
+    require_signed,
+    token_for_reading,
+)
 from seamark.runtime.token import read_token
 from seamark.savepoints.claims import dispose
 from seamark.savepoints.record import SAVEPOINT
@@ -132,7 +138,7 @@ class Jobs:
         """Return the jobs of the storage by id."""
 
         def make() -> dict[str, StoredJob]:
-            known = {job.name: job for job in self._jobs.values()}
+            known = {job.directory: job for job in self._jobs.values()}
 
             def find(name: str) -> StoredJob | None:
                 if (job := known.get(name)) is not None and job.newest() is not None:
@@ -359,7 +365,10 @@ def _ask(job: StoredJob, execution: Execution, path: str) -> Page:
     return send(execution.start.rest_url, path, token_for_reading(execution, job.name))
 
 
-def _open(storage: str, name: str) -> StoredJob | None:
-    files = open_storage(f"{storage}/{name}")
+def _open(storage: str, directory: str) -> StoredJob | None:
+    files = open_storage(f"{storage}/{directory}")
     execution = ExecutionStore(files).newest()
-    return None if execution is None else StoredJob(name, execution.start.job_id, files)
+    if execution is None:
+        return None
+    name = name_in(storage, directory, execution)
+    return StoredJob(name, execution.start.job_id, files, directory)

@@ -24,7 +24,7 @@ from seamark.model.job_state import JobState
 from seamark.model.stats_summary import UNKNOWN
 from seamark.rest.epochs import left_transactions
 from seamark.rest.observed import ObservedJob
-from seamark.runtime.checkpoint_history import open_storage
+from seamark.runtime.checkpoint_history import open_storage, open_store
 from seamark.runtime.registry import driver_state
 
 log = logging.getLogger(__name__)
@@ -39,8 +39,9 @@ class StoredJob(ObservedJob):
 
     is_live: ClassVar[bool] = False
 
-    def __init__(self, name: str, job_id: str, files: CheckpointFiles) -> None:
+    def __init__(self, name: str, job_id: str, files: CheckpointFiles, directory: str = "") -> None:
         self.name = name
+        self.directory = directory or name
         self.job_id = job_id
         self._executions = ExecutionStore(files)
         self._statistics = StatisticsStore(files)
@@ -132,10 +133,9 @@ class StoredJob(ObservedJob):
 
     def _read_left(self) -> Any:
         directory = self._records.uri
-        spark = open_storage(f"{directory}/spark")
-        store = CheckpointStore(self._records.files, spark)
+        store = open_store(open_storage, directory)
         try:
-            driver = driver_state(directory.rpartition("/")[0], self.name, store)
+            driver = driver_state(directory.rpartition("/")[0], self.directory, store)
             return left_transactions(stored_parts(self.name, store, driver)).model_dump()
         except SeamarkError as error:  # a damaged record: its next start says so
             log.warning("%s", error)

@@ -43,6 +43,8 @@ class LocalKafka(LocalServers):
     - `overrides`: broker settings that replace those below.
     - `listeners`: further listeners, each with a port of its own: name to security protocol, e.g.
       ``{"SECURE": "SASL_SSL"}``; `overrides` has their certificates and mechanisms.
+    - `advertised`: the port told to clients of a listener instead of its own, of a proxy in front
+      of a single broker: ``{"PROXIED": 23456}``.
 
     Node numbers go from 1 to `brokers`.
 
@@ -56,6 +58,7 @@ class LocalKafka(LocalServers):
         heap: str | None = None,
         overrides: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
+        advertised: Mapping[str, int] | None = None,
     ) -> None:
         if brokers not in (1, 3):
             raise ConfigurationError(f"LocalKafka: brokers is {brokers!r}; give 1 or 3")
@@ -63,6 +66,7 @@ class LocalKafka(LocalServers):
         self._heap = heap or ("512m" if brokers == 1 else "300m")
         self._overrides = dict(overrides or {})
         self._listeners = dict(listeners or {})
+        self._advertised = dict(advertised or {})
         self._ports: list[int] = []
         self._temporary = directory is None
         self._directory = Path(directory or tempfile.mkdtemp(prefix="seamark-kafka-")).absolute()
@@ -203,9 +207,9 @@ class LocalKafka(LocalServers):
     def _settings(self, number: int, voters: str) -> dict[str, str]:
         port, controller, *further = self._ports_of(number)
         names = ["PLAINTEXT", *self._listeners]
-        clients = [
-            f"{name}://127.0.0.1:{at}" for name, at in zip(names, [port, *further], strict=True)
-        ]
+        ports = dict(zip(names, [port, *further], strict=True))
+        clients = [f"{name}://127.0.0.1:{at}" for name, at in ports.items()]
+        told = {**ports, **self._advertised}
         protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", **self._listeners}
         replicas, in_sync = ("3", "2") if self.brokers == 3 else ("1", "1")
         return {
@@ -213,7 +217,7 @@ class LocalKafka(LocalServers):
             "node.id": str(number),
             "controller.quorum.voters": voters,
             "listeners": ",".join([*clients, f"CONTROLLER://127.0.0.1:{controller}"]),
-            "advertised.listeners": ",".join(clients),
+            "advertised.listeners": ",".join(f"{n}://127.0.0.1:{p}" for n, p in told.items()),
             "controller.listener.names": "CONTROLLER",
             "listener.security.protocol.map": ",".join(f"{n}:{p}" for n, p in protocols.items()),
             "inter.broker.listener.name": "PLAINTEXT",

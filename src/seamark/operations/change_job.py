@@ -95,7 +95,7 @@ def stop(running: RunningJob, timeout_s: float, tick: Tick) -> CheckpointStatist
 
     _perform(running, "stop", "/stop", timeout_s=timeout_s, tick=tick, ended=ended)
     _require(running, ended(), JobState.FINISHED)
-    return read_history(running.storage, running.job.name).latest_completed
+    return read_history(running.storage, running.job.directory).latest_completed
 
 
 def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
@@ -115,7 +115,7 @@ def cancel(running: RunningJob, timeout_s: float, tick: Tick) -> bool:
             )
         tick()
         time.sleep(POLL_S)
-    if (last := _await_end(running, tick)) is None and running.job.name not in jobs_in(
+    if (last := _await_end(running, tick)) is None and running.job.directory not in jobs_in(
         running.storage
     ):
         return False
@@ -144,7 +144,7 @@ def _await_end(running: RunningJob, tick: Tick) -> RegisteredJob | None:
     deadline = time.monotonic() + RECORDED_S
     while time.monotonic() < deadline:
         try:
-            found = registry.find_job(running.storage, running.job.name)
+            found = registry.find_job(running.storage, running.job.directory)
         except UserError:  # deleted at its cancellation
             return None
         if found.state.is_terminal or found.started_at != running.job.started_at:

@@ -9,7 +9,6 @@ this Seamark understands).
 from __future__ import annotations
 
 import json
-import os
 import socket
 import time
 import urllib.error
@@ -32,7 +31,7 @@ from seamark.runtime.registry import (
     require_signed,
     token_for_reading,
 )
-from seamark.runtime.token import HOME_VARIABLE, read_token, token_path
+from seamark.runtime.token import HOME_VARIABLE, TOKEN_VARIABLE, given_token, read_token, token_path
 
 AGAIN = "start its program again, and it goes on after its last decided epoch: seamark run APP.PY"
 
@@ -87,8 +86,6 @@ SHOWN = 200
 """Characters shown of an answer not understood."""
 BUSY_TRIES = 20
 """How often a request is sent while the driver refuses it as busy."""
-TOKEN_VARIABLE = "SEAMARK_TOKEN"
-"""Environment: the job's token, where its file is not at hand."""
 _BUSY = (429, 503)
 T = TypeVar("T")
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -99,8 +96,8 @@ class NotThereError(UserError):
 
 
 class DriverClient:
-    """One running job. `token_file` holds its token; None takes SEAMARK_TOKEN, or the token file
-    made by the driver for its own user."""
+    """One running job. `token_file` holds its token; None takes the token given by the environment,
+    or the token file made by the driver for its own user."""
 
     def __init__(self, job: RegisteredJob, token_file: Path | None = None) -> None:
         self.job = job
@@ -254,7 +251,7 @@ class DriverClient:
                 raise UserError(
                     f"--token-file {self._token_file} cannot be read: {error}"
                 ) from None
-        token = (os.environ.get(TOKEN_VARIABLE) or "").strip() or read_token(self.job.job_id)
+        token = given_token() or read_token(self.job.job_id)
         if not token:
             raise UserError(
                 f"job {self.job.name!r} can be changed only with its token, and there is no "

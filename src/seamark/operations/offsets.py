@@ -17,8 +17,8 @@ from seamark.model.errors import SavepointError, UserError
 from seamark.model.job_state import JobState
 from seamark.operations.savepoints import open_savepoint
 from seamark.operations.storage import readable, storage_of
-from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage
-from seamark.runtime.registry import find_job
+from seamark.runtime.checkpoint_history import exists, open_storage, open_store
+from seamark.runtime.registry import directory_of, find_job
 from seamark.runtime.session import spark_session
 from seamark.savepoints.edit.offsets import (
     Change,
@@ -110,20 +110,17 @@ def base_of(what: str, storage: str | None) -> Base:
         return Base(at, savepoint.sources, savepoint.watermark_ms)
     uri = _directory(what, storage)
     with readable(uri):
-        files = open_storage(uri)
-        return Base(f"job {what}", sources_of_job(files), watermark_of_job(files))
+        store = open_store(open_storage, uri)
+        return Base(f"job {what}", sources_of_job(store), watermark_of_job(store))
 
 
 def _directory(job: str, storage: str | None) -> str:
     uri = storage_of("offsets", storage)
     with readable(uri):
-        names = jobs_in(uri)
-    if job not in names:
-        raise UserError(
-            f"{job!r} is no savepoint's path, and {uri} holds no job of this name; it has "
-            f"{', '.join(names) or 'none'}. Another storage is given with --storage"
-        )
-    return f"{uri}/{job}"
+        try:
+            return f"{uri}/{directory_of(uri, job)}"
+        except UserError as error:
+            raise UserError(f"{job!r} is no savepoint's path, and {error}") from None
 
 
 def can_take_savepoint(job: str, storage: str | None) -> bool:

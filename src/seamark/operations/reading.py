@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from seamark.checkpoint.accepted_losses import AcceptedLoss, read_losses
 from seamark.checkpoint.store import CheckpointStore, JobIdentity
@@ -30,8 +30,17 @@ from seamark.model.errors import (
 from seamark.model.job_state import JobState
 from seamark.operations.driver_client import DriverClient
 from seamark.operations.storage import readable
-from seamark.runtime.checkpoint_history import exists, jobs_in, open_storage, read_history
-from seamark.runtime.registry import RegisteredJob, find_job, list_jobs, newest_execution
+from seamark.runtime.checkpoint_history import exists, open_storage, open_store, read_history
+from seamark.runtime.registry import (
+    RegisteredJob,
+    directory_of,
+    find_job,
+    list_jobs,
+    newest_execution,
+)
+
+if TYPE_CHECKING:
+    from seamark.job import Job
 
 RUN_NAME = "__seamark_explain__"
 """`__name__` in the program: not ``"__main__"``, so the program does not run its job."""
@@ -41,28 +50,38 @@ def explain(app: Path, *, preflight: bool = False) -> dict[str, GuaranteeReport]
     """Return the guarantee report of each job declared by the program at `app`, by job name.
 
     The program is executed to its end, without arguments, under another `__name__`: jobs must be
-    declared at its top level and run under ``if __name__ == "__main__":``. Nothing outside is
-    written. `preflight`: also ask the real systems. Raises UserError if there is no such file, or
+    declared at its top level and run under ``if __name__ == "__main__":``. A query of
+    `write_stream` is not started by its ``start()``. Nothing outside is written. `preflight`: also
+    ask the real systems. Raises UserError if there is no such file, or
     no job in it; the program's own exceptions pass through.
     """
+    return {job.declaration.name: job.report(preflight=preflight) for job in declared_jobs(app)}
+
+
+def declared_jobs(app: Path, arguments: Sequence[str] = ()) -> list[Job]:
+    """Return the jobs declared by the program at `app`, as `explain` does."""
     from seamark.job import Job
+    from seamark.streaming.job import StreamJob
 
     if not app.is_file():
         raise UserError(f"{app}: there is no such file; give the path of a Python program")
-    arguments, sys.argv = sys.argv, [str(app)]  # the program is not to read our own
+    ours, sys.argv = sys.argv, [str(app), *arguments]  # the program is not to read our own
     sys.path.insert(0, str(app.resolve().parent))
+    queries = StreamJob.explained = []
     try:
         names = runpy.run_path(str(app), run_name=RUN_NAME)
     finally:
+        StreamJob.explained = None
         sys.path.pop(0)
-        sys.argv = arguments
-    jobs = {id(value): value for value in names.values() if isinstance(value, Job)}
+        sys.argv = ours
+    declared = [value for value in names.values() if isinstance(value, Job)]
+    jobs = {id(job): job for job in (*declared, *queries)}
     if not jobs:
         raise UserError(
             f"{app}: no job found; declare it at the top level of the program (job = sm.Job(…)) "
-            'and run it under if __name__ == "__main__":'
+            'and run it under if __name__ == "__main__":, or start a query of sm.write_stream there'
         )
-    return {job.declaration.name: job.report(preflight=preflight) for job in jobs.values()}
+    return list(jobs.values())
 
 
 def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:
@@ -71,8 +90,7 @@ def explain_job(job: str, uri: str) -> dict[str, GuaranteeReport]:
     stored nothing because it was of an older version."""
     with readable(uri):
         found = find_job(uri, job)
-        execution = newest_execution(uri, found.name)
-    pages = execution.start.pages if execution is not None else {}
+    pages = found.execution.start.pages
     if "guarantees" not in pages:
         raise UserError(
             f"job {found.name!r}: its last run has not stored what it guarantees; give the path of "
@@ -174,9 +192,9 @@ def info(job: str, uri: str) -> JobInfo:
 
 def _info(uri: str, job: str) -> JobInfo:
     found = find_job(uri, job)
-    directory = f"{uri}/{found.name}"
-    store = CheckpointStore(open_storage(directory), open_storage(f"{directory}/spark"))
-    execution = newest_execution(uri, found.name)
+    directory = f"{uri}/{found.directory}"
+    store = open_store(open_storage, directory)
+    execution = newest_execution(uri, found.directory)
     restarts, epoch = execution.restarts if execution else 0, None
     guarantees = _guarantees(execution.start.pages.get("guarantees")) if execution else None
     if not found.state.is_terminal and found.state is not JobState.UNREACHABLE:
@@ -195,7 +213,7 @@ def _info(uri: str, job: str) -> JobInfo:
         restarts=restarts,
         generation=max(store.generations(), default=0),
         identity=_identity(store),
-        last_completed=read_history(uri, found.name).latest_completed,
+        last_completed=read_history(uri, found.directory).latest_completed,
         guarantees=guarantees,
         epoch=epoch,
         losses=read_losses(store.files),
@@ -233,8 +251,7 @@ def accepted_losses(job: str, uri: str) -> Sequence[AcceptedLoss]:
     """Return the losses that operators have accepted of a job, found by name, id or the first
     digits of its id. For their epochs the job's guarantee does not hold."""
     with readable(uri):
-        name = job if job in jobs_in(uri) else find_job(uri, job).name
-        return read_losses(open_storage(f"{uri}/{name}"))
+        return read_losses(open_storage(f"{uri}/{directory_of(uri, job)}"))
 
 
 def checkpoints(job: str, uri: str) -> CheckpointingStatistics:
@@ -242,9 +259,8 @@ def checkpoints(job: str, uri: str) -> CheckpointingStatistics:
 
     `job` is its name, its id or the first digits of its id. Raises UserError if there is none.
     """
-    # By its name first: a job never run by Job.run has only a name.
     with readable(uri):
-        return read_history(uri, job if job in jobs_in(uri) else find_job(uri, job).name)
+        return read_history(uri, directory_of(uri, job))
 
 
 def one_checkpoint(

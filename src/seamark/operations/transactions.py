@@ -24,7 +24,7 @@ def list_open(program: Program) -> Sequence[dict[str, Any]]:
 
     Raises UserError and OperationFailedError with the job's words, or without an answer.
     """
-    return _rows(_asked(program, {"verb": "list"}))
+    return _rows(ask_program(program, {"verb": "list"}))
 
 
 def end(
@@ -33,7 +33,7 @@ def end(
     """Commit or abort (`verb`) open transactions by name; if none is named, all with the verdict
     *must commit* or *safe to abort*."""
     asked = {"verb": verb, "transactions": list(transactions), "force": force}
-    return _rows(_asked(program, asked))
+    return _rows(ask_program(program, asked))
 
 
 def accept_loss(
@@ -45,7 +45,7 @@ def accept_loss(
         raise UserError("--reason is empty; say why the loss is accepted: it is kept for ever")
     by = f"{getpass.getuser()}@{socket.gethostname()}"
     asked = {"verb": "accept-loss", "epoch": epoch, "sink": sink, "reason": reason, "by": by}
-    accepted: dict[str, Any] = _asked(program, {**asked, "force": force})["accepted"]
+    accepted: dict[str, Any] = ask_program(program, {**asked, "force": force})["accepted"]
     return accepted
 
 
@@ -53,7 +53,11 @@ def _rows(answer: dict[str, Any]) -> Sequence[dict[str, Any]]:
     return [{"job": answer["job"], **row} for row in answer["transactions"]]
 
 
-def _asked(program: Program, request: dict[str, Any]) -> dict[str, Any]:
+def ask_program(program: Program, request: dict[str, Any]) -> dict[str, Any]:
+    """Run the program up to its ``job.run()``, and return its answer to the request.
+
+    Raises UserError and OperationFailedError with the job's words, or without an answer.
+    """
     with tempfile.TemporaryDirectory(prefix="seamark-txn-") as scratch:
         file = Path(scratch) / "request.json"
         file.write_text(json.dumps(request), encoding="utf-8")

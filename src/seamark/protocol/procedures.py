@@ -140,7 +140,8 @@ def recover(generation: int, records: Records, sinks: Sinks) -> Generator[Point,
             raise CheckpointError(
                 f"epoch {epoch} is decided (commits/{epoch} exists) but no prepared record of it "
                 "is: its transactions are unknown, so its rows may be missing from the sinks. "
-                "Restore a complete checkpoint"
+                "Restore a complete checkpoint; if a plain Spark query has run here meanwhile, see "
+                "docs/write-stream.md"
             )
         for point in commit_attempt(epoch, winner, records, sinks):
             yield Point.RECOVERY_COMMITTED if point is Point.COMMITTED else point

@@ -12,14 +12,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import logging
+import os
 import re
 import socket
+import ssl
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 from fastapi.responses import JSONResponse
@@ -118,14 +121,16 @@ class RestServer:
         connections = Connections(CONNECTIONS)
         app = make_app(job, self._actions)
         guarded = Protection(app, config, connections, self._actions.allows)
-        self._server = guarded_server(guarded, connections, keep_alive_s=5)
+        tls = {"ssl_certfile": config.certificate} if config.certificate else {}
+        self._server = guarded_server(guarded, connections, keep_alive_s=5, **tls)
         self._thread: threading.Thread | None = None
 
     def start(self) -> str:
         """Listen, and return the URL for clients; "" if there is no server. Raises PreflightError
-        if the address or the port cannot be had."""
+        if the address or the port cannot be had, or the certificate cannot be used."""
         if not self._config.enabled:
             return ""
+        check_certificate(self._config)
         listener = listen(self._config)
         self._thread = threading.Thread(
             target=self._server.run,
@@ -134,12 +139,13 @@ class RestServer:
             daemon=True,
         )
         self._thread.start()
-        return f"http://{self._host()}:{listener.getsockname()[1]}"
+        port = listener.getsockname()[1]
+        return self._config.advertised_url(port) or f"{self._config.scheme}://{self._host()}:{port}"
 
     def _host(self) -> str:
         address = self._config.address
-        if address in ("0.0.0.0", "::"):  # every address of this machine: clients take its name
-            return socket.gethostname()
+        if address in ("0.0.0.0", "::"):  # every address of this machine
+            address = own_address(os.environ)
         try:
             return f"[{address}]" if ipaddress.ip_address(address).version == 6 else address
         except ValueError:
@@ -156,6 +162,34 @@ class RestServer:
         self._server.should_exit = True
         if self._thread is not None:
             self._thread.join(STOP_S)
+
+
+def check_certificate(config: RestConfig) -> None:
+    """Raise PreflightError unless the certificate, if there is one, can be served."""
+    if not config.certificate:
+        return
+    try:
+        # The password is asked for at the terminal where the key has one; "" is none.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(config.certificate, password="")
+    except (OSError, ValueError) as error:
+        raise PreflightError(
+            f"the REST interface cannot use rest.certificate {config.certificate!r}: {error}; give "
+            "a PEM file with a private key without a password and its certificate chain"
+        ) from None
+
+
+def own_address(environment: Mapping[str, str]) -> str:
+    """Return the address at which other machines reach this one.
+
+    A pod's name is known to nobody else, so on Kubernetes it is the pod's address, which Spark puts
+    into the driver's environment. In a container of YARN it is the node's name.
+    """
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        if pod := environment.get("SPARK_DRIVER_BIND_ADDRESS") or environment.get("POD_IP"):
+            return pod
+        with contextlib.suppress(OSError):
+            return socket.gethostbyname(socket.gethostname())
+    return environment.get("NM_HOST") or socket.gethostname()
 
 
 def listen(config: RestConfig) -> socket.socket:

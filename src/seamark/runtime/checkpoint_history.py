@@ -1,17 +1,23 @@
-"""Reads the checkpoint history of a job run by another process.
+"""Opens the directory of a job run by another process, and reads its checkpoint history.
 
 Starts Spark only if the storage is not on a local disk.
 """
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
+from seamark.api.declarations import SPARK_DIRECTORY
+from seamark.checkpoint.envelope import open_envelope
 from seamark.checkpoint.files_deadline import open_local
 from seamark.checkpoint.statistics_store import StatisticsStore
+from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.file_systems.location import local_of
 from seamark.model.checkpointing_statistics import CheckpointingStatistics
+from seamark.model.errors import CorruptRecordError
 from seamark.runtime.hadoop_files import open_files
 from seamark.runtime.session import spark_session
 
@@ -39,3 +45,16 @@ def open_storage(uri: str) -> CheckpointFiles:
     """Return the files of a directory; a local one needs no Spark."""
     local = local_of(uri)
     return open_local(local) if local is not None else open_files(spark_session("seamark"), uri)
+
+
+def open_store(
+    open_files: Callable[[str], CheckpointFiles], directory: str, new: str = SPARK_DIRECTORY
+) -> CheckpointStore:
+    """Open a job's directory, a URI. Its job.json names the path of the Spark checkpoint location
+    below it; `new` is that path for a directory without a readable job.json."""
+    files = open_files(directory)
+    below = new
+    with contextlib.suppress(FileNotFoundError, CorruptRecordError):
+        body = open_envelope("job", files.read("job.json"), f"{directory}/job.json")
+        below = str(body.get("spark_directory", SPARK_DIRECTORY))
+    return CheckpointStore(files, open_files(f"{directory}/{below}") if below else files)

@@ -68,7 +68,7 @@ def job_facts(declared: JobDeclaration, graph: JobGraph, spark: SparkSession) ->
         on_cluster=not is_local(spark.sparkContext.master),
         num_retained=checkpoint.num_retained,
         max_concurrent_checkpoints=checkpoint.max_concurrent_checkpoints,
-        others=other_jobs(storage, declared.name) if durable else (),
+        others=other_jobs(storage, declared.directory) if durable else (),
     )
 
 
@@ -118,12 +118,13 @@ def upstream(graph: JobGraph, uid: str) -> tuple[str, ...] | None:
     return tuple(vertex.id for vertex in graph.vertices if vertex.id in wanted - {uid})
 
 
-def other_jobs(storage: str, name: str) -> list[OtherJob]:
-    """Return the storage's other jobs without a recorded end, as far as they can be read."""
+def other_jobs(storage: str, directory: str) -> list[OtherJob]:
+    """Return the storage's jobs in other directories without a recorded end, as far as they can be
+    read."""
     found = []
     try:
         for other in jobs_in(storage):
-            execution = newest_execution(storage, other) if other != name else None
+            execution = newest_execution(storage, other) if other != directory else None
             if execution is not None and execution.end is None:
                 found.append(_other_job(other, execution.start.pages.get("guarantees", {})))
     except (SeamarkError, OSError, TypeError, KeyError, AttributeError) as error:

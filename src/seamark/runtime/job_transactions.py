@@ -1,4 +1,5 @@
-"""A declared job's open transactions, without a run of it; and the answers to `seamark txn`.
+"""A declared job's open transactions, without a run of it; and the answers to `seamark txn` and
+`seamark audit`.
 
 The command runs the program up to its ``job.run()``, with a request in a file: only the program
 knows the sinks' addresses and passwords. The answer goes into a file beside it.
@@ -8,7 +9,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,10 +31,10 @@ def job_transactions(
     spark: SparkSession, declared: JobDeclaration, storage: str
 ) -> JobTransactions:
     """Return the open transactions of a declared job with its checkpoints in `storage`."""
-    directory = f"{storage}/{declared.name}"
+    directory = f"{storage}/{declared.directory}"
     store = CheckpointStore(
         open_files(spark, directory, make=False),
-        open_files(spark, f"{directory}/spark", make=False),
+        open_files(spark, declared.below(directory), make=False),
     )
     job = CheckpointedJob(
         declared.name,
@@ -45,7 +46,7 @@ def job_transactions(
     )
     return JobTransactions(
         job,
-        lambda: driver_state(storage, declared.name, store),
+        lambda: driver_state(storage, declared.directory, store),
         lambda uri: open_files(spark, uri, make=False),
     )
 
@@ -56,15 +57,19 @@ def answer_request(
     storage: str,
     secrets: Iterable[str],
     request: Path,
+    audit: Callable[[dict[str, Any]], dict[str, Any]],
 ) -> None:
     """Do what the file `request` asks, and write the answer beside it, without secrets. An error of
-    Seamark's is an answer too."""
+    Seamark's is an answer too. `audit` answers to the verb of this name."""
     asked = json.loads(request.read_text(encoding="utf-8"))
     redactor = job_redactor(spark, declared, storage, secrets)
     with RedactedLog(redactor):
         try:
-            with job_transactions(spark, declared, storage) as transactions:
-                answer = {"job": declared.name, **_answer(transactions, asked)}
+            if asked["verb"] == "audit":
+                answer = {"job": declared.name, **audit(asked)}
+            else:
+                with job_transactions(spark, declared, storage) as transactions:
+                    answer = {"job": declared.name, **_answer(transactions, asked)}
         except SeamarkError as error:
             answer = {"error": str(error), "mistake": isinstance(error, UserError)}
     text = json.dumps(redactor.everywhere(answer))

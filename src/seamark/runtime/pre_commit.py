@@ -23,8 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 from seamark.checkpoint import spool
 from seamark.checkpoint.channel_state import Lane
+from seamark.checkpoint.sink_epoch import Tally
 from seamark.checkpoint.task_reports import SinkReport, TaskReport
-from seamark.contracts.dead_letters import RefusedRow, SelectiveSink
+from seamark.contracts.dead_letters import RefusedRow, SelectiveSink, without
 from seamark.contracts.sink import CommittingWriter, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings
 from seamark.model import failpoints
@@ -188,6 +189,7 @@ class _Attempt:
         self._overflow: Overflow | None = None
         self.pace = Pace(ALIGNED)
         self._writers: dict[str, CommittingWriter[Any]] = {}
+        self._tallies: dict[str, Tally] = {}
         self.parts: dict[str, SinkReport] = {}
         self.busy = ""
 
@@ -239,6 +241,7 @@ class _Attempt:
         part.write_s += time.perf_counter() - begun_s
         part.rows += rows.num_rows - len(refused)
         part.data_bytes += rows.nbytes
+        self._tallies[uid].add(without(rows, refused))
         if refused:
             into = self._dead_letters[uid]
             letters = dead_letters_of(uid, self._context(uid).epoch, rows, refused)
@@ -249,9 +252,12 @@ class _Attempt:
         sink = self._sinks[uid]
         context = self._context(uid)
         if uid not in self._dead_letters:
-            return spool.keeping(sink, sink.create_writer(context), context)
-        assert isinstance(sink, SelectiveSink)  # checked when the job was built
-        return spool.keeping(sink, sink.create_selective_writer(context), context)
+            writer = sink.create_writer(context)
+        else:
+            assert isinstance(sink, SelectiveSink)  # checked when the job was built
+            writer = sink.create_selective_writer(context)
+        self._tallies[uid] = Tally(writer)
+        return spool.keeping(sink, writer, context)
 
     def prepare_commit(self) -> None:
         """Flush every sink."""
@@ -262,6 +268,7 @@ class _Attempt:
             self.parts[uid].flush_s = time.perf_counter() - begun_s
             dumped = (spool.dump(self._sinks[uid], c) for c in committables)
             self.parts[uid].committables = tuple(dumped)
+            self.parts[uid].targets = self._tallies[uid].close()
         self.busy = ""
 
     def abort(self) -> None:

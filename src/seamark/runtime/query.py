@@ -227,10 +227,11 @@ class StreamRun(QueryRun):
         start has a deadline (QUERY_START_S). Raises QueryHangsError after it."""
         writer = (
             self._plan.stream.mapInArrow(task, RESULT_SCHEMA)
-            .writeStream.queryName(self._name)
-            .option("checkpointLocation", self.spark_location)
+            .writeStream.option("checkpointLocation", self.spark_location)
             .trigger(**self._trigger)
         )
+        if (name := self._plan.declared.query_name) is not None:
+            writer = writer.queryName(name)
 
         def start() -> StreamingQuery:
             self._checkpoint_trigger.put_clock(self._spark)

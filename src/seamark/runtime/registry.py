@@ -20,22 +20,23 @@ from urllib.parse import urlsplit
 from seamark.api.rest_config import RestConfig
 from seamark.checkpoint.executions import Execution, ExecutionStart, ExecutionStore
 from seamark.checkpoint.store import CheckpointStore
-from seamark.model.errors import UserError
+from seamark.model.errors import CorruptRecordError, UserError
 from seamark.model.job_state import JobState
 from seamark.protocol.verdicts import DriverState
 from seamark.runtime.checkpoint_history import jobs_in, open_storage
 from seamark.runtime.token import is_signed, read_token
 
 
-def driver_state(storage: str, name: str, store: CheckpointStore) -> DriverState:
-    """Return the state of the driver with the newest lease of the job `name` in `storage`."""
+def driver_state(storage: str, directory: str, store: CheckpointStore) -> DriverState:
+    """Return the state of the driver with the newest lease of the job in this directory of
+    `storage`."""
     lease = store.newest_lease()
     if lease is None:
         return DriverState.IS_GONE
     here = lease["host"] == socket.gethostname()
     if here and not is_alive(int(lease["pid"])):
         return DriverState.IS_GONE
-    execution = newest_execution(storage, name)
+    execution = newest_execution(storage, directory)
     holder = (lease["host"], lease["pid"])
     if execution is None or (execution.start.host, execution.start.pid) != holder:
         return DriverState.UNKNOWN  # it is just starting, or its machine cannot be asked
@@ -43,6 +44,7 @@ def driver_state(storage: str, name: str, store: CheckpointStore) -> DriverState
         # One program may run its job several times. The lease is then newer than the end.
         ended = execution.end.ended_at >= lease["started_at"]
         return DriverState.IS_GONE if ended else DriverState.UNKNOWN
+    name = name_in(storage, directory, execution)
     state = ask_driver(execution.start, token_for_reading(execution, name))
     return DriverState.UNKNOWN if state is JobState.UNREACHABLE else DriverState.LIVES
 
@@ -74,6 +76,11 @@ class RegisteredJob:
     host: str
     pid: int
     execution: Execution = field(repr=False)
+    directory: str = ""
+    """The name of its directory in the storage; the job's own unless given."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "directory", self.directory or self.name)
 
     def to_json(self) -> dict[str, Any]:
         """Return the job in the fields of Flink's ``/jobs/overview``. Times are milliseconds since
@@ -98,12 +105,12 @@ def list_jobs(storage: str) -> list[RegisteredJob]:
     with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
         executions = pool.map(lambda name: newest_execution(storage, name), names)
         found = [(name, one) for name, one in zip(names, executions, strict=True) if one]
-        return list(pool.map(lambda pair: _registered(*pair), found))
+        return list(pool.map(lambda pair: _registered(storage, *pair), found))
 
 
 def find_job(storage: str, job: str) -> RegisteredJob:
-    """Return one job of a storage by its name, its id, or the first digits of its id. Four digits
-    or more are needed, and no other job's id may begin with them.
+    """Return one job of a storage by its directory's name, its own name, its id, or the first
+    digits of its id. Four digits or more are needed, and no other job's id may begin with them.
 
     Raises UserError, with the names of the existing jobs, if no job or more than one matches.
     """
@@ -115,15 +122,21 @@ def find_job(storage: str, job: str) -> RegisteredJob:
                 f"job {job!r} in {storage} was never run by Job.run, or by an older version only: "
                 f"nothing but its checkpoints is known; see seamark checkpoints {job}"
             )
-        return _registered(job, execution)
-    if _SOME_OF_AN_ID.fullmatch(job):
-        executions = [(name, newest_execution(storage, name)) for name in names]
-        found = [(n, e) for n, e in executions if e is not None and e.start.job_id.startswith(job)]
-        if len(found) == 1:
-            return _registered(*found[0])
-        if found:
+        return _registered(storage, job, execution)
+    executions = [(n, e) for n in names if (e := newest_execution(storage, n)) is not None]
+    found = [(n, e) for n, e in executions if name_in(storage, n, e) == job]
+    if len(found) > 1:
+        raise UserError(
+            f"{len(found)} jobs in {storage} have the name {job!r}; give the directory's name: "
+            + ", ".join(name for name, _ in found)
+        )
+    if not found and _SOME_OF_AN_ID.fullmatch(job):
+        found = [(n, e) for n, e in executions if e.start.job_id.startswith(job)]
+        if len(found) > 1:
             ids = ", ".join(f"{e.start.job_id} ({name})" for name, e in found)
             raise UserError(f"{job} begins the ids of {len(found)} jobs: {ids}; give more digits")
+    if found:
+        return _registered(storage, *found[0])
     raise UserError(
         f"{storage} holds no job {job!r} (a name, an id, or its first digits); "
         + (f"there are {', '.join(names)}" if names else "there is none at all")
@@ -131,9 +144,28 @@ def find_job(storage: str, job: str) -> RegisteredJob:
     )
 
 
-def newest_execution(storage: str, name: str) -> Execution | None:
-    """Return the last `Job.run` of a job, by the job's name; None if there was none."""
-    return ExecutionStore(open_storage(f"{storage}/{name}")).newest()
+def directory_of(storage: str, job: str) -> str:
+    """Return the name of a job's directory, as `find_job` finds it. A job never run needs no more
+    than its directory."""
+    return job if job in jobs_in(storage) else find_job(storage, job).directory
+
+
+def newest_execution(storage: str, directory: str) -> Execution | None:
+    """Return the last run of the job in this directory of `storage`; None if there was none."""
+    return ExecutionStore(open_storage(f"{storage}/{directory}")).newest()
+
+
+def name_in(storage: str, directory: str, execution: Execution) -> str:
+    """Return the name of the job in this directory: the directory's own, or the name in its
+    job.json. `execution` is its last run, which may be another job's that was copied there."""
+    if execution.start.name == directory:
+        return directory
+    files = open_storage(f"{storage}/{directory}")
+    try:
+        return CheckpointStore(files, files).read_identity().name
+    except (CorruptRecordError, OSError) as error:
+        log.info("%s", error)
+        return directory
 
 
 def require_signed(execution: Execution, name: str, token: str) -> None:
@@ -183,7 +215,8 @@ def _is_here(url: str) -> bool:
     return RestConfig(address=urlsplit(url).hostname or "").is_loopback
 
 
-def _registered(name: str, execution: Execution) -> RegisteredJob:
+def _registered(storage: str, directory: str, execution: Execution) -> RegisteredJob:
+    name = name_in(storage, directory, execution)
     start, end = execution.start, execution.end
     return RegisteredJob(
         name=name,
@@ -196,6 +229,7 @@ def _registered(name: str, execution: Execution) -> RegisteredJob:
         host=start.host,
         pid=start.pid,
         execution=execution,
+        directory=directory,
     )
 
 

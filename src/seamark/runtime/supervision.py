@@ -20,6 +20,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from seamark.api.config import ExternalizedCheckpointRetention
 from seamark.api.declarations import JobDeclaration
@@ -88,6 +89,8 @@ class Supervisor:
         self._run: StreamRun | None = None
         self._waits_to_restart = False
         self._down_since_s: float | None = None
+        self.first_start = threading.Event()
+        """Set when the first start has succeeded, or the job has ended."""
         self.started_at = time.time()
         self.cancelled = False
         self.end: ExecutionEnd | None = None
@@ -128,6 +131,7 @@ class Supervisor:
             self.outcome.set_result(state)
         else:
             self.outcome.set_exception(error)
+        self.first_start.set()
 
     @property
     def state(self) -> JobState:
@@ -145,6 +149,11 @@ class Supervisor:
         """Seconds since the failure from which the job has not recovered yet; 0 while it runs."""
         down_since_s = self._down_since_s
         return time.monotonic() - down_since_s if down_since_s is not None else 0.0
+
+    @property
+    def query(self) -> StreamingQuery | None:
+        """Spark's query of the newest run; None while it starts."""
+        return self._run.query if self._run is not None else None
 
     @property
     def coordinator(self) -> Coordinator | None:
@@ -226,6 +235,7 @@ class Supervisor:
             announce(start, self._directory)
         self._started = True
         self._down_since_s = None
+        self.first_start.set()
         while not run.wait(0.2):
             if self._told_to_end.is_set():
                 if self._program_ends:

@@ -3,7 +3,9 @@
     <SEAMARK_HOME, or ~/.seamark>/tokens/<job id>        0600, in directories of 0700
 
 A driver makes a new token when it starts a job (`DriverToken`) and deletes it at its end. The
-command line and the dashboard read it from its file (`read_token`). Nothing else contains it.
+command line and the dashboard read it from its file (`read_token`). Where they run on another
+machine, driver and callers are given one token instead (`given_token`), e.g. from a secret of
+Kubernetes. Nothing else contains it.
 
 With the token the driver signs the record of its own address. Every sender of the token checks the
 signature first (`registry.require_signed`): a forged record must not get the token.
@@ -24,8 +26,11 @@ from seamark.model.errors import UserError
 
 HOME_VARIABLE = "SEAMARK_HOME"
 """Environment: the directory of this user's own files, instead of ``~/.seamark``."""
+TOKEN_VARIABLE, TOKEN_FILE_VARIABLE = "SEAMARK_TOKEN", "SEAMARK_TOKEN_FILE"
+"""Environment: a job's token, or the path of a file with it: for its driver, and for callers."""
 _JOB_ID = re.compile(r"[0-9a-f]{32}")
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{43}")
+_GIVEN = re.compile(r"[A-Za-z0-9._~+/=-]{32,512}")
 
 
 def seamark_home() -> Path:
@@ -43,9 +48,33 @@ def token_path(jid: str) -> Path:
     return seamark_home() / "tokens" / jid
 
 
+def given_token() -> str | None:
+    """Return the token given by the environment; None if there is none. Raises UserError for one
+    that cannot be read or guessed too easily."""
+    token, source = os.environ.get(TOKEN_VARIABLE, "").strip(), TOKEN_VARIABLE
+    if not token and (path := os.environ.get(TOKEN_FILE_VARIABLE)):
+        source = f"{TOKEN_FILE_VARIABLE} {path}"
+        try:
+            token = Path(path).read_text(encoding="ascii").strip()
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"{source} cannot be read ({type(error).__name__}); give the path of a file with "
+                "the job's token"
+            ) from None
+    elif not token:
+        return None
+    if not _GIVEN.fullmatch(token):
+        raise UserError(
+            f"{source} holds no token: it has {len(token)} characters; give 32 to 512 letters, "
+            "digits and -._~+/=, e.g. of: openssl rand -hex 32"
+        )
+    return token
+
+
 def read_token(jid: str) -> str | None:
-    """Return the token of a job run by a driver of this user on this machine. None if there is no
-    token here: the job has ended, or runs elsewhere, or under another user with another home.
+    """Return the token of a job run by a driver of this user on this machine, else the one given by
+    the environment. None if there is none: the job has ended, or runs elsewhere, or under another
+    user with another home.
 
     A killed driver leaves its token behind; no driver accepts it any more. Called before each
     request to a job's driver, to change the job or to read it. Raises UserError if the file may not
@@ -56,7 +85,7 @@ def read_token(jid: str) -> str | None:
         with path.open(encoding="ascii") as file:
             token = file.read(100).strip()
     except FileNotFoundError:
-        return None
+        return given_token()
     except (OSError, ValueError) as error:
         raise UserError(
             f"the job's token {path} cannot be read ({type(error).__name__}); only the user who "
@@ -76,15 +105,18 @@ def is_signed(token: str, content: bytes, signature: str) -> bool:
 
 
 class DriverToken:
-    """The token of one driver, and its file.
+    """The token of one driver, and its file; no file if the environment gives the token.
 
     Made once per driver, when the job's id is known; replaces the token of an earlier driver.
     Raises UserError if its directory is open to others, and OSError if it cannot be written.
     """
 
     def __init__(self, jid: str) -> None:
-        self._token = secrets.token_urlsafe(32)
         self.path = token_path(jid)
+        if given := given_token():
+            self._token = given
+            return
+        self._token = secrets.token_urlsafe(32)
         _make_private(self.path.parent)
         aside = self.path.with_name(f".{jid}.{secrets.token_hex(8)}")
         descriptor = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -21,6 +21,7 @@ from seamark.sources.kafka_admin import (
     not_told,
     retention_too_short,
 )
+from seamark.sources.kafka_client import to_java
 from seamark.sources.settings import Ending, check_ending, checked_options, moment_of
 
 _ISOLATION_LEVELS = ("read_committed", "read_uncommitted")
@@ -72,9 +73,11 @@ class KafkaSource(Ending):
         undecided ones. With Kafka's own default, ``"read_uncommitted"``, a job gets rows withdrawn
         by their exactly-once producer, and then their repetition: duplicates that no sink can undo.
     options: Spark's other reader options, e.g. ``maxOffsetsPerTrigger``, and the consumer's as
-        ``kafka.…``. ``failOnDataLoss`` is true unless set here: rows deleted unread by Kafka stop
-        the job. ``kafka.max.poll.records`` is 10000 and ``kafka.fetch.max.wait.ms`` 20 unless set
-        here: Kafka's own defaults slow Spark's reader down.
+        ``kafka.…``; logins and certificates also by librdkafka's names, as a Kafka sink has them
+        (``kafka.sasl.username``, ``kafka.ssl.ca.location``). ``failOnDataLoss`` is true unless set
+        here: rows deleted unread by Kafka stop the job. ``kafka.max.poll.records`` is 10000 and
+        ``kafka.fetch.max.wait.ms`` 20 unless set here: Kafka's own defaults slow Spark's reader
+        down.
 
     Raises ConfigurationError.
     """
@@ -135,7 +138,7 @@ class KafkaSource(Ending):
                 + ", ".join(map(repr, _ISOLATION_LEVELS))
             )
         options = checked_options(self.options, self._name, _OWNED, _OWNED_PREFIXES)
-        object.__setattr__(self, "options", options)
+        object.__setattr__(self, "options", to_java(options, self._name))
 
     def describe(self) -> str:
         """Return the topics, and the isolation level if it is not the safe one."""

@@ -144,8 +144,7 @@ def test_a_job_killed_and_recovered_shows_its_password_nowhere(
     secure: SecureKafka, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {
-        "source_options": secure.spark(), "producer_options": secure.client("SCRAM-SHA-512"),
-        "log_level": "INFO",
+        "source_options": secure.spark(), "producer_options": secure.spark(), "log_level": "INFO",
     }  # fmt: skip
     plain = secure.cluster.bootstrap_servers
     with PassthroughScenario(tmp_path, plain, **options) as scenario:

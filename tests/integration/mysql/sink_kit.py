@@ -97,10 +97,17 @@ def batch(numbers: Sequence[int]) -> pa.RecordBatch:
     )
 
 
+def inserts(numbers: Sequence[int]) -> pa.RecordBatch:
+    """Return the same, as changes."""
+    return batch(numbers).append_column("op", pa.array(["insert"] * len(numbers), pa.string()))
+
+
 def target_on(
     server: MariaDBServer, database: str, mode: str = "xa", *, port: int = 0, key: bool = False
 ) -> Target:
     """Make the table, and return a sink on it; `port` is a proxy's."""
+    op = "op" if mode == "changes" else None  # upsert, with op
+    mode = "upsert" if op else mode
     key = key or mode == "upsert"
     server.execute(
         "CREATE TABLE IF NOT EXISTS orders (id BIGINT NOT NULL, text LONGTEXT"
@@ -109,7 +116,7 @@ def target_on(
     )
     sink = MySQLSink(
         server.url(database=database, port=port), "orders", mode,  # type: ignore[arg-type]
-        keys=["id"] if mode == "upsert" else (),
+        keys=["id"] if mode == "upsert" else (), op=op,
     )  # fmt: skip
     target = Target(server, database, sink)
     target.committer().close()  # makes the ledger
@@ -118,7 +125,10 @@ def target_on(
 
 def sink_under_test(server: MariaDBServer, database: str, mode: str) -> SinkUnderTest:
     """Return the conformance suite's needs, in an empty database."""
-    key = ", PRIMARY KEY (id)" if mode == "upsert" else ""
+    key = ", PRIMARY KEY (id)" if mode in ("upsert", "changes") else ""
+    refused = pa.record_batch({"id": [1], "text": pa.array([None], pa.string())})
+    if mode == "changes":
+        refused = refused.append_column("op", pa.array(["insert"]))
     server.execute(
         f"CREATE TABLE {database}.orders (id BIGINT NOT NULL, text LONGTEXT NOT NULL{key})"
     )
@@ -138,12 +148,12 @@ def sink_under_test(server: MariaDBServer, database: str, mode: str) -> SinkUnde
     points = tuple(f"xa-committed:{nth}" for nth in (1, 2, 3))
     return SinkUnderTest(
         sink=target.sink,
-        batch=batch,
+        batch=inserts if mode == "changes" else batch,
         visible=visible,
         writer_failpoint="xa-prepared" if mode == "xa" else "stage-written",
         commit_failpoints=points if mode == "xa" else ("ledger-committed",),
         drop=drop,
-        refused=lambda: pa.record_batch({"id": [1], "text": pa.array([None], pa.string())}),
+        refused=lambda: refused,
         server=ServerUnderTest(kill=server.kill, restart=server.start),
         line=LineUnderTest(
             "127.0.0.1",

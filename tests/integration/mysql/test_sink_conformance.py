@@ -33,7 +33,7 @@ class TestMariaDB(
     DeadLetterConformance,
     LineConformance,
 ):
-    @pytest.fixture(params=MODES)
+    @pytest.fixture(params=[*MODES, "changes"])
     def under(
         self, request: pytest.FixtureRequest, mariadb: MariaDBServer, database: str
     ) -> SinkUnderTest:
@@ -47,7 +47,7 @@ class TestMySQL8(
     RefusalConformance,
     DeadLetterConformance,
 ):
-    @pytest.fixture(params=MODES)
+    @pytest.fixture(params=[*MODES, "changes"])
     def under(
         self, request: pytest.FixtureRequest, mysql8: MariaDBServer
     ) -> Iterator[SinkUnderTest]:

@@ -40,6 +40,8 @@ def sink_on(
     server: PostgresServer, schema: str, mode: str = "prepared", **how: Any
 ) -> PostgresSink:
     """Return a sink into the table ``orders`` of a schema."""
+    if mode == "changes":  # upsert, with op
+        mode, how = "upsert", {"op": "op", **how}
     keys = ["id"] if mode == "upsert" else []
     settings = {"url": server.url(), "keys": keys, **how}
     return PostgresSink(table=f"{schema}.orders", mode=mode, **settings)  # type: ignore[arg-type]
@@ -50,16 +52,23 @@ def sink_under_test(server: PostgresServer, mode: str) -> Iterator[SinkUnderTest
     """Make the conformance suite's needs, in a schema of its own."""
     staged = mode != "prepared"
     with fresh_schema(server) as schema:
-        key = "PRIMARY KEY" if mode == "upsert" else ""
+        key = "PRIMARY KEY" if mode in ("upsert", "changes") else ""
+        schema_of = (*SCHEMA, Column("op", "string")) if mode == "changes" else SCHEMA
+        batch, refused = (
+            numbers,
+            pa.record_batch({"id": [1], "text": pa.array([None], pa.string())}),
+        )
+        if mode == "changes":
+            batch, refused = inserts, refused.append_column("op", pa.array(["insert"]))
         server.execute(f"CREATE TABLE {schema}.orders (id bigint {key}, text text NOT NULL)")
         sink = sink_on(server, schema, mode)
         # As every job does at its start; some tests begin with a writer.
-        committer = sink.create_committer(driver())
+        committer = sink.create_committer(driver(schema=schema_of))
         committer.preflight()
         committer.close()
         yield SinkUnderTest(
             sink=sink,
-            batch=numbers,
+            batch=batch,
             visible=lambda: visible(server, schema),
             writer_failpoint="stage-written" if staged else "transaction-prepared",
             commit_failpoints=("ledger-committed",)
@@ -71,7 +80,7 @@ def sink_under_test(server: PostgresServer, mode: str) -> Iterator[SinkUnderTest
                 if staged
                 else f"ROLLBACK PREPARED '{dropped.handle}'"
             ),
-            refused=lambda: pa.record_batch({"id": [1], "text": pa.array([None], pa.string())}),
+            refused=lambda: refused,
             server=ServerUnderTest(kill=server.kill, restart=server.start),
             line=LineUnderTest(
                 "127.0.0.1",
@@ -99,6 +108,11 @@ def numbers(values: Sequence[int], text: str = "row") -> pa.RecordBatch:
             "text": pa.array([f"{text} {v}" for v in values], pa.string()),
         }
     )
+
+
+def inserts(values: Sequence[int]) -> pa.RecordBatch:
+    """Like `numbers`, as changes."""
+    return numbers(values).append_column("op", pa.array(["insert"] * len(values), pa.string()))
 
 
 def write(sink: PostgresSink, context: WriterContext, *batches: pa.RecordBatch) -> list[Any]:

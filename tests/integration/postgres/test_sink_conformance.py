@@ -22,7 +22,7 @@ from tests.integration.postgres import sink_kit as kit
 from tests.servers.postgres import PostgresServer
 
 
-@pytest.fixture(params=kit.MODES)
+@pytest.fixture(params=[*kit.MODES, "changes"])
 def under(request: pytest.FixtureRequest, postgres: PostgresServer) -> Iterator[SinkUnderTest]:
     with kit.sink_under_test(postgres, request.param) as made:
         yield made
@@ -38,7 +38,7 @@ class TestPostgresLedger(ForgettingConformance):
     """In `prepared` mode the server is asked for a transaction's id, and remembers it for many
     millions of transactions: `test_sink_outcomes.py` asks for a forgotten one."""
 
-    @pytest.fixture(params=["staged", "upsert"])
+    @pytest.fixture(params=["staged", "upsert", "changes"])
     def under(
         self, request: pytest.FixtureRequest, postgres: PostgresServer
     ) -> Iterator[SinkUnderTest]:

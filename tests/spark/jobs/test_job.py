@@ -6,7 +6,6 @@ from __future__ import annotations
 import itertools
 import json
 import sqlite3
-import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -173,69 +172,6 @@ def test_a_job_that_fails_tells_what_sparks_query_met(tmp_path: Path) -> None:
     assert failed is not None
     assert (failed.id, failed.num_acknowledged_subtasks) == (0, 0)
     assert "gone" in failed.failure_message
-
-
-# --- write_stream
-
-
-def test_write_stream_returns_sparks_query_and_adopts_its_checkpoint(
-    tmp_path: Path, spark: SparkSession
-) -> None:
-    directory = clicks(tmp_path, 40)
-    location = str(tmp_path / "checkpoint")
-
-    def frame() -> DataFrame:
-        return spark.readStream.schema("id BIGINT, page STRING").json(directory)
-
-    plain = frame().writeStream.format("noop").option("checkpointLocation", location)
-    plain.trigger(availableNow=True).start().awaitTermination()
-    clicks(tmp_path, 60, first=40)
-    query = sm.write_stream(
-        frame(),
-        sm.SQLiteSink(str(tmp_path / "out.db"), table="raw"),
-        checkpoint_location=location,
-        trigger={"availableNow": True},
-    )
-    assert type(query).__name__ == "StreamingQuery"
-    query.awaitTermination()
-    for thread in threading.enumerate():
-        if thread.name == "seamark-run":
-            thread.join(30)
-    assert read(tmp_path / "out.db", "SELECT min(id), count(*) FROM raw") == [(40, 60)]
-    identity = json.loads((tmp_path / "checkpoint/seamark/job.json").read_bytes())
-    assert identity["body"]["first_epoch"] == 1
-
-
-@pytest.mark.parametrize(
-    "interval",
-    ["500 milliseconds", "1 minute 30 seconds", "interval 2 hours -1 minute", "1.5 SECONDS"],
-)
-def test_write_stream_takes_every_interval_that_spark_takes(
-    tmp_path: Path, rate: DataFrame, interval: str
-) -> None:
-    """As if with ``rate.writeStream.trigger(processingTime=interval)``."""
-    sink = sm.FileSink(str(tmp_path / "out"))
-    trigger = {"processingTime": interval}
-    location = str(tmp_path / "checkpoint")
-    query = sm.write_stream(rate, sink, checkpoint_location=location, trigger=trigger)
-    assert query.isActive
-    query.stop()
-
-
-@pytest.mark.parametrize("interval", ["5 parsecs", "5s", "1 month", "-1 second", ""])
-def test_write_stream_refuses_by_name_what_spark_does_not_take(
-    tmp_path: Path, rate: DataFrame, interval: str
-) -> None:
-    with pytest.raises(ConfigurationError, match="write_stream: trigger processingTime") as error:
-        sm.write_stream(
-            rate,
-            sm.FileSink(str(tmp_path / "out")),
-            checkpoint_location=str(tmp_path / "checkpoint"),
-            trigger={"processingTime": interval},
-        )
-    assert repr(interval) in str(error.value)
-    assert "500 milliseconds" in str(error.value)
-    assert not (tmp_path / "checkpoint").exists()
 
 
 LATE = "transaction timeout 900s is not above checkpoint interval 0.1s . timeout %ds . restart"

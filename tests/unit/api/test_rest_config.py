@@ -21,6 +21,14 @@ PROGRAM = sm.CheckpointConfig(storage="/store")
         ({"address": ""}, "address is ''"),
         ({"address": "http://localhost"}, "address is 'http://localhost'"),
         ({"address": None}, "address is None"),
+        ({"certificate": 7}, "certificate is 7"),
+        ({"certificate": ""}, "certificate is ''"),
+        ({"advertised_address": ""}, "advertised_address is ''"),
+        ({"advertised_address": "a b"}, "advertised_address is 'a b'"),
+        ({"advertised_address": "h:99999"}, "advertised_address is 'h:99999'"),
+        ({"advertised_address": "ftp://h"}, "advertised_address is 'ftp://h'"),
+        ({"advertised_address": "http://u:p@h"}, "advertised_address is 'http://u:p@h'"),
+        ({"advertised_address": "http://h/jobs"}, "advertised_address is 'http://h/jobs'"),
         ({"port": -1}, "port is -1"),
         ({"port": 65536}, "port is 65536"),
         ({"port": "8081"}, "port is '8081'"),
@@ -42,6 +50,21 @@ def test_loopback_is_known(address: str, loopback: bool) -> None:
     assert sm.RestConfig(address=address).is_loopback is loopback
 
 
+@pytest.mark.parametrize(
+    ("told", "url"),
+    [(None, ""), ("node7", "http://node7:4711"), ("10.1.2.3:80", "http://10.1.2.3:80"),
+     ("[fd00::7]", "http://[fd00::7]:4711"), ("https://p.example", "https://p.example"),
+     ("https://p.example:8443/", "https://p.example:8443")],
+)  # fmt: skip
+def test_the_address_told(told: str | None, url: str) -> None:
+    assert sm.RestConfig(advertised_address=told).advertised_url(4711) == url
+
+
+def test_the_address_told_over_tls() -> None:
+    config = sm.RestConfig(advertised_address="node7", certificate="own.pem")
+    assert config.advertised_url(4711) == "https://node7:4711"
+
+
 def test_the_file_and_the_command_line_win(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "seamark.toml"
     file.write_text('[rest]\nport = 7000\naddress = "::1"\n')
@@ -54,6 +77,8 @@ def test_the_file_and_the_command_line_win(tmp_path: Path, monkeypatch: pytest.M
         "rest.enabled": "default",
         "rest.address": str(file),
         "rest.port": "command line",
+        "rest.advertised_address": "default",
+        "rest.certificate": "default",
         "rest.requests_per_second": "program",
     }
 

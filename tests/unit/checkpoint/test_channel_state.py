@@ -8,7 +8,8 @@ import pytest
 
 from seamark.checkpoint.channel_state import ChannelState, Segment, Stage
 from seamark.checkpoint.local_files import LocalFiles
-from seamark.checkpoint.store import CheckpointStore, PreparedSinks, SinkEpoch
+from seamark.checkpoint.sink_epoch import PreparedSinks, SinkEpoch
+from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.spool import SpoolFile
 from seamark.protocol.states import Seal
 

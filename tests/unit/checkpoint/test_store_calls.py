@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from seamark.checkpoint.local_files import LocalFiles
-from seamark.checkpoint.store import LEAST_RECORDS, CheckpointStore, SinkEpoch
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import LEAST_RECORDS, CheckpointStore
 from seamark.protocol import procedures
 from seamark.protocol.ports import EpochRecord
 from seamark.protocol.states import Seal

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from seamark.checkpoint.local_files import LocalFiles
-from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.model.errors import DecisionVoidError
 from seamark.protocol.states import Seal
 

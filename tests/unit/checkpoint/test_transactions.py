@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from seamark.checkpoint.accepted_losses import read_losses
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import CheckpointStore
 from seamark.checkpoint.transactions import JobTransactions, stored_parts
 from seamark.contracts.sink import CommitOutcome
 from seamark.model.errors import LossRefusedError, LostTransactionError, UserError

@@ -19,6 +19,8 @@ JID = "0123456789abcdef" * 2
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("SEAMARK_HOME", str(tmp_path / "home"))
+    for variable in ("SEAMARK_TOKEN", "SEAMARK_TOKEN_FILE"):
+        monkeypatch.delenv(variable, raising=False)
     before = os.umask(0)  # the widest: modes must not depend on it
     yield tmp_path / "home"
     os.umask(before)
@@ -95,4 +97,34 @@ def test_a_file_that_holds_no_token_gives_none(home: Path) -> None:
     assert read_token(JID) is None
     path.write_bytes(b"\xff" * 40)
     with pytest.raises(UserError, match=r"tokens/.*cannot be read"):
+        read_token(JID)
+
+
+@pytest.mark.parametrize("way", ["SEAMARK_TOKEN", "SEAMARK_TOKEN_FILE"])
+def test_a_given_token_is_the_drivers_and_lies_in_no_home(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    secret = "0123456789abcdef" * 2
+    file = tmp_path / "secret"
+    file.write_text(secret + "\n")
+    monkeypatch.setenv(way, secret if way == "SEAMARK_TOKEN" else str(file))
+    driver = DriverToken(JID)
+    assert driver.allows(f"Bearer {secret}") and not driver.allows(f"Bearer {secret}x")
+    assert not home.exists()
+    assert read_token(JID) == secret
+    driver.delete()
+    assert read_token(JID) == secret
+
+
+def test_a_bad_given_token_is_refused_and_not_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bad in ("short-token", "x" * 31, "white space " * 4, "é" * 40):
+        monkeypatch.setenv("SEAMARK_TOKEN", bad)
+        with pytest.raises(UserError, match="SEAMARK_TOKEN holds no token") as caught:
+            DriverToken(JID)
+        assert bad not in str(caught.value)
+    monkeypatch.delenv("SEAMARK_TOKEN")
+    monkeypatch.setenv("SEAMARK_TOKEN_FILE", str(tmp_path / "none"))
+    with pytest.raises(UserError, match="none cannot be read"):
         read_token(JID)

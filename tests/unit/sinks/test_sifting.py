@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seamark.contracts.dead_letters import RefusedRow
-from seamark.sinks.internal.sifting import sift, without
+from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.sinks.internal.sifting import sift
 
 NAMED = re.compile(r"line (-?\d+)")
 

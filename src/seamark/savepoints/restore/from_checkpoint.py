@@ -15,9 +15,10 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.statistics_store import StatisticsStore
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import CorruptRecordError
 from seamark.protocol.states import Seal
 from seamark.runtime.kafka_topics import topics_left

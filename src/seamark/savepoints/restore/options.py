@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import SparkSession
 
 from seamark.api.config import StateBackend
+from seamark.api.declarations import SPARK_DIRECTORY
 from seamark.api.settings import CLAIM_MODE_VARIABLE, DROP_STATE_VARIABLE, PARALLELISM_VARIABLE
 from seamark.model.errors import ConfigurationError
 from seamark.runtime.job_plan import JobPlan
@@ -63,6 +64,8 @@ class NewJob:
     claim_mode: ClaimMode = ClaimMode.NO_CLAIM
     reading: Mapping[str, Subscription] = field(default_factory=dict)
     """The subscriptions of its Kafka sources, by uid."""
+    spark_directory: str = SPARK_DIRECTORY
+    """See `JobDeclaration`."""
 
 
 def new_job(
@@ -85,6 +88,7 @@ def new_job(
         how.allow_non_restored_state,
         ClaimMode(how.claim_mode),
         find_subscriptions(job.stream, job.uids),
+        declared.spark_directory,
     )
 
 

@@ -14,8 +14,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.api.declarations import SPARK_DIRECTORY
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import SeamarkError
+from seamark.runtime.checkpoint_history import open_store
 from seamark.runtime.hadoop_files import open_files
 from seamark.savepoints.record import Operator, Source
 from seamark.savepoints.restore.location import NewOperator
@@ -114,8 +117,9 @@ class Origin(ABC):
         """Return functions that read the transactions for the new job to commit."""
 
 
-def open_job(spark: SparkSession, uri: str) -> CheckpointStore:
-    """Open a job's directory without making it."""
-    return CheckpointStore(
-        open_files(spark, uri, make=False), open_files(spark, f"{uri}/spark", make=False)
-    )
+def open_job(
+    spark: SparkSession, uri: str, spark_directory: str = SPARK_DIRECTORY
+) -> CheckpointStore:
+    """Open a job's directory without making it. `spark_directory` is the path of a new job's Spark
+    checkpoint location below it."""
+    return open_store(lambda at: open_files(spark, at, make=False), uri, spark_directory)

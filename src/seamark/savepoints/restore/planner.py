@@ -84,7 +84,7 @@ def plan_restore(
     Raises RestoreError, SavepointError or CorruptRecordError if nothing can be read at `path`.
     """
     if into_directory:
-        target = open_job(spark, job.directory)
+        target = open_job(spark, job.directory, job.spark_directory)
         if target.files.exists("job.json"):
             return _already_there(target, storage_uri(path, "restore"), job)
     with prepare(spark, path, job, into_directory=into_directory) as prepared:
@@ -112,7 +112,7 @@ def prepare(
     begun, problems = None, []
     if into_directory:
         try:
-            begun = read_marker(open_job(spark, job.directory), path)
+            begun = read_marker(open_job(spark, job.directory, job.spark_directory), path)
         except RestoreError as error:
             problems.append(str(error))
     with scratch() as directory:

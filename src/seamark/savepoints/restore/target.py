@@ -14,7 +14,8 @@ from typing import Any
 
 from seamark.checkpoint.envelope import create_record, read_record
 from seamark.checkpoint.inspection import RESTORING
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.file_systems.location import same_place
 from seamark.model.errors import RestoreError
@@ -42,7 +43,7 @@ def read_marker(target: CheckpointStore, path: str) -> dict[str, Any] | None:
     """Return the decisions of an interrupted restore; None if this directory is new. Raises
     RestoreError if it holds checkpoint files without a marker, or the restore of another path."""
     if not target.files.exists(RESTORING):
-        if target.epochs() or target.generations() or target.spark_files.list(""):
+        if target.epochs() or target.generations() or target.latest_planned() >= 0:
             raise RestoreError(
                 f"restore: {target.uri} holds checkpoint files already, but no job.json; restore "
                 f"{path} under another job name or storage (-D checkpoint.storage=…)"

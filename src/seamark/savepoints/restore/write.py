@@ -41,7 +41,7 @@ def restore_job(spark: SparkSession, path: str, job: NewJob) -> None:
     savepoint or checkpoint is not whole. Raises CheckpointError if it is deleted meanwhile.
     """
     path = storage_uri(path, "restore")
-    target = open_job(spark, job.directory)
+    target = open_job(spark, job.directory, job.spark_directory)
     if target.files.exists("job.json"):
         require_same(target, path, job.name)
         target.files.delete(RESTORING)  # of a restore that was cut off at its last step
@@ -88,6 +88,7 @@ def write_job(target: CheckpointStore, job: NewJob, prepared: Prepared, origin: 
             first_epoch=min(waiting, default=origin.epoch + 1),
             created_at=decided["created_at"],
             restored_from=restored_from,
+            spark_directory=target.spark_directory,
         )
     )
     failpoints.reached("restored")

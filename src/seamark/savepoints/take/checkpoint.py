@@ -12,6 +12,7 @@ from seamark.checkpoint.drained import before
 from seamark.checkpoint.inspection import damaged, inspect
 from seamark.checkpoint.spark_files import read_log
 from seamark.checkpoint.statistics_store import StatisticsStore
+from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model.errors import SavepointError
 from seamark.runtime.operator_uids import OperatorUids
@@ -20,19 +21,19 @@ from seamark.savepoints.restore.origin import open_job
 from seamark.savepoints.take.export import SavedJob, export_savepoint
 
 
-def sources_of_job(files: CheckpointFiles) -> list[Source]:
-    """Return the sources of the job in the directory `files`, with their offsets as of its last
-    decided epoch; the job may be running. Raises SavepointError if no epoch was ever decided."""
-    lines = read_log(files, f"spark/offsets/{_last_epoch(files)}")[1:]
-    uids = _uids(files, lines)
+def sources_of_job(store: CheckpointStore) -> list[Source]:
+    """Return a job's sources, with their offsets as of its last decided epoch; the job may be
+    running. Raises SavepointError if no epoch was ever decided."""
+    lines = read_log(store.spark_files, f"offsets/{_last_epoch(store)}")[1:]
+    uids = _uids(store.files, lines)
     offsets = dict(zip(uids.source_lines, lines, strict=True))
     return [Source(uids.of_source(number), number, offsets[number]) for number in sorted(offsets)]
 
 
-def watermark_of_job(files: CheckpointFiles) -> int:
+def watermark_of_job(store: CheckpointStore) -> int:
     """Return a job's watermark after its last decided epoch, ms since 1970; 0 if it has none; after
     a drain, the watermark before it."""
-    commit = read_log(files, f"spark/commits/{_last_epoch(files)}")[0]
+    commit = read_log(store.spark_files, f"commits/{_last_epoch(store)}")[0]
     return before(int(commit.get("nextBatchWatermarkMs", 0)))
 
 
@@ -43,7 +44,7 @@ def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savep
     Raises SavepointError without a checkpoint committed to every sink; DamagedCheckpointError.
     """
     store = open_job(spark, job)
-    epoch = _last_epoch(store.files)
+    epoch = _last_epoch(store)
     found = inspect(store, epoch)
     if found.problems:
         raise damaged(store, epoch, found.problems)
@@ -58,21 +59,21 @@ def savepoint_of_checkpoint(spark: SparkSession, job: str, target: str) -> Savep
             "savepoint has; start the job, and stop it with a savepoint, which writes them first"
         )
     identity = store.read_identity()
-    lines = read_log(store.files, f"spark/offsets/{epoch}")[1:]
+    lines = read_log(store.spark_files, f"offsets/{epoch}")[1:]
     return export_savepoint(
         spark,
-        f"{job}/spark",
+        store.spark_files.uri,
         epoch,
         target,
         SavedJob(identity.job_id, identity.name, _uids(store.files, lines)),
     )
 
 
-def _last_epoch(files: CheckpointFiles) -> int:
-    decided = [int(name) for name in files.list("spark/commits") if name.isdigit()]
-    if not decided:
-        raise SavepointError(f"job {files.uri}: it has no complete checkpoint, so no offsets")
-    return max(decided)
+def _last_epoch(store: CheckpointStore) -> int:
+    decided = store.latest_decision()
+    if decided < 0:
+        raise SavepointError(f"job {store.uri}: it has no complete checkpoint, so no offsets")
+    return decided
 
 
 def _uids(files: CheckpointFiles, lines: list[object]) -> OperatorUids:

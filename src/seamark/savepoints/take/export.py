@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from seamark.api.config import StateBackend
 from seamark.checkpoint.drained import before, is_raised
+from seamark.checkpoint.sink_epoch import SinkEpoch
 from seamark.checkpoint.spark_files import (
     StateTree,
     log_paths,
@@ -27,7 +28,6 @@ from seamark.checkpoint.spark_files import (
     metadata_at,
     read_log,
 )
-from seamark.checkpoint.store import SinkEpoch
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.model import failpoints
 from seamark.model.errors import CheckpointError

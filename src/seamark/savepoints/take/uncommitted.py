@@ -17,7 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from pyspark.sql import SparkSession
 
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.checkpoint_files import CheckpointFiles
 from seamark.contracts.spool import SPOOLS, spool_directory
 from seamark.model.errors import DamagedCheckpointError, SavepointError, SeamarkError

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
 from seamark.api.checks import yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings, shared_uri
 from seamark.model.errors import ConfigurationError
@@ -112,6 +113,12 @@ class DeltaSink(TwoPhaseCommitSink[DeltaCommittable]):
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: a data file has no time-out, and its name belongs to its attempt alone."""
+
+    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
+        """See `ReadableSink`: the rows of the table's newest version."""
+        from seamark.sinks.delta import read_back
+
+        yield from read_back.read(self, asked)
 
     def create_writer(self, context: WriterContext) -> DeltaWriter:
         """See `TwoPhaseCommitSink`. Touches nothing before the first row."""

@@ -17,6 +17,7 @@ from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
 from seamark.sinks.delta import pending_files, store
 from seamark.sinks.delta.committable import DeltaCommittable, dump_file, file_name
+from seamark.sinks.internal.partitions import empty_as_null
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -53,6 +54,13 @@ class DeltaWriter:
         assert self._data is not None
         self._data.write(batch)
         self._rows += batch.num_rows
+
+    def last_targets(self) -> None:
+        """See `AccountableWriter`: a task's files have its rows' sums together."""
+
+    def as_found(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See `AccountableWriter`: in a partition column, an empty text is null."""
+        return empty_as_null(batch, self._partition_by)
 
     def prepare_commit(self) -> Sequence[DeltaCommittable]:
         """Make the data files durable."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from functools import partial
 
@@ -11,10 +11,12 @@ import pyarrow as pa
 from seamark.api.checks import one_of, yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA, dead_letters_as_json
+from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems import HadoopSettings, open_directory, shared_uri
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
+from seamark.sinks.files import read_back
 from seamark.sinks.files.committer import FileCommitter
 from seamark.sinks.files.formats import COMPRESSIONS, Format
 from seamark.sinks.files.pending import open_pending
@@ -129,6 +131,11 @@ class FileSink(TwoPhaseCommitSink[PendingFile]):
 
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: a pending file has no time-out here, and its name holds job and sink."""
+
+    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
+        """See `ReadableSink`: every file that readers of the directory see."""
+        directory = open_directory(self.path, asked.context.hadoop.under(self.hadoop))
+        yield from read_back.read(directory, self._format, asked)
 
     def create_writer(self, context: WriterContext) -> FileWriter:
         """Return a writer of pending files. It touches nothing before the first row."""

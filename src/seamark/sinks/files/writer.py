@@ -13,7 +13,7 @@ from seamark.model import failpoints
 from seamark.sinks.files.formats import Encoder, Format
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile, Stream, new_path
-from seamark.sinks.internal.partitions import directory_part, split
+from seamark.sinks.internal.partitions import directory_part, empty_as_null, split
 
 MOST_OPEN_FILES = 32
 """The limit for open files, one per directory. Beyond it the least recently used file is finished;
@@ -47,6 +47,13 @@ class FileWriter:
             file.rows += rows.num_rows
         while sum(f.encoder.buffered_bytes for f in self._open.values()) > BUFFERED_BYTES:
             max(self._open.values(), key=lambda f: f.encoder.buffered_bytes).encoder.flush()
+
+    def last_targets(self) -> None:
+        """See `AccountableWriter`: a task's files have its rows' sums together."""
+
+    def as_found(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See `AccountableWriter`: a directory's name has no difference between null and ""."""
+        return empty_as_null(batch, self.partition_by)
 
     def prepare_commit(self) -> Sequence[PendingFile]:
         """Make every pending file and its name durable."""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
@@ -121,3 +122,17 @@ def datetimes_as_text(batch: pa.RecordBatch) -> pa.RecordBatch:
             column = column.cast(pa.string())
         columns.append(column)
     return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def as_written(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return rows read from a target in the types of the rows as they were written; text becomes
+    the dates and times that `datetimes_as_text` made it of."""
+    columns = []
+    for field in schema:
+        column = batch.column(field.name)
+        if pa.types.is_timestamp(field.type) and not pa.types.is_timestamp(column.type):
+            zone = field.type.tz
+            text = pc.replace_substring(column.cast(pa.string()), "Z", "")
+            column = text.cast(pa.timestamp("us")).cast(pa.int64()).cast(pa.timestamp("us", zone))
+        columns.append(column.cast(field.type, safe=False))
+    return pa.RecordBatch.from_arrays(columns, names=schema.names)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +28,12 @@ def directory_part(column: str, value: str | None) -> str:
     return f"{escaped(column)}={escaped(value) if value else NULL_NAME}"
 
 
+def directory_values(path: str) -> dict[str, str | None]:
+    """Return the columns' values that the directories of a path name, as `directory_part` did."""
+    parts = (name.partition("=") for name in path.split("/")[:-1])
+    return {unquote(c): None if v == NULL_NAME else unquote(v) for c, _, v in parts}
+
+
 def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Values, pa.RecordBatch]]:
     """Yield the rows of each set of values, in their order, without the partition columns."""
     rows = batch.drop_columns(list(columns)) if columns else batch
@@ -45,6 +52,15 @@ def split(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[Value
     rows = rows.take(pa.array(order)) if len(starts) > 1 else rows
     for start, end in zip(starts, [*starts[1:], batch.num_rows], strict=True):
         yield tuple(text[order[start]].as_py() for text in texts), rows.slice(start, end - start)
+
+
+def empty_as_null(batch: pa.RecordBatch, columns: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows with null for the empty text in partition columns, as it is read back."""
+    for name in columns:
+        column = batch.column(name)
+        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+            batch = batch.set_column(batch.schema.get_field_index(name), name, _text(column))
+    return batch
 
 
 def _text(column: pa.Array) -> pa.Array:

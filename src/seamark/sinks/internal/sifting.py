@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-
-import numpy as np
-import pyarrow as pa
+from collections.abc import Callable
 
 from seamark.contracts.dead_letters import RefusedRow
 
@@ -56,12 +53,3 @@ def _row_named(why: str, names_row: re.Pattern[str] | None, rows: int) -> int:
     """Return the row named by a reason, if it can be one of the range, else 0."""
     found = names_row.findall(why) if names_row else []
     return int(found[-1]) if found and 1 <= int(found[-1]) <= rows else 0
-
-
-def without(batch: pa.RecordBatch, refused: Sequence[RefusedRow]) -> pa.RecordBatch:
-    """Return the batch without the refused rows."""
-    if not refused:
-        return batch
-    keep = np.ones(batch.num_rows, bool)
-    keep[[row.index for row in refused]] = False
-    return batch.filter(pa.array(keep))

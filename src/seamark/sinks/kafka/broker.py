@@ -169,10 +169,27 @@ class BrokerConnection:
             for at in asked
         }  # fmt: skip
 
+    def log_starts(self, partitions: Collection[tuple[str, int]]) -> dict[tuple[str, int], int]:
+        """Return the first offset kept in these partitions. Raises UnreachableError."""
+        from kafka import TopicPartition
+        from kafka.admin import OffsetSpec
+
+        admin = self.admin()
+        earliest = {TopicPartition(*at): OffsetSpec.EARLIEST for at in partitions}
+
+        async def ask() -> Any:
+            return await admin._async_list_partition_offsets(earliest, "read_uncommitted")
+
+        return {(at.topic, at.partition): found.offset for at, found in self._bounded(ask).items()}
+
     def ask_any(self, request: Any) -> Any:
         """Return any broker's answer to a request; raises UnreachableError. For a question to the
         brokers' access control, which every broker answers alike."""
-        (found,) = self._send([(request, self.wire().nodes()[0])])
+        return self.ask(request, self.wire().nodes()[0])
+
+    def ask(self, request: Any, node: int) -> Any:
+        """Return one broker's answer to a request; raises UnreachableError."""
+        (found,) = self._send([(request, node)])
         if isinstance(found, UnreachableError):
             raise found
         return found
@@ -199,6 +216,8 @@ class BrokerConnection:
             ) from error
         admin = None
         try:
+            if provider := self._settings.get("sasl_oauth_token_provider"):
+                provider.token()  # else a refused login would look like a silent broker
             admin = KafkaAdminClient(
                 **self._settings,
                 client_id="seamark-committer",

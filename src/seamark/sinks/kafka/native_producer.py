@@ -20,6 +20,7 @@ from seamark.sinks.kafka.partitioner import Partitioner, layout
 from seamark.sinks.kafka.producer import (
     PURGED,
     STATE,
+    Groups,
     Producer,
     ProducerConfig,
     Progress,
@@ -113,7 +114,7 @@ class NativeProducer(Producer):
         """See `producer.Producer`."""
         key, value = _binary(batch.column(0)), _binary(batch.column(1))
         partitions = self._partitions(key, batch.column(2) if batch.num_columns > 2 else None)
-        order, groups = _grouped(partitions)
+        self.last_groups = order, groups = _grouped(partitions)
         if len(self._messages) < batch.num_rows:
             self._messages = np.zeros(batch.num_rows, c.MESSAGE)
         messages = self._messages[: batch.num_rows]
@@ -272,9 +273,8 @@ def _binary(column: pa.Array) -> pa.Array:
     return column.cast(pa.large_binary() if "large" in str(column.type) else pa.binary())
 
 
-def _grouped(partitions: Any) -> tuple[Any | None, list[tuple[int, int, int]]]:
-    """Return the order grouping rows by partition, with each partition's rows in turn (None: as
-    they are), and (partition, start, end) of each group in that order."""
+def _grouped(partitions: Any) -> Groups:
+    """Return the order grouping rows by partition, with each partition's rows in turn."""
     count = len(partitions)
     if (partitions == partitions[0]).all():
         return None, [(int(partitions[0]), 0, count)]

@@ -1,4 +1,5 @@
-"""`producer_options`: librdkafka's settings; some belong to Seamark, some are secret.
+"""`producer_options`: librdkafka's settings, or Java's (`java_options.py`). Some belong to Seamark,
+some are secret.
 
 The driver speaks to the broker through kafka-python, so `admin_options` translates the settings of
 the connection for it too.
@@ -11,6 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from seamark.model.errors import ConfigurationError
+from seamark.sinks.kafka import oauth
+from seamark.sinks.kafka.java_options import from_java
 
 _OWNED = {
     "bootstrap.servers": "give bootstrap_servers= instead",
@@ -26,7 +29,9 @@ _FIXED = {
     "acks": ({"all", "-1"}, "an acknowledged row could vanish with its broker"),
     "request.required.acks": ({"all", "-1"}, "an acknowledged row could vanish with its broker"),
 }
-_SECRET = re.compile(r"password|secret|\.pem$|\.jaas\.|token|credential|oauthbearer\.config")
+_SECRET = re.compile(
+    r"password|secret|\.pem$|\.jaas\.|token(?!\.endpoint)|credential|oauthbearer\.config"
+)
 
 # Throughput over latency: a flush does not wait for linger.ms. The queue is small on purpose: it
 # takes memory of each Python worker, and a larger one was no faster.
@@ -65,7 +70,7 @@ _ADMIN_NAMES = {
     "ssl.crl.location": "ssl_crlfile",
 }
 _NOT_FOR_ADMIN = re.compile(
-    r"ssl\.(ca|certificate|key)\.pem|ssl\.keystore\.|sasl\.oauthbearer\.|ssl\.engine\."
+    r"ssl\.(ca|certificate|key)\.pem|ssl\.keystore\.|ssl\.engine\."
     r"|enable\.ssl\.certificate\.verification"
 )
 
@@ -77,14 +82,16 @@ def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
         raise ConfigurationError(
             f"{sink}: producer_options is a {type(options).__name__}; give a dict"
         )
-    texts: dict[str, str] = {}
+    given: dict[str, str] = {}
     for name, value in options.items():
         if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
             raise ConfigurationError(
                 f"{sink}: producer option {name!r} has a value of type {type(value).__name__}; "
                 "give text, a number or a bool"
             )
-        text = str(value).lower() if isinstance(value, bool) else str(value)
+        given[name] = str(value).lower() if isinstance(value, bool) else str(value)
+    texts: dict[str, str] = {}
+    for name, text in from_java(given, sink).items():
         if name in _OWNED:
             raise ConfigurationError(
                 f"{sink}: producer option {name!r} is set by Seamark: {_OWNED[name]}"
@@ -99,9 +106,10 @@ def checked(options: Mapping[str, object], sink: str) -> dict[str, str]:
                 f"{sink}: producer option {name!r} is not supported, because the driver must "
                 "connect with the same credentials; give certificates as files "
                 "(ssl.ca.location, ssl.certificate.location, ssl.key.location) and use "
-                "sasl.mechanism PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or GSSAPI"
+                "sasl.mechanism PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER or GSSAPI"
             )
         texts[name] = text
+    oauth.check(texts, sink)
     return texts
 
 
@@ -139,6 +147,8 @@ def admin_options(servers: str, options: Mapping[str, str]) -> dict[str, Any]:
     settings["security_protocol"] = settings.get("security_protocol", "PLAINTEXT").upper()
     if "sasl_mechanism" in settings:
         settings["sasl_mechanism"] = settings["sasl_mechanism"].upper()
+        if settings["sasl_mechanism"] == "OAUTHBEARER":
+            settings["sasl_oauth_token_provider"] = oauth.token_provider(options)
     if options.get("ssl.endpoint.identification.algorithm", "https").lower() == "none":
         settings["ssl_check_hostname"] = False
     return settings

@@ -14,7 +14,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from seamark.model.errors import WriteRefusedError
 
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Rows = dict[str, dict[int, int]]
+Groups = tuple[Any | None, list[tuple[int, int, int]]]
+"""The order of rows (None: as they are), and (partition, start, end) of each group in that order; a
+partition below 0 is chosen by librdkafka."""
 
 _SLICE_S = 0.001
 _NO_TOPIC = "create the topic, or mend the column `topic`; a sink creates none"
@@ -56,6 +59,8 @@ class Producer(ABC):
         self.sent = 0
         self.acknowledged = 0
         self.rows: Rows = {}
+        self.last_groups: Groups | None = None
+        """How `produce` has grouped its last batch; None if each row was sent by itself."""
 
     @abstractmethod
     def connect(self, timeout_s: float) -> None:

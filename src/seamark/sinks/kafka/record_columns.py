@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Column, Schema, quoted
 from seamark.sinks.internal.columns import check_columns, to_json
 from seamark.sinks.kafka.avro_schema import AvroSchema
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 ROUTING = ("topic", "partition", "headers")
 _HEADERS = "array<struct<key:string,value:binary>>"
@@ -22,6 +26,24 @@ _TYPES = {"key": _BYTES, "value": _BYTES, "topic": ("string",), "partition": ("i
           "headers": (_HEADERS,)}  # fmt: skip
 _KEY_AS_TEXT = ("boolean", "tinyint", "smallint", "int", "bigint", "decimal", "date")
 """Types of a `key=` whose text is the same in every session."""
+
+
+def as_found(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the rows with what a record tells of them: it has no wish for a partition, and no
+    difference between null headers and none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    names = batch.schema.names
+    if "partition" in names:
+        batch = batch.select([name for name in names if name != "partition"])
+    if "headers" in names and (headers := batch.column("headers")).null_count:
+        lengths = pc.fill_null(pc.list_value_length(headers), 0)
+        ends = pc.cumulative_sum(lengths.cast(pa.int32()))
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])
+        lists = pa.ListArray.from_arrays(offsets, headers.flatten())
+        batch = batch.set_column(batch.schema.get_field_index("headers"), "headers", lists)
+    return batch
 
 
 def checked_names(given: object, setting: str) -> tuple[str, ...]:

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.model.errors import WriteRefusedError
-from seamark.sinks.internal.sifting import without
 from seamark.sinks.kafka import schema_registry
 from seamark.sinks.kafka.producer import ProducerConfig
 from seamark.sinks.kafka.row_producer import HEADER_WITHOUT_KEY

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from seamark.contracts import places
 from seamark.contracts.dead_letters import dead_letters_as_json
+from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import ConfigurationError
@@ -19,7 +20,14 @@ from seamark.model.findings import Finding, FindingCode
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
 from seamark.sinks.internal.servers import shown
-from seamark.sinks.kafka import avro_schema, options, preflight, record_columns, schema_registry
+from seamark.sinks.kafka import (
+    avro_schema,
+    options,
+    preflight,
+    read_back,
+    record_columns,
+    schema_registry,
+)
 from seamark.sinks.kafka import committable as committables
 from seamark.sinks.kafka.broker import BrokerConnection
 from seamark.sinks.kafka.committable import KafkaCommittable
@@ -103,7 +111,9 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
     `spool`: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
     timed out by the broker is then written again instead of being lost.
     `producer_options`: librdkafka's settings, e.g. ``{"compression.type": "zstd"}``, and the
-    credentials (never shown).
+    credentials (never shown). Java's names are understood, also with ``kafka.`` before them, so the
+    options of a Kafka source serve: ``sasl.jaas.config`` for PLAIN and SCRAM, and trust and key
+    stores of type PEM.
     """
 
     bootstrap_servers: str
@@ -274,7 +284,8 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         if math.isinf(context.checkpoint_timeout_s) and not self.spool:
             _log.warning(
                 "sink `%s`: this query has no checkpoint timeout: rows of an epoch that takes "
-                "longer than transaction_timeout, %gs, can be lost. Give spool=True, or use sm.Job",
+                "longer than transaction_timeout, %gs, can be lost. Give spool=True, or a timeout: "
+                "write_stream(df, checkpoint=sm.CheckpointConfig(timeout=…))",
                 context.sink_uid, self.transaction_timeout_s,
             )  # fmt: skip
 
@@ -283,6 +294,12 @@ class KafkaSink(TwoPhaseCommitSink[KafkaCommittable]):
         settings = options.admin_options(self.bootstrap_servers, self.option_texts)
         with contextlib.closing(BrokerConnection(settings)) as broker:
             return list(preflight.inspect(self, context, broker))
+
+    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
+        """See `ReadableSink`: as readers on read_committed do."""
+        settings = options.admin_options(self.bootstrap_servers, self.option_texts)
+        with contextlib.closing(BrokerConnection(settings)) as broker:
+            yield from read_back.read(self, asked, broker)
 
     def create_writer(self, context: WriterContext) -> KafkaWriter:
         """See `TwoPhaseCommitSink`. Cheap: the first row takes a producer."""

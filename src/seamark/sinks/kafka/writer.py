@@ -10,9 +10,10 @@ import contextlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from seamark.contracts.read_back import Targets
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
-from seamark.sinks.kafka import schema_registry
+from seamark.sinks.kafka import record_columns, schema_registry
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.producer import ProducerConfig, flush
 from seamark.sinks.kafka.producer_pool import Lease, ProducerPool
@@ -57,6 +58,20 @@ class KafkaWriter:
             batch = batch.set_column(batch.schema.get_field_index("value"), "value", values)
         self._lease.producer.produce(batch)
         self._acknowledged()
+
+    def last_targets(self) -> Targets | None:
+        """See `AccountableWriter`: topic and partition, if the rows go to one topic by a
+        partitioner of Seamark's."""
+        if self._lease is None or (found := self._lease.producer.last_groups) is None:
+            return None
+        order, groups = found
+        if groups[0][0] < 0:
+            return None
+        return Targets(order, [(f"{self._config.topic}/{p}", s, e) for p, s, e in groups])
+
+    def as_found(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """See `AccountableWriter`."""
+        return record_columns.as_found(batch)
 
     def prepare_commit(self) -> Sequence[KafkaCommittable]:
         """See `CommittingWriter`."""

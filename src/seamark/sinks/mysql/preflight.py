@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, Severity
+from seamark.sinks.internal.changes import target_columns
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, table
 from seamark.sinks.mysql.committable import owner_of, stage_prefix
@@ -82,6 +83,7 @@ class _Check:
     def __init__(self, sink: MySQLSink, context: SinkContext, name: str, connection: Any) -> None:
         self._sink = sink
         self._context = context
+        self._schema = target_columns(context.schema, sink.op)
         self._name = name
         self._connection = connection
         self._database = sink.address.database
@@ -153,10 +155,10 @@ class _Check:
         if table.read_engine(self._connection, self._database, self._sink.table):
             return
         statement = table.create_statement(
-            self._database, self._sink.table, self._context.schema, self._sink.keys, self._version
+            self._database, self._sink.table, self._schema, self._sink.keys, self._version
         )
-        if not self._sink.create_table or not self._context.schema:
-            how = f": {statement}" if self._context.schema else ""
+        if not self._sink.create_table or not self._schema:
+            how = f": {statement}" if self._schema else ""
             raise self._refused(
                 FindingCode.SV004,
                 f"the table {self._table} does not exist",
@@ -168,7 +170,7 @@ class _Check:
     def _check_columns(self) -> None:
         found = table.read_columns(self._connection, self._database, self._sink.table)
         self._columns = {column.name.lower(): column for column in found}
-        schema = self._context.schema
+        schema = self._schema
         if not schema:
             return
         given = {column.name.lower() for column in schema}
@@ -209,7 +211,7 @@ class _Check:
 
     def _check_keys(self) -> None:
         keys = {key.lower() for key in self._sink.keys}
-        given = {column.name.lower() for column in self._context.schema}
+        given = {column.name.lower() for column in self._schema}
         indexes = table.read_unique_indexes(self._connection, self._database, self._sink.table)
         shown = ", ".join(self._sink.keys)
         if not any({name.lower() for name in index.columns} == keys for index in indexes):

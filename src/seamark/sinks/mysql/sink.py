@@ -13,6 +13,7 @@ from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContex
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import (
     check_columns,
     column_names,
@@ -23,7 +24,7 @@ from seamark.sinks.internal.servers import shown
 from seamark.sinks.mysql.committable import STAGE_PREFIX, MySQLCommittable
 from seamark.sinks.mysql.connection import Address, parse_url
 from seamark.sinks.mysql.ledger import TABLE as LEDGER
-from seamark.sinks.mysql.writer import MySQLWriter
+from seamark.sinks.mysql.writer import MySQLWriter, Target
 
 if TYPE_CHECKING:
     from seamark.sinks.mysql.committer import MySQLCommitter
@@ -46,9 +47,12 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
         ``"staged"``: tasks write into stage tables. After the decision one transaction moves the
         rows of the whole epoch, and they become visible at once. If a unique or foreign key of the
         table then refuses a row, the job stops.
-        ``"upsert"``: as ``"staged"``, and a row replaces the row with the same `keys`. Of two rows
-        with the same keys in one epoch either may win: give the sink one row per key and epoch.
+        ``"upsert"``: as ``"staged"``, and a row replaces the row with the same `keys`. Of several
+        rows of one key in an epoch the last one of its task counts, so give each key to one task
+        (as a ``groupBy`` of it does).
     keys: upsert alone: the columns of the table's primary key or unique index.
+    op: upsert alone: a string column that is not written, but says what its row does: ``insert``
+        and ``update`` replace the row of the keys, ``delete`` deletes it.
     create_table: creates a missing table, with the DataFrame's columns.
     spool: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
         rolled back by somebody else is then written again instead of being lost.
@@ -71,6 +75,7 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
     table: str
     mode: Literal["xa", "staged", "upsert"] = "xa"
     keys: Sequence[str] = ()
+    op: str | None = None
     create_table: bool = False
     spool: bool = False
 
@@ -95,6 +100,7 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
                 f"{name}: mode is {self.mode!r} and keys is {keys!r}; mode='upsert' needs the "
                 "columns of the table's key in keys=, the other modes take none"
             )
+        changes.check_settings(self.op, keys, name, "give mode='upsert' and keys=")
         yes_or_no(self.spool, f"{name}: spool")
 
     @property
@@ -117,6 +123,7 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
         check_columns(schema, self.describe())
         for key in self.keys:
             require_column(key, schema, "key", "keys", self.describe())
+        changes.check_schema(self.op, schema, self.describe())
         return [text_expression(column, ()) for column in schema]
 
     @property
@@ -137,7 +144,8 @@ class MySQLSink(TwoPhaseCommitSink[MySQLCommittable]):
 
     def create_writer(self, context: WriterContext) -> MySQLWriter:
         """See `TwoPhaseCommitSink`. Connects at the first row."""
-        return MySQLWriter(self.address, self.table, self.mode != "xa", tuple(self.keys), context)
+        target = Target(self.table, self.mode != "xa", tuple(self.keys), self.op)
+        return MySQLWriter(self.address, target, context)
 
     create_selective_writer = create_writer
 

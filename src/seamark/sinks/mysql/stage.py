@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from seamark.contracts.sink import CommitOutcome
+from seamark.sinks.internal.changes import DELETE, STAGED_OP
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger
 from seamark.sinks.mysql.committable import (
@@ -22,6 +23,9 @@ from seamark.sinks.mysql.committable import (
 )
 from seamark.sinks.mysql.table import read_checks
 
+_ORDER = "_seamark_row"
+"""Beside op: the order in which the rows came."""
+_DELETED = f"{STAGED_OP} = '{DELETE}'"
 _log = logging.getLogger(__name__)
 
 
@@ -31,17 +35,26 @@ def sql_name(database: str, name: TransactionName) -> str:
 
 
 def create(
-    connection: Any, database: str, name: TransactionName, table: str, columns: Sequence[str]
-) -> None:
-    """Create an empty stage for these columns of `table`."""
-    wanted = ", ".join(map(server.quoted, columns))
+    connection: Any, database: str, name: TransactionName, table: str, columns: Sequence[str],
+    with_op: bool = False,
+) -> None:  # fmt: skip
+    """Create an empty stage for these columns of `table`, with `with_op` also for their op."""
+    wanted = ", ".join(f"t.{server.quoted(column)}" for column in columns)
+    own, origin, exempt = "", f"{server.quoted(database, table)} AS t", "FALSE"
+    if with_op:
+        own = (
+            f"({STAGED_OP} VARCHAR(6) CHARACTER SET ascii NOT NULL DEFAULT '', "
+            f"{_ORDER} BIGINT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY) "
+        )
+        # Makes every column nullable: a row to delete needs its keys alone.
+        origin = f"(SELECT 1) AS one LEFT JOIN {origin} ON FALSE"
+        exempt = _DELETED
     server.execute(
         connection,
-        f"CREATE TABLE {sql_name(database, name)} ENGINE=InnoDB COMMENT='{name}' "
-        f"AS SELECT {wanted} FROM {server.quoted(database, table)} WHERE FALSE",
+        f"CREATE TABLE {sql_name(database, name)} {own}ENGINE=InnoDB COMMENT='{name}' "
+        f"AS SELECT {wanted} FROM {origin} WHERE FALSE",
     )
-    ((version,),) = server.rows(connection, "SELECT @@version")
-    if checks := read_checks(connection, database, table, columns, str(version)):
+    if checks := read_checks(connection, database, table, columns, exempt):
         added = ", ".join(f"ADD {check}" for check in checks)
         server.execute(connection, f"ALTER TABLE {sql_name(database, name)} {added}")
 
@@ -96,11 +109,26 @@ def move(connection: Any, committable: MySQLCommittable) -> CommitOutcome:
         )  # fmt: skip
         ledger.withdraw(connection, database, name)
         return CommitOutcome.LOST
-    server.execute(connection, _move_statement(committable, stage))
+    with_op = bool(
+        committable.keys
+        and server.rows(connection, f"SHOW COLUMNS FROM {stage} LIKE '{STAGED_OP}'")
+    )
+    if with_op:
+        server.execute(connection, _delete_statement(committable, stage))
+    server.execute(connection, _move_statement(committable, stage, with_op))
     return CommitOutcome.COMMITTED
 
 
-def _move_statement(committable: MySQLCommittable, stage: str) -> str:
+def _delete_statement(committable: MySQLCommittable, stage: str) -> str:
+    """Return the DELETE for every key that the stage deletes. A newer row of the key comes
+    afterwards, and is then made anew, not changed."""
+    target = server.quoted(committable.database, committable.table)
+    keys = map(server.quoted, committable.keys)
+    same = " AND ".join(f"t.{key} = s.{key}" for key in keys)
+    return f"DELETE t FROM {target} AS t JOIN {stage} AS s ON {same} WHERE s.{_DELETED}"
+
+
+def _move_statement(committable: MySQLCommittable, stage: str, with_op: bool) -> str:
     """Return the INSERT for a stage's rows, in their order of staging."""
     into = server.quoted(committable.database, committable.table)
     columns = [server.quoted(name) for name in committable.columns]
@@ -108,6 +136,13 @@ def _move_statement(committable: MySQLCommittable, stage: str) -> str:
         f"INSERT INTO {into} ({', '.join(columns)}) "
         f"SELECT {', '.join(f's.{name}' for name in columns)} FROM {stage} AS s"
     )
+    if with_op:
+        # Of each key the last row. Without ORDER BY: MySQL 8.0.15 then updates with wrong values.
+        by = ", ".join(map(server.quoted, committable.keys))
+        statement += (
+            f" JOIN (SELECT MAX({_ORDER}) AS {_ORDER} FROM {stage} GROUP BY {by}) AS newest "
+            f"ON s.{_ORDER} = newest.{_ORDER} WHERE NOT s.{_DELETED}"
+        )
     if not committable.keys:
         return statement
     keys = {key.lower() for key in committable.keys}

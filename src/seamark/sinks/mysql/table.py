@@ -36,6 +36,7 @@ class TableColumn:
     data_type: str
     takes_bytes: bool
     fraction_digits: int
+    not_null: bool
     must_be_given: bool
     generated: bool
 
@@ -56,6 +57,7 @@ def read_columns(connection: Any, database: str, table: str) -> list[TableColumn
             str(data_type).lower(),
             charset in (None, "utf8mb4") and str(data_type).lower() != "json",
             int(digits or 0),
+            nullable == "NO",
             nullable == "NO" and default is None and "auto_increment" not in str(extra).lower(),
             "generated" in str(extra).lower() and "default_generated" not in str(extra).lower(),
         )
@@ -96,11 +98,12 @@ def read_unique_indexes(connection: Any, database: str, table: str) -> list[Uniq
 
 
 def read_checks(
-    connection: Any, database: str, table: str, columns: Sequence[str], version: str
+    connection: Any, database: str, table: str, columns: Sequence[str], exempt: str
 ) -> list[str]:
-    """Return the table's CHECK constraints on no other columns, as SQL. On MariaDB alone: MySQL
-    cannot read back its own form of them."""
-    if "mariadb" not in version.lower():
+    """Return the table's CHECK constraints on no other columns, as SQL; `exempt` is a condition of
+    rows that they do not bind. On MariaDB alone: MySQL cannot read back its own form of them."""
+    ((version,),) = server.rows(connection, "SELECT @@version")
+    if "mariadb" not in str(version).lower():
         return []
     found = server.rows(
         connection,
@@ -110,7 +113,7 @@ def read_checks(
     )
     given = {name.lower() for name in columns}
     return [
-        f"CONSTRAINT {server.quoted(name)} CHECK ({clause})"
+        f"CONSTRAINT {server.quoted(name)} CHECK ({exempt} OR ({clause}))"
         for name, clause in found
         if _names(clause) <= given
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.sifting import sift
 from seamark.sinks.mysql import connection as server
 from seamark.sinks.mysql import ledger, stage
@@ -33,18 +35,27 @@ _PREPARED_IDLE_S = 30
 the server closes the dead one. This bounds the wait."""
 
 
+@dataclass(frozen=True)
+class Target:
+    """A table, and how rows get into it: directly or, if `staged`, from a stage table; there with
+    `keys` they replace and delete rows as the column `op` says."""
+
+    table: str
+    staged: bool
+    keys: tuple[str, ...] = ()
+    op: str | None = None
+
+
 class MySQLWriter:
     """One attempt. Connects at the first row. Without rows it begins no transaction: the server
     rolls an empty one back at its commit."""
 
-    def __init__(
-        self, address: Address, table: str, staged: bool, keys: tuple[str, ...],
-        context: WriterContext,
-    ) -> None:  # fmt: skip
+    def __init__(self, address: Address, target: Target, context: WriterContext) -> None:
         self._address = address
-        self._table = table
-        self._staged = staged
-        self._keys = keys
+        self._target = target
+        self._table = target.table
+        self._staged = target.staged
+        self._not_null: tuple[str, ...] = ()
         self._name = new_name(context)
         self._connection: Any = None
         self._loader: Loader | None = None
@@ -59,7 +70,9 @@ class MySQLWriter:
         if batch.num_rows == 0:
             return
         with self._whole():
-            self._loader_for(batch).load(batch)
+            loader = self._loader_for(batch)
+            changes.require_fit(self._unfit(batch), f"MySQL table {self._table}")
+            loader.load(batch)
         self._rows += batch.num_rows
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
@@ -69,13 +82,23 @@ class MySQLWriter:
             return ()
         with self._whole():
             loader = self._loader_for(batch)
-            refused = sift(
-                batch.num_rows,
-                lambda start, end: self._take(loader, batch.slice(start, end - start)),
-                names_row=_AT_ROW,
+            refused = changes.take_others(
+                batch,
+                self._unfit(batch),
+                lambda rows: sift(
+                    rows.num_rows,
+                    lambda start, end: self._take(loader, rows.slice(start, end - start)),
+                    names_row=_AT_ROW,
+                ),
             )
         self._rows += batch.num_rows - len(refused)
         return refused
+
+    def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
+        if self._target.op is None:
+            return []
+        keys, op = self._target.keys, self._target.op
+        return changes.unfit(batch, keys, op, self._not_null, nan_is_null=True)
 
     def _take(self, loader: Loader, batch: pa.RecordBatch) -> str:
         self._execute("SAVEPOINT seamark")
@@ -121,12 +144,11 @@ class MySQLWriter:
         connection, self._connection = self._connection, None
         server.close(connection)
         failpoints.reached("stage-written" if self._staged else "xa-prepared")
-        moved = (self._table, self._columns, self._keys) if self._staged else ("", (), ())
-        return [
-            MySQLCommittable(
-                str(self._name), "stage" if self._staged else "xa", database, *moved, self._rows
-            )
-        ]
+        name, kind = str(self._name), "stage" if self._staged else "xa"
+        if not self._staged:
+            return [MySQLCommittable(name, kind, database, rows=self._rows)]
+        moved = (self._table, self._columns, self._target.keys, self._rows)
+        return [MySQLCommittable(name, kind, database, *moved)]
 
     def abort(self) -> None:
         """See `CommittingWriter`. An XA transaction not yet prepared ends with its connection. For
@@ -152,7 +174,8 @@ class MySQLWriter:
             local_infile=True,
         )
         server.read_committed(self._connection)
-        database, columns = self._address.database, tuple(schema.names)
+        database, op = self._address.database, self._target.op
+        columns = tuple(name for name in schema.names if name != op)
         present = {c.name.lower(): c for c in read_columns(self._connection, database, self._table)}
         table = server.quoted(database, self._table)
         if missing := [name for name in columns if name.lower() not in present]:
@@ -164,15 +187,22 @@ class MySQLWriter:
         if self._staged:
             into = stage.sql_name(database, self._name)
             self._left = True
-            stage.create(self._connection, database, self._name, self._table, columns)
+            stage.create(
+                self._connection, database, self._name, self._table, columns, op is not None
+            )
         loader = Loader(
             self._connection,
             into,
-            columns,
+            [changes.STAGED_OP if name == op else name for name in schema.names],
             [name for name in columns if not present[name.lower()].takes_bytes],
         )
         self._execute("START TRANSACTION" if self._staged else f"XA START {self._name.xid}")
         self._columns = columns
+        self._not_null = tuple(
+            name
+            for name in columns
+            if present[name.lower()].not_null and name not in self._target.keys
+        )
         return loader
 
     def _execute(self, sql: str) -> None:

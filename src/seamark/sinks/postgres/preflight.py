@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from seamark.contracts.sink import SinkContext
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding, FindingCode, errors
+from seamark.sinks.internal.changes import target_columns
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres import table as tables
 from seamark.sinks.postgres.connection import BEGIN, CALL_TIMEOUT_S, driver, quoted, within
@@ -31,7 +32,6 @@ _SERVER = """
 SELECT pg_is_in_recovery(), current_setting('max_prepared_transactions')::int,
        current_setting('fsync'), current_setting('full_page_writes')
 """
-_NEEDED = {"upsert": ("INSERT", "SELECT", "UPDATE")}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,8 @@ def check(sink: PostgresSink, context: SinkContext, name: str) -> None:
         connection.execute(BEGIN)
         facts = ask_table(connection, sink, context, name)
         if facts.table is None and sink.create_table and context.schema:
-            tables.create(connection, sink.sql_name, context.schema, sink.keys)
+            schema = target_columns(context.schema, sink.op)
+            tables.create(connection, sink.sql_name, schema, sink.keys)
             facts = ask_table(connection, sink, context, name)
         _tell(table_findings(sink, name, facts))
         assert facts.table is not None  # else it was a finding
@@ -107,6 +108,13 @@ def _connected(sink: PostgresSink, name: str) -> Iterator[Any]:
         ) from error
 
 
+def _needed(sink: PostgresSink) -> tuple[str, ...]:
+    """Return the privileges on the table that the sink needs."""
+    if sink.mode != "upsert":
+        return ("INSERT",)
+    return ("INSERT", "SELECT", "UPDATE", *(("DELETE",) if sink.op else ()))
+
+
 def _is_denied(error: BaseException) -> bool:
     state = str(getattr(error, "sqlstate", None))
     return state == "42501" or state.startswith("28")
@@ -138,7 +146,8 @@ def ask_table(connection: Any, sink: PostgresSink, context: SinkContext, name: s
         return TableFacts(user)
     misfit = None
     try:
-        tables.check(connection, table, context.schema, sink.keys, name)
+        schema = target_columns(context.schema, sink.op)
+        tables.check(connection, table, schema, sink.keys, name)
     except PreflightError as error:
         misfit = error.finding
 
@@ -146,12 +155,11 @@ def ask_table(connection: Any, sink: PostgresSink, context: SinkContext, name: s
         sql = f"SELECT {function}(%s, %s)"
         return bool(connection.execute(sql, [what, privilege]).fetchone()[0])
 
-    needed = _NEEDED.get(sink.mode, ("INSERT",))
     return TableFacts(
         user,
         table,
         misfit,
-        tuple(p for p in needed if not may("has_table_privilege", table.sql, p)),
+        tuple(p for p in _needed(sink) if not may("has_table_privilege", table.sql, p)),
         may("has_schema_privilege", table.schema, "CREATE"),
     )
 
@@ -212,7 +220,7 @@ def table_findings(sink: PostgresSink, name: str, facts: TableFacts) -> Iterator
         return
     if facts.misfit is not None:
         yield facts.misfit
-    needed = ", ".join(_NEEDED.get(sink.mode, ("INSERT",)))
+    needed = ", ".join(_needed(sink))
     for privilege in facts.lacks:
         yield Finding(
             FindingCode.SV003,

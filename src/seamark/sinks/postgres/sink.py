@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
 from seamark.api.checks import yes_or_no
 from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.schema import Schema, quoted
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import check_columns, column_names, to_json
 from seamark.sinks.internal.servers import shown
-from seamark.sinks.postgres import connection, preflight, types
+from seamark.sinks.postgres import connection, preflight, read_back, types
 from seamark.sinks.postgres.committable import PostgresCommittable
 from seamark.sinks.postgres.committer import PostgresCommitter
 from seamark.sinks.postgres.connection import Server
@@ -46,6 +48,8 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
             a ``groupBy`` of it does).
     keys: the columns of a row's key; for ``mode="upsert"`` alone. A unique index must be on exactly
         these columns.
+    op: for ``mode="upsert"``: a string column that is not written, but says what its row does:
+        ``insert`` and ``update`` replace the row of the key, ``delete`` deletes it.
     create_table: creates a missing table, with the DataFrame's columns.
     spool: also keeps the rows in the checkpoint until their commit is confirmed. A transaction
         rolled back by somebody else is then written again instead of being lost.
@@ -64,6 +68,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
     table: str
     mode: Literal["prepared", "staged", "upsert"] = "prepared"
     keys: Sequence[str] = ()
+    op: str | None = None
     create_table: bool = False
     spool: bool = False
 
@@ -95,6 +100,9 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
                 f"{self.mode!r}; mode='upsert' needs the key columns, once each, and no other mode "
                 "takes any"
             )
+        changes.check_settings(
+            self.op, keys, f"PostgresSink {self.table!r}", "give mode='upsert' and keys="
+        )
 
     def __repr__(self) -> str:
         return shown(self, url=self.server.shown)
@@ -119,6 +127,7 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
         Raises ConfigurationError for types that no column can hold, and for missing keys.
         """
         check_columns(schema, self.describe())
+        changes.check_schema(self.op, schema, self.describe())
         names = [column.name for column in schema]
         if missing := [key for key in self.keys if key not in names]:
             raise ConfigurationError(
@@ -144,11 +153,15 @@ class PostgresSink(TwoPhaseCommitSink[PostgresCommittable]):
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Nothing to check: neither a prepared transaction nor a stage has a time-out."""
 
+    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
+        """See `ReadableSink`: a row's `xmin` tells the transaction that inserted it."""
+        yield from read_back.read(self, asked)
+
     def create_writer(self, context: WriterContext) -> CopyWriter:
         """Return a writer; it connects at its first row."""
         if self.mode == "prepared":
             return PreparedWriter(self.server, self.sql_name, context)
-        return StageWriter(self.server, self.sql_name, context, self.keys)
+        return StageWriter(self.server, self.sql_name, context, self.keys, self.op)
 
     create_selective_writer = create_writer
 

@@ -11,44 +11,74 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+import pyarrow as pa
+
 from seamark.contracts.attempt_name import random_token
+from seamark.contracts.dead_letters import RefusedRow
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, WriterContext
 from seamark.model import failpoints
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.outcomes import Fate
 from seamark.sinks.postgres import ledger
 from seamark.sinks.postgres.committable import PostgresCommittable, gid
 from seamark.sinks.postgres.connection import Server, quoted
-from seamark.sinks.postgres.table import Table, checks
+from seamark.sinks.postgres.table import Column, Table, checks
+from seamark.sinks.postgres.types import ColumnType
 from seamark.sinks.postgres.writer import CopyWriter
 
 log = logging.getLogger(__name__)
 
 STAGE_PREFIX = "_seamark_stage_"
+_OP = Column(changes.STAGED_OP, 0, ColumnType("text", 25, "text"), True, False, False)
+_DELETED = f"{changes.STAGED_OP} = '{changes.DELETE}'"
 
 
 class StageWriter(CopyWriter):
     """One attempt, one stage table."""
 
     def __init__(
-        self, server: Server, table: str, context: WriterContext, keys: Sequence[str] = ()
-    ) -> None:
+        self, server: Server, table: str, context: WriterContext, keys: Sequence[str] = (),
+        op: str | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(server, table, context)
         self._wanted_keys = keys
+        self._op = op
         self._keys: tuple[str, ...] = ()
         self._unique = random_token()
         self._target: Table | None = None
         self._stage = STAGE_PREFIX + self._unique
 
+    def write(self, batch: pa.RecordBatch) -> None:
+        """See `CopyWriter`."""
+        changes.require_fit(changes.unfit(batch, (), self._op), self._name)
+        super().write(batch)
+
+    def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
+        """See `SelectiveWriter`."""
+        unfit = changes.unfit(batch, (), self._op)
+        return changes.take_others(batch, unfit, super().write_accepted)
+
+    def _described(self, table: Table, names: Sequence[str]) -> list[Column]:
+        columns = super()._described(table, [name for name in names if name != self._op])
+        if self._op is not None:
+            columns.insert(names.index(self._op), _OP)
+        return columns
+
     def _begin(self, connection: Any, table: Table) -> str:
         self._target = table
         found = [table.find(key) for key in self._wanted_keys]
         keys = self._keys = tuple(column.name for column in found if column is not None)
-        # Refuse rows here, before the decision, that the target would refuse after it.
-        parts = [
-            f"{quoted(c.name)} {c.type.shown}{' NOT NULL' if c.not_null or c.name in keys else ''}"
-            for c in self._columns
-        ]
-        parts += checks(connection, table, self._columns)
+        # Refuse rows here, before the decision, that the target would refuse after it. A row to
+        # delete needs its keys alone.
+        deletes = "false" if self._op is None else _DELETED
+        parts = []
+        for c in self._columns:
+            rule = " NOT NULL" if c.not_null or c.name in keys else ""
+            if rule and self._op is not None and c.name not in (*keys, _OP.name):
+                named = quoted(f"{c.name} is not null")
+                rule = f" CONSTRAINT {named} CHECK ({deletes} OR {quoted(c.name)} IS NOT NULL)"
+            parts.append(f"{quoted(c.name)} {c.type.shown}{rule}")
+        parts += checks(connection, table, self._columns, deletes)
         stage = quoted(table.schema, self._stage)
         connection.execute(
             f"CREATE TABLE {stage} ({', '.join(parts)}) WITH (autovacuum_enabled = false)"
@@ -127,25 +157,31 @@ def _is_whole(connection: Any, committable: PostgresCommittable) -> bool:
 
 def _move(connection: Any, committable: PostgresCommittable) -> None:
     stage, target = _stage(committable), quoted(committable.place, committable.target)
-    names = [
-        row[0]
-        for row in connection.execute(
-            "SELECT attname FROM pg_attribute "
-            "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
-            [stage],
-        ).fetchall()
-    ]
+    found = connection.execute(
+        "SELECT attname FROM pg_attribute "
+        "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped ORDER BY attnum",
+        [stage],
+    ).fetchall()
+    names = [name for (name,) in found if name != _OP.name]
     listed = ", ".join(map(quoted, names))
     move = f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {stage}"
     if committable.keys:
         keys = ", ".join(map(quoted, committable.keys))
         others = [quoted(name) for name in names if name not in committable.keys]
         change = ", ".join(f"{name} = excluded.{name}" for name in others)
+        kept = ""
+        if len(names) < len(found):
+            # Also a key with a newer row: the row is then made anew, not changed.
+            connection.execute(
+                f"DELETE FROM {target} WHERE ({keys}) IN "
+                f"(SELECT {keys} FROM {stage} WHERE {_DELETED})"
+            )
+            kept = f"WHERE NOT ({_DELETED}) "
         # Of several rows of one key take the last one written: ctid follows the task's order.
         move = (
-            f"INSERT INTO {target} ({listed}) "
-            f"SELECT DISTINCT ON ({keys}) {listed} FROM {stage} ORDER BY {keys}, ctid DESC "
-            f"ON CONFLICT ({keys}) DO {f'UPDATE SET {change}' if others else 'NOTHING'}"
+            f"INSERT INTO {target} ({listed}) SELECT {listed} FROM "
+            f"(SELECT DISTINCT ON ({keys}) * FROM {stage} ORDER BY {keys}, ctid DESC) AS newest "
+            f"{kept}ON CONFLICT ({keys}) DO {f'UPDATE SET {change}' if others else 'NOTHING'}"
         )
     connection.execute(move)
     connection.execute(f"DROP TABLE {stage}")

@@ -28,7 +28,7 @@ LEFT JOIN pg_type e ON e.oid = b.typelem AND b.typcategory = 'A'
 WHERE c.oid = to_regclass(%s) ORDER BY a.attnum
 """
 _CHECKS = """
-SELECT format('CONSTRAINT %%I %%s', conname, pg_get_constraintdef(oid)) FROM pg_constraint
+SELECT format('CONSTRAINT %%I', conname), pg_get_expr(conbin, conrelid) FROM pg_constraint
 WHERE conrelid = to_regclass(%s) AND contype = 'c' AND conkey <@ %s::int2[]
 """
 _UNIQUE = """
@@ -88,10 +88,14 @@ def describe(connection: Any, sql_name: str) -> Table | None:
     return Table(schema, table, relkind, tuple(columns))
 
 
-def checks(connection: Any, table: Table, columns: Sequence[Column]) -> list[str]:
-    """Return the table's CHECK constraints on no other columns, as SQL."""
+def checks(
+    connection: Any, table: Table, columns: Sequence[Column], exempt: str = "false"
+) -> list[str]:
+    """Return the table's CHECK constraints on no other columns, as SQL. `exempt` is a condition of
+    rows that they do not bind."""
     numbers = [column.number for column in columns]
-    return [row[0] for row in connection.execute(_CHECKS, [table.sql, numbers]).fetchall()]
+    found = connection.execute(_CHECKS, [table.sql, numbers]).fetchall()
+    return [f"{name} CHECK ({exempt} OR {condition})" for name, condition in found]
 
 
 def create(connection: Any, sql_name: str, schema: Schema, keys: Sequence[str]) -> None:

@@ -144,6 +144,10 @@ class CopyWriter:
     def _lock(self, connection: Any) -> None:
         """Take the locks needed before the table is described."""
 
+    def _described(self, table: Table, names: Sequence[str]) -> list[Column]:
+        """Return what this attempt's COPY writes for these columns of the batch."""
+        return targets(table, names)
+
     def _begin(self, connection: Any, table: Table) -> str:
         """Return the quoted table for this attempt's COPY; the transaction has begun."""
         raise NotImplementedError
@@ -166,7 +170,7 @@ class CopyWriter:
                 raise WriteRefusedError(
                     f"{self._name} does not exist any more; make it again, and start the job again"
                 )
-            self._columns = targets(table, names)
+            self._columns = self._described(table, names)
             into = self._begin(self._connection, table)
             listed = ", ".join(quoted(column.name) for column in self._columns)
             self._copy_statement = f"COPY {into} ({listed}) FROM STDIN (FORMAT binary)"

@@ -9,6 +9,8 @@ command as sent by the protocol (`MSET`), or a MessagePack array of the same arg
 | ``delete`` | key |
 | ``hash`` | key; count of arguments; field, value, …; count of fields; fields to delete |
 
+A count of fields of -1 deletes the whole hash.
+
 In MessagePack the operation and the time to live in ms (empty: for ever) come first.
 """
 
@@ -23,6 +25,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from seamark.model.errors import WriteRefusedError
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text, pieces
 from seamark.sinks.redis.scripts import BLOCK_ARGUMENTS
 
@@ -40,13 +43,14 @@ class Layout:
     """How a row is stored.
 
     The key is the column `key` behind `prefix`. The value is the column `value` or, if that is
-    None, a hash of all columns but `key`.
+    None, a hash of all columns but `key` and `op`. `op` is the column that tells rows to delete.
     """
 
     key: str
     value: str | None
     prefix: str
     ttl_ms: int | None
+    op: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,13 +75,13 @@ class Block:
 
 def unfit(batch: pa.RecordBatch, layout: Layout) -> dict[int, str]:
     """Return the indexes of the rows refused by `blocks`, each with the reason."""
-    found: dict[int, str] = {}
+    found = {row.index: row.reason for row in changes.unfit(batch, (), layout.op)}
     batch = datetimes_as_text(batch)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         data = column.cast(_BINARY)
         if name == layout.key:
             for index in np.flatnonzero(data.is_null()).tolist():
-                found[index] = f"the key column {name!r} is null"
+                found.setdefault(index, f"the key column {name!r} is null")
         lengths = np.asarray(pc.fill_null(pc.binary_length(data), 0))
         for index in np.flatnonzero(lengths > LARGEST_BYTES).tolist():
             found.setdefault(
@@ -98,8 +102,10 @@ def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Blo
 
     mset: blocks fit for MSET get its form.
 
-    Raises WriteRefusedError for a null key, and for a value too long for Redis.
+    Raises WriteRefusedError for a null key, an unknown op, and a value too long for Redis.
     """
+    changes.require_fit(changes.unfit(batch, (), layout.op), f"Redis keys {layout.prefix}*")
+    deleted = None if layout.op is None else pc.equal(batch.column(layout.op), changes.DELETE)
     batch = datetimes_as_text(batch)
     names = batch.schema.names
     keys = _binary(batch.column(names.index(layout.key)))
@@ -111,10 +117,14 @@ def blocks(batch: pa.RecordBatch, layout: Layout, *, mset: bool) -> Iterator[Blo
     if layout.prefix:
         keys = _joined(_bytes(layout.prefix.encode()), keys)
     if layout.value is None:
-        fields = {n: _binary(batch.column(i)) for i, n in enumerate(names) if n != layout.key}
-        yield from _hashes(keys, fields, layout)
+        fields = {
+            name: _unless(deleted, _binary(batch.column(i)))
+            for i, name in enumerate(names)
+            if name not in (layout.key, layout.op)
+        }
+        yield from _hashes(keys, fields, deleted, layout)
         return
-    values = _binary(batch.column(names.index(layout.value)))
+    values = _unless(deleted, _binary(batch.column(names.index(layout.value))))
     if values.null_count:
         # For a key with both a value and a null keep the last row: then block order is free.
         table = pa.table({"key": keys, "row": np.arange(len(keys))})
@@ -134,21 +144,28 @@ def _uniform(
     yield from _cut(operation, rows, counts, layout, mset=mset)
 
 
-def _hashes(keys: pa.Array, fields: Mapping[str, pa.Array], layout: Layout) -> Iterator[Block]:
-    """Yield blocks that set the fields with a value and delete the others."""
+def _hashes(
+    keys: pa.Array, fields: Mapping[str, pa.Array], deleted: pa.Array | None, layout: Layout
+) -> Iterator[Block]:
+    """Yield blocks that set the fields with a value and delete the others; a `deleted` row, all of
+    whose fields are null, deletes the hash."""
     present = np.zeros(len(keys), dtype=np.int64)
+    gone = np.zeros(len(keys), bool) if deleted is None else np.asarray(deleted)
+    kept = pa.array(~gone)
     to_set, to_delete = [], []
     for name, values in fields.items():
         field = b"\xdb" + len(name.encode()).to_bytes(4, "big") + name.encode()
         present += np.asarray(values.is_valid())
         to_set.append(pc.coalesce(_joined(_bytes(field), *_msgpack(values)), _bytes(b"")))
-        to_delete.append(pc.if_else(values.is_valid(), _bytes(b""), _bytes(field)))
+        named = pc.and_(values.is_null(), kept)
+        to_delete.append(pc.if_else(named, _bytes(field), _bytes(b"")))
+    absent = np.where(gone, -1, len(fields) - present)
     set_count, delete_count = (
-        _msgpack(pa.array(count).cast(pa.string()).cast(_BINARY))
-        for count in (2 * present, len(fields) - present)
+        _msgpack(pa.array(count).cast(pa.string()).cast(_BINARY)) for count in (2 * present, absent)
     )
     rows = _joined(*_msgpack(keys), *set_count, *to_set, *delete_count, *to_delete)
-    yield from _cut("hash", rows, 3 + present + len(fields), layout, mset=False)
+    counts = 3 + 2 * present + np.maximum(absent, 0)
+    yield from _cut("hash", rows, counts, layout, mset=False)
 
 
 def _cut(
@@ -159,6 +176,11 @@ def _cut(
     for body, start, end in pieces(rows, BLOCK_BYTES, BLOCK_ROWS) if len(rows) else ():
         count = int(arguments[end] - arguments[start])
         yield Block(operation, end - start, count, body, mset, layout.ttl_ms)
+
+
+def _unless(deleted: pa.Array | None, values: pa.Array) -> pa.Array:
+    """Return the values, null where a row is deleted."""
+    return values if deleted is None else pc.if_else(deleted, pa.scalar(None, _BINARY), values)
 
 
 def _binary(column: pa.Array) -> pa.Array:

@@ -15,6 +15,7 @@ from seamark.model.errors import ConfigurationError
 from seamark.model.findings import Finding
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import check_columns, require_column, text_expression
 from seamark.sinks.internal.servers import shown
 from seamark.sinks.redis.committable import PREFIX, RedisCommittable
@@ -41,6 +42,8 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     value: the column with the text or bytes of the string at the key; null deletes the key. None:
         all other columns become the fields of a hash; null deletes the field, and the hash's other
         fields stay as they are.
+    op: a string column that is not written, but says what its row does: ``insert`` and ``update``
+        write the row, ``delete`` deletes the key, a hash with all of its fields.
     mode:
         ``"upsert"``: tasks write as rows come. A reader sees an epoch's rows before its decision.
             While an epoch is repeated after a failure, a key's value may go back for a moment.
@@ -66,6 +69,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     url: str
     key: str
     value: str | None = None
+    op: str | None = None
     mode: Literal["upsert", "staged"] = "upsert"
     key_prefix: str = ""
     ttl: Duration | None = None
@@ -84,6 +88,8 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
         name = f"RedisSink by {self.key!r}"
         if self.key == self.value:
             raise ConfigurationError(f"{name}: value is the same column; give another, or none")
+        keys = [self.key] if self.value is None else [self.key, self.value]
+        changes.check_settings(self.op, keys, name, "give key=")
         one_of(self.mode, ("upsert", "staged"), f"{name}: mode")
         one_of(self.durability, ("aof", "none"), f"{name}: durability")
         if not isinstance(self.key_prefix, str) or self.key_prefix.startswith(PREFIX):
@@ -123,7 +129,8 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
         names = [column.name for column in schema]
         require_column(self.key, schema, "key", "key", self.describe())
         require_column(self.value, schema, "value", "value", self.describe())
-        others = [name for name in names if name not in (self.key, self.value)]
+        changes.check_schema(self.op, schema, self.describe())
+        others = [name for name in names if name not in (self.key, self.value, self.op)]
         if self.value is None and not others:
             raise ConfigurationError(
                 f"{self.describe()}: the DataFrame has only the key {self.key!r}, so that a hash "
@@ -156,7 +163,7 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
         from seamark.sinks.redis.writer import StageWriter, UpsertWriter
 
         ttl_ms = None if self.ttl is None else round(seconds(self.ttl, "ttl") * 1000)
-        layout = Layout(self.key, self.value, self.key_prefix, ttl_ms)
+        layout = Layout(self.key, self.value, self.key_prefix, ttl_ms, self.op)
         kind = UpsertWriter if self.mode == "upsert" else StageWriter
         return kind(self.address, layout, self.replicas, self.describe(), context)
 

@@ -12,11 +12,10 @@ from collections.abc import Container, Iterator, Sequence
 import pyarrow as pa
 
 from seamark.contracts.attempt_name import AttemptName, random_token
-from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.sink import WriterContext
 from seamark.model import failpoints
 from seamark.model.errors import PreCommitError, WriteRefusedError
-from seamark.sinks.internal.sifting import without
 from seamark.sinks.redis import scripts, server
 from seamark.sinks.redis.committable import Keys, RedisCommittable
 from seamark.sinks.redis.rows import Block, Layout, blocks, key_names, unfit

@@ -13,6 +13,7 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
@@ -22,7 +23,8 @@ from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError, PreflightError
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
 from seamark.sinks.internal.staged_files import StagedFile, list_staged, staging_directory
-from seamark.sinks.sqlite import database
+from seamark.sinks.sqlite import database, merging
+from seamark.sinks.sqlite.database import Target
 
 log = logging.getLogger(__name__)
 
@@ -31,9 +33,10 @@ class SQLiteCommitter:
     """Holds no connection between calls, so any thread may call. A thread of its own deletes the
     files of committed rows during the next epoch: the kernel takes 1 ms for each MB."""
 
-    def __init__(self, path: str, table: str, root: Path, context: SinkContext) -> None:
-        self._path = path
-        self._table = table
+    def __init__(self, target: Target, root: Path, context: SinkContext) -> None:
+        self._target = target
+        self._path = path = target.path
+        self._table = target.table
         self._root = root
         self._context = context
         self._name = f"sink {context.sink_uid!r}: SQLite database {path}"
@@ -50,7 +53,7 @@ class SQLiteCommitter:
             )
         columns = [column.name for column in self._context.schema]
         try:
-            if columns and (why := database.misfit(self._path, self._table, columns)):
+            if columns and (why := database.misfit(self._target, columns)):
                 raise PreflightError(f"sink {self._context.sink_uid!r}: {why}")
             database.prepare(self._path)
             make_directory(staging_directory(self._root, self._context))
@@ -137,7 +140,7 @@ class SQLiteCommitter:
         """Wait for the deletion of committed files. Nothing is open between calls."""
         self._end_deletion()
 
-    def _commit_one(self, cursor: object, committable: StagedFile) -> Fate:
+    def _commit_one(self, cursor: Any, committable: StagedFile) -> Fate:
         if (fate := database.fate(cursor, committable.handle)) is not None:
             return fate
         newest = database.newest_epoch(cursor, committable.job_id, committable.sink_uid)
@@ -150,7 +153,7 @@ class SQLiteCommitter:
                 rows = pa.ipc.open_file(file).read_all()
                 if rows.num_rows != committable.rows:
                     raise pa.ArrowInvalid(f"{rows.num_rows} rows, {committable.rows} were staged")
-                cursor.adbc_ingest(self._table, rows, mode="create_append")  # type: ignore[attr-defined]
+                merging.move(cursor, self._table, rows)
                 del rows
         except FileNotFoundError:
             log.error("%s: staged file %s is gone", self._name, staged)

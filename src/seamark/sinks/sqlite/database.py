@@ -1,4 +1,5 @@
-"""The database: connections, the ledger, and every SQL statement of this sink.
+"""The database: connections, the ledger, and the SQL statements on both; `merging.py` has those on
+the table's rows.
 
 The ledger, `_seamark_ledger`, holds one row per ended transaction. ``committed`` is written in the
 SQLite transaction of the inserted rows, so it proves that they are visible. ``aborted`` is a
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,22 @@ CREATE TABLE IF NOT EXISTS _seamark_ledger (
 _LEDGER_INDEX = """
 CREATE INDEX IF NOT EXISTS _seamark_ledger_by_epoch ON _seamark_ledger (job_id, sink_uid, epoch)
 """
+
+
+@dataclass(frozen=True)
+class Target:
+    """A table, and how rows get into it: appended or, with `keys`, replacing and deleting the rows
+    of their keys as the column `op` says."""
+
+    path: str
+    table: str
+    keys: tuple[str, ...] = ()
+    op: str | None = None
+
+
+def quoted(name: str) -> str:
+    """Return a name as SQL."""
+    return '"' + name.replace('"', '""') + '"'
 
 
 driver = partial(
@@ -84,8 +102,10 @@ def prepare(path: str) -> None:
             cursor.execute(_LEDGER_INDEX)
 
 
-def misfit(path: str, table: str, names: Sequence[str]) -> str:
+def misfit(target: Target, given_names: Sequence[str]) -> str:
     """Return why the table cannot take rows with these columns; "" if it can, or is missing."""
+    path, table = target.path, target.table
+    names = [name for name in given_names if name != target.op]
     if not Path(path).exists():
         return ""
     with connect(path) as cursor:
@@ -95,6 +115,7 @@ def misfit(path: str, table: str, names: Sequence[str]) -> str:
             (table,),
         )
         columns = cursor.fetchall()
+        keyed = not (columns and target.keys) or _has_key(cursor, table, target.keys)
     present, given = {name.lower() for name, _ in columns}, {name.lower() for name in names}
     what = f"SQLite table {table} in {path}"
     if columns and (missing := [name for name in names if name.lower() not in present]):
@@ -107,7 +128,31 @@ def misfit(path: str, table: str, names: Sequence[str]) -> str:
             f"{what}: column {needed[0]!r} is NOT NULL, has no default and is not in the "
             "DataFrame; select it, or give it a default"
         )
+    if not keyed:
+        listed = ", ".join(map(quoted, target.keys))
+        return (
+            f"{what} has no primary key or unique index on exactly the keys ({listed}) that "
+            "compares every byte (BINARY): "
+            f"CREATE UNIQUE INDEX {quoted(f'{table}_by_key')} ON {quoted(table)} ({listed})"
+        )
     return ""
+
+
+def _has_key(cursor: Any, table: str, keys: Sequence[str]) -> bool:
+    """Return whether a row can be found by these columns, as `merging.py` does."""
+    wanted = sorted(key.lower() for key in keys)
+    cursor.execute("SELECT name, type FROM pragma_table_info(?) WHERE pk", (table,))
+    if [(n.lower(), t.upper()) for n, t in cursor.fetchall()] == [(wanted[0], "INTEGER")]:
+        return len(wanted) == 1  # the row's number, which has no index
+    cursor.execute(
+        "SELECT group_concat(lower(c.name), char(0)), min(c.coll = 'BINARY') "
+        'FROM pragma_index_list(?) AS i, pragma_index_xinfo(i.name) AS c WHERE i."unique" '
+        "AND NOT i.partial AND c.key GROUP BY i.name",
+        (table,),
+    )
+    return any(
+        exact and sorted(names.split("\0")) == wanted for names, exact in cursor.fetchall() if names
+    )
 
 
 def definition(path: str, table: str) -> list[str]:

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from seamark.contracts.committables import dump_committable, load_committable
+from seamark.contracts.read_back import FoundRows, ReadBack
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
 from seamark.file_systems.local import local_path
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import Schema
-from seamark.sinks.internal.columns import check_columns, text_expression
+from seamark.sinks.internal import changes
+from seamark.sinks.internal.columns import (
+    check_columns,
+    column_names,
+    require_column,
+    text_expression,
+)
 from seamark.sinks.internal.staged_files import StagedFile
+from seamark.sinks.sqlite import read_back
 from seamark.sinks.sqlite.committer import SQLiteCommitter
+from seamark.sinks.sqlite.database import Target
 from seamark.sinks.sqlite.writer import SelectiveSQLiteWriter, SQLiteWriter
 
 
 @dataclass(frozen=True)
 class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
-    """Append rows to a table of a SQLite database, exactly once.
+    """Write rows to a table of a SQLite database, exactly once.
 
     path: the database file, on a local file system shared by the driver and all executors. Created
         if missing, in an existing directory. Rows are staged in ``<path>.seamark/`` until their
@@ -29,6 +38,12 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
         them, checked when the job starts; its other columns get their default or NULL. Rows are
         inserted after the epoch is decided, and a row refused by a constraint stops the job. Keep
         such constraints off the table, or give `Job.sink` ``on_bad_row="dead_letter"``.
+    keys: the columns of a row's key: a row replaces the row of the same key. A primary key or
+        unique index must be on exactly these columns; a table made by the sink has it. Of several
+        rows of one key in an epoch the last one of its task counts, so give each key to one task
+        (as a ``groupBy`` of it does). Without keys rows are appended.
+    op: beside keys: a string column that is not written, but says what its row does: ``insert`` and
+        ``update`` replace the row of the key, ``delete`` deletes it.
 
     Spark types become: boolean 0/1; integers INTEGER; float and double REAL (NaN becomes NULL, as
     SQLite has none); string TEXT; binary BLOB; decimal TEXT in plain digits; date TEXT
@@ -46,6 +61,8 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
 
     path: str
     table: str
+    keys: Sequence[str] = ()
+    op: str | None = None
 
     def __post_init__(self) -> None:
         if str(self.path).startswith((":memory:", "file::memory:")) or not self.path:
@@ -64,15 +81,26 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
                 f"SQLiteSink {path}: table is {table!r}; names that begin with 'sqlite_' belong "
                 "to SQLite and '_seamark' to Seamark: choose another"
             )
+        name = f"SQLiteSink {path}, table {table!r}"
+        keys = column_names(self.keys, f"{name}: keys")
+        object.__setattr__(self, "keys", keys)
+        if len({key.lower() for key in keys}) < len(keys):
+            raise ConfigurationError(f"{name}: keys is {keys!r}; a column is in it twice")
+        changes.check_settings(self.op, keys, name, "give keys=")
 
     @property
     def staging_root(self) -> Path:
         """The directory of undecided rows: beside the database, like SQLite's own journal."""
         return Path(self.path + ".seamark")
 
+    @property
+    def _target(self) -> Target:
+        return Target(self.path, self.table, tuple(self.keys), self.op)
+
     def describe(self) -> str:
         """Return the table and the file."""
-        return f"SQLite table {self.table} in {self.path}"
+        how = f" (upsert by {', '.join(self.keys)})" if self.keys else ""
+        return f"SQLite table {self.table} in {self.path}{how}"
 
     def select_expressions(self, schema: Schema) -> Sequence[str]:
         """Return one column per column: scalars as they are, decimals as digits, the rest as JSON.
@@ -80,6 +108,9 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
         Raises ConfigurationError for intervals, variants and the like, and for duplicate names.
         """
         check_columns(schema, self.describe())
+        for key in self.keys:
+            require_column(key, schema, "key", "keys", self.describe())
+        changes.check_schema(self.op, schema, self.describe())
         # Spark writes a decimal in plain digits where Arrow would write 1E-7.
         return [text_expression(column, ("decimal",)) for column in schema]
 
@@ -91,17 +122,21 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
     def check_transaction_scope(self, context: SinkContext) -> None:
         """Check nothing: a staged file has no time-out, and its name holds job and sink."""
 
+    def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
+        """See `ReadableSink`: a table does not tell who has inserted a row."""
+        yield from read_back.read(self.path, self.table, asked)
+
     def create_writer(self, context: WriterContext) -> SQLiteWriter:
         """Return a writer that stages one Arrow file. It touches nothing before the first row."""
-        return SQLiteWriter(self.path, self.table, self.staging_root, context)
+        return SQLiteWriter(self._target, self.staging_root, context)
 
     def create_selective_writer(self, context: WriterContext) -> SelectiveSQLiteWriter:
         """Return a writer that also finds the rows refused by the table."""
-        return SelectiveSQLiteWriter(self.path, self.table, self.staging_root, context)
+        return SelectiveSQLiteWriter(self._target, self.staging_root, context)
 
     def create_committer(self, context: SinkContext) -> SQLiteCommitter:
         """Return the committer. It opens the database anew in each call."""
-        return SQLiteCommitter(self.path, self.table, self.staging_root, context)
+        return SQLiteCommitter(self._target, self.staging_root, context)
 
     dump = staticmethod(dump_committable)
     load = staticmethod(partial(load_committable, StagedFile))

@@ -11,23 +11,24 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from seamark.contracts.dead_letters import RefusedRow
+from seamark.contracts.dead_letters import RefusedRow, without
 from seamark.contracts.sink import WriterContext
 from seamark.file_systems.local import synced
 from seamark.model import failpoints
 from seamark.model.errors import WriteRefusedError
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.columns import datetimes_as_text
-from seamark.sinks.internal.sifting import sift, without
+from seamark.sinks.internal.sifting import sift
 from seamark.sinks.internal.staged_files import StagedFile, create_staged, new_handle
-from seamark.sinks.sqlite import database
+from seamark.sinks.sqlite import database, merging
+from seamark.sinks.sqlite.database import Target
 
 
 class SQLiteWriter:
     """One attempt's writer. Writes no file without a row."""
 
-    def __init__(self, path: str, table: str, root: Path, context: WriterContext) -> None:
-        self._path = path
-        self._table = table
+    def __init__(self, target: Target, root: Path, context: WriterContext) -> None:
+        self._target = target
         self._context = context
         self._handle = new_handle(context, "arrow")
         self._root = root
@@ -40,11 +41,16 @@ class SQLiteWriter:
         """Append one batch to the staged file.
 
         Raises WriteRefusedError at the first batch, if the table exists and cannot take it, or if
-        this machine does not share the database's directory with the driver.
+        this machine does not share the database's directory with the driver; and for a row that is
+        no change.
         """
         if batch.num_rows == 0:
             return
-        batch = datetimes_as_text(batch)
+        at = self._target
+        changes.require_fit(
+            changes.unfit(batch, at.keys, at.op), f"SQLite table {at.table} in {at.path}"
+        )
+        batch = merging.described(datetimes_as_text(batch), at)
         if self._ipc is None:
             self._check_table(batch.schema)
             self._file = create_staged(self._root, self._handle)
@@ -75,7 +81,7 @@ class SQLiteWriter:
 
     def _check_table(self, schema: pa.Schema) -> None:
         """Raise WriteRefusedError for a misfit that would stop the job after the decision."""
-        if why := database.misfit(self._path, self._table, schema.names):
+        if why := database.misfit(self._target, schema.names):
             raise WriteRefusedError(why)
 
 
@@ -96,8 +102,8 @@ class SelectiveSQLiteWriter(SQLiteWriter):
     that raises.
     """
 
-    def __init__(self, path: str, table: str, root: Path, context: WriterContext) -> None:
-        super().__init__(path, table, root, context)
+    def __init__(self, target: Target, root: Path, context: WriterContext) -> None:
+        super().__init__(target, root, context)
         self._copy: _TableCopy | None = None
 
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
@@ -106,8 +112,10 @@ class SelectiveSQLiteWriter(SQLiteWriter):
             return ()
         if self._copy is None:
             self._check_table(batch.schema)
-            self._copy = _TableCopy(self._table, database.definition(self._path, self._table))
-        refused = self._copy.refused(batch)
+            at = self._target
+            self._copy = _TableCopy(at, database.definition(at.path, at.table))
+        unfit = changes.unfit(batch, self._target.keys, self._target.op)
+        refused = changes.take_others(batch, unfit, self._copy.refused)
         self.write(without(batch, refused))
         return refused
 
@@ -129,12 +137,12 @@ class SelectiveSQLiteWriter(SQLiteWriter):
 class _TableCopy:
     """An empty table of the same definition, in a database of its own."""
 
-    def __init__(self, table: str, definition: Sequence[str]) -> None:
+    def __init__(self, target: Target, definition: Sequence[str]) -> None:
         text = " ".join(definition)
-        self._table = table
+        self._target = target
         self._connection: Any = None
-        # Without a key no row depends on another, so none is kept.
-        self._keeps_rows = bool(_KEY.search(text))
+        # Without a key no row depends on another, so none is kept; nor do changes of keys.
+        self._keeps_rows = bool(_KEY.search(text)) and not target.keys
         if _CONSTRAINT.search(text):
             self._connection = database.open_scratch()
             self._cursor = self._connection.cursor()
@@ -147,13 +155,21 @@ class _TableCopy:
         if self._connection is None:
             return []
         rows = datetimes_as_text(batch)
+        if not self._target.keys:
+            return self._sifted(rows)
+        written = merging.newest(rows, self._target)
+        op = [self._target.op] if self._target.op else []
+        found = self._sifted(rows.drop_columns(op).take(pa.array(written)))
+        return [RefusedRow(int(written[row.index]), row.reason) for row in found]
+
+    def _sifted(self, rows: pa.RecordBatch) -> list[RefusedRow]:
         return sift(rows.num_rows, lambda start, end: self._take(rows.slice(start, end - start)))
 
     def _take(self, batch: pa.RecordBatch) -> str:
         why = ""
         self._cursor.execute("SAVEPOINT seamark")
         try:
-            self._cursor.adbc_ingest(self._table, batch, mode="append")
+            self._cursor.adbc_ingest(self._target.table, batch, mode="append")
         except database.driver_errors() as error:
             why = str(error).split("failed to execute: ")[-1].splitlines()[0]
             if not any(sign in why for sign in _BLAMES_A_ROW):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from seamark.contracts.committables import dump_committable, load_committable
 from seamark.contracts.sink import SinkContext, TwoPhaseCommitSink, WriterContext
@@ -23,6 +23,7 @@ from seamark.sinks.write_ahead.epoch_spool import EpochSpool, SpooledRows
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink
     from seamark.sinks.write_ahead.http import HttpSink
     from seamark.sinks.write_ahead.spark_format import SparkFormatSink
 
@@ -139,6 +140,33 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         from seamark.sinks.write_ahead.spark_format import SparkFormatSink
 
         return SparkFormatSink(format, options or {}, mode, idempotent, timeout)
+
+    @staticmethod
+    def foreach_batch(
+        function: Callable[[Any, Any], None],
+        *,
+        idempotent: bool = False,
+        timeout: Duration = "10min",
+        with_epoch: bool = False,
+    ) -> ForeachBatchSink:
+        """Return a sink that calls ``function(df, token)`` in the driver for each epoch with rows,
+        when the epoch is decided. `df` is not streaming, and has the epoch's rows; its executors
+        read them from the checkpoint.
+
+        The function is called again, with the same rows in the same partitions and the same token,
+        after a crash before its return is recorded. An exception of it ends the query, as in Spark;
+        the restart strategy, or the next start, calls it again.
+
+        idempotent: whether the function keeps the token, in one step with what it writes, and does
+            nothing when the token comes again.
+        timeout: how long one call may take; at most 10 minutes count.
+        with_epoch: give the function the epoch's number instead of the token.
+
+        Raises ConfigurationError.
+        """
+        from seamark.sinks.write_ahead.foreach_batch import ForeachBatchSink
+
+        return ForeachBatchSink(function, idempotent, timeout, with_epoch)
 
     # --- the rest of the sink contract
 

@@ -85,14 +85,9 @@ class SparkFormatSink(WriteAheadSink):
         """Run one Spark job: its executors read the spool files and write their rows."""
         from py4j.protocol import Py4JJavaError
         from pyspark.errors import AnalysisException, IllegalArgumentException
-        from pyspark.sql.pandas.types import from_arrow_schema
 
         assert isinstance(batches, SpooledBatches)
-        spark = _session()
-        schema = from_arrow_schema(batches.schema(), prefer_timestamp_ntz=True)
-        frame = spark.range(0, len(batches.paths), 1, len(batches.paths)).mapInArrow(
-            _reader(batches.directory.uri, batches.hadoop, batches.paths), schema
-        )
+        frame = spooled_frame(batches)
         try:
             frame.write.format(self.format).options(**self._options(token)).mode(self.mode).save()
         except (AnalysisException, IllegalArgumentException) as error:
@@ -110,6 +105,19 @@ class SparkFormatSink(WriteAheadSink):
                 text = text.replace(f"{{{place}}}", str(values[place]))
             options[name] = text
         return options
+
+
+def spooled_frame(batches: SpooledBatches) -> Any:
+    """Return one epoch's rows as a DataFrame; executors read the spool files, one in each task."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    schema = from_arrow_schema(batches.schema(), prefer_timestamp_ntz=True)
+    files = len(batches.paths)
+    return (
+        _session()
+        .range(0, files, 1, files)
+        .mapInArrow(_reader(batches.directory.uri, batches.hadoop, batches.paths), schema)
+    )
 
 
 def _session() -> Any:

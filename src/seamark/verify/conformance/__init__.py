@@ -33,7 +33,6 @@ from seamark.verify.conformance.idempotent import (  # noqa: E402
     KeyedServerConformance,
     KeyedSinkUnderTest,
 )
-from seamark.verify.conformance.proxy import CuttingProxy  # noqa: E402
 from seamark.verify.conformance.steps import (  # noqa: E402
     LineUnderTest,
     ServerUnderTest,
@@ -41,6 +40,7 @@ from seamark.verify.conformance.steps import (  # noqa: E402
 )
 from seamark.verify.conformance.suite import SinkConformance  # noqa: E402
 from seamark.verify.conformance.write_ahead import WriteAheadConformance  # noqa: E402
+from seamark.verify.proxy import CuttingProxy  # noqa: E402
 
 __all__ = [
     "CuttingProxy",

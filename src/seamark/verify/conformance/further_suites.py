@@ -13,7 +13,6 @@ import pytest
 from seamark.contracts.dead_letters import RefusedRow, SelectiveSink
 from seamark.contracts.sink import AbortOutcome, CommitOutcome, Committer
 from seamark.model.errors import AbortFailedError, PreflightError, WriteRefusedError
-from seamark.verify.conformance.proxy import Side
 from seamark.verify.conformance.steps import (
     DONE,
     SinkUnderTest,
@@ -24,6 +23,7 @@ from seamark.verify.conformance.steps import (
     until_proved,
     write,
 )
+from seamark.verify.proxy import Side
 
 HEIR = "beef0000beef0000"
 LATE_EPOCH = 5000

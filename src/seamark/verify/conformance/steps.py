@@ -30,7 +30,7 @@ from seamark.contracts.sink import (
 from seamark.contracts.spool import spool_directory
 from seamark.file_systems.location import encoded
 from seamark.model import failpoints
-from seamark.verify.conformance.proxy import CuttingProxy, Side
+from seamark.verify.proxy import CuttingProxy, Side
 
 _shared = tempfile.TemporaryDirectory(prefix="sm-conformance-")
 checkpoints = Path(_shared.name)

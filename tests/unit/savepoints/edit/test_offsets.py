@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore
 from seamark.model.errors import DamagedCheckpointError, SavepointError, UserError
 from seamark.operations.offsets import parse_moment, parse_partitions, parse_topics, read_options
 from seamark.runtime.kafka_topics import Subscription
@@ -181,12 +182,13 @@ def test_a_jobs_own_offsets_have_their_sources_names(tmp_path: Path) -> None:
     from seamark.savepoints.take.checkpoint import sources_of_job
 
     files = LocalFiles(tmp_path)
+    store = CheckpointStore(files, LocalFiles(tmp_path / "spark"))
     with pytest.raises(SavepointError, match="no complete checkpoint"):
-        sources_of_job(files)
+        sources_of_job(store)
     files.create("spark/commits/9", b"v1\n{}")
     files.create("spark/commits/10", b"v1\n{}")
     files.create("spark/offsets/10", b'v1\n{}\n{"t":{"0":4}}\n{"t":{"0":4}}\n7')
-    assert [(s.uid, s.offset) for s in sources_of_job(files)] == [
+    assert [(s.uid, s.offset) for s in sources_of_job(store)] == [
         ("source-0", {"t": {"0": 4}}),
         ("source-1", {"t": {"0": 4}}),
         ("source-2", 7),

@@ -11,7 +11,8 @@ import pytest
 
 from seamark.api.config import StateBackend
 from seamark.checkpoint.local_files import LocalFiles
-from seamark.checkpoint.store import CheckpointStore, SinkEpoch
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import CheckpointStore
 from seamark.model import failpoints
 from seamark.model.errors import RestoreError
 from seamark.savepoints.restore.options import NewJob, new_side

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from seamark.checkpoint.local_files import LocalFiles
-from seamark.checkpoint.store import CheckpointStore, JobIdentity, SinkEpoch
+from seamark.checkpoint.sink_epoch import SinkEpoch
+from seamark.checkpoint.store import CheckpointStore, JobIdentity
 from seamark.protocol.states import Seal
 from seamark.savepoints.record import SavepointRecord, Sink, read_savepoint, write_savepoint
 from seamark.savepoints.restore.target import take_over

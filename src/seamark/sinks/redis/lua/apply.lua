@@ -5,7 +5,12 @@ local function apply(block)
     while i <= last do
       local key, set = block[i], i + 1 + tonumber(block[i + 1])
       if set > i + 1 then redis.call('HSET', key, unpack(block, i + 2, set)) end
-      local gone = set + 1 + tonumber(block[set + 1])
+      local fields = tonumber(block[set + 1])
+      if fields < 0 then
+        redis.call('UNLINK', key)
+        fields = 0
+      end
+      local gone = set + 1 + fields
       if gone > set + 1 then redis.call('HDEL', key, unpack(block, set + 2, gone)) end
       if ttl ~= '' then redis.call('PEXPIRE', key, ttl) end
       i = gone + 1

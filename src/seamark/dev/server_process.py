@@ -1,8 +1,7 @@
-"""Common parts of the tests' database servers: each is a process of its own below one directory,
-made for one `with`, killed, restarted and paused at will.
+"""A database server that is no Java program: a process of its own below one directory, made for one
+`with`, killed, restarted and paused at will.
 
-`postgres.py`, `mariadb.py` (and with it `mysql.py`) and `redis.py` say how theirs is started and
-asked.
+`postgres.py` says how PostgreSQL is started and asked; the tests have others.
 """
 
 from __future__ import annotations
@@ -19,18 +18,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-import psutil
-
 from seamark.dev.java_server import free_ports
 
 if TYPE_CHECKING:
+    import psutil
     from typing_extensions import Self
 
 START_DEADLINE_S = 60.0
 
 
 class NotToBeHadError(Exception):
-    """A server needed by a test cannot be started here; names the attempts."""
+    """A server cannot be started here; names the attempts."""
 
 
 class ServerProcess(ABC):
@@ -139,17 +137,23 @@ class ServerProcess(ABC):
     def _processes(self) -> list[psutil.Process]:
         if self._process is None or self._process.poll() is not None:
             return []
+        import psutil
+
         server = psutil.Process(self._process.pid)
         return [server, *server.children(recursive=True)]
 
 
 def _send(processes: Sequence[psutil.Process], number: signal.Signals) -> None:
+    import psutil
+
     for process in processes:
         with contextlib.suppress(psutil.NoSuchProcess):  # a child at the end of its work
             process.send_signal(number)
 
 
 def _lives(process: psutil.Process) -> bool:
+    import psutil
+
     try:
         return bool(process.status() != psutil.STATUS_ZOMBIE)
     except psutil.NoSuchProcess:

@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts the line at a chosen moment: before a request, or before a reply.
+"""A TCP proxy that harms the line: it cuts it before a request or a reply, delays or drops replies.
 
 A request cut off has not reached the server. If a reply is cut off, the server has executed the
 request; its sender sees a broken line and cannot know.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+import time
 from typing import Literal
 
 Side = Literal["request", "reply"]
@@ -17,19 +18,24 @@ Side = Literal["request", "reply"]
 class CuttingProxy:
     """A context manager: listens on `port` of 127.0.0.1 and passes everything on to a server.
 
-    When told to, it cuts one connection, the first to get there; it passes on new ones.
+    When told to, it cuts one connection, the first to get there; it passes on new ones. `target`
+    may be set later, before the first connection.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        self._target = (host, port)
+    def __init__(self, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.target = (host, port)
         self._listener = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listener.getsockname()[1]
         self.cuts = 0
         """How many lines it has cut."""
+        self.delay_s = 0.0
+        """How long it holds each reply back."""
+        self.drops = False
+        """Whether replies vanish; the line stays open."""
         self._lock = threading.Lock()
         self._armed: tuple[Side, int] | None = None
         self._text: bytes | None = None
-        self._open: list[socket.socket] = []
+        self._open: set[socket.socket] = set()
 
     def cut_at(self, side: Side, nth: int) -> None:
         """Cut the line instead of passing on the nth request or reply from now on, from 1. Data
@@ -42,24 +48,35 @@ class CuttingProxy:
         with self._lock:
             self._text = text
 
+    def cut_all(self) -> None:
+        """Cut every open line now."""
+        with self._lock:
+            ends = list(self._open)
+        self.cuts += len(ends) // 2
+        for end in ends:
+            self._close(end)
+
     def __enter__(self) -> CuttingProxy:
         threading.Thread(target=self._accept, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        for end in [self._listener, *self._open]:
-            _close(end)
+        with self._lock:
+            ends = [self._listener, *self._open]
+        for end in ends:
+            self._close(end)
 
     def _accept(self) -> None:
         with contextlib.suppress(OSError):  # the listener is closed
             while True:
                 client, _ = self._listener.accept()
                 try:
-                    server = socket.create_connection(self._target)
+                    server = socket.create_connection(self.target)
                 except OSError:  # the server is away
-                    _close(client)
+                    self._close(client)
                     continue
-                self._open += [client, server]
+                with self._lock:
+                    self._open |= {client, server}
                 losing = threading.Event()
                 for pass_on in (self._requests, self._replies):
                     threading.Thread(
@@ -79,8 +96,8 @@ class CuttingProxy:
                     break
                 server.sendall(data)
         if not losing.is_set():
-            _close(server)
-            _close(client)
+            self._close(server)
+            self._close(client)
 
     def _replies(
         self, client: socket.socket, server: socket.socket, losing: threading.Event
@@ -92,9 +109,17 @@ class CuttingProxy:
                     break
                 if self._cuts("reply"):
                     break
+                if self.drops:
+                    # Half a conversation is worse than none: what follows would be misread.
+                    losing.set()
+                    while self.drops:
+                        time.sleep(0.05)
+                    break
+                if self.delay_s:
+                    time.sleep(self.delay_s)
                 client.sendall(data)
-        _close(client)
-        _close(server)
+        self._close(client)
+        self._close(server)
 
     def _cuts(self, side: Side) -> bool:
         with self._lock:
@@ -105,8 +130,9 @@ class CuttingProxy:
             self.cuts += not left
             return not left
 
-
-def _close(end: socket.socket) -> None:
-    with contextlib.suppress(OSError):
-        end.shutdown(socket.SHUT_RDWR)
-    end.close()
+    def _close(self, end: socket.socket) -> None:
+        with self._lock:
+            self._open.discard(end)
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+        end.close()

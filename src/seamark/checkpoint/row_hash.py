@@ -1,0 +1,317 @@
+"""The hash of a row, and order-free sums of it: docs/FORMAT.md, *The hash of a row*.
+
+Whole Arrow columns are hashed at once. Bytes are hashed by a function inside pyarrow's own library,
+after a test that it computes what the format says; else by numpy, with the same result.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+log = logging.getLogger(__name__)
+
+P1, P2, P3, P4, P5 = (
+    np.uint64(number)
+    for number in (
+        0x9E3779B185EBCA87,
+        0xC2B2AE3D27D4EB4F,
+        0x165667B19E3779F9,
+        0x85EBCA77C2B2AE63,
+        0x27D4EB2F165667C5,
+    )
+)
+_NULL = P5
+_STRIPE = 32
+_MASK = 2**64 - 1
+_SYMBOLS = (
+    "_ZN5arrow7compute9Hashing6410HashVarLenEbjPKjPKhPm",
+    "_ZN5arrow7compute9Hashing6410HashVarLenEbjPKjPKhPy",  # macOS: uint64_t is another type there
+)
+_BytesHash = Callable[[Any, Any, Any], Any]
+"""From (offsets, bytes, output), numpy arrays of int32, uint8 and uint64."""
+
+
+@dataclass(frozen=True)
+class RowSums:
+    """The rows of some place: their number, the sum of their hashes, and the sum of the hashes'
+    squares, both modulo 2^64. Sums of parts add up."""
+
+    rows: int = 0
+    first: int = 0
+    second: int = 0
+
+    def __add__(self, other: RowSums) -> RowSums:
+        return RowSums(
+            self.rows + other.rows,
+            (self.first + other.first) & _MASK,
+            (self.second + other.second) & _MASK,
+        )
+
+    def __sub__(self, other: RowSums) -> RowSums:
+        return RowSums(
+            self.rows - other.rows,
+            (self.first - other.first) & _MASK,
+            (self.second - other.second) & _MASK,
+        )
+
+    @property
+    def hash(self) -> str:
+        """Both sums, 16 hex digits each."""
+        return f"{self.first:016x}{self.second:016x}"
+
+    @staticmethod
+    def of(rows: int, hash_: str) -> RowSums:
+        """Read the form of `hash`; raises ValueError."""
+        if len(hash_) != 32:
+            raise ValueError(f"{hash_!r} has not 32 hex digits")
+        return RowSums(rows, int(hash_[:16], 16), int(hash_[16:], 16))
+
+
+NO_ROWS = RowSums()
+
+
+def sums(hashes: Any) -> RowSums:
+    """Return the sums of an array of hashes."""
+    return RowSums(
+        len(hashes), int(hashes.sum(dtype=np.uint64)), int((hashes * hashes).sum(dtype=np.uint64))
+    )
+
+
+def row_hashes(batch: pa.RecordBatch) -> Any:
+    """Return the hash of each row (uint64)."""
+    total = np.zeros(batch.num_rows, np.uint64)
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        total += value_hashes(column) * _column_key(name)
+    return avalanche(total)
+
+
+def value_hashes(values: pa.Array) -> Any:
+    """Return the hash of each value (uint64); the type says how."""
+    found = _hashes(values)
+    if values.null_count:
+        found[values.is_null().to_numpy(zero_copy_only=False)] = _NULL
+    return found
+
+
+def _hashes(values: pa.Array) -> Any:
+    kind, is_ = values.type, pa.types
+    if is_.is_null(kind):
+        return np.full(len(values), _NULL)
+    if is_.is_dictionary(kind):
+        return value_hashes(values.dictionary_decode())
+    if is_.is_boolean(kind) or is_.is_integer(kind):
+        # Not by `cast`: a uint64 has values above int64's.
+        numbers = pc.fill_null(values, False if is_.is_boolean(kind) else 0)
+        return _of_numbers(numbers.to_numpy(zero_copy_only=False).astype(np.int64))
+    if is_.is_floating(kind):
+        floats = pc.fill_null(values.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+        floats = floats + 0.0  # a copy, with 0 for -0
+        floats[np.isnan(floats)] = np.nan
+        return _of_numbers(floats)
+    if is_.is_temporal(kind):
+        return _of_numbers(_whole_numbers(values))
+    if is_.is_decimal(kind):
+        return _of_decimals(values)
+    if is_.is_list(kind) or is_.is_large_list(kind) or is_.is_fixed_size_list(kind):
+        lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+        return _of_lists(value_hashes(values.flatten()), lengths)
+    if is_.is_map(kind):
+        return _of_maps(values)
+    if is_.is_struct(kind):
+        names = [kind.field(i).name for i in range(kind.num_fields)]
+        return _of_structs(names, values.flatten(), len(values))
+    return _of_bytes(values)
+
+
+def avalanche(x: Any) -> Any:
+    """Mix the bits of each number; 0 stays 0."""
+    x = x ^ (x >> np.uint64(33))
+    x *= P2
+    x ^= x >> np.uint64(29)
+    x *= P3
+    x ^= x >> np.uint64(32)
+    return x
+
+
+@functools.lru_cache(maxsize=4096)
+def _column_key(name: str) -> Any:
+    """Return a column's odd factor."""
+    # Without `pa.array`: it imports pandas, for half a second of each new worker's CPU.
+    data, out = name.encode(), np.empty(1, np.uint64)
+    offsets = np.array([0, len(data)], np.int32)
+    _bytes_hash()(offsets, np.frombuffer(data or b"\0", np.uint8), out)
+    return (out + np.array([len(data)], np.uint64) * P3)[0] | np.uint64(1)
+
+
+def _of_numbers(numbers: Any) -> Any:
+    return avalanche(np.ascontiguousarray(numbers).view(np.uint64) ^ P5)
+
+
+def _whole_numbers(values: pa.Array) -> Any:
+    kind = values.type
+    if pa.types.is_date(kind):
+        values = values.cast(pa.date32()).cast(pa.int32())
+    elif pa.types.is_timestamp(kind):
+        values = values.cast(pa.timestamp("us", kind.tz), safe=False)
+    elif pa.types.is_time(kind):
+        values = values.cast(pa.time64("us"), safe=False)
+    else:
+        values = values.cast(pa.duration("us"), safe=False)
+    return pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
+
+
+def _of_decimals(values: pa.Array) -> Any:
+    kind = values.type
+    if kind.bit_width != 128:
+        values = values.cast(pa.decimal128(kind.precision, kind.scale))
+    words = np.frombuffer(values.buffers()[1], "<u8")
+    words = words[2 * values.offset : 2 * (values.offset + len(values))].reshape(-1, 2)
+    return avalanche(avalanche(words[:, 0] ^ P5) + words[:, 1] * P4 + np.uint64(kind.scale))
+
+
+def _of_lists(hashes: Any, lengths: Any) -> Any:
+    """Return the lists' hashes from those of all their values, in order."""
+    counts = lengths.astype(np.int64)
+    ends = np.cumsum(counts)
+    places = np.arange(len(hashes)) - np.repeat(ends - counts, counts) + 1
+    mixed = avalanche(hashes + places.astype(np.uint64) * P2)
+    running = np.concatenate((np.zeros(1, np.uint64), np.cumsum(mixed, dtype=np.uint64)))
+    total = running[ends] - running[ends - counts]
+    return avalanche(total + counts.astype(np.uint64) * P3 + P4)
+
+
+def _of_maps(maps: pa.Array) -> Any:
+    starts = maps.offsets.to_numpy()
+    lengths = np.diff(starts)
+    start, end = int(starts[0]), int(starts[-1])
+    parts = [part.slice(start, end - start) for part in (maps.keys, maps.items)]
+    entries = _of_structs(["key", "value"], parts, end - start)
+    if maps.null_count:  # a null may have entries below it
+        valid = maps.is_valid().to_numpy(zero_copy_only=False)
+        entries, lengths = entries[np.repeat(valid, lengths)], np.where(valid, lengths, 0)
+    return _of_lists(entries, lengths)
+
+
+def _of_structs(names: Sequence[str], columns: Sequence[pa.Array], count: int) -> Any:
+    total = np.full(count, P4)
+    for name, column in zip(names, columns, strict=True):
+        total += value_hashes(column) * _column_key(name)
+    return avalanche(total)
+
+
+def _of_bytes(values: pa.Array) -> Any:
+    if not (pa.types.is_binary(values.type) or pa.types.is_string(values.type)):
+        # Large, view, and fixed-size kinds; a batch below 2 GiB has 32-bit offsets enough.
+        text = pa.types.is_large_string(values.type)
+        values = values.cast(pa.large_binary()) if text else values
+        values = values.cast(pa.binary())
+    count = len(values)
+    out = np.empty(count, np.uint64)
+    if count == 0:
+        return out
+    _, offsets_buffer, data_buffer = values.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[values.offset : values.offset + count + 1]
+    data = np.frombuffer(data_buffer, np.uint8) if data_buffer else np.zeros(1, np.uint8)
+    _bytes_hash()(offsets, data if len(data) else np.zeros(1, np.uint8), out)
+    out += (offsets[1:] - offsets[:-1]).astype(np.uint64) * P3
+    return out
+
+
+# --- the hash of bytes
+
+
+@functools.cache
+def _bytes_hash() -> _BytesHash:
+    """Return pyarrow's function if it is there and computes the right hashes, else numpy's."""
+    native = _native()
+    if native is None:
+        log.info("pyarrow %s has no function for hashes of bytes; numpy does it", pa.__version__)
+        return numpy_bytes_hash
+    rng = np.random.default_rng(20)
+    lengths = np.array([*range(100), 0, 1000, 5], np.int32)
+    offsets = np.concatenate((np.zeros(1, np.int32), np.cumsum(lengths, dtype=np.int32)))
+    data = rng.integers(0, 256, int(offsets[-1]), np.uint8)
+    expected, found = np.empty(len(lengths), np.uint64), np.empty(len(lengths), np.uint64)
+    numpy_bytes_hash(offsets, data, expected)
+    native(offsets, data, found)
+    if (expected != found).any():
+        log.info("pyarrow %s computes other hashes of bytes; numpy does it", pa.__version__)
+        return numpy_bytes_hash
+    return native
+
+
+def _native() -> _BytesHash | None:
+    """Return Arrow's ``Hashing64::HashVarLen``: no public function, so nothing is taken for granted
+    of it."""
+    if os.name != "posix":
+        return None
+    for path in sorted(Path(pa.__file__).parent.glob("libarrow*")):
+        if not path.name.startswith(("libarrow_compute.", "libarrow.")):
+            continue
+        for symbol in _SYMBOLS:
+            try:
+                function = ctypes.CDLL(str(path))[symbol]
+            except (OSError, AttributeError):
+                continue
+            pointer = ctypes.c_void_p
+            function.argtypes = [ctypes.c_bool, ctypes.c_uint32, pointer, pointer, pointer]
+            function.restype = None
+
+            def hash_all(offsets: Any, data: Any, out: Any, call: Any = function) -> None:
+                addresses = (array.ctypes.data for array in (offsets, data, out))
+                call(False, len(out), *addresses)
+
+            return hash_all
+    return None
+
+
+def numpy_bytes_hash(offsets: Any, data: Any, out: Any) -> None:
+    """Hash the bytes between any two successive offsets into `out`, stripe by stripe."""
+    lengths = (offsets[1:] - offsets[:-1]).astype(np.int64)
+    starts = offsets[:-1].astype(np.int64)
+    padded = np.concatenate((data, np.zeros(_STRIPE, np.uint8)))
+    words = np.ndarray((len(padded) - 7,), "<u8", buffer=padded, strides=(1,))
+    lanes = [np.full(len(out), number) for number in _LANES]
+    stripes = np.maximum(-(-lengths // _STRIPE), 1)
+    for number in range(int(stripes.max(initial=0))):
+        rows = np.flatnonzero(stripes > number)
+        for lane, state in enumerate(lanes):
+            at = number * _STRIPE + 8 * lane
+            left = np.clip(lengths[rows] - at, 0, 8)
+            place = np.minimum(starts[rows] + at, len(words) - 1)
+            state[rows] = _round(state[rows], words[place] & _WORD_MASKS[left])
+    hashes = np.zeros(len(out), np.uint64)
+    for state, turn in zip(lanes, (1, 7, 12, 18), strict=True):
+        hashes += _rotated(state, turn)
+    for state in lanes:
+        hashes ^= _round(np.zeros(len(out), np.uint64), state)
+        hashes = hashes * P1 + P4
+    out[:] = avalanche(hashes)
+
+
+_LANES = (
+    np.uint64((int(P1) + (int(P2) & ~(1 << 63))) & _MASK),
+    P2,
+    np.uint64(0),
+    np.uint64(-int(P1) & _MASK),
+)
+_WORD_MASKS = np.array([2 ** (8 * n) - 1 for n in range(9)], np.uint64)
+
+
+def _round(state: Any, word: Any) -> Any:
+    return _rotated(state + word * P2, 31) * P1
+
+
+def _rotated(x: Any, bits: int) -> Any:
+    return (x << np.uint64(bits)) | (x >> np.uint64(64 - bits))

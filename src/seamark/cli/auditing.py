@@ -1,0 +1,78 @@
+"""`seamark audit`: what is wrong at a job's targets."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from seamark.cli import options
+from seamark.cli.options import text
+from seamark.cli.terminal import say, waiting
+from seamark.cli.transactions import ProgramAsked
+from seamark.cli.visible import echo
+
+FINDINGS = 1
+"""The exit code if something is wrong at a target."""
+
+
+@options.spread
+def audit(
+    epochs: Annotated[
+        str, text("A..B", "These epochs alone; all that the ledger has if left out.", "--epochs")
+    ] = "",
+    sinks: Annotated[
+        list[str] | None, text("SINK", "A sink's uid; may be repeated.", "--sink")
+    ] = None,
+    epoch_columns: Annotated[
+        list[str] | None,
+        text(
+            "SINK=COLUMN",
+            "A column of the sink's table with each row's epoch; may be repeated.",
+            "--epoch-column",
+        ),
+    ] = None,
+    shared: Annotated[
+        bool, typer.Option("--shared", help="Others write there too: their rows are no fault.")
+    ] = False,
+    *,
+    of: ProgramAsked,
+) -> None:
+    """Read a program's targets back, and name rows that are missing, doubled, changed or foreign.
+
+    Compares them with the job's ledger. Exit code 1 if something is wrong.
+    """
+    from seamark.operations.audit import audit as audit_program
+
+    with waiting(f"Reading the targets of {of.app_path}"):
+        found = audit_program(
+            of.program,
+            epochs=epochs,
+            sinks=sinks or (),
+            epoch_columns=epoch_columns or (),
+            shared=shared,
+        )
+    if of.as_json:
+        options.echo_json(found)
+    else:
+        _show(found)
+    if found["findings"]:
+        raise typer.Exit(FINDINGS)
+
+
+def _show(found: dict[str, Any]) -> None:
+    first, last = found["epochs"]
+    say(f"Job {found['job']}, epochs {first} to {last}")
+    for sink in found["sinks"]:
+        echo(f"{sink['sink']}: {sink['description']}")
+        if sink["compared"] != "not compared":
+            echo(
+                f"  compared {sink['compared']}: {sink['expected-rows']} rows expected, "
+                f"{sink['found-rows']} found"
+            )
+        for finding in sink["findings"]:
+            echo(f"  {finding['text']}")
+        for note in sink["notes"]:
+            echo(f"  note: {note}")
+    if not found["findings"]:
+        say("Nothing is wrong as far as it was compared.")

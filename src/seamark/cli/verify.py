@@ -1,0 +1,115 @@
+"""`seamark verify`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from seamark.cli.exits import BROKEN
+from seamark.cli.terminal import say, suggest
+from seamark.cli.visible import echo
+
+_App = Annotated[
+    Path | None,
+    typer.Option(
+        "--app", metavar="APP.PY", show_default=False,
+        help="Your own program; docs/verification.md says what it must do.",
+    ),
+]  # fmt: skip
+_Workload = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", show_default="kafka-to-kafka",
+        help="Or a job brought along: kafka-to-kafka, kafka-to-kafka+postgres, windows.",
+    ),
+]  # fmt: skip
+_Faults = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LIST", show_default="all that can be had",
+        help="Some of driver,executor,python-worker,broker,database,connection,pause,disk-full,"
+        "clock.",
+    ),
+]  # fmt: skip
+_Id = Annotated[
+    str,
+    typer.Option("--id", metavar="NAME", help="With --app: the column or field of the number."),
+]
+_Row = Annotated[
+    str | None,
+    typer.Option(
+        metavar="JSON", show_default='{"<id>": {n}}',
+        help="With --app: an input row; {n} is its number, {k} its key's, {ms} its event time.",
+    ),
+]  # fmt: skip
+_Kafka = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT", show_default=False,
+        help="With --app: the program's Kafka, for tests alone: rows are written to its topics. "
+        "Default: one is started, at $SEAMARK_VERIFY_KAFKA.",
+    ),
+]  # fmt: skip
+_Postgres = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL", show_default=False,
+        help="With --app: the same for PostgreSQL, and $SEAMARK_VERIFY_POSTGRES.",
+    ),
+]  # fmt: skip
+
+
+def verify(
+    app: _App = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="The program's own arguments.")
+    ] = None,
+    workload: _Workload = None,
+    faults: _Faults = None,
+    minutes: Annotated[float, typer.Option(help="How long faults go on.")] = 3.0,
+    seed: Annotated[
+        int | None, typer.Option(show_default="a new one", help="Repeats a plan of faults.")
+    ] = None,
+    report: Annotated[
+        Path, typer.Option(metavar="FILE", dir_okay=False, help="The report, as HTML.")
+    ] = Path("seamark-verify.html"),
+    id_: _Id = "id",
+    row: _Row = None,
+    unordered: Annotated[
+        bool, typer.Option("--unordered", help="With --app: the order of a key may change.")
+    ] = False,
+    kafka: _Kafka = None,
+    postgres: _Postgres = None,
+) -> None:
+    """Kill a job's parts, again and again, and ask its readers for every row.
+
+    Starts real systems, feeds numbered rows, and does harm by a plan of the seed. Readers beside
+    the job look for rows lost, duplicated, shown too early, reordered or torn. Exit code 1: an
+    anomaly was found.
+    """
+    from seamark.operations.verify import Verification
+    from seamark.operations.verify import verify as run
+    from seamark.operations.verify_app import AppUnderTest
+    from seamark.verify.report import page
+
+    if app is not None and workload is not None:
+        raise typer.BadParameter("--app and --workload exclude each other")
+    under_test = None
+    if app is not None:
+        under_test = AppUnderTest(
+            app, tuple(arguments or []), id_, row, not unordered, kafka, postgres
+        )
+    elif arguments or kafka or postgres or row or unordered:
+        raise typer.BadParameter("ARGS, --kafka, --postgres, --row and --unordered go with --app")
+    asked = Verification(workload, under_test, faults, minutes, seed)
+    outcome, directory = run(asked, say)
+    report.write_text(page(outcome), encoding="utf-8")
+    say(f"report  {report}")
+    if not outcome.good:
+        say(f"logs    {directory}")
+        suggest(outcome.command)
+    echo(outcome.verdict())
+    if not outcome.good:
+        raise typer.Exit(BROKEN)

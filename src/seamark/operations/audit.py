@@ -1,0 +1,62 @@
+"""`seamark audit`: a job's targets, read back and compared with its ledger.
+
+The program is executed up to its `job.run()`, which answers instead of running the job
+(`verify/audit/one_job.py`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from seamark.model.errors import UserError
+from seamark.operations.run import Program
+from seamark.operations.transactions import ask_program
+
+_EPOCHS = re.compile(r"(\d*)\.\.(\d*)|(\d+)")
+
+
+def audit(
+    program: Program,
+    *,
+    epochs: str = "",
+    sinks: Sequence[str] = (),
+    epoch_columns: Sequence[str] = (),
+    shared: bool = False,
+) -> dict[str, Any]:
+    """Return the audit of the program's job: ``job``, ``epochs``, ``sinks``, ``findings``.
+
+    epochs: ``A..B``, ``A..``, ``..B`` or one number; "" for all that the ledger has.
+    epoch_columns: ``SINK=COLUMN`` each. Raises UserError and OperationFailedError.
+    """
+    first, last = _range(epochs)
+    columns = dict(map(_column, epoch_columns))
+    return ask_program(
+        program,
+        {
+            "verb": "audit",
+            "first": first,
+            "last": last,
+            "sinks": list(sinks),
+            "epoch_columns": columns,
+            "shared": shared,
+        },
+    )
+
+
+def _range(epochs: str) -> tuple[int | None, int | None]:
+    if not epochs:
+        return None, None
+    found = _EPOCHS.fullmatch(epochs)
+    if found is None:
+        raise UserError(f"--epochs is {epochs!r}; give A..B, A.., ..B, or one epoch's number")
+    first, last, one = (int(text) if text else None for text in found.groups())
+    return (one, one) if one is not None else (first, last)
+
+
+def _column(text: str) -> tuple[str, str]:
+    uid, _, column = text.partition("=")
+    if not uid or not column:
+        raise UserError(f"--epoch-column is {text!r}; give SINK=COLUMN, e.g. to-sqlite=epoch")
+    return uid, column

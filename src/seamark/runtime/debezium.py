@@ -1,0 +1,179 @@
+"""`sm.debezium`: change data that Debezium has put into Kafka, as rows of the changed table.
+
+The envelope is read by Spark's own expressions, no Python is called for a row. Its form:
+Debezium's documentation, "Change event values" (`before`, `after`, `op`, perhaps in a `payload`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+from pyspark.sql import functions as F
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    DateType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from seamark.api.checks import one_of
+from seamark.model.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+UNREADABLE = "unreadable"
+"""The op of a row whose envelope cannot be read: a value that every sink with ``op=`` refuses."""
+_OPS = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
+_UNITS = {"seconds": 1, "millis": 1_000, "micros": 1_000_000}
+_CORRUPT = "_seamark_corrupt"
+_PLACEHOLDER = "__debezium_unavailable_value"
+"""What PostgreSQL's connector writes for a long value that a change has left as it was."""
+
+
+def debezium(
+    df: DataFrame,
+    schema: str | StructType,
+    keys: str | Sequence[str],
+    *,
+    op: str = "op",
+    numeric_timestamps: Literal["seconds", "millis", "micros"] | None = None,
+) -> DataFrame:
+    """Return the rows of a table from its Debezium changes in Kafka, with their op.
+
+    df: a Kafka source's DataFrame. Its `value` is Debezium's JSON, with or without schemas
+        (``value.converter.schemas.enable``).
+    schema: the table's columns, as Spark's DDL or type: ``"id BIGINT, name STRING"``. Other fields
+        are left out, and a missing one is null.
+    keys: the columns of the table's key.
+    op: the name of the new column for a sink's ``op=``: ``insert`` (Debezium's ``c``, and ``r`` of
+        a snapshot), ``update`` (``u``) or ``delete`` (``d``, with the keys alone).
+    numeric_timestamps: what a number in a column of TIMESTAMP or TIMESTAMP_NTZ counts since 1970:
+        ``"micros"`` for most columns, ``"millis"`` with ``time.precision.mode=connect``. None takes
+        text alone.
+
+    Tombstones are left out. Every other record stays a row, in Kafka's order, so no change gets
+    lost in silence: with another op, such as ``t`` (TRUNCATE), the op is passed on; with an
+    envelope or a value that `schema` cannot hold, the op is ``unreadable``. A sink with ``op=``
+    refuses both, or hands them to its dead letters.
+
+    Raises ConfigurationError.
+    """
+    columns = _columns(df, schema)
+    keys = (keys,) if isinstance(keys, str) else tuple(keys)
+    if not keys or not set(keys) <= set(columns.names):
+        raise ConfigurationError(
+            f"sm.debezium: keys is {list(keys)!r}; give the table's key columns, out of "
+            f"{', '.join(columns.names)}"
+        )
+    if not isinstance(op, str) or not op or op.lower() in {name.lower() for name in columns.names}:
+        raise ConfigurationError(
+            f"sm.debezium: op is {op!r}; give a name that no column of the schema has"
+        )
+    if numeric_timestamps is not None:
+        one_of(numeric_timestamps, tuple(_UNITS), "sm.debezium: numeric_timestamps")
+    change = _changes(df, columns, keys)
+    deleted, unread, values = F.col("op") == "d", F.col("unread"), {}
+    for number, field in enumerate(columns):
+        kind, raw = field.dataType, F.col(f"_{number}")
+        values[field.name] = value = _value(kind, raw, numeric_timestamps)
+        unread = unread | (raw.isNotNull() & value.isNull())
+        if isinstance(kind, StringType | BinaryType):
+            unread = unread | F.coalesce(raw.cast("string") == _PLACEHOLDER, F.lit(False))
+    names = F.create_map(*(F.lit(text) for pair in _OPS.items() for text in pair))
+    known = F.coalesce(names[F.col("op")], F.col("op"), F.lit(UNREADABLE))
+    return change.select(
+        *(
+            (value if name in keys else F.when(~deleted, value)).alias(name)
+            for name, value in values.items()
+        ),
+        F.when(unread, F.lit(UNREADABLE)).otherwise(known).alias(op),
+    )
+
+
+def _columns(df: DataFrame, schema: str | StructType) -> StructType:
+    if "value" not in df.columns:
+        raise ConfigurationError(
+            f"sm.debezium: the DataFrame has no column 'value' (it has {', '.join(df.columns)}); "
+            "give the DataFrame of a Kafka source"
+        )
+    try:
+        columns = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
+    except Exception as error:
+        raise ConfigurationError(
+            f"sm.debezium: schema is {schema!r}, which is no list of columns "
+            f"({str(error).splitlines()[0]}); give e.g. 'id BIGINT, name STRING'"
+        ) from None
+    names = [name.lower() for name in columns.names]
+    if not names or len(set(names)) < len(names):
+        raise ConfigurationError(
+            f"sm.debezium: schema has the columns {columns.names}; give at least one, each once"
+        )
+    return columns
+
+
+def _changes(df: DataFrame, columns: StructType, keys: Sequence[str]) -> DataFrame:
+    """Return of each record the op, whether it was unreadable, and the row's raw values as `_0`,
+    `_1`, … One step after another: an expression used twice would stand in the plan twice."""
+    raw = StructType([StructField(f.name, _raw(f.dataType)) for f in columns])
+    envelope = StructType(
+        [StructField("before", raw), StructField("after", raw), StructField("op", StringType())]
+    )
+    whole = StructType(
+        [StructField("payload", envelope), *envelope, StructField(_CORRUPT, StringType())]
+    )
+    key = F.col("key") if "key" in df.columns else F.lit(None)
+    records = df.where(F.col("value").isNotNull())
+    records = records.select(key.alias("key"), _json("value", whole).alias("read"))
+    read, change = F.col("read"), F.col("change")
+    plain = F.struct(*(read[name].alias(name) for name in envelope.names))
+    is_read = read.isNotNull() & read[_CORRUPT].isNull()
+    records = records.select(
+        "key", is_read.alias("is_read"), F.coalesce(read["payload"], plain).alias("change")
+    )
+    row = F.when(change["op"] == "d", change["before"]).otherwise(change["after"])
+    unread = ~F.col("is_read") | change["op"].isNull()
+    records = records.select(
+        "key", change["op"].alias("op"), unread.alias("unread"), row.alias("row")
+    )
+    fields = []
+    for number, name in enumerate(columns.names):
+        value = F.col("row")[name]
+        if name in keys:
+            # A change of a table without a replica identity has its key in the record's key alone.
+            own = StructType([raw[name]])
+            wrapped = _json("key", StructType([StructField("payload", own)]))["payload"][name]
+            value = F.coalesce(value, wrapped, _json("key", own)[name])
+        fields.append(value.alias(f"_{number}"))
+    return records.select("op", "unread", *fields)
+
+
+def _json(column: str, kind: StructType) -> Column:
+    options = {"columnNameOfCorruptRecord": _CORRUPT}
+    return F.from_json(F.col(column).cast("string"), kind, options)
+
+
+def _raw(kind: DataType) -> DataType:
+    """Return the type to read from JSON: dates and times may be numbers, in Debezium's units."""
+    temporal = isinstance(kind, DateType | TimestampType | TimestampNTZType)
+    return StringType() if temporal else kind
+
+
+def _value(kind: DataType, raw: Column, unit: str | None) -> Column:
+    """Return the column's value from its raw one; null for one that it cannot hold."""
+    if _raw(kind) == kind:
+        return raw
+    text, number, is_number = raw.try_cast(kind), raw.try_cast("bigint"), raw.rlike(r"^-?\d+$")
+    if isinstance(kind, DateType):
+        return F.when(is_number, F.date_from_unix_date(number.try_cast("int"))).otherwise(text)
+    if unit is None:
+        return F.when(~is_number, text)
+    seconds = (number.cast("decimal(20,0)") / _UNITS[unit]).try_cast("decimal(18,6)")
+    span = F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)
+    start = "1970-01-01 00:00:00" + ("" if isinstance(kind, TimestampNTZType) else " UTC")
+    return F.when(is_number, F.lit(start).cast(kind) + span).otherwise(text)

@@ -1,0 +1,114 @@
+"""Changes: rows that replace or delete the row of their key, told apart by the column of `op=`.
+
+`check_settings` and `check_schema` judge keys and op when a job is built, `unfit` judges rows in a
+task. Each sink applies changes in its own way, and all by one rule: a table ends up as if an
+attempt's rows were applied one after another in the order written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamark.contracts.dead_letters import RefusedRow, without
+from seamark.model.errors import ConfigurationError, WriteRefusedError
+from seamark.model.schema import Schema
+from seamark.sinks.internal.columns import require_column
+
+DELETE = "delete"
+STAGED_OP = "_seamark_op"
+"""The name of the op column in a stage table: the stage itself says whether its rows have an op."""
+OPS = ("insert", "update", DELETE)
+"""The values of the column `op=`. The first two mean the same: the row replaces the one of its
+key, if there is one."""
+
+
+def check_settings(op: object, keys: Sequence[str], sink: str, how: str) -> None:
+    """Raise ConfigurationError unless op is None, or a name beside `keys`. `how` says what gives a
+    sink keys."""
+    if op is None:
+        return
+    if not isinstance(op, str) or not op:
+        raise ConfigurationError(
+            f"{sink}: op is {op!r}; give the name of a column, or leave it out"
+        )
+    if not keys:
+        raise ConfigurationError(
+            f"{sink}: op is {op!r}, and there is no key to find the row that a change is of; {how}"
+        )
+    if op.lower() in {key.lower() for key in keys}:
+        raise ConfigurationError(f"{sink}: op is {op!r}, which is a key column; give another")
+
+
+def check_schema(op: str | None, schema: Schema, sink: str) -> None:
+    """Raise ConfigurationError unless the DataFrame has the column, as a string, and others."""
+    require_column(op, schema, "op", "op", sink)
+    for column in schema:
+        if column.name == op and not column.type.startswith(("string", "varchar", "char")):
+            raise ConfigurationError(
+                f"{sink}: the op column {op!r} has type {column.type}; give a string column with "
+                f"the values {', '.join(OPS)}"
+            )
+
+
+def target_columns(schema: Schema, op: str | None) -> Schema:
+    """Return the DataFrame's columns that are written: all but op."""
+    return tuple(column for column in schema if column.name != op)
+
+
+def unfit(
+    batch: pa.RecordBatch,
+    keys: Sequence[str],
+    op: str | None,
+    required: Sequence[str] = (),
+    *,
+    nan_is_null: bool = False,
+) -> list[RefusedRow]:
+    """Return the rows that are no changes: with an unknown op, a null key, or null in a `required`
+    column. A row to delete needs its keys alone."""
+    reasons: dict[int, str] = {}
+    names = batch.schema.names
+    kept = np.ones(batch.num_rows, bool)
+    if op is not None:
+        given = batch.column(names.index(op))
+        known = pc.is_in(given, value_set=pa.array(OPS, given.type))
+        for index in np.flatnonzero(~np.asarray(known)).tolist():
+            reasons[index] = (
+                f"its op column {op!r} is {given[index].as_py()!r}; allowed are {', '.join(OPS)}"
+            )
+        kept = ~np.asarray(pc.fill_null(pc.equal(given, DELETE), False))
+    for name in (*keys, *required):
+        column = batch.column(names.index(name))
+        null = np.asarray(column.is_null(nan_is_null=nan_is_null))
+        null, what = (null, "key column") if name in keys else (null & kept, "NOT NULL column")
+        for index in np.flatnonzero(null).tolist():
+            reasons.setdefault(index, f"its {what} {name!r} is null")
+    return [RefusedRow(index, reasons[index]) for index in sorted(reasons)]
+
+
+def require_fit(unfit_rows: Sequence[RefusedRow], sink: str) -> None:
+    """Raise WriteRefusedError for the first of the rows, if there is one."""
+    if unfit_rows:
+        first = unfit_rows[0]
+        raise WriteRefusedError(
+            f"{sink}: {len(unfit_rows)} row(s) of a batch are refused, the first because "
+            f"{first.reason}. Change the rows before the sink, or give Job.sink "
+            'on_bad_row="dead_letter"'
+        )
+
+
+def take_others(
+    batch: pa.RecordBatch,
+    refused: Sequence[RefusedRow],
+    take: Callable[[pa.RecordBatch], Sequence[RefusedRow]],
+) -> list[RefusedRow]:
+    """Give the rows not yet refused to `take`; return all refused rows of the batch."""
+    if not refused:
+        return list(take(batch))
+    others = np.delete(np.arange(batch.num_rows), [row.index for row in refused])
+    found = take(without(batch, refused))
+    also = [RefusedRow(int(others[row.index]), row.reason) for row in found]
+    return sorted([*refused, *also], key=lambda row: row.index)

@@ -1,0 +1,87 @@
+"""Staged rows into the table: appended or, with keys, replacing and deleting rows by key.
+
+A staged file says in its schema's metadata which it is, so rows staged before a change of the
+sink's settings still move as they were meant.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from seamark.sinks.internal.changes import DELETE
+from seamark.sinks.sqlite.database import Target, quoted
+
+_KEYS, _OP = b"seamark.keys", b"seamark.op"
+_SEPARATOR = "\0"
+_STAGE = "temp._seamark_stage"
+
+
+def described(batch: pa.RecordBatch, target: Target) -> pa.RecordBatch:
+    """Return the batch with the keys and op of its rows in its schema's metadata."""
+    if not target.keys:
+        return batch
+    keys = _SEPARATOR.join(target.keys).encode()
+    return batch.replace_schema_metadata({_KEYS: keys, _OP: (target.op or "").encode()})
+
+
+def newest(batch: pa.RecordBatch, target: Target) -> Any:
+    """Return the rising indexes of the rows that a table of `target.keys` would have to take: of
+    each key the last one, unless it is a delete."""
+    columns = {str(i): batch.column(key) for i, key in enumerate(target.keys)}
+    table = pa.table({**columns, "row": np.arange(batch.num_rows)})
+    last = table.group_by(list(columns)).aggregate([("row", "max")])["row_max"]
+    rows = np.sort(np.asarray(last))
+    if target.op is None:
+        return rows
+    deleted = np.asarray(pc.equal(batch.column(target.op), DELETE))
+    return rows[~deleted[rows]]
+
+
+def move(cursor: Any, table: str, rows: pa.Table) -> None:
+    """Apply staged rows, in their order, inside the caller's transaction. Creates a missing
+    table."""
+    metadata = rows.schema.metadata or {}
+    if _KEYS not in metadata:
+        cursor.adbc_ingest(table, rows, mode="create_append")
+        return
+    keys, op = metadata[_KEYS].decode().split(_SEPARATOR), metadata[_OP].decode()
+    fields = [field for field in rows.schema if field.name != op]
+    names = [quoted(field.name) for field in fields]
+    target, listed, by = f"main.{quoted(table)}", ", ".join(names), ", ".join(map(quoted, keys))
+    typed = ", ".join(f"{quoted(field.name)} {_type(field.type)}" for field in fields)
+    cursor.execute(f"CREATE TABLE IF NOT EXISTS {target} ({typed}, PRIMARY KEY ({by}))")
+    # With the target's affinities, by which '1' and '01' can be one key.
+    more = f", CAST(NULL AS TEXT) AS {quoted(op)}" if op else ""
+    cursor.execute(
+        f"CREATE TEMP TABLE _seamark_stage AS SELECT {listed}{more} FROM {target} WHERE 0"
+    )
+    cursor.adbc_ingest("_seamark_stage", rows, mode="append", temporary=True)
+    kept = ""
+    if op:
+        # Also a key with a newer row: the row is then made anew, not changed.
+        deleted = f"{quoted(op)} = '{DELETE}'"
+        cursor.execute(
+            f"DELETE FROM {target} WHERE ({by}) IN (SELECT {by} FROM {_STAGE} WHERE {deleted})"
+        )
+        kept = f" AND NOT {deleted}"
+    changed = [name for name in names if name not in set(map(quoted, keys))]
+    change = ", ".join(f"{name} = excluded.{name}" for name in changed)
+    cursor.execute(
+        f"INSERT INTO {target} ({listed}) SELECT {listed} FROM {_STAGE} "
+        f"WHERE rowid IN (SELECT max(rowid) FROM {_STAGE} GROUP BY {by}){kept} ORDER BY rowid "
+        f"ON CONFLICT ({by}) DO {f'UPDATE SET {change}' if changed else 'NOTHING'}"
+    )
+    cursor.execute(f"DROP TABLE {_STAGE}")
+
+
+def _type(kind: pa.DataType) -> str:
+    """Return a new column's type, as the driver would choose it."""
+    if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return "INTEGER"
+    if pa.types.is_floating(kind):
+        return "REAL"
+    return "BLOB" if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) else "TEXT"

@@ -1,0 +1,57 @@
+"""`WriteAheadSink.foreach_batch`: the user's function gets each decided epoch as a DataFrame.
+
+The function stays in the driver: executors get the sink without it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from seamark.api.checks import yes_or_no
+from seamark.contracts.write_ahead import EpochToken
+from seamark.model.durations import Duration, seconds
+from seamark.model.errors import ConfigurationError
+from seamark.sinks.write_ahead.epoch_spool import SpooledBatches
+from seamark.sinks.write_ahead.sink import WriteAheadSink
+from seamark.sinks.write_ahead.spark_format import spooled_frame
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class ForeachBatchSink(WriteAheadSink):
+    """See `WriteAheadSink.foreach_batch`."""
+
+    function: Callable[[Any, Any], None] | None
+    idempotent: bool = False
+    send_timeout: Duration = "10min"
+    with_epoch: bool = False
+    permanent_errors: Sequence[type[Exception]] = (Exception,)
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise ConfigurationError(
+                f"foreach_batch: the function is {self.function!r}; give one that takes a "
+                "DataFrame and the epoch's token"
+            )
+        yes_or_no(self.idempotent, f"{self.describe()}: idempotent")
+        seconds(self.send_timeout, f"{self.describe()}: timeout")
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the function out: it may hold a session, which cannot be pickled."""
+        return {**self.__dict__, "function": None}
+
+    def describe(self) -> str:
+        """Return the function's name."""
+        return f"function {getattr(self.function, '__qualname__', type(self.function).__name__)}"
+
+    def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
+        """Call the function with the epoch's rows, read by executors from the spool files."""
+        assert isinstance(batches, SpooledBatches)
+        assert self.function is not None
+        self.function(spooled_frame(batches), token.epoch if self.with_epoch else token)

@@ -1,0 +1,265 @@
+"""The sinks behind ``format(…)``, made of the options that Spark's own sinks take."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+
+from seamark.contracts.sink import TwoPhaseCommitSink
+from seamark.model.errors import ConfigurationError
+from seamark.streaming.job import Place
+
+Sink = TwoPhaseCommitSink[Any]
+
+_ELSEWHERE = {
+    "console": "it keeps nothing: write it with df.writeStream",
+    "memory": "no restart finds its rows again: write it with df.writeStream",
+    "noop": "it keeps nothing: write it with df.writeStream",
+}
+_JDBC_IGNORED = ("driver", "batchsize", "numpartitions", "isolationlevel", "truncate")
+_PG_OPTIONS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "connect_timeout")
+
+
+class Options:
+    """The options of one sink. As in Spark their names' case does not matter."""
+
+    def __init__(self, format_: str, given: Mapping[str, str]) -> None:
+        self.format = format_
+        self._given = {name.lower(): (name, value) for name, value in given.items()}
+        self._known: list[str] = []
+
+    def take(self, *names: str) -> str | None:
+        """Return the value of the option with one of these names, None if it is not given."""
+        self._known.append(names[0])
+        found = [self._given.pop(name.lower()) for name in names if name.lower() in self._given]
+        return found[-1][1] if found else None
+
+    def need(self, name: str, example: str) -> str:
+        """Return an option's value; raises ConfigurationError without one."""
+        if (value := self.take(name)) is None or not value.strip():
+            raise ConfigurationError(
+                f'write_stream: format "{self.format}" needs the option {name!r}, e.g. '
+                f".option({name!r}, {example!r})"
+            )
+        return value
+
+    def flag(self, name: str, *, default: bool) -> bool:
+        """Return an option that is true or false."""
+        value = self.take(name)
+        if value is None:
+            return default
+        if value.lower() not in ("true", "false"):
+            raise ConfigurationError(
+                f'write_stream: format "{self.format}": option {name!r} is {value!r}; give "true" '
+                'or "false"'
+            )
+        return value.lower() == "true"
+
+    def below(self, prefix: str) -> dict[str, str]:
+        """Return all options whose names begin with `prefix`."""
+        self._known.append(f"{prefix}…")
+        names = [name for name in self._given if name.startswith(prefix)]
+        return dict(self._given.pop(name) for name in names)
+
+    def require_none_left(self) -> None:
+        """Raise ConfigurationError for an option that nobody took. Shows no value: it may be a
+        secret."""
+        for name, (written, _) in self._given.items():
+            near = difflib.get_close_matches(name, [k.lower() for k in self._known], n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ConfigurationError(
+                f'write_stream: format "{self.format}" has no option {written!r} here; {hint}it '
+                f"takes {', '.join(self._known)}"
+            )
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a format is asked to make: see `sink_of`."""
+
+    options: Options
+    partition_by: Sequence[str]
+    place: Place
+
+
+def kafka(target: Target) -> Sink:
+    """`KafkaSink`. The transactional ids' prefix is made from name and checkpoint location."""
+    from seamark.sinks.kafka import KafkaSink
+
+    options, place = target.options, target.place
+    servers = options.need("kafka.bootstrap.servers", "localhost:9092")
+    own = {
+        name: value
+        for name in ("transactional_id_prefix", "transaction_timeout", "delivery_guarantee")
+        if (value := options.take(name)) is not None
+    }
+    if own.get("delivery_guarantee") != "at-least-once":
+        mark = hashlib.sha256(place.location.encode()).hexdigest()[:8]
+        own.setdefault("transactional_id_prefix", f"{place.name}-{mark}")
+    return KafkaSink(
+        servers,
+        topic=options.take("topic"),
+        producer_options=options.below("kafka."),
+        spool=options.flag("spool", default=False),
+        **own,  # type: ignore[arg-type]
+    )
+
+
+def files(target: Target) -> Sink:
+    """`FileSink`, with Spark's defaults."""
+    from seamark.sinks.files import FileSink
+
+    options = target.options
+    more: dict[str, Any] = {}
+    if options.format == "csv":
+        more["header"] = options.flag("header", default=False)
+        more["delimiter"] = options.take("sep", "delimiter") or ","
+        more["null_value"] = options.take("nullValue") or ""
+    return FileSink(
+        options.need("path", "/data/clicks"),
+        options.format,
+        partition_by=target.partition_by,
+        compression=_compression(options.take("compression")),
+        hadoop=options.below("fs."),
+        **more,
+    )
+
+
+def delta(target: Target) -> Sink:
+    """`DeltaSink`; as Spark's it makes a missing table."""
+    from seamark.sinks.delta import DeltaSink
+
+    options = target.options
+    return DeltaSink(
+        options.need("path", "/data/clicks"),
+        partition_by=target.partition_by,
+        create_table=True,
+        storage_options=options.below("fs."),
+    )
+
+
+def jdbc(target: Target) -> Sink:
+    """`PostgresSink` or `MySQLSink`, by the URL; as Spark's writer it makes a missing table. Staged
+    unless the option `mode` names another way: this needs no setting of the server."""
+    options = target.options
+    url = options.need("url", "jdbc:postgresql://localhost:5432/shop")
+    table = options.need("dbtable", "clicks")
+    user, password = options.take("user"), options.take("password")
+    for name in _JDBC_IGNORED:
+        options.take(name)
+    keys = [key.strip() for key in (options.take("keys") or "").split(",") if key.strip()]
+    more: dict[str, Any] = {
+        "mode": options.take("mode") or ("upsert" if keys else "staged"),
+        "keys": keys,
+        "create_table": options.flag("create_table", default=True),
+        "spool": options.flag("spool", default=False),
+    }
+    _, _, rest = url.partition(":")
+    kind = rest.partition(":")[0]
+    if not url.startswith("jdbc:") or kind not in _DATABASES:
+        raise ConfigurationError(
+            f'write_stream: format "jdbc": url is of {url.partition("//")[0]!r}; give '
+            f"{' or '.join(f'jdbc:{name}://…' for name in _DATABASES)}. Any other database: "
+            "foreach_batch, or sm.WriteAheadSink.spark_format"
+        )
+    return _DATABASES[kind](rest, table, user, password, more)
+
+
+def _postgres(url: str, table: str, user: str | None, password: str | None, more: Any) -> Sink:
+    from seamark.sinks.postgres import PostgresSink
+
+    return PostgresSink(_server_url(url, user, password, "postgresql", _PG_OPTIONS), table, **more)
+
+
+def _mysql(url: str, table: str, user: str | None, password: str | None, more: Any) -> Sink:
+    from seamark.sinks.mysql import MySQLSink
+
+    return MySQLSink(_server_url(url, user, password, "mysql", ()), table, **more)
+
+
+class _Made(Protocol):
+    def __call__(
+        self, url: str, table: str, user: str | None, password: str | None, more: Any
+    ) -> Sink: ...
+
+
+_DATABASES: dict[str, _Made] = {"postgresql": _postgres, "mysql": _mysql, "mariadb": _mysql}
+
+
+def _server_url(
+    url: str, user: str | None, password: str | None, scheme: str, allowed: Sequence[str]
+) -> str:
+    """Return the sink's URL for a JDBC URL without ``jdbc:``. Never shows it in an error."""
+    parts = urlsplit(url)
+    given = dict(parse_qsl(parts.query))
+    user = given.pop("user", user)
+    password = given.pop("password", password)
+    if unknown := [name for name in given if name not in allowed]:
+        raise ConfigurationError(
+            f'write_stream: format "jdbc": the url has {unknown[0]!r}, which only Java\'s driver '
+            f"knows; leave it out, or give the sink itself, sm.write_stream(df, "
+            f"sm.{'PostgresSink' if scheme == 'postgresql' else 'MySQLSink'}(…))"
+        )
+    login = ""
+    if user is not None:
+        secret = f":{quote(password, safe='')}" if password is not None else ""
+        login = f"{quote(user, safe='')}{secret}@"
+    query = f"?{urlencode(given)}" if given else ""
+    return f"{scheme}://{login}{parts.netloc or 'localhost'}{parts.path}{query}"
+
+
+def _compression(given: str | None) -> str | None:
+    return "none" if given == "uncompressed" else given
+
+
+_FORMATS: dict[str, Callable[[Target], Sink]] = {
+    "kafka": kafka,
+    **dict.fromkeys(("parquet", "json", "csv"), files),
+    "delta": delta,
+    "jdbc": jdbc,
+}
+_APPEND_ONLY = ("parquet", "json", "csv", "delta")
+
+
+def sink_of(
+    format_: str,
+    given: Mapping[str, str],
+    partition_by: Sequence[str],
+    output_mode: str,
+    place: Place,
+) -> Sink:
+    """Return the sink for a format and its options. Raises ConfigurationError for a format or an
+    option that is not known, and for what the format cannot do."""
+    name = format_.lower()
+    if name not in _FORMATS:
+        why = _ELSEWHERE.get(
+            name,
+            "any other format that Spark can write: sm.write_stream(df, "
+            f"sm.WriteAheadSink.spark_format({format_!r}, {{…}})), or foreach_batch",
+        )
+        raise ConfigurationError(
+            f"write_stream: format is {format_!r}; there are {', '.join(_FORMATS)}; {why}"
+        )
+    if partition_by and _FORMATS[name] not in (files, delta):
+        raise ConfigurationError(
+            f'write_stream: partitionBy is {list(partition_by)!r}, and format "{name}" has no '
+            "partitions by column; leave it out"
+        )
+    if name in _APPEND_ONLY and output_mode != "append":
+        raise ConfigurationError(
+            f'write_stream: outputMode is {output_mode!r}, and format "{name}" takes new rows '
+            "alone; give 'append', or write through foreach_batch"
+        )
+    options = Options(name, given)
+    sink = _FORMATS[name](Target(options, tuple(partition_by), place))
+    options.require_none_left()
+    if name == "jdbc" and output_mode != "append" and getattr(sink, "mode", "") != "upsert":
+        raise ConfigurationError(
+            f"write_stream: outputMode is {output_mode!r}, and the table would get each row again; "
+            "give the option 'keys', the columns of the rows' key, or outputMode 'append'"
+        )
+    return sink

@@ -1,0 +1,168 @@
+"""`StreamJob`: one query of `write_stream` as a job, in its Spark checkpoint location.
+
+Invariant: Spark's own files lie in the location itself, as Spark lays them, and Seamark's beside
+them. So Seamark goes on from a plain query's location, and a plain query from Seamark's.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.util import inheritable_thread_target
+
+from seamark.api.config import CheckpointConfig
+from seamark.api.rest_config import RestConfig
+from seamark.api.settings import PROGRAM, Setting
+from seamark.contracts.sink import TwoPhaseCommitSink
+from seamark.job import Job
+from seamark.job_run import JobRun
+from seamark.model.errors import ConfigurationError
+from seamark.model.redaction import secrets_in
+from seamark.runtime.kafka_topics import kafka_options
+from seamark.savepoints.restore.options import RestoreOptions
+from seamark.streaming.query import StreamQuery
+from seamark.streaming.sources import sources_of
+
+_PACKAGE = str(Path(__file__).parent)
+SINK = "sink"
+"""The uid of a query's sink."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a query's job is: `location` is its Spark checkpoint location, a URI, and `query_name`
+    the name given to the query, None if it has none."""
+
+    location: str
+    query_name: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.storage.partition(":")[2].strip("/"):
+            raise ConfigurationError(
+                f"write_stream: checkpointLocation is {self.location!r}, which lies in no "
+                "directory; give one such as '/var/lib/checkpoints/clicks': the directory above it "
+                "is the storage in which seamark list finds the query"
+            )
+
+    @property
+    def storage(self) -> str:
+        """The directory of the location."""
+        return self.location.rpartition("/")[0]
+
+    @property
+    def directory(self) -> str:
+        """The location's own name."""
+        return self.location.rpartition("/")[2]
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.query_name or self.directory
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """When a query processes rows: every `interval_s` seconds (None: as nothing was given), or only
+    what is there (`bounded`), in as many epochs as it takes or in one (`once`)."""
+
+    interval_s: float | None = None
+    bounded: bool = False
+    once: bool = False
+
+
+class StreamJob(Job):
+    """A job of one query. Made by `DataStreamWriter.start`; `explain` collects it instead."""
+
+    explained: list[Job] | None = None
+    """Set by ``seamark explain``: the queries that the program would have started."""
+
+    def __init__(
+        self,
+        place: Place,
+        trigger: Trigger,
+        output_mode: str,
+        checkpoint: CheckpointConfig,
+        rest: RestConfig | None,
+    ) -> None:
+        given = {name: getattr(checkpoint, name) for name in checkpoint.given}
+        given.setdefault("timeout", timedelta.max)  # as in Spark: a first epoch may have it all
+        given.setdefault("interval", 0)
+        given["storage"] = place.storage
+        if trigger.interval_s is not None:
+            given["interval"] = trigger.interval_s
+        super().__init__(place.name, CheckpointConfig(**given), output_mode, rest=rest)
+        declared = self.declaration
+        # Else a seamark.toml for the command line would send the query to another checkpoint.
+        declared.checkpoint = replace(declared.checkpoint, storage=place.storage)
+        self._settings["checkpoint.storage"] = Setting(place.storage, PROGRAM)
+        declared.directory, declared.spark_directory = place.directory, ""
+        declared.query_name = place.query_name
+        self._when = trigger
+
+    def declare(
+        self, dataframe: DataFrame, sink: TwoPhaseCommitSink[Any], bad_rows: Mapping[str, Any]
+    ) -> None:
+        """Add the query's sink, and the sources of its DataFrame. `bad_rows` are the arguments of
+        `Job.sink` about them."""
+        self.sink(dataframe, sink, SINK, **bad_rows)
+        sinks = self.declaration.sinks
+        sinks[SINK] = replace(sinks[SINK], declared_at=_place_in_program())
+        for source in sources_of(dataframe, bounded=self._when.bounded):
+            self._secrets |= secrets_in([dict(kafka_options(source.dataframe) or {})])
+            self.declaration.sources[source.uid] = source
+
+    def start(self) -> StreamQuery:
+        """Run the job on a thread of its own; return when its query has started. Raises what stops
+        the start."""
+        if StreamJob.explained is not None:
+            StreamJob.explained.append(self)
+            return StreamQuery(self, None)
+        run = self._prepare(None, RestoreOptions(self.declaration.name), "micro-batch")
+        supervisor = run.supervisor
+        query = StreamQuery(self, supervisor)
+        # With the caller's local properties, e.g. its scheduler pool, as if started by Spark. No
+        # daemon: the interpreter waits for it, so decided epochs are committed when a program ends.
+        target = inheritable_thread_target(self._session())(lambda: _run(run, query))
+        threading.Thread(target=target, name="seamark-query").start()
+        threading.Thread(target=_stop_at_end, args=[run], name="seamark-end", daemon=True).start()
+        try:
+            supervisor.first_start.wait()
+        except BaseException:  # Ctrl-C
+            supervisor.stop()
+            raise
+        if supervisor.query is None and (error := supervisor.outcome.exception()) is not None:
+            raise error
+        return query
+
+    def _trigger(self, in_real_time: bool) -> Mapping[str, Any]:
+        return {"once": True} if self._when.once else super()._trigger(in_real_time)
+
+
+def _place_in_program() -> str:
+    """Return file and line of the nearest caller outside of this package."""
+    frame = sys._getframe()
+    while frame.f_code.co_filename.startswith(_PACKAGE) and frame.f_back is not None:
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def _run(run: JobRun, query: StreamQuery) -> None:
+    try:
+        run.run_to_end()
+    except BaseException:
+        pass
+    finally:
+        query.ended()
+
+
+def _stop_at_end(run: JobRun) -> None:
+    """Stop the query when the program has ended without a stop; it may be waiting for a restart."""
+    threading.main_thread().join()
+    run.supervisor.stop()

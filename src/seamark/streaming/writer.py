@@ -1,0 +1,307 @@
+"""`write_stream`, and the writer that it returns: pyspark's `DataStreamWriter`, name by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NoReturn
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from seamark.api.config import CheckpointConfig, storage_uri
+from seamark.api.declarations import OUTPUT_MODES, check_name
+from seamark.api.rest_config import RestConfig
+from seamark.contracts.sink import TwoPhaseCommitSink
+from seamark.contracts.write_ahead import EpochToken
+from seamark.model.errors import ConfigurationError
+from seamark.sinks.write_ahead import WriteAheadSink
+from seamark.streaming.formats import sink_of
+from seamark.streaming.job import Place, StreamJob, Trigger
+from seamark.streaming.query import StreamQuery
+from seamark.streaming.tables import table_options
+
+LOCATION = "checkpointLocation"
+_CONFIGURED = "spark.sql.streaming.checkpointLocation"
+
+
+def write_stream(
+    dataframe: DataFrame,
+    sink: TwoPhaseCommitSink[Any] | None = None,
+    *,
+    checkpoint: CheckpointConfig | None = None,
+    rest: RestConfig | None = None,
+    on_bad_row: Literal["fail", "dead_letter"] = "fail",
+    dead_letters: TwoPhaseCommitSink[Any] | None = None,
+) -> DataStreamWriter:
+    """Return a writer for a streaming DataFrame, as ``df.writeStream`` does; its sinks keep what
+    theirs promise.
+
+    sink: instead of ``format(…)`` and its options.
+    checkpoint: what Spark's options do not say: mode, timeout, restart strategy and the like.
+        `storage` is said by ``checkpointLocation``, and `interval` by the trigger.
+    rest: as for `Job`. `on_bad_row`, `dead_letters`: as for `Job.sink`.
+    """
+    if not isinstance(dataframe, DataFrame) or not dataframe.isStreaming:
+        raise ConfigurationError(
+            "write_stream: give a streaming DataFrame, read with spark.readStream; found "
+            + ("one that is not streaming" if isinstance(dataframe, DataFrame) else repr(dataframe))
+        )
+    checkpoint = CheckpointConfig() if checkpoint is None else checkpoint
+    if not isinstance(checkpoint, CheckpointConfig) or "storage" in checkpoint.given:
+        raise ConfigurationError(
+            "write_stream: checkpoint has a storage; leave it out: "
+            f"the option {LOCATION} says where"
+            if isinstance(checkpoint, CheckpointConfig)
+            else f"write_stream: checkpoint is {checkpoint!r}; give sm.CheckpointConfig(…)"
+        )
+    bad_rows = {"on_bad_row": on_bad_row, "dead_letters": dead_letters}
+    return DataStreamWriter(dataframe, sink, checkpoint, rest, bad_rows)
+
+
+class DataStreamWriter:
+    """Builds one query. Each method but `start` and `toTable` returns the writer.
+
+    Raises ConfigurationError as soon as a value is wrong; `start` raises it for what does not fit
+    together.
+    """
+
+    def __init__(
+        self,
+        dataframe: DataFrame,
+        sink: TwoPhaseCommitSink[Any] | None,
+        checkpoint: CheckpointConfig,
+        rest: RestConfig | None,
+        bad_rows: Mapping[str, Any],
+    ) -> None:
+        self._dataframe = dataframe
+        self._sink = sink
+        self._checkpoint = checkpoint
+        self._rest = rest
+        self._bad_rows = bad_rows
+        self._format: str | None = None
+        self._options: dict[str, str] = {}
+        self._output_mode = "append"
+        self._partition_by: tuple[str, ...] = ()
+        self._query_name: str | None = None
+        self._trigger = Trigger()
+
+    def format(self, source: str) -> DataStreamWriter:
+        """Set the sink's format: kafka, parquet, json, csv, delta, jdbc (docs/write-stream.md)."""
+        self._format = _text(source, "format")
+        return self
+
+    def option(self, key: str, value: object) -> DataStreamWriter:
+        """Set an option of the sink, as Spark's own takes it, or ``checkpointLocation``."""
+        key = _text(key, "option: its name")
+        if not isinstance(value, str | int | float | bool | None):
+            raise ConfigurationError(
+                f"write_stream: option {key!r} has a value of type {type(value).__name__}; give "
+                "text, a number or a bool"
+            )
+        for name in [name for name in self._options if name.lower() == key.lower()]:
+            del self._options[name]
+        if value is not None:
+            self._options[key] = str(value).lower() if isinstance(value, bool) else str(value)
+        return self
+
+    def options(self, **options: object) -> DataStreamWriter:
+        """Set several options."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def outputMode(self, outputMode: str) -> DataStreamWriter:
+        """Set Spark's output mode: append, update or complete."""
+        mode = _text(outputMode, "outputMode").lower()
+        if mode not in OUTPUT_MODES:
+            raise ConfigurationError(
+                f"write_stream: outputMode is {outputMode!r}; give {_either(OUTPUT_MODES)}"
+            )
+        self._output_mode = mode
+        return self
+
+    def partitionBy(self, *cols: str | list[str]) -> DataStreamWriter:
+        """Set the columns of the files' directories, or of the Delta table's partitions."""
+        names = cols[0] if len(cols) == 1 and isinstance(cols[0], list | tuple) else cols
+        self._partition_by = tuple(_text(name, "partitionBy") for name in names)
+        return self
+
+    def clusterBy(self, *cols: object) -> NoReturn:
+        """Refuse: no sink here clusters its rows."""
+        raise ConfigurationError(
+            "write_stream: clusterBy is not supported; make the table with its clustering first, "
+            "and leave clusterBy out"
+        )
+
+    def queryName(self, queryName: str) -> DataStreamWriter:
+        """Set the query's name; it is the job's name as well."""
+        self._query_name = check_name(queryName, "write_stream: queryName")
+        return self
+
+    def trigger(
+        self,
+        *,
+        processingTime: str | None = None,
+        once: bool | None = None,
+        continuous: str | None = None,
+        availableNow: bool | None = None,
+        realTime: str | None = None,
+    ) -> DataStreamWriter:
+        """Set when rows are processed: give one argument. Without a trigger epochs follow one
+        another at once."""
+        given = {
+            "processingTime": processingTime,
+            "once": once,
+            "continuous": continuous,
+            "availableNow": availableNow,
+            "realTime": realTime,
+        }
+        found = {name: value for name, value in given.items() if value is not None}
+        if len(found) != 1:
+            raise ConfigurationError(
+                f"write_stream: trigger has {', '.join(found) or 'no argument'}; give exactly one "
+                "of processingTime, availableNow, once"
+            )
+        ((name, value),) = found.items()
+        if name == "processingTime":
+            self._trigger = Trigger(_interval_s(self._dataframe.sparkSession, value))
+            return self
+        if name in ("once", "availableNow") and value is not True:
+            raise ConfigurationError(f"write_stream: trigger {name} is {value!r}; give True")
+        if name in ("continuous", "realTime"):
+            raise ConfigurationError(
+                f'write_stream: trigger {name} is not supported: give processingTime="0 seconds". '
+                'For rows within milliseconds from Kafka to Kafka: sm.Job and run(execution="real-'
+                'time")'
+            )
+        self._trigger = Trigger(bounded=True, once=name == "once")
+        return self
+
+    def foreach(self, f: object) -> NoReturn:
+        """Refuse: a row is written before its epoch is decided."""
+        raise ConfigurationError(
+            "write_stream: foreach is not supported: it writes rows before their epoch is decided. "
+            "Give foreach_batch(fn), or a sink of your own (docs/write-a-sink.md)"
+        )
+
+    def foreachBatch(self, func: Callable[[DataFrame, int], None]) -> DataStreamWriter:
+        """Call ``func(df, batch_id)`` for each epoch with rows, as `foreach_batch` does."""
+        self._sink = WriteAheadSink.foreach_batch(func, with_epoch=True)
+        return self
+
+    def foreach_batch(
+        self, func: Callable[[DataFrame, EpochToken], None], *, idempotent: bool = False
+    ) -> DataStreamWriter:
+        """Call ``func(df, token)`` for each epoch with rows, when the epoch is decided: with the
+        same rows and the same token until it returns (docs/write-stream.md).
+
+        idempotent: whether `func` keeps the token, in one step with what it writes, and does
+            nothing when the token comes again.
+        """
+        self._sink = WriteAheadSink.foreach_batch(func, idempotent=idempotent)
+        return self
+
+    def start(
+        self,
+        path: str | None = None,
+        format: str | None = None,  # noqa: A002 - Spark's name
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: object,
+    ) -> StreamQuery:
+        """Start the query; the arguments are those of the methods above.
+
+        Goes on after the last epoch in ``checkpointLocation``, also after a plain query's of
+        Spark's. Returns when Spark's query has started. Raises PreflightError,
+        DamagedCheckpointError and the like before anything is written, and Spark's errors.
+        """
+        self.options(**options)
+        if path is not None:
+            self.option("path", path)
+        if format is not None:
+            self.format(format)
+        if outputMode is not None:
+            self.outputMode(outputMode)
+        if partitionBy is not None:
+            self.partitionBy(*([partitionBy] if isinstance(partitionBy, str) else partitionBy))
+        if queryName is not None:
+            self.queryName(queryName)
+        return self._job().start()
+
+    def toTable(
+        self,
+        tableName: str,
+        format: str | None = None,  # noqa: A002 - Spark's name
+        outputMode: str | None = None,
+        partitionBy: str | list[str] | None = None,
+        queryName: str | None = None,
+        **options: object,
+    ) -> StreamQuery:
+        """Start the query into a table of Spark's catalog, of Parquet, JSON, CSV or Delta. Makes a
+        missing table, with the DataFrame's columns."""
+        found, path = table_options(self._dataframe, tableName, format or self._format)
+        return self.start(path, found, outputMode, partitionBy, queryName, **options)
+
+    def _job(self) -> StreamJob:
+        given = dict(self._options)
+        place = Place(self._location(given), self._query_name)
+        check_name(
+            place.name, f"write_stream: the last part of {LOCATION} (queryName sets another)"
+        )
+        job = StreamJob(place, self._trigger, self._output_mode, self._checkpoint, self._rest)
+        sink = self._sink
+        if sink is None:
+            if self._format is None:
+                raise ConfigurationError(
+                    "write_stream: nothing says where the rows go; give format(…) and its options, "
+                    "a sink, sm.write_stream(df, sm.KafkaSink(…)), or foreach_batch(fn)"
+                )
+            sink = sink_of(self._format, given, self._partition_by, self._output_mode, place)
+        elif self._format is not None or given or self._partition_by:
+            found = ["format"] * (self._format is not None) + ["partitionBy"] * bool(
+                self._partition_by
+            )
+            raise ConfigurationError(
+                f"write_stream: {', '.join([*found, *given])} and a sink are given; the sink says "
+                "it all: leave the others out"
+            )
+        job.declare(self._dataframe, sink, self._bad_rows)
+        return job
+
+    def _location(self, given: dict[str, str]) -> str:
+        """Take the location out of the options, or out of Spark's settings, as Spark does."""
+        for name in [name for name in given if name.lower() == LOCATION.lower()]:
+            return storage_uri(given.pop(name), f"write_stream: {LOCATION}")
+        root = self._dataframe.sparkSession.conf.get(_CONFIGURED, None)
+        if root and self._query_name:
+            return storage_uri(
+                f"{root.rstrip('/')}/{self._query_name}", f"write_stream: {_CONFIGURED}"
+            )
+        raise ConfigurationError(
+            f"write_stream: nothing says where the checkpoint lies; give .option({LOCATION!r}, "
+            f"'/var/lib/checkpoints/clicks'), or a queryName and Spark's setting {_CONFIGURED}"
+        )
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigurationError(f"write_stream: {what} is {value!r}; give text")
+    return value.strip()
+
+
+def _either(texts: tuple[str, ...]) -> str:
+    return ", ".join(map(repr, texts))
+
+
+def _interval_s(spark: SparkSession, text: object) -> float:
+    """Return the time between two epochs, as Spark reads its own kind of interval."""
+    try:
+        read = spark._jvm.org.apache.spark.sql.streaming.Trigger.ProcessingTime(str(text))
+        return float(read.intervalMs()) / 1000
+    except (PySparkException, Py4JJavaError):
+        raise ConfigurationError(
+            f"write_stream: trigger processingTime is {text!r}, which Spark cannot read as an "
+            'interval; give one such as "500 milliseconds" or "1 minute 30 seconds"'
+        ) from None

@@ -1,0 +1,235 @@
+"""Audits a declared job's sinks, without a run of it; and the answer to `seamark audit`.
+
+A job may run meanwhile: epochs committed after the audit began are not judged.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+
+from seamark.api.declarations import DeclaredSink, JobDeclaration
+from seamark.checkpoint.accepted_losses import read_losses
+from seamark.checkpoint.checkpointed_job import CheckpointedJob
+from seamark.checkpoint.ledger import LedgerEntry, read_ledger
+from seamark.checkpoint.spool import load, read_rewrites
+from seamark.checkpoint.store import CheckpointStore
+from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA
+from seamark.model.errors import UserError
+from seamark.runtime.dead_letters import for_sink
+from seamark.runtime.hadoop_files import hadoop_settings, open_files
+from seamark.verify.audit.cells import Ledgered
+from seamark.verify.audit.findings import Fault, Finding, FoundRow, SinkResult
+from seamark.verify.audit.one_sink import Question, SinkAudit
+
+_LETTER_TYPES = {"string": pa.string(), "bigint": pa.int64()}
+
+
+@dataclass(frozen=True)
+class AuditRequest:
+    """What a user asks for. `first` and `last` are epochs, None for all; `sinks` uids, none for
+    all. `epoch_columns` are by uid. `shared`: other programs write to the targets too."""
+
+    first: int | None = None
+    last: int | None = None
+    sinks: Sequence[str] = ()
+    epoch_columns: Mapping[str, str] | None = None
+    shared: bool = False
+
+
+def audit_job(
+    spark: SparkSession, declared: JobDeclaration, storage: str, request: AuditRequest
+) -> dict[str, Any]:
+    """Return the audit of a job with its checkpoints in `storage`, for people and programs.
+
+    Raises UserError if there is no ledger, or no such sink or epoch.
+    """
+    audit = _JobAudit(spark, declared, storage, request)
+    results = audit.run()
+    return {
+        "epochs": [audit.first, audit.last],
+        "sinks": [result.to_json() for result in results],
+        "findings": sum(len(result.findings) for result in results),
+    }
+
+
+def answer_audit(
+    spark: SparkSession, declared: JobDeclaration, storage: str, asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Answer to a request of `seamark audit`."""
+    request = AuditRequest(
+        asked["first"], asked["last"], asked["sinks"], asked["epoch_columns"], asked["shared"]
+    )
+    return audit_job(spark, declared, storage, request)
+
+
+class _JobAudit:
+    def __init__(
+        self, spark: SparkSession, declared: JobDeclaration, storage: str, request: AuditRequest
+    ) -> None:
+        directory = f"{storage}/{declared.name}"
+        self._declared, self._request, self._spark = declared, request, spark
+        self._store = store = CheckpointStore(
+            open_files(spark, directory, make=False),
+            open_files(spark, f"{directory}/spark", make=False),
+        )
+        try:
+            self._identity = store.open_existing(declared.name)
+        except FileNotFoundError:
+            raise UserError(
+                f"{store.uri} holds no checkpoint of job {declared.name!r}: it has never run with "
+                "this storage, so there is nothing to audit"
+            ) from None
+        if unknown := {*request.sinks, *(request.epoch_columns or {})} - {*declared.sinks}:
+            raise UserError(
+                f"the program declares no sink {min(unknown)!r}; there are "
+                + ", ".join(declared.sinks)
+            )
+        self._entries, self._totals = read_ledger(store)
+        if not self._entries:
+            raise UserError(f"{store.uri}: no epoch is committed, so there is nothing to audit")
+        kept = (self._entries[0].epoch, self._entries[-1].epoch)
+        self.first = kept[0] if request.first is None else request.first
+        self.last = kept[1] if request.last is None else request.last
+        if not (kept[0] <= self.first <= self.last <= kept[1]):
+            raise UserError(
+                f"--epochs {self.first}..{self.last}: the ledger has the epochs "
+                f"{kept[0]} to {kept[1]}"
+            )
+        self._job = CheckpointedJob(
+            declared.name,
+            {uid: one.sink for uid, one in declared.sinks.items()},
+            store,
+            declared.checkpoint,
+            {one.uid: one.schema for one in declared.sinks.values()},
+            hadoop_settings(spark),
+        )
+
+    def run(self) -> list[SinkResult]:
+        """Audit the sinks, then compare those with the same rows."""
+        chosen = self._request.sinks or list(self._declared.sinks)
+        audits = {uid: SinkAudit(self._question(self._declared.sinks[uid])) for uid in chosen}
+        for audit in audits.values():
+            audit.run()
+            audit.look_closer()
+        twins = list(self._twins(audits))
+        for uid, audit in audits.items():
+            known: dict[int, FoundRow] = {}
+            for a, b in twins:
+                if uid in (a, b) and (hashes := audit.missing_hashes() - {*known}):
+                    known |= audits[b if uid == a else a].look_for(hashes)
+            audit.tell(known)
+        for a, b in twins:
+            self._compare(audits, a, b)
+        for loss in read_losses(self._store.files):
+            if loss.sink in audits:
+                audits[loss.sink].result.notes.append(f"accepted: {loss}")
+        return [audit.result for audit in audits.values()]
+
+    def _question(self, declared: DeclaredSink) -> Question:
+        uid, sink = declared.uid, declared.sink
+        ledgered = Ledgered()
+        rewrites = read_rewrites(self._store.files, uid, sink)
+        for entry in [*self._entries, *self._undecided()]:
+            judged = self.first <= entry.epoch <= self.last
+            part = entry.sinks.get(uid)
+            if part is not None:
+                committables = [load(sink, data)[0] for data in part.committables]
+                again = rewrites.get(entry.epoch, ())
+                ledgered.add(entry, uid, committables, again, judged=judged)
+        total, why = self._totals.of(uid), ""
+        incomplete = self._incomplete(uid)
+        whole = self._request.first is None and self._request.last is None
+        if not whole:
+            why = "the target does not tell which epoch a row is of, so --epochs cannot be obeyed"
+        elif incomplete:
+            why = f"the target tells nothing of a row's writer, and {incomplete}"
+        foreign = "other programs write there (--shared)" if self._request.shared else incomplete
+        known = bool(ledgered.committables) or not any(e.rows for e in ledgered.epochs.values())
+        columns = self._request.epoch_columns or {}
+        return Question(
+            uid,
+            sink,
+            self._job.context(uid, 0, self._identity),
+            _schema(declared),
+            ledgered,
+            None if why else total,
+            why,
+            columns.get(uid, ""),
+            known and uid not in self._refusing(),
+            foreign,
+        )
+
+    def _undecided(self) -> Iterator[LedgerEntry]:
+        """Yield the attempts that are not committed: a reader may see them soon."""
+        for epoch in self._store.epochs():
+            record = self._store.epoch(epoch)
+            if record.committed is None:
+                for generation in record.prepared:
+                    sinks = self._store.read_prepared(epoch, generation)
+                    yield LedgerEntry(epoch, generation, None, sinks)
+
+    def _incomplete(self, uid: str) -> str:
+        """Return why the target may have rows of this job that the ledger does not know; "" if it
+        cannot."""
+        identity, first = self._identity, self._entries[0].epoch
+        if identity.restored_from is not None:
+            return "the job was restored: rows of the job before it are in no ledger here"
+        since = max(self._totals.of(uid).since, self._totals.since)
+        if since > identity.first_epoch:
+            return f"the ledger begins at epoch {since}, not at the job's first"
+        if first > identity.first_epoch and self._may_forget(uid):
+            return f"transactions of epochs before {first} are not kept any more"
+        return ""
+
+    def _may_forget(self, uid: str) -> bool:
+        return not (self._request.epoch_columns or {}).get(uid)
+
+    def _refusing(self) -> set[str]:
+        return {one.dead_letters_of for one in self._declared.sinks.values()}
+
+    def _twins(self, audits: Mapping[str, SinkAudit]) -> Iterator[tuple[str, str]]:
+        """Yield the pairs of sinks that are given the same rows: of the same columns, and with the
+        same sums in most epochs."""
+        for a, b in combinations(audits, 2):
+            if _columns(audits[a].schema) == _columns(audits[b].schema):
+                same = Counter(_sums(entry, a) == _sums(entry, b) for entry in self._entries)
+                if same[True] > same[False]:
+                    yield a, b
+
+    def _compare(self, audits: Mapping[str, SinkAudit], a: str, b: str) -> None:
+        for entry in self._entries:
+            if self.first <= entry.epoch <= self.last and _sums(entry, a) != _sums(entry, b):
+                ours, other = entry.sinks.get(a), entry.sinks.get(b)
+                rows = (ours.rows if ours else 0) - (other.rows if other else 0)
+                place = f"epoch {entry.epoch}, beside sink {b}"
+                finding = Finding(Fault.SINKS_DIFFER, a, entry.epoch, abs(rows), place)
+                audits[a].result.findings.append(finding)
+
+
+def _sums(entry: LedgerEntry, uid: str) -> Any:
+    part = entry.sinks.get(uid)
+    return None if part is None else part.sums
+
+
+def _columns(schema: pa.Schema) -> list[tuple[str, str]]:
+    return sorted((field.name, str(field.type)) for field in schema)
+
+
+def _schema(declared: DeclaredSink) -> pa.Schema:
+    """Return the columns of the rows that the sink's writer gets."""
+    if declared.dead_letters_of:
+        fields = [(column.name, _LETTER_TYPES[column.type]) for column in DEAD_LETTER_SCHEMA]
+        empty = pa.schema(fields).empty_table().to_batches() or [
+            pa.RecordBatch.from_pylist([], pa.schema(fields))
+        ]
+        return for_sink(declared.sink, empty[0]).schema
+    rows = declared.dataframe.selectExpr(*declared.select_expressions)
+    return to_arrow_schema(rows.schema, timezone="UTC")

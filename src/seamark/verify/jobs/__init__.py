@@ -1,0 +1,1 @@
+"""The jobs that `seamark verify` brings along, as users write them."""

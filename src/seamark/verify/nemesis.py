@@ -1,0 +1,211 @@
+"""Does the harm that `plan.py` says, to a job and its systems."""
+
+from __future__ import annotations
+
+import random
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from seamark.verify.driver import DriverProcess
+from seamark.verify.plan import SIGTERM, Step
+from seamark.verify.systems import Systems, faketime
+
+REACH_S = 45.0
+"""How long a driver may take to reach its failpoint, before it is killed where it is."""
+REACH_EPOCHS = 6
+END_S = 180.0
+"""How long a superseded driver may take to end, and a stopped one."""
+EXECUTORS = {
+    "PYSPARK_SUBMIT_ARGS": "--master local-cluster[2,1,1024] pyspark-shell",
+    "PYSPARK_PYTHON": sys.executable,
+    "SPARK_LOCAL_IP": "127.0.0.1",
+}
+"""Environment of a driver whose tasks run in two executors of their own."""
+
+
+class Patient(Protocol):
+    """What the harm is done to."""
+
+    driver: DriverProcess
+
+    def start(
+        self, failpoint: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start the next driver; it becomes `driver`."""
+
+    def aim(self, seconds: float) -> None:
+        """Return the given seconds after the plan of the next epoch."""
+
+    def recovered(self, timeout_s: float) -> bool:
+        """Wait until the driver has committed an epoch that began after this call; False if it
+        ended, or the time is over."""
+
+    def epochs_done(self) -> int:
+        """Return how many epochs have been committed."""
+
+    def fail(self, text: str) -> None:
+        """Note something that must not happen."""
+
+
+class Nemesis:
+    """Does one step after the other; each returns what came of it, for the time-line."""
+
+    def __init__(self, systems: Systems, patient: Patient) -> None:
+        self._systems = systems
+        self._job = patient
+        self._deeds: dict[str, Callable[[Step], str]] = {
+            "driver": self._driver,
+            "executor": self._executor,
+            "python-worker": self._python_worker,
+            "broker": self._broker,
+            "database": self._database,
+            "connection": self._connection,
+            "pause": self._pause,
+            "disk-full": self._disk_full,
+            "clock": self._clock,
+        }
+
+    def do(self, step: Step) -> str:
+        """Do one step; return what came of it."""
+        return self._deeds[step.fault](step)
+
+    def _driver(self, step: Step) -> str:
+        self._job.aim(step.aim_s)
+        if step.how == SIGTERM:
+            self._stop()
+            self._job.start()
+            return "ended"
+        self._job.driver.kill_tree()
+        if not step.how:
+            self._job.start()
+            return "killed"
+        self._job.start(step.how)
+        driver, epochs = self._job.driver, self._job.epochs_done()
+        deadline = time.monotonic() + REACH_S
+        while (
+            driver.returncode is None
+            and self._job.epochs_done() < epochs + REACH_EPOCHS
+            and time.monotonic() < deadline
+        ):
+            time.sleep(0.05)
+        code = driver.returncode
+        driver.kill_tree()
+        self._job.start()
+        if code == -signal.SIGKILL:
+            return "killed, then died at its failpoint"
+        return "killed, then again: its failpoint was not reached, or only by workers"
+
+    def _executor(self, step: Step) -> str:
+        """Executors are there on a cluster only, so the next driver gets one."""
+        self._stop()
+        self._job.start(environment=EXECUTORS)
+        if not self._job.recovered(END_S):
+            self._job.fail(f"no epoch of a driver with executors\n{self._job.driver.tail(15)}")
+            return "not done"
+        self._job.aim(step.aim_s)
+        executors = self._job.driver.executors()
+        if not executors:
+            self._job.fail(f"{self._job.driver} had no executor")
+            return "not done"
+        executors[int(step.chance * len(executors))].kill()
+        return f"one of {len(executors)} killed"
+
+    def _python_worker(self, step: Step) -> str:
+        self._job.aim(step.aim_s)
+        workers = self._job.driver.workers()
+        if step.chance > 0.3:
+            workers = workers[int(step.chance * len(workers)) :][:1]
+        for worker in workers:
+            worker.kill()
+        return f"{len(workers)} killed"
+
+    def _broker(self, step: Step) -> str:
+        assert self._systems.kafka is not None
+        self._job.aim(step.aim_s)
+        self._systems.kafka.kill(1)
+        time.sleep(step.lasts_s)
+        self._systems.kafka.restart(1)
+        return "killed and restarted"
+
+    def _database(self, step: Step) -> str:
+        assert self._systems.postgres is not None
+        self._job.aim(step.aim_s)
+        self._systems.postgres.kill()
+        time.sleep(step.lasts_s)
+        self._systems.postgres.start()
+        return "killed and restarted"
+
+    def _connection(self, step: Step) -> str:
+        names = sorted(self._systems.proxies)
+        name = names[int(step.chance * len(names))]
+        proxy, before = self._systems.proxies[name], self._systems.proxies[name].cuts
+        self._job.aim(step.aim_s)
+        if step.how == "delay":
+            proxy.delay_s = step.amount / 1000
+            time.sleep(step.lasts_s)
+            proxy.delay_s = 0.0
+            return f"to {name}, each reply"
+        if step.how == "drop":
+            proxy.drops = True
+            time.sleep(step.lasts_s)
+            proxy.drops = False
+            return f"to {name}"
+        if step.how == "cut":
+            proxy.cut_all()
+        else:
+            proxy.cut_at("request" if step.how == "cut a request" else "reply", step.amount)
+            time.sleep(2)
+        return f"to {name}, {proxy.cuts - before} lines"
+
+    def _pause(self, step: Step) -> str:
+        self._job.aim(step.aim_s)
+        old = self._job.driver
+        old.freeze()
+        if not step.how:
+            time.sleep(step.lasts_s)
+            old.thaw()
+            return "woken"
+        self._job.start()
+        if step.chance < 0.7:
+            self._job.recovered(END_S)
+        else:  # wake it while its successor recovers
+            time.sleep(random.Random(step.chance).uniform(0, 10))
+        old.thaw()
+        code = old.wait(END_S)
+        old.kill_tree()
+        if code == 0:
+            self._job.fail(f"{old} was superseded and ended with 0: it must stop with an error")
+        return f"woken after its successor had come, ended with {code}"
+
+    def _disk_full(self, step: Step) -> str:
+        assert self._systems.disk is not None
+        self._job.aim(step.aim_s)
+        self._systems.disk.fill()
+        time.sleep(step.lasts_s)
+        self._systems.disk.free()
+        return "full, and free again"
+
+    def _clock(self, step: Step) -> str:
+        self._job.driver.kill_tree()
+        self._job.start(
+            environment={
+                "LD_PRELOAD": str(faketime()),
+                "FAKETIME": f"{step.amount:+d}s",
+                # A wrong clock, not a machine whose timers jump.
+                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+                "DONT_FAKE_MONOTONIC": "1",
+            }
+        )
+        return "a driver with a wrong clock"
+
+    def _stop(self) -> None:
+        driver = self._job.driver
+        if driver.returncode is None:
+            driver.send(signal.SIGTERM)
+            code = driver.wait(END_S)
+            if code:
+                self._job.fail(f"{driver} ended with {code} after SIGTERM\n{driver.tail(15)}")
+        driver.kill_tree()

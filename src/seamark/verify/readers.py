@@ -1,0 +1,334 @@
+"""Reads sinks as other programs do, beside the job: a follower of a topic, a poller of a table.
+
+A `Sight` is one sink to be read. Its readers run in threads and hand each `Read` to one function.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import struct
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from seamark.model.errors import OperationFailedError
+from seamark.verify.history import Numbers, Read, log_places
+
+POLLS_S = {"first": 0.5, "second": 1.3}
+"""The readers of a table, and the shortest pause of each; a longer read has a longer pause."""
+REREAD_S = 10.0
+"""The same for the reader that reads a topic from its beginning again and again."""
+
+Numbering = Callable[[bytes, bytes], tuple[int, int]]
+"""Returns a row's number and how often it counts, from a message's key and value."""
+
+
+def log_consumer(servers: str, topic: str) -> Any:
+    """Return a read_committed consumer at the beginning of every partition of a topic."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": servers,
+            "group.id": "reader",
+            "enable.auto.commit": False,
+            "isolation.level": "read_committed",
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "fetch.wait.max.ms": 50,
+            "log_level": 0,
+        }
+    )
+    deadline = time.monotonic() + 30
+    while not (partitions := consumer.list_topics(topic, timeout=30).topics[topic].partitions):
+        # A broker may not know a topic yet that was created a moment ago.
+        if time.monotonic() > deadline:
+            raise OperationFailedError(f"topic {topic} has no partitions")
+        time.sleep(0.1)
+    consumer.assign([TopicPartition(topic, p, 0) for p in sorted(partitions)])
+    return consumer
+
+
+class TopicFollower(threading.Thread):
+    """A read_committed reader beside the job; `take` gets the messages shown to it, in order."""
+
+    def __init__(self, servers: str, topic: str, take: Callable[[list[Any]], None]) -> None:
+        super().__init__(name=f"follower of {topic}", daemon=True)
+        self._consumer = log_consumer(servers, topic)
+        self._take = take
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        """Read until the end."""
+        while not self._end.is_set():
+            messages = [m for m in self._consumer.consume(1000, 0.1) if m.error() is None]
+            if messages:
+                self._take(messages)
+        self._consumer.close()
+
+    def close(self) -> None:
+        """Read no more."""
+        self._end.set()
+        if self.is_alive():
+            self.join()
+
+
+def read_log(
+    servers: str, topic: str, timeout_s: float = 30.0, *, to_the_end: bool = True
+) -> list[Any]:
+    """Return the messages of a topic up to its end, as a new read_committed reader sees them; or,
+    without `to_the_end`, up to the first open transaction of each partition.
+
+    Raises AssertionError if an open transaction still hides the end at the timeout, or the broker
+    has not answered by then.
+    """
+    from confluent_kafka import KafkaError
+
+    consumer = log_consumer(servers, topic)
+    assigned = consumer.assignment()
+    deadline = time.monotonic() + timeout_s
+    messages: list[Any] = []
+    try:
+        while True:
+            ends: set[int] = set()
+            while len(ends) < len(assigned) and time.monotonic() < deadline:
+                for message in consumer.consume(5000, 0.2):
+                    if message.error() is None:
+                        messages.append(message)
+                        ends.discard(message.partition())
+                    elif message.error().code() == KafkaError._PARTITION_EOF:
+                        ends.add(message.partition())
+            if not to_the_end and len(ends) == len(assigned):
+                return messages
+            hidden = [
+                (p.partition, p.offset, high)
+                for p in consumer.position(assigned)
+                if max(p.offset, 0) < (high := consumer.get_watermark_offsets(p, timeout=10)[1])
+            ]
+            if not hidden:
+                return messages
+            if time.monotonic() > deadline:
+                raise AssertionError(
+                    f"{topic}: a read_committed reader cannot get to the end; "
+                    f"(partition, position, end): {hidden}"
+                )
+    finally:
+        consumer.close()
+
+
+class Poller(threading.Thread):
+    """Reads the whole of a sink again and again; `take` gets each read. A server that is away is
+    asked again."""
+
+    def __init__(
+        self, read: Callable[[], Read], pause_s: float, take: Callable[[Read], None]
+    ) -> None:
+        super().__init__(daemon=True)
+        self._read, self._pause_s, self._take = read, pause_s, take
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        """Read until the end."""
+        pause_s = self._pause_s
+        while not self._end.wait(pause_s):
+            with contextlib.suppress(OperationFailedError, AssertionError):
+                read = self._read()
+                pause_s = max(self._pause_s, 4 * (read.ended_s - read.begun_s))
+                self._take(read)
+
+    def close(self) -> None:
+        """Read no more."""
+        self._end.set()
+        if self.is_alive():
+            self.join()
+
+
+class Sight(ABC):
+    """One sink, read while the job runs and once more in the end. `stream` names its rows."""
+
+    def __init__(self, name: str, stream: str) -> None:
+        self.name = name
+        self.stream = stream
+
+    @abstractmethod
+    def follow(self, take: Callable[[str, Read], None]) -> None:
+        """Begin to read in a thread; `take` gets the stream and each read."""
+
+    @abstractmethod
+    def final(self, timeout_s: float) -> Read:
+        """Return all that is visible, as a new reader sees it."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Read no more."""
+
+
+class TopicSight(Sight):
+    """A Kafka topic."""
+
+    def __init__(
+        self, name: str, stream: str, servers: str, topic: str, numbering: Numbering
+    ) -> None:
+        super().__init__(name, stream)
+        self._servers = servers
+        self._topic = topic
+        self._numbering = numbering
+        self._follower: TopicFollower | None = None
+        self._rereader: Poller | None = None
+
+    def follow(self, take: Callable[[str, Read], None]) -> None:
+        """See `Sight`. One reader follows the topic, another one begins it anew each time."""
+        begun_s = time.time()
+
+        def seen(messages: list[Any]) -> None:
+            take(self.stream, self._read("following", messages, begun_s, whole=False))
+
+        def again() -> Read:
+            from confluent_kafka import KafkaException
+
+            begun_s = time.time()
+            try:
+                messages = read_log(self._servers, self._topic, REREAD_S, to_the_end=False)
+            except KafkaException as error:
+                raise OperationFailedError(f"{self._topic} cannot be read: {error}") from error
+            return self._read("rereading", messages, begun_s, whole=True)
+
+        self._follower = TopicFollower(self._servers, self._topic, seen)
+        self._follower.start()
+        self._rereader = Poller(again, REREAD_S, lambda read: take(self.stream, read))
+        self._rereader.start()
+
+    def final(self, timeout_s: float) -> Read:
+        """See `Sight`. Raises AssertionError if a reader cannot get to the end."""
+        begun_s = time.time()
+        messages = read_log(self._servers, self._topic, timeout_s)
+        return self._read("final", messages, begun_s, whole=True)
+
+    def close(self) -> None:
+        """See `Sight`."""
+        if self._follower is not None and self._rereader is not None:
+            self._follower.close()
+            self._rereader.close()
+
+    def _read(self, reader: str, messages: list[Any], begun_s: float, *, whole: bool) -> Read:
+        ended_s = time.time()
+        messages = sorted(messages, key=lambda m: (m.partition(), m.offset()))
+        rows = [self._numbering(m.key() or b"", m.value() or b"") for m in messages]
+        numbers, times = np.array(rows, np.int64).reshape(-1, 2).T
+        places = log_places([m.partition() for m in messages], [m.offset() for m in messages])
+        return Read(self.name, reader, begun_s, ended_s, numbers, places, whole, times=times)
+
+
+class TableSight(Sight):
+    """A table, read as a whole by one query again and again. `query` returns numbers and times."""
+
+    def __init__(
+        self, name: str, stream: str, query: Callable[[], tuple[Numbers, Numbers]]
+    ) -> None:
+        super().__init__(name, stream)
+        self._query = query
+        self._pollers: list[Poller] = []
+
+    def follow(self, take: Callable[[str, Read], None]) -> None:
+        """See `Sight`. Several readers, at times of their own."""
+        for reader, pause_s in POLLS_S.items():
+            poller = Poller(partial(self._read, reader), pause_s, partial(take, self.stream))
+            self._pollers.append(poller)
+            poller.start()
+
+    def final(self, timeout_s: float) -> Read:
+        """See `Sight`."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return self._read("final")
+            except OperationFailedError:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.5)
+
+    def close(self) -> None:
+        """See `Sight`."""
+        for poller in self._pollers:
+            poller.close()
+
+    def _read(self, reader: str) -> Read:
+        begun_s = time.time()
+        numbers, times = self._query()
+        return Read(self.name, reader, begun_s, time.time(), numbers, atomic=True, times=times)
+
+
+_ROW = np.dtype(
+    [("fields", ">i2"), ("n", ">i4"), ("number", ">i8"), ("t", ">i4"), ("times", ">i8")]
+)
+_HEADER = 19
+"""Bytes before the first row of PostgreSQL's binary COPY."""
+
+
+def postgres_query(
+    url: str, table: str, number: str, times: str = "1"
+) -> Callable[[], tuple[Numbers, Numbers]]:
+    """Return a query of a table; `number` and `times` are SQL. A table that is missing is empty."""
+
+    def query() -> tuple[Numbers, Numbers]:
+        import psycopg
+
+        # Rows without a number are phantoms.
+        sql = (
+            f"COPY (SELECT coalesce(({number})::bigint, -1), ({times})::bigint FROM {table}) "
+            "TO STDOUT (FORMAT binary)"
+        )
+        try:
+            with (
+                psycopg.connect(url, connect_timeout=5) as connection,
+                connection.cursor().copy(sql.encode()) as copy,
+            ):
+                data = b"".join(copy)
+        except psycopg.errors.UndefinedTable:
+            return _NOTHING
+        except psycopg.Error as error:
+            raise OperationFailedError(f"{table} cannot be read: {error}") from error
+        (extension,) = struct.unpack(">i", data[15:_HEADER])
+        rows = np.frombuffer(data[_HEADER + extension : -2], _ROW)
+        return rows["number"].astype(np.int64), rows["times"].astype(np.int64)
+
+    return query
+
+
+def sqlite_query(
+    database: Path, table: str, number: str, times: str = "1"
+) -> Callable[[], tuple[Numbers, Numbers]]:
+    """As `postgres_query`, of an SQLite database."""
+
+    def query() -> tuple[Numbers, Numbers]:
+        if not database.exists():
+            return _NOTHING
+        connection = sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=10)
+        try:
+            rows = connection.execute(
+                f"SELECT coalesce(CAST({number} AS INTEGER), -1), {times} FROM {table}"
+            ).fetchall()
+        except sqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return _NOTHING
+            raise OperationFailedError(f"{table} cannot be read: {error}") from error
+        finally:
+            connection.close()
+        return _columns(rows)
+
+    return query
+
+
+def _columns(rows: Sequence[tuple[int, int]]) -> tuple[Numbers, Numbers]:
+    both = np.array(rows, np.int64).reshape(-1, 2)
+    return both[:, 0], both[:, 1]
+
+
+_NOTHING = np.zeros(0, np.int64), np.zeros(0, np.int64)

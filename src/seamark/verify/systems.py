@@ -1,0 +1,181 @@
+"""The real systems of a verification: started here behind a proxy, or given and left alone."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import shutil
+import subprocess
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seamark.dev.kafka import LocalKafka
+from seamark.model.errors import MissingDependencyError
+from seamark.verify.proxy import CuttingProxy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+    from seamark.dev.postgres import PostgresServer
+
+DISK_BYTES = 128_000_000
+_PROXIED = "PROXIED"
+_FAKETIME = "libfaketime.so.1"
+_LIBRARIES = ("usr/lib/*/faketime", "usr/lib*/faketime", "usr/local/lib/faketime")
+
+
+class LimitedDisk:
+    """A file system of DISK_BYTES in memory, mounted at `directory`. Raises MissingDependencyError
+    where it cannot be mounted: that takes root."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(directory)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+        except OSError as error:
+            raise MissingDependencyError(f"no file system can be mounted: {error}") from error
+        if done.returncode:
+            raise MissingDependencyError(
+                f"no file system can be mounted (root can): {done.stderr.strip()}"
+            )
+
+    def fill(self) -> None:
+        """Leave no byte."""
+        with (self.directory / "ballast").open("wb", buffering=0) as ballast:
+            for size in (1 << 20, 1 << 12, 1):
+                try:
+                    while True:
+                        ballast.write(bytes(size))
+                except OSError as error:
+                    if error.errno != errno.ENOSPC:
+                        raise
+
+    def free(self) -> None:
+        """Give the space back."""
+        (self.directory / "ballast").unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Unmount it. Its content stays in the directory, on the disk below."""
+        self.free()
+        copy = self.directory.with_name(f"{self.directory.name}.copy")
+        shutil.copytree(self.directory, copy)
+        subprocess.run(["umount", "-l", str(self.directory)], capture_output=True, check=False)
+        self.directory.rmdir()
+        copy.rename(self.directory)
+
+
+class Systems:
+    """A context manager with Kafka, and PostgreSQL if wanted. `left_out` says for each fault that
+    cannot be had here why not.
+
+    given: the addresses of a given Kafka and PostgreSQL; None is a server of our own.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        faults: Collection[str],
+        given: tuple[str | None, str | None] = (None, None),
+        needs_postgres: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._faults = faults
+        self._given = given
+        self._needs_postgres = needs_postgres
+        self._stack = contextlib.ExitStack()
+        self.kafka: LocalKafka | None = None
+        self.postgres: PostgresServer | None = None
+        self.proxies: dict[str, CuttingProxy] = {}
+        self.disk: LimitedDisk | None = None
+        self.storage = directory / "storage"
+        self.left_out: dict[str, str] = {}
+
+    def __enter__(self) -> Self:
+        try:
+            self._start_kafka()
+            self._start_postgres()
+            self._mount()
+        except BaseException:
+            self._stack.close()
+            raise
+        if "clock" in self._faults and faketime() is None:
+            self.left_out["clock"] = (
+                f"{_FAKETIME} is not installed (Debian: apt-get install faketime)"
+            )
+        if not self.proxies:
+            self.left_out["connection"] = "no server was started here, so no proxy is before one"
+        self.storage.mkdir(exist_ok=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def kafka_direct(self) -> str:
+        """Kafka's address for generator and readers."""
+        return self.kafka.bootstrap_servers if self.kafka else str(self._given[0])
+
+    @property
+    def kafka_for_job(self) -> str:
+        """Kafka's address for the job: behind the proxy, if there is one."""
+        proxy = self.proxies.get("kafka")
+        return f"127.0.0.1:{proxy.port}" if proxy else self.kafka_direct
+
+    @property
+    def postgres_direct(self) -> str:
+        """PostgreSQL's URL for readers."""
+        return self.postgres.url() if self.postgres else str(self._given[1])
+
+    @property
+    def postgres_for_job(self) -> str:
+        """PostgreSQL's URL for the job: behind the proxy, if there is one."""
+        proxy = self.proxies.get("postgres")
+        return (
+            self.postgres.url(port=proxy.port) if self.postgres and proxy else self.postgres_direct
+        )
+
+    def _start_kafka(self) -> None:
+        if self._given[0]:
+            self.left_out["broker"] = f"Kafka at {self._given[0]} was given, so it is left alone"
+            return
+        proxy = self._stack.enter_context(CuttingProxy())
+        self.kafka = LocalKafka(
+            directory=self._directory / "kafka",
+            listeners={_PROXIED: "PLAINTEXT"},
+            advertised={_PROXIED: proxy.port},
+        )
+        self._stack.enter_context(self.kafka)
+        host, _, port = self.kafka.address(_PROXIED).partition(":")
+        proxy.target = host, int(port)
+        self.proxies["kafka"] = proxy
+
+    def _start_postgres(self) -> None:
+        if self._given[1]:
+            self.left_out["database"] = "PostgreSQL was given, so it is left alone"
+            return
+        if not self._needs_postgres:
+            self.left_out["database"] = "no sink of this job is on PostgreSQL"
+            return
+        from seamark.dev.postgres import PostgresServer
+
+        self.postgres = self._stack.enter_context(PostgresServer())
+        proxy = CuttingProxy("127.0.0.1", self.postgres.port)
+        self.proxies["postgres"] = self._stack.enter_context(proxy)
+
+    def _mount(self) -> None:
+        if "disk-full" not in self._faults:
+            return
+        try:
+            self.disk = LimitedDisk(self.storage)
+            self._stack.callback(self.disk.close)
+        except MissingDependencyError as error:
+            self.left_out["disk-full"] = str(error)
+
+
+def faketime() -> Path | None:
+    """Return the library that gives a process another clock, if it is installed."""
+    found = (path for place in _LIBRARIES for path in Path("/").glob(f"{place}/{_FAKETIME}"))
+    return next(found, None)

@@ -1,0 +1,333 @@
+"""One verification: a job under faults, fed by a generator and watched by concurrent readers.
+
+Three things run beside each other: the generator, the readers (one or more threads a sink) and the
+watch over the checkpoint. Each tells the checker of a stream, under one lock. The main thread does
+the harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from seamark.verify.checker import Checker
+from seamark.verify.driver import DriverProcess
+from seamark.verify.epochs import EpochWatch
+from seamark.verify.generator import KEYS, ROW_MS, WINDOW_MS, Generator, TopicProducer
+from seamark.verify.history import UNKNOWN, Anomaly, Growing, Read
+from seamark.verify.nemesis import Nemesis
+from seamark.verify.outcome import Event, Outcome
+from seamark.verify.plan import Step
+from seamark.verify.readers import Sight
+from seamark.verify.systems import Systems
+
+ROWS, COUNTS = "rows", "counts"
+"""The streams of rows: the produced rows themselves, and their counts by key and window."""
+BACK_S = 240.0
+"""How long the job may take to commit an epoch after a fault."""
+DRAIN_S = 300.0
+TRIES = 4
+"""Drivers in a row that may end without an epoch."""
+TELL_S = 10.0
+FATAL = ("LostTransactionError", "DecisionMissingError", "CorruptRecordError")
+"""Forbidden to a job here: nobody has deleted a file or stayed away for long."""
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is verified: how a driver is started, fed and read.
+
+    directory: the job's own, below its storage. row: the key and value of a row's number. whole: a
+    row of each sink is a source row, in the epoch of its source offset. ordered: sinks keep the
+    order of each key.
+    """
+
+    name: str
+    command: Sequence[str]
+    directory: Path
+    servers: str
+    topic: str
+    row: Callable[[int], tuple[str, str]]
+    sights: Sequence[Sight]
+    failpoints: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    whole: bool = True
+    ordered: bool = True
+    rate: float = 300.0
+
+
+class Trial:
+    """Runs one workload under the steps of a plan. `say` gets lines of progress."""
+
+    def __init__(
+        self, workload: Workload, systems: Systems, outcome: Outcome, say: Callable[[str], None]
+    ) -> None:
+        self._workload = workload
+        self._outcome = outcome
+        self._say = say
+        self._logs = systems.storage.parent
+        self._nemesis = Nemesis(systems, self)
+        self._lock = threading.RLock()
+        self._checkers = {
+            stream: Checker(ordered=workload.ordered and stream == ROWS)
+            for stream in dict.fromkeys([ROWS, *(sight.stream for sight in workload.sights)])
+        }
+        self._places = Growing(UNKNOWN), Growing(UNKNOWN)
+        self._placed = 0
+        self._watch = EpochWatch(workload.directory)
+        self._producer = TopicProducer(workload.servers, workload.topic)
+        self._generator = Generator(self._produce, workload.rate)
+        self._numbers = itertools.count(1)
+        self._over = threading.Event()
+        self.driver: DriverProcess
+
+    def run(self, steps: Iterator[Step], minutes: float) -> None:
+        """Do harm for `minutes`, then drain, stop and judge. The outcome has what was found. The
+        rows of a job that does not come back are not judged in the end: it has failed."""
+        watching = threading.Thread(target=self._look, name="watch", daemon=True)
+        self._generator.start()
+        watching.start()
+        for sight in self._workload.sights:
+            sight.follow(self._take)
+        try:
+            self.start()
+            if self._come_back("start") and self._harm(steps, time.monotonic() + minutes * 60):
+                self._generator.close()
+                self._drain()
+                self._stop()
+                self._over.set()
+                watching.join()
+                self._judge()
+        finally:
+            self._over.set()
+            self._generator.abandon()
+            for sight in self._workload.sights:
+                sight.close()
+            for driver in list(DriverProcess.living):
+                driver.kill_tree()
+            self._outcome.anomalies = {s: c.anomalies for s, c in self._checkers.items()}
+            self._outcome.epochs = [self._watch.epochs[n] for n in sorted(self._watch.epochs)]
+            self._outcome.counts["rows"] = self._generator.count
+            self._outcome.ended_s = time.time()
+
+    # --- the harm (`nemesis.Patient`)
+
+    def start(
+        self, failpoint: str | None = None, environment: Mapping[str, str] | None = None
+    ) -> None:
+        """Start the next driver; it becomes `driver`."""
+        log = self._logs / f"driver-{next(self._numbers):03}.log"
+        settings = {**self._workload.environment, **(environment or {})}
+        self.driver = DriverProcess(self._workload.command, log, failpoint, settings)
+        self._outcome.counts["driver starts"] += 1
+
+    def aim(self, seconds: float) -> None:
+        """Return the given seconds after the plan of the next epoch."""
+        known = self._watch.planned()
+        deadline = time.monotonic() + 5
+        while self._watch.planned() <= known and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(seconds)
+
+    def recovered(self, timeout_s: float) -> bool:
+        """See `nemesis.Patient`."""
+        begun_s, deadline = time.time(), time.monotonic() + timeout_s
+        while self.driver.returncode is None and time.monotonic() < deadline:
+            newest = self._watch.newest
+            if newest is not None and newest.planned_s > begun_s:
+                return True
+            time.sleep(0.05)
+        return False
+
+    def epochs_done(self) -> int:
+        """Return how many epochs have been committed."""
+        return len(self._watch.epochs)
+
+    def fail(self, text: str) -> None:
+        """Note something that must not happen."""
+        self._outcome.failures.append(text)
+        self._say(f"FAILED: {text}")
+
+    def _harm(self, steps: Iterator[Step], deadline: float) -> bool:
+        """Do steps until the deadline; False if the job does not come back."""
+        for step in steps:
+            if time.monotonic() + step.pause_s > deadline:
+                break
+            time.sleep(step.pause_s)
+            self._say(f"fault {step.number}: {step}")
+            begun_s = time.time()
+            try:
+                detail = self._nemesis.do(step)
+            except AssertionError as error:
+                self.fail(f"fault {step.number}, {step}: {error}")
+                detail = "not done"
+                for other in DriverProcess.living - {self.driver}:
+                    other.kill_tree()
+            self._outcome.events.append(Event("fault", str(step), begun_s, time.time(), detail))
+            self._outcome.counts[f"fault: {step.fault}"] += 1
+            if not self._come_back(str(step)):
+                return False
+        return True
+
+    def _come_back(self, after: str) -> bool:
+        """Wait until the job commits epochs again, with a new driver where the last one ended."""
+        begun_s = time.time()
+        for _ in range(TRIES):
+            if self.recovered(BACK_S):
+                self._outcome.events.append(
+                    Event("recovery", f"after {after}", begun_s, time.time())
+                )
+                return True
+            if self.driver.returncode is None:
+                self.fail(f"no epoch for {BACK_S:g} s after {after}: {self.driver.tail(15)}")
+                return False
+            self._ended()
+            self.start()
+        self.fail(f"{TRIES} drivers in a row ended after {after}: {self.driver.tail(15)}")
+        return False
+
+    def _ended(self) -> None:
+        """Note a driver's end by itself: the job may give up, if the next driver goes on."""
+        driver = self.driver
+        driver.kill_tree()
+        self._outcome.counts[f"drivers that ended with {driver.returncode}"] += 1
+        now = time.time()
+        self._outcome.events.append(
+            Event("driver", f"{driver} ended with {driver.returncode}", now, now)
+        )
+        for name in FATAL:
+            if name in driver.text():
+                self.fail(f"{driver}: {name}\n{driver.tail(15)}")
+
+    # --- rows go in and come out
+
+    def _produce(self, first: int, end: int) -> None:
+        numbers = np.arange(first, end)
+        with self._lock:
+            self._checkers[ROWS].produced(numbers % KEYS)
+            for column in self._places:
+                column.grow(end)
+            if COUNTS in self._checkers:
+                counts = self._checkers[COUNTS]
+                windows = (end * ROW_MS // WINDOW_MS + 1) * KEYS
+                counts.produced(np.arange(counts.count, windows) % KEYS)
+        partitions, offsets = self._producer.send(
+            [self._workload.row(n) for n in range(first, end)]
+        )
+        with self._lock:
+            self._places[0].values[first:end] = partitions
+            self._places[1].values[first:end] = offsets
+            self._checkers[ROWS].acknowledge(numbers)
+
+    def _take(self, stream: str, read: Read) -> None:
+        with self._lock:
+            self._outcome.counts["reads"] += 1
+            self._tell(self._checkers[stream].read(read))
+
+    def _look(self) -> None:
+        """Watch the checkpoint, and tell the progress."""
+        told = time.monotonic()
+        while not self._over.wait(0.1):
+            self._learn()
+            if time.monotonic() > told + TELL_S:
+                told = time.monotonic()
+                with self._lock:
+                    self._tell(self._checkers[ROWS].undecided())
+                    anomalies = sum(len(c.anomalies) for c in self._checkers.values())
+                self._say(
+                    f"{time.time() - self._outcome.begun_s:.0f} s: {self._generator.count:,} rows, "
+                    f"{len(self._watch.epochs)} epochs, {self._outcome.counts['reads']:,} reads, "
+                    f"{anomalies or 'no'} anomalies"
+                )
+
+    def _learn(self) -> None:
+        new = self._watch.look()
+        if not new or not self._workload.whole:
+            return
+        with self._lock:
+            checker = self._checkers[ROWS]
+            for epoch in new:
+                checker.decided(epoch.number, epoch.decided_s)
+            partitions, offsets = (column.values[self._placed :] for column in self._places)
+            topic = self._workload.topic
+            epochs = self._watch.epochs_of(topic, partitions, offsets)
+            epochs[offsets == UNKNOWN] = UNKNOWN
+            checker.place(self._placed + np.arange(len(epochs)), epochs)
+            unknown = np.flatnonzero(epochs == UNKNOWN)
+            self._placed += int(unknown[0]) if len(unknown) else len(epochs)
+
+    def _tell(self, anomalies: Sequence[Anomaly]) -> None:
+        for anomaly in anomalies:
+            self._say(str(anomaly))
+
+    # --- the end
+
+    def _drain(self) -> None:
+        """Wait until every row is visible, or nothing more comes."""
+        if COUNTS in self._checkers:
+            self._close_windows()
+        deadline = time.monotonic() + DRAIN_S
+        while time.monotonic() < deadline:
+            if self.driver.returncode is not None:
+                self._ended()
+                self.start()
+            with self._lock:
+                if all(c.complete([s.name for s in self._workload.sights if s.stream == stream])
+                       for stream, c in self._checkers.items()):  # fmt: skip
+                    return
+            time.sleep(0.5)
+        self._say(f"not everything was visible {DRAIN_S:g} s after the last row")
+
+    def _close_windows(self) -> None:
+        """One more row, far ahead: the watermark passes every window. Then all counts are known."""
+        count = self._generator.count
+        key, value = self._workload.row(count)
+        ahead = value.rpartition(",")[0] + f",{count * ROW_MS + 10 * WINDOW_MS}"
+        with self._lock:
+            checker, counts = self._checkers[ROWS], self._checkers[COUNTS]
+            checker.produced(np.array([count % KEYS]))
+            for column in self._places:
+                column.grow(count + 1)
+        partitions, offsets = self._producer.send([(key, ahead)])
+        with self._lock:
+            self._places[0].values[count:] = partitions
+            self._places[1].values[count:] = offsets
+            checker.acknowledge(np.array([count]))
+            rows = np.arange(count)
+            windows = rows * ROW_MS // WINDOW_MS * KEYS + rows % KEYS
+            times = np.bincount(windows, minlength=counts.count)
+            expected = np.flatnonzero(times)
+            counts.acknowledge(expected, times[expected])
+
+    def _stop(self) -> None:
+        driver = self.driver
+        if driver.returncode is None:
+            driver.send(signal.SIGTERM)
+            with contextlib.suppress(AssertionError):
+                driver.wait(120)
+        if driver.returncode != 0:
+            self.fail(f"{driver} ended with {driver.returncode} after SIGTERM\n{driver.tail(15)}")
+        driver.kill_tree()
+
+    def _judge(self) -> None:
+        self._learn()
+        for sight in self._workload.sights:
+            sight.close()
+        for stream, checker in self._checkers.items():
+            finals = {}
+            for sight in self._workload.sights:
+                if sight.stream == stream:
+                    try:
+                        finals[sight.name] = sight.final(60)
+                    except AssertionError as error:
+                        self.fail(str(error))
+            with self._lock:
+                self._tell(checker.finish(finals))

@@ -1,0 +1,238 @@
+"""`sm.write_stream` in a real session: pyspark's names, the query that comes back, its restarts,
+tables, and mistakes. Kills and Kafka: `integration/jobs/test_write_stream.py`."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import pyspark.sql.streaming
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import seamark as sm
+from seamark.model.errors import ConfigurationError
+from seamark.streaming.query import StreamQuery
+from seamark.streaming.writer import DataStreamWriter
+
+FAST = sm.RestartStrategy.fixed_delay(attempts=3, delay="10ms")
+
+
+@pytest.fixture
+def rows(tmp_path: Path, spark: SparkSession) -> DataFrame:
+    (tmp_path / "in").mkdir()
+    add(tmp_path, range(40))
+    return spark.readStream.schema("id BIGINT, page STRING").json(str(tmp_path / "in"))
+
+
+def add(tmp_path: Path, ids: range) -> None:
+    lines = [json.dumps({"id": i, "page": f"p{i % 3}"}) for i in ids]
+    (tmp_path / f"in/{ids.start}.json").write_text("\n".join(lines))
+
+
+def ids(spark: SparkSession, path: Path) -> list[int]:
+    return sorted(row.id for row in spark.read.json(str(path)).collect())
+
+
+def to_files(frame: DataFrame, tmp_path: Path, name: str = "out", **how: Any) -> DataStreamWriter:
+    writer = sm.write_stream(frame, **how).format("json").option("path", str(tmp_path / name))
+    return writer.option("checkpointLocation", str(tmp_path / f"store/{name}-location"))
+
+
+def test_every_name_of_pysparks_writer_and_query_is_there() -> None:
+    theirs = pyspark.sql.streaming.DataStreamWriter
+    for name in (name for name in dir(theirs) if not name.startswith("_")):
+        ours = inspect.signature(getattr(DataStreamWriter, name)).parameters
+        assert list(ours) == list(inspect.signature(getattr(theirs, name)).parameters), name
+    assert issubclass(StreamQuery, pyspark.sql.streaming.StreamingQuery)
+
+
+def test_a_plain_querys_location_goes_on_and_is_given_back(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame
+) -> None:
+    location = str(tmp_path / "store/out-location")
+
+    def plain() -> None:
+        writer = rows.writeStream.format("json").option("path", str(tmp_path / "plain"))
+        writer = writer.option("checkpointLocation", location).trigger(availableNow=True)
+        writer.start().awaitTermination()
+
+    plain()
+    add(tmp_path, range(40, 100))
+    query = to_files(rows, tmp_path).queryName("clicks").trigger(availableNow=True).start()
+    assert query.awaitTermination(60) is True
+    assert (query.isActive, query.exception()) == (False, None)
+    assert ids(spark, tmp_path / "out") == list(range(40, 100))
+    identity = json.loads((tmp_path / "store/out-location/job.json").read_bytes())["body"]
+    assert (identity["first_epoch"], identity["spark_directory"]) == (1, "")
+    add(tmp_path, range(100, 110))
+    plain()
+    assert ids(spark, tmp_path / "plain") == [*range(40), *range(100, 110)]
+
+
+def test_the_query_behaves_as_sparks(tmp_path: Path, spark: SparkSession, rows: DataFrame) -> None:
+    query = (
+        to_files(rows, tmp_path).queryName("clicks").trigger(processingTime="0.1 second").start()
+    )
+    query.processAllAvailable()
+    assert ids(spark, tmp_path / "out") == list(range(40)), "committed when the call returns"
+    assert (query.name, query.isActive) == ("clicks", True)
+    (own,) = [one for one in spark.streams.active if one.id == query.id]
+    assert own.runId == query.runId
+    assert query.lastProgress is not None
+    assert query.lastProgress.numInputRows == 40 or len(query.recentProgress) > 1
+    assert set(query.status) == {"message", "isDataAvailable", "isTriggerActive"}
+    assert query.awaitTermination(0.1) is False
+    saved = query.job.savepoint(str(tmp_path / "saved")).result(60)
+    assert Path(saved.removeprefix("file://")).is_dir()
+    query.stop()
+    assert (query.isActive, query.exception()) == (False, None)
+    assert query.awaitTermination() is None
+    (started,) = (tmp_path / "store/out-location/executions").glob("*/ended.json")
+    assert json.loads(started.read_text())["body"]["state"] == "FINISHED"
+
+
+def test_a_failed_query_is_started_again_and_raises_what_ended_it(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame
+) -> None:
+    bad = rows.withColumn("bad", F.expr("string(raise_error('gone'))"))
+    query = to_files(bad, tmp_path, checkpoint=sm.CheckpointConfig(restart_strategy=FAST)).start()
+    with pytest.raises(StreamingQueryException, match="gone"):
+        query.awaitTermination(60)
+    assert query.exception() is not None
+    assert query.isActive is False
+    failures = (tmp_path / "store/out-location/executions").glob("*/failure.*.json")
+    assert len(list(failures)) == 4
+
+
+def test_once_and_start_with_arguments(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame
+) -> None:
+    query = (
+        sm.write_stream(rows)
+        .trigger(once=True)
+        .start(
+            str(tmp_path / "out"), "parquet", "append", "page", "clicks",
+            checkpointLocation=str(tmp_path / "store/clicks"), compression="zstd",
+        )
+    )  # fmt: skip
+    query.awaitTermination()
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert sorted(row.id for row in found.collect()) == list(range(40))
+    assert {path.name for path in (tmp_path / "out").glob("page=*")} == {
+        "page=p0",
+        "page=p1",
+        "page=p2",
+    }
+
+
+def test_to_table_makes_a_table_and_appends(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame
+) -> None:
+    name = f"clicks_{tmp_path.name.replace('-', '_')}"
+    try:
+        for ends in (40, 60):
+            query = (
+                sm.write_stream(rows)
+                .option("checkpointLocation", str(tmp_path / "store/table"))
+                .trigger(availableNow=True)
+                .toTable(name)
+            )
+            query.awaitTermination()
+            spark.catalog.refreshTable(name)
+            assert spark.table(name).count() == ends
+            add(tmp_path, range(40, 60))
+        spark.sql(f"DROP TABLE {name}")
+        spark.sql(f"CREATE TABLE {name} (id BIGINT, page STRING) USING json PARTITIONED BY (page)")
+        with pytest.raises(ConfigurationError, match="partitions in the catalog"):
+            sm.write_stream(rows).toTable(name)
+    finally:
+        spark.sql(f"DROP TABLE IF EXISTS {name}")
+
+
+def test_foreach_batch_gets_each_epochs_rows_and_a_token(tmp_path: Path, rows: DataFrame) -> None:
+    seen: list[tuple[Any, int, list[str]]] = []
+
+    def keep(frame: DataFrame, token: Any) -> None:
+        seen.append((token, frame.count(), frame.columns))
+
+    def run(writer: DataStreamWriter, name: str) -> None:
+        writer = writer.option("checkpointLocation", str(tmp_path / "store" / name))
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    run(sm.write_stream(rows).foreach_batch(keep), "tokens")
+    run(sm.write_stream(rows).foreachBatch(keep), "numbers")
+    (token, *first), (number, *second) = seen
+    assert first == second == [40, ["id", "page"]]
+    assert isinstance(token, sm.EpochToken)
+    assert (token.epoch, number) == (0, 0)
+
+
+def test_an_exception_of_the_function_ends_the_query_and_the_next_start_calls_it_again(
+    tmp_path: Path, rows: DataFrame
+) -> None:
+    tokens = []
+
+    def fail_once(frame: DataFrame, token: sm.EpochToken) -> None:
+        tokens.append((token, frame.count()))
+        if len(tokens) == 1:
+            raise ValueError("not today")
+
+    def start() -> StreamQuery:
+        writer = sm.write_stream(rows).foreach_batch(fail_once)
+        writer = writer.option("checkpointLocation", str(tmp_path / "store/once"))
+        return writer.trigger(availableNow=True).start()
+
+    with pytest.raises(sm.SendRefusedError, match="not today"):
+        start().awaitTermination()
+    start().awaitTermination()
+    assert len(tokens) == 2
+    assert tokens[0] == tokens[1]
+
+
+@pytest.mark.parametrize(
+    "interval", ["500 milliseconds", "interval 2 hours -1 minute", "1.5 SECONDS"]
+)
+def test_every_interval_that_spark_takes(rate: DataFrame, interval: str) -> None:
+    sm.write_stream(rate).trigger(processingTime=interval)
+
+
+@pytest.mark.parametrize(
+    ("trigger", "said"),
+    [
+        ({"processingTime": "5 parsecs"}, "'5 parsecs'.*500 milliseconds"),
+        ({"processingTime": "1 month"}, "'1 month'"),
+        ({"continuous": "1 second"}, "continuous is not supported.*execution"),
+        ({"availableNow": False}, "availableNow is False"),
+        ({}, "no argument"),
+        ({"once": True, "availableNow": True}, "once, availableNow; give exactly one"),
+    ],
+)
+def test_a_trigger_that_cannot_be(rate: DataFrame, trigger: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        sm.write_stream(rate).trigger(**trigger)
+
+
+def test_what_does_not_fit_together_is_refused_by_name(tmp_path: Path, rate: DataFrame) -> None:
+    location = str(tmp_path / "store/rate")
+    sink = sm.FileSink(str(tmp_path / "out"))
+    for writer, said in (
+        (sm.write_stream(rate).format("json"), "nothing says where the checkpoint lies"),
+        (sm.write_stream(rate).option("checkpointLocation", location), "where the rows go"),
+        (sm.write_stream(rate, sink).option("checkpointLocation", location).option("path", "/x"),
+         "path and a sink are given"),
+        (sm.write_stream(rate, sink).option("checkpointLocation", location + "/a b"), "queryName"),
+    ):  # fmt: skip
+        with pytest.raises(ConfigurationError, match=said):
+            writer.start()
+    with pytest.raises(ConfigurationError, match="foreach_batch"):
+        sm.write_stream(rate).foreach(print)
+    with pytest.raises(ConfigurationError, match="streaming DataFrame"):
+        sm.write_stream(rate.sparkSession.range(1))
+    with pytest.raises(ConfigurationError, match="the option checkpointLocation says where"):
+        sm.write_stream(rate, checkpoint=sm.CheckpointConfig(storage="/s"))
+    assert not Path(location).exists()

@@ -1,0 +1,112 @@
+"""SQLiteSink with keys and op: `tests/changes_suite.py`, tables of every kind, wrong settings."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from seamark.contracts.sink import SinkContext, WriterContext
+from seamark.model.errors import ConfigurationError, PreflightError
+from seamark.model.schema import Column
+from seamark.sinks.sqlite import SQLiteSink, database
+from tests.changes_suite import SCHEMA, ChangesSuite, ChangesUnderTest, commit, driver, write
+
+
+def sql(sink: SQLiteSink, statement: str) -> list[Any]:
+    with database.connect(sink.path) as cursor:
+        cursor.execute(statement)
+        return list(cursor.fetchall()) if statement.startswith("SELECT") else []
+
+
+class TestSQLite(ChangesSuite):
+    @pytest.fixture(params=["id INTEGER PRIMARY KEY,", "id TEXT UNIQUE,", "id INT PRIMARY KEY,"])
+    def under(self, request: pytest.FixtureRequest, tmp_path: Path) -> ChangesUnderTest:
+        sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["id"], op="op")
+        text = "text TEXT CONSTRAINT text NOT NULL"
+        sql(sink, f"CREATE TABLE orders ({request.param} {text}, note TEXT DEFAULT 'new')")
+        return ChangesUnderTest(
+            sink,
+            lambda: {int(k): (t, n) for k, t, n in sql(sink, "SELECT id, text, note FROM orders")},
+            lambda: sql(sink, "UPDATE orders SET note = 'seen'") is not None,
+            "new",
+        )
+
+    def test_a_null_that_the_table_refuses(self, under: ChangesUnderTest) -> None:
+        """A table's own constraints are met at the commit; see `test_dead_letters`."""
+
+
+def test_a_missing_table_gets_its_key(tmp_path: Path) -> None:
+    sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["id", "text"], op="op")
+    committer = sink.create_committer(driver())
+    committer.preflight()
+    rows = [(1, "a", "insert"), (1, "b", "insert"), (1, "a", "update"), (1, "b", "delete")]
+    commit(sink, write(sink, rows, 0))
+    assert sql(sink, "SELECT id, text FROM orders") == [(1, "a")]
+    committer.preflight()
+
+
+def test_rows_replace_without_op(tmp_path: Path) -> None:
+    sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["id"])
+    sink.create_committer(SinkContext("job", "job", "out", 1, 5.0)).preflight()
+    for epoch in (0, 1):
+        writer = sink.create_writer(WriterContext("job", "out", 1, epoch, 0, 0, epoch - 1))
+        for text in ("a", "b"):
+            writer.write(pa.record_batch({"id": [1, 2, epoch], "text": [f"{text}{epoch}"] * 3}))
+        commit(sink, list(writer.prepare_commit()))
+    assert sorted(sql(sink, "SELECT * FROM orders")) == [(0, "b0"), (1, "b1"), (2, "b1")]
+
+
+def test_rows_staged_with_op_move_as_such_after_the_setting_has_gone(tmp_path: Path) -> None:
+    sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["id"], op="op")
+    sink.create_committer(driver()).preflight()
+    staged = write(sink, [(1, "a", "insert"), (2, "b", "insert"), (1, None, "delete")], 0)
+    commit(SQLiteSink(tmp_path / "a.db", "orders"), staged)
+    assert sql(sink, "SELECT * FROM orders") == [(2, "b")]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "id INTEGER, text TEXT",
+        "id TEXT COLLATE NOCASE PRIMARY KEY, text TEXT",
+        "id INTEGER, text TEXT, PRIMARY KEY (id, text)",
+    ],
+)
+def test_a_table_without_the_key(tmp_path: Path, table: str) -> None:
+    sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["id"], op="op")
+    sql(sink, f"CREATE TABLE orders ({table})")
+    with pytest.raises(PreflightError, match=r'CREATE UNIQUE INDEX "orders_by_key" ON "orders"'):
+        sink.create_committer(driver()).preflight()
+
+
+@pytest.mark.parametrize(
+    ("settings", "match"),
+    [
+        ({"op": "op"}, r"op is 'op', and there is no key.*give keys="),
+        ({"keys": ["id"], "op": ""}, "op is ''; give the name"),
+        ({"keys": ["id"], "op": 3}, "op is 3; give the name"),
+        ({"keys": ["id"], "op": "ID"}, "op is 'ID', which is a key column"),
+        ({"keys": ["id", "Id"]}, "twice"),
+        ({"keys": "id"}, "keys is 'id'; give a list"),
+    ],
+)
+def test_wrong_settings(tmp_path: Path, settings: dict[str, Any], match: str) -> None:
+    with pytest.raises(ConfigurationError, match=match):
+        SQLiteSink(tmp_path / "a.db", "orders", **settings)
+
+
+@pytest.mark.parametrize(
+    ("schema", "match"),
+    [
+        (SCHEMA[:2], "the op column 'op' is not in the DataFrame, which has id, text"),
+        ((*SCHEMA[:2], Column("op", "int")), "the op column 'op' has type int; give a string"),
+        (SCHEMA[1:], "the key column 'id' is not in the DataFrame"),
+    ],
+)
+def test_wrong_columns(tmp_path: Path, schema: tuple[Column, ...], match: str) -> None:
+    sink = SQLiteSink(tmp_path / "a.db", "orders", keys=["id"], op="op")
+    with pytest.raises(ConfigurationError, match=match):
+        sink.select_expressions(schema)

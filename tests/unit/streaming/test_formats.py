@@ -1,0 +1,102 @@
+"""Formats and options become sinks; what is not known is refused by its name, without a secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import seamark as sm
+from seamark.model.errors import ConfigurationError
+from seamark.streaming.formats import sink_of
+from seamark.streaming.job import Place
+
+PLACE = Place("file:///var/lib/checkpoints/etl", "clicks")
+
+
+def made(format_: str, mode: str = "append", by: tuple[str, ...] = (), **given: str) -> Any:
+    names = {name.replace("__", "."): value for name, value in given.items()}
+    return sink_of(format_, names, by, mode, PLACE)
+
+
+def test_kafka_takes_the_options_of_sparks_own_sink() -> None:
+    sink = made(
+        "kafka",
+        kafka__bootstrap__servers="one:9092,two:9092",
+        topic="out",
+        kafka__compression__type="zstd",
+        kafka__security__protocol="SASL_SSL",
+    )
+    assert (sink.bootstrap_servers, sink.topic) == ("one:9092,two:9092", "out")
+    assert sink.producer_options == {"compression.type": "zstd", "security.protocol": "SASL_SSL"}
+    assert sink.transactional_id_prefix.startswith("clicks-")
+    elsewhere = Place("file:///var/lib/checkpoints/other", "clicks")
+    servers = {"kafka.bootstrap.servers": "one:9092", "topic": "out"}
+    other = sink_of("kafka", servers, (), "append", elsewhere)
+    assert other.transactional_id_prefix != sink.transactional_id_prefix
+
+
+def test_the_names_of_options_have_no_case() -> None:
+    assert made("KAFKA", KAFKA__Bootstrap__Servers="one:9092", TOPIC="out").topic == "out"
+
+
+def test_files_take_sparks_options_and_its_defaults() -> None:
+    csv = made("csv", by=("day",), path="/data/out", sep=";", compression="uncompressed")
+    assert (csv.header, csv.delimiter, csv.compression) == (False, ";", "none")
+    assert csv.partition_by == ("day",)
+    assert made("csv", path="/data/out", header="true").header is True
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("jdbc:postgresql://db:5432/shop?sslmode=verify-full", sm.PostgresSink),
+        ("jdbc:mysql://db:3306/shop", sm.MySQLSink),
+        ("jdbc:mariadb://db:3306/shop", sm.MySQLSink),
+    ],
+)
+def test_jdbc_makes_the_databases_own_sink(url: str, shown: type) -> None:
+    login = {"user": "etl", "password": "p@ss/word", "driver": "any.Driver"}
+    sink = made("jdbc", url=url, dbtable="clicks", **login)
+    assert isinstance(sink, shown)
+    assert (sink.table, sink.mode, sink.create_table) == ("clicks", "staged", True)
+    assert "etl:p%40ss%2Fword@db:" in sink.url
+    assert made("jdbc", "update", url=url, dbtable="t", keys="id", user="u").mode == "upsert"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"format_": "console"}, "there are kafka, parquet.*it keeps nothing"),
+        ({"format_": "mongodb"}, r"sm.WriteAheadSink.spark_format\('mongodb'"),
+        ({"format_": "kafka", "topic": "out"}, "needs the option 'kafka.bootstrap.servers'"),
+        ({"format_": "parquet", "path": "/d", "compresion": "gzip"}, "did you mean 'compression'"),
+        ({"format_": "json", "path": "/d", "mode": "update"}, "outputMode is 'update'"),
+        ({"format_": "kafka", "by": ("day",)}, r"partitionBy is \['day'\]"),
+        ({"format_": "jdbc", "url": "jdbc:oracle:thin:@db", "dbtable": "t"}, "jdbc:postgresql"),
+        (
+            {"format_": "jdbc", "mode": "complete", "url": "jdbc:mysql://db/s", "dbtable": "t",
+             "user": "u"},
+            "give the option 'keys'",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_known_is_refused_with_the_remedy(arguments: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=said):
+        made(**arguments)
+
+
+def test_no_error_shows_a_value_of_an_option() -> None:
+    with pytest.raises(ConfigurationError) as error:
+        made("parquet", path="/d", fs="hunter2", my__password="hunter2")
+    assert "hunter2" not in str(error.value)
+    with pytest.raises(ConfigurationError) as error:
+        made("jdbc", url="jdbc:postgresql://db/s?ssl=true&password=hunter2", dbtable="t")
+    assert "hunter2" not in str(error.value)
+
+
+def test_a_location_needs_a_directory_above_it() -> None:
+    with pytest.raises(ConfigurationError, match="lies in no directory"):
+        Place("file:///checkpoint")
+    assert Place("s3a://bucket/etl").storage == "s3a://bucket"
+    assert Place("file:///a/b").name == "b"
