@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.02
 
 
-class StreamQuery(StreamingQuery):
+class StreamQuery(StreamingQuery):  # type: ignore[misc]
     """One query, with every name of Spark's `StreamingQuery`.
 
     `runId`, `status` and the progress are those of the newest run: a restart strategy makes a new
