@@ -22,6 +22,7 @@ logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 spark = (
     SparkSession.builder.appName("StructuredKafkaWordCount")
+    .config("spark.jars", options["jars"])
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")
     .getOrCreate()

@@ -37,9 +37,13 @@ STARTED = """    query = wordCounts\\
         .start()
 """
 EXACTLY_ONCE = """    import seamark as sm
-    query = sm.write_stream({rows}, sm.KafkaSink(
-        bootstrapServers, topic={topic!r}, transactional_id_prefix={topic!r}),
-        checkpoint_location={location!r}, output_mode={mode!r})
+    query = sm.write_stream({rows})\\
+        .outputMode({mode!r})\\
+        .format('kafka')\\
+        .option('kafka.bootstrap.servers', bootstrapServers)\\
+        .option('topic', {topic!r})\\
+        .option('checkpointLocation', {location!r})\\
+        .start()
 """
 WINDOWED = """
     # https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html
@@ -101,7 +105,7 @@ class Program:
         self._producer.flush(30)
 
     def committed(self) -> int:
-        return len(list((self.checkpoint / "seamark/epochs").glob("*/committed.json")))
+        return len(list((self.checkpoint / "epochs").glob("*/committed.json")))
 
     def feed_until_committed(self, process: subprocess.Popen[bytes], epochs: int) -> None:
         def done() -> bool:

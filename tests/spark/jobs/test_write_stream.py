@@ -54,10 +54,14 @@ def test_every_name_of_pysparks_writer_and_query_is_there() -> None:
 def test_a_plain_querys_location_goes_on_and_is_given_back(
     tmp_path: Path, spark: SparkSession, rows: DataFrame
 ) -> None:
+    """The plain query writes by itself: the log of Spark's own file sink must have every batch."""
     location = str(tmp_path / "store/out-location")
 
+    def append(frame: DataFrame, batch: int) -> None:
+        frame.write.mode("append").json(str(tmp_path / "plain"))
+
     def plain() -> None:
-        writer = rows.writeStream.format("json").option("path", str(tmp_path / "plain"))
+        writer = rows.writeStream.foreachBatch(append)
         writer = writer.option("checkpointLocation", location).trigger(availableNow=True)
         writer.start().awaitTermination()
 
