@@ -1,7 +1,9 @@
 """Examples of Spark's own documentation, made exactly-once by one line, and killed three times.
 
 How: the word count is the file that PySpark brings, the windowed count the code of Spark's guide on
-watermarks; only the statement that starts the query is another one. A producer sends lines while
+watermarks, with its columns by name; else only the statement that starts the query is another one.
+(Spark refuses the guide's `words.timestamp` in append mode: it is the column without a watermark.)
+A producer sends lines while
 the program is killed with SIGKILL, each time between two epochs of its own choice. Every running
 count, or window, must be in the topic once, and the last ones must be right.
 """
@@ -56,8 +58,8 @@ WINDOWED = """
     wordCounts = words \\
         .withWatermark("timestamp", "1 second") \\
         .groupBy(
-            window(words.timestamp, "2 seconds", "1 second"),
-            words.word) \\
+            window("timestamp", "2 seconds", "1 second"),
+            "word") \\
         .count()
 """
 WORDS = ["cat", "dog", "owl"]

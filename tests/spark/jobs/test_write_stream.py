@@ -15,7 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.api.settings import RESTORE_VARIABLE
 from seamark.model.errors import ConfigurationError
+from seamark.streaming.job import StreamJob
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.writer import DataStreamWriter
 
@@ -78,7 +80,9 @@ def test_a_plain_querys_location_goes_on_and_is_given_back(
     assert ids(spark, tmp_path / "plain") == [*range(40), *range(100, 110)]
 
 
-def test_the_query_behaves_as_sparks(tmp_path: Path, spark: SparkSession, rows: DataFrame) -> None:
+def test_the_query_behaves_as_sparks_and_its_savepoint_begins_another(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     query = (
         to_files(rows, tmp_path).queryName("clicks").trigger(processingTime="0.1 second").start()
     )
@@ -98,6 +102,13 @@ def test_the_query_behaves_as_sparks(tmp_path: Path, spark: SparkSession, rows: 
     assert query.awaitTermination() is None
     (started,) = (tmp_path / "store/out-location/executions").glob("*/ended.json")
     assert json.loads(started.read_text())["body"]["state"] == "FINISHED"
+    monkeypatch.setenv(RESTORE_VARIABLE, saved)  # as `seamark run -s` does
+    monkeypatch.setattr(StreamJob, "_restored", None)
+    add(tmp_path, range(40, 60))
+    to_files(rows, tmp_path, "second").trigger(availableNow=True).start().awaitTermination()
+    assert ids(spark, tmp_path / "second") == list(range(40, 60))
+    with pytest.raises(ConfigurationError, match="has begun query 'second-location'"):
+        to_files(rows, tmp_path, "third").start()
 
 
 def test_a_failed_query_is_started_again_and_raises_what_ended_it(
