@@ -97,6 +97,7 @@ def test_deltas_merge_takes_each_epoch_once(options: dict[str, Any], tmp_path: P
     """A MERGE that adds up would count a repeated epoch again; Delta knows the token's version."""
     spark = {
         "spark.jars": ",".join(map(str, delta_jars())),
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }
