@@ -28,12 +28,13 @@ spark = (
     .getOrCreate()
 )
 spark.sparkContext.setLogLevel("ERROR")
+secured = options.get("secured", {})  # Java's settings, for source and sink alike
 
 
 def lines_of(reader) -> DataFrame:
     lines = (
         reader.format("kafka")
-        .option("kafka.bootstrap.servers", options["servers"])
+        .options(**{"kafka.bootstrap.servers": options["servers"], **secured})
         .option("kafka.isolation.level", "read_committed")
         .option("subscribe", options["input"])
         .option("startingOffsets", "earliest")
@@ -80,7 +81,7 @@ writer = sm.write_stream(results) if options.get("seamark", True) else results.w
 writer = (
     writer.outputMode(mode)
     .format("kafka")
-    .option("kafka.bootstrap.servers", options["servers"])
+    .options(**{"kafka.bootstrap.servers": options["servers"], **secured})
     .option("topic", options["output"])
     .option("checkpointLocation", options["storage"] + "/location")
     .queryName("counted")

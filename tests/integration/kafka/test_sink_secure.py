@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from seamark.model.errors import PreflightError, WriteRefusedError
 from seamark.model.findings import errors
 from seamark.sinks.kafka import KafkaSink, native_library
 from tests.chaos.scenario import PassthroughScenario
+from tests.integration.jobs.test_write_stream import StreamScenario
 from tests.integration.kafka import sink_kit as kit
 from tests.servers.secure_kafka import PASSWORD, POOR_PASSWORD, POOR_USER, SecureKafka
 
@@ -40,7 +42,7 @@ def secure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecureKafka]:
             ("TOPIC", ("READ", "WRITE")),
             ("TRANSACTIONAL_ID", ("WRITE",)),
         ):
-            for name in ("t-", "passthrough-"):
+            for name in ("t-", "passthrough-", "location-"):
                 broker.grant(resource, name, *operations)
         yield broker
 
@@ -154,6 +156,24 @@ def test_a_job_killed_and_recovered_shows_its_password_nowhere(
         assert scenario.open_transactions() == []
     logs = [path.read_bytes() for path in tmp_path.glob("driver-*.log")]
     assert any(b"ConsumerConfig values" in log for log in logs), "Spark did not log at INFO"
+    require_no_password(tmp_path)
+
+
+def test_a_write_stream_has_its_credentials_once_and_shows_them_nowhere(
+    secure: SecureKafka, tmp_path: Path
+) -> None:
+    plain = secure.cluster.bootstrap_servers
+    with StreamScenario(tmp_path, plain, "rows", secured=secure.spark()) as scenario:
+        scenario.options["servers"] = secure.servers
+        driver = scenario.die_at_each(["prepared:2", "sealed:2"])
+        scenario.drain(driver)
+        driver.stop()
+        assert scenario.written() == Counter((row.key, row.value) for row in scenario.feeder.rows)
+        assert scenario.open_transactions() == []
+    require_no_password(tmp_path)
+
+
+def require_no_password(tmp_path: Path) -> None:
     searched = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(searched) > 20
     assert [str(path) for path in searched if PASSWORD.encode() in path.read_bytes()] == []

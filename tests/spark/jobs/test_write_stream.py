@@ -19,9 +19,11 @@ from pyspark.sql import functions as F
 import seamark as sm
 from seamark.api.settings import RESTORE_VARIABLE
 from seamark.model.errors import ConfigurationError
+from seamark.sinks.sqlite import database
 from seamark.streaming.job import StreamJob
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.writer import DataStreamWriter
+from tests.chaos.workload import read_column
 from tests.servers.postgres import PostgresServer
 
 FAST = sm.RestartStrategy.fixed_delay(attempts=3, delay="10ms")
@@ -84,7 +86,11 @@ def test_a_plain_querys_location_goes_on_and_is_given_back(
 
 
 def test_the_query_behaves_as_sparks_and_its_savepoint_begins_another(
-    tmp_path: Path, spark: SparkSession, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    spark: SparkSession,
+    rows: DataFrame,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     query = (
         to_files(rows, tmp_path).queryName("clicks").trigger(processingTime="0.1 second").start()
@@ -98,6 +104,8 @@ def test_the_query_behaves_as_sparks_and_its_savepoint_begins_another(
     assert query.lastProgress.numInputRows == 40 or len(query.recentProgress) > 1
     assert set(query.status) == {"message", "isDataAvailable", "isTriggerActive"}
     assert query.awaitTermination(0.1) is False
+    query.explain()
+    assert "Physical Plan" in capsys.readouterr().out
     saved = query.job.savepoint(str(tmp_path / "saved")).result(60)
     assert Path(saved.removeprefix("file://")).is_dir()
     query.stop()
@@ -148,9 +156,11 @@ def test_once_and_start_with_arguments(
     }
 
 
-def run_once(writer: DataStreamWriter, location: Path) -> None:
+def run_once(writer: DataStreamWriter, location: Path) -> StreamQuery:
     writer = writer.option("checkpointLocation", str(location)).trigger(availableNow=True)
-    writer.start().awaitTermination()
+    query = writer.start()
+    query.awaitTermination()
+    return query
 
 
 def test_csv_and_delta_with_partitions(
@@ -190,6 +200,22 @@ def test_jdbc_writes_rows_and_counts(tmp_path: Path, rows: DataFrame) -> None:
             found = server.execute('SELECT page, "count" FROM counts ORDER BY page')
             assert found == [(f"p{i}", len(range(i, ends, 3))) for i in range(3)]
             add(tmp_path, range(40, 60))
+
+
+def test_a_sink_object_and_its_dead_letters(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame
+) -> None:
+    sink = sm.SQLiteSink(tmp_path / "sink.db", "clicks")
+    with database.connect(sink.path) as cursor:
+        cursor.execute("CREATE TABLE clicks (id INTEGER CHECK (id % 10 <> 7), page TEXT)")
+    bad = sm.FileSink(str(tmp_path / "bad"), "json")
+    writer = sm.write_stream(rows, sink, on_bad_row="dead_letter", dead_letters=bad)
+    query = run_once(writer, tmp_path / "store/clicks")
+    assert "into sink.dead-letters: exactly-once" in str(query.job.report())
+    found = read_column(tmp_path / "sink.db", "clicks", "id")
+    assert sorted(found) == [i for i in range(40) if i % 10 != 7]
+    refused = spark.read.json(str(tmp_path / "bad")).collect()
+    assert sorted(letter.row.id for letter in refused) == [7, 17, 27, 37]
 
 
 def test_to_table_makes_a_table_and_appends(
