@@ -7,7 +7,10 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
+
+from pyspark.find_spark_home import _find_spark_home
 
 from seamark.model import failpoints
 from seamark.protocol.points import Point
@@ -118,7 +121,8 @@ class Nemesis:
     def _executor(self, step: Step) -> str:
         """Executors are there on a cluster only, so the next driver gets one."""
         self._stop()
-        self._job.start(environment=EXECUTORS)
+        home = spark_home(self._systems.storage.with_name("spark"))
+        self._job.start(environment={**EXECUTORS, "SPARK_HOME": str(home)})
         if not self._job.recovered(END_S):
             self._job.fail(f"no epoch of a driver with executors\n{self._job.driver.tail(15)}")
             return "not done"
@@ -226,3 +230,14 @@ class Nemesis:
             if code:
                 self._job.fail(f"{driver} ended with {code} after SIGTERM\n{driver.tail(15)}")
         driver.kill_tree()
+
+
+def spark_home(directory: Path) -> Path:
+    """Return `directory` as a Spark of links to the installed one: executors keep their logs and
+    jars below Spark's own directory, and the installed one stays as it was."""
+    if not directory.exists():
+        directory.mkdir()
+        for part in Path(_find_spark_home()).iterdir():
+            if part.name != "work":
+                (directory / part.name).symlink_to(part.resolve())
+    return directory
