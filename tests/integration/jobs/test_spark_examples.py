@@ -1,10 +1,10 @@
 """Examples of Spark's own documentation, made exactly-once by one line, and killed three times.
 
-How: the word count is the file that PySpark brings, the windowed count the code of Spark's guide on
-watermarks (with its columns by name, as output mode append wants them, with Spark alone too). Only
-the statement that starts the query is another one. A producer sends lines while
-the program is killed with SIGKILL, each time between two epochs of its own choice. Every running
-count, or window, must be in the topic once, and the last ones must be right.
+How: the word count is the file that PySpark brings. The windowed count is the code of Spark's
+guide, with its columns by name: output mode append wants that of Spark alone too. Only the
+statement that starts the query is another one. A producer sends lines while the program is killed
+with SIGKILL, in the middle of its epochs. Every running count, or window, must be in the topic
+once, and the last ones must be right.
 """
 
 from __future__ import annotations
