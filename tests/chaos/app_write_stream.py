@@ -55,7 +55,7 @@ def windowed_count(lines: DataFrame) -> DataFrame:
     )
     counts = (
         words.withWatermark("timestamp", "2 seconds")
-        # By name: the guide's `words.timestamp` has no watermark, and append mode needs one.
+        # By name, as append mode wants: `words.timestamp` is the column without a watermark.
         .groupBy(window("timestamp", "10 seconds"), "word")
         .count()
     )

@@ -38,6 +38,17 @@ def test_a_workload_under_every_fault(tmp_path: Path) -> None:
 
 @pytest.mark.chaos
 @pytest.mark.timeout(1500)
+def test_a_death_at_a_failpoint_is_confirmed(tmp_path: Path) -> None:
+    """The plan of this seed begins with a kill in a recovery, after one that it has to recover."""
+    done = verify(tmp_path, "--faults", "driver", "--minutes", "0.5", "--seed", "25")
+    assert done.returncode == 0, done.stdout + done.stderr
+    came = "killed, then died at decided, then died at recovery-committed:1"
+    assert f"fault 1: {came}" in done.stderr
+    assert came in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.chaos
+@pytest.mark.timeout(1500)
 @pytest.mark.parametrize("eager", [False, True])
 def test_a_program_of_ones_own(eager: bool, tmp_path: Path) -> None:
     """The planted sink commits before the decision: readers see rows that may be taken back, and a

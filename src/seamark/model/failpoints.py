@@ -43,6 +43,11 @@ def arm(text: str | None) -> None:
 arm(os.environ.get(VARIABLE))
 
 
+def reached_line(name: str) -> str:
+    """Return the line that a process writes to its standard error just before it dies."""
+    return f"Seamark dies at failpoint {name}"
+
+
 def reached(name: str) -> None:
     """Die here, uncatchably, if `name` is armed and this is the nth time; else return at once."""
     global _remaining
@@ -52,6 +57,8 @@ def reached(name: str) -> None:
         _remaining -= 1
         if _remaining > 0:
             return
+        with contextlib.suppress(OSError):  # whoever armed it can tell this death from another
+            os.write(2, f"{reached_line(name)}\n".encode())
         for pid in companions:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

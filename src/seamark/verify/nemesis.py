@@ -7,14 +7,22 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 
+from pyspark.find_spark_home import _find_spark_home
+
+from seamark.model import failpoints
+from seamark.protocol.points import Point
 from seamark.verify.driver import DriverProcess
 from seamark.verify.plan import SIGTERM, Step
 from seamark.verify.systems import Systems, faketime
 
-REACH_S = 45.0
-"""How long a driver may take to reach its failpoint, before it is killed where it is."""
+DIED_AT = "died at"
+"""In what came of a step: a process has died by its own failpoint."""
+REACH_S = 120.0
+"""How long a driver may take to reach its failpoint, before it is killed where it is. On a busy
+machine its start alone takes half a minute; REACH_EPOCHS bound the wait once it runs."""
 REACH_EPOCHS = 6
 END_S = 180.0
 """How long a superseded driver may take to end, and a stopped one."""
@@ -42,6 +50,9 @@ class Patient(Protocol):
     def recovered(self, timeout_s: float) -> bool:
         """Wait until the driver has committed an epoch that began after this call; False if it
         ended, or the time is over."""
+
+    def ended(self) -> None:
+        """Note that the driver has ended by itself, and end what it has left."""
 
     def epochs_done(self) -> int:
         """Return how many epochs have been committed."""
@@ -82,7 +93,14 @@ class Nemesis:
         if not step.how:
             self._job.start()
             return "killed"
-        self._job.start(step.how)
+        before = ["decided"] * step.how.startswith(Point.RECOVERY_COMMITTED.value)
+        told = [self._die_at(point) for point in [*before, step.how]]
+        self._job.start()
+        return ", then ".join(["killed", *told])
+
+    def _die_at(self, failpoint: str) -> str:
+        """Start a driver with this failpoint, and tell how it, or a worker of it, has died."""
+        self._job.start(failpoint)
         driver, epochs = self._job.driver, self._job.epochs_done()
         deadline = time.monotonic() + REACH_S
         while (
@@ -92,16 +110,19 @@ class Nemesis:
         ):
             time.sleep(0.05)
         code = driver.returncode
-        driver.kill_tree()
-        self._job.start()
-        if code == -signal.SIGKILL:
-            return "killed, then died at its failpoint"
-        return "killed, then again: its failpoint was not reached, or only by workers"
+        if code is None or code == -signal.SIGKILL:
+            driver.kill_tree()
+        else:
+            self._job.ended()
+        if failpoints.reached_line(failpoint.partition(":")[0]) not in driver.text():
+            return f"ended with {code}, or was killed again: {failpoint} was not reached"
+        return f"{'' if code == -signal.SIGKILL else 'a worker '}{DIED_AT} {failpoint}"
 
     def _executor(self, step: Step) -> str:
         """Executors are there on a cluster only, so the next driver gets one."""
         self._stop()
-        self._job.start(environment=EXECUTORS)
+        home = spark_home(self._systems.storage.with_name("spark"))
+        self._job.start(environment={**EXECUTORS, "SPARK_HOME": str(home)})
         if not self._job.recovered(END_S):
             self._job.fail(f"no epoch of a driver with executors\n{self._job.driver.tail(15)}")
             return "not done"
@@ -209,3 +230,14 @@ class Nemesis:
             if code:
                 self._job.fail(f"{driver} ended with {code} after SIGTERM\n{driver.tail(15)}")
         driver.kill_tree()
+
+
+def spark_home(directory: Path) -> Path:
+    """Return `directory` as a Spark of links to the installed one: executors keep their logs and
+    jars below Spark's own directory, and the installed one stays as it was."""
+    if not directory.exists():
+        directory.mkdir()
+        for part in Path(_find_spark_home()).iterdir():
+            if part.name != "work":
+                (directory / part.name).symlink_to(part.resolve())
+    return directory

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from seamark.model.errors import ConfigurationError
+from seamark.protocol.points import Point
 
 FAULTS = {
     "driver": "kill -9 of the driver and its processes, at random or at a failpoint",
@@ -23,6 +24,12 @@ SIGTERM = "SIGTERM"
 """A driver's `how`: it is asked to end, and must end well."""
 _OFTEN = ("driver", "connection")
 """Twice in each round."""
+_ONCE = {
+    Point.GENERATION_CLAIMED.value, Point.PREDECESSOR_SEALED.value,
+    Point.PREDECESSORS_FENCED.value, Point.RECOVERY_COMMITTED.value, Point.SINK_ABORTED.value,
+    Point.RECOVERED.value,
+}  # fmt: skip
+"""Failpoints of a recovery: a driver may reach them only once."""
 _HOW = ("cut", "cut a request", "cut a reply", "delay", "drop")
 
 
@@ -72,7 +79,8 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
             number += 1
             how, amount = "", 0
             if fault == "driver":
-                at = f"{chance.choice(failpoints)}:{chance.choice([1, 1, 2, 3])}"
+                point, nth = chance.choice(failpoints), chance.choice([1, 1, 2, 3])
+                at = f"{point}:{1 if point in _ONCE else nth}"
                 how = chance.choices([at, "", SIGTERM], [6, 3, 1])[0]
             elif fault == "connection":
                 how = chance.choice(_HOW)

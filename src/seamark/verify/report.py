@@ -80,6 +80,7 @@ def _figures(outcome: Outcome) -> str:
         "epochs": f"{len(outcome.epochs):,}",
         "reads": f"{outcome.counts['reads']:,}",
         "driver starts": f"{outcome.counts['driver starts']:,}",
+        "deaths at failpoints": f"{outcome.counts['deaths at failpoints']:,}",
         "recovery, median": f"{_middle(recoveries):.1f} s",
         "recovery, longest": f"{max(recoveries, default=0):.1f} s",
         "decision to commit, median": f"{_middle(waits) * 1000:.0f} ms",

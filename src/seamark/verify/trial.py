@@ -23,7 +23,7 @@ from seamark.verify.driver import DriverProcess
 from seamark.verify.epochs import EpochWatch
 from seamark.verify.generator import KEYS, ROW_MS, WINDOW_MS, Generator, TopicProducer
 from seamark.verify.history import UNKNOWN, Anomaly, Growing, Read
-from seamark.verify.nemesis import Nemesis
+from seamark.verify.nemesis import DIED_AT, Nemesis
 from seamark.verify.outcome import Event, Outcome
 from seamark.verify.plan import Step
 from seamark.verify.readers import Sight
@@ -173,6 +173,8 @@ class Trial:
                     other.kill_tree()
             self._outcome.events.append(Event("fault", str(step), begun_s, time.time(), detail))
             self._outcome.counts[f"fault: {step.fault}"] += 1
+            self._outcome.counts["deaths at failpoints"] += DIED_AT in detail
+            self._say(f"fault {step.number}: {detail}")
             if not self._come_back(str(step)):
                 return False
         return True
@@ -189,13 +191,13 @@ class Trial:
             if self.driver.returncode is None:
                 self.fail(f"no epoch for {BACK_S:g} s after {after}: {self.driver.tail(15)}")
                 return False
-            self._ended()
+            self.ended()
             self.start()
         self.fail(f"{TRIES} drivers in a row ended after {after}: {self.driver.tail(15)}")
         return False
 
-    def _ended(self) -> None:
-        """Note a driver's end by itself: the job may give up, if the next driver goes on."""
+    def ended(self) -> None:
+        """See `nemesis.Patient`. The job may give up, if the next driver goes on."""
         driver = self.driver
         driver.kill_tree()
         self._outcome.counts[f"drivers that ended with {driver.returncode}"] += 1
@@ -277,7 +279,7 @@ class Trial:
         deadline = time.monotonic() + DRAIN_S
         while time.monotonic() < deadline:
             if self.driver.returncode is not None:
-                self._ended()
+                self.ended()
                 self.start()
             with self._lock:
                 if all(c.complete([s.name for s in self._workload.sights if s.stream == stream])

@@ -1,11 +1,10 @@
 """Examples of Spark's own documentation, made exactly-once by one line, and killed three times.
 
-How: the word count is the file that PySpark brings, the windowed count the code of Spark's guide on
-watermarks, with its columns by name; else only the statement that starts the query is another one.
-(Spark refuses the guide's `words.timestamp` in append mode: it is the column without a watermark.)
-A producer sends lines while
-the program is killed with SIGKILL, each time between two epochs of its own choice. Every running
-count, or window, must be in the topic once, and the last ones must be right.
+How: the word count is the file that PySpark brings. The windowed count is the code of Spark's
+guide, with its columns by name: output mode append wants that of Spark alone too. Only the
+statement that starts the query is another one. A producer sends lines while the program is killed
+with SIGKILL, in the middle of its epochs. Every running count, or window, must be in the topic
+once, and the last ones must be right.
 """
 
 from __future__ import annotations
@@ -39,12 +38,12 @@ STARTED = """    query = wordCounts\\
         .start()
 """
 EXACTLY_ONCE = """    import seamark as sm
-    query = sm.write_stream({rows})\\
-        .outputMode({mode!r})\\
+    query = sm.write_stream(wordCounts.selectExpr(COLUMNS))\\
+        .outputMode(MODE)\\
         .format('kafka')\\
         .option('kafka.bootstrap.servers', bootstrapServers)\\
-        .option('topic', {topic!r})\\
-        .option('checkpointLocation', {location!r})\\
+        .option('topic', TOPIC)\\
+        .option('checkpointLocation', CHECKPOINT)\\
         .start()
 """
 WINDOWED = """
@@ -107,15 +106,17 @@ class Program:
         self._producer.flush(30)
 
     def committed(self) -> int:
-        return len(list((self.checkpoint / "epochs").glob("*/committed.json")))
+        """Return the last committed epoch, -1 before the first."""
+        records = (self.checkpoint / "epochs").glob("*/committed.json")
+        return max((int(record.parent.name) for record in records), default=-1)
 
-    def feed_until_committed(self, process: subprocess.Popen[bytes], epochs: int) -> None:
+    def feed_until_committed(self, process: subprocess.Popen[bytes], epoch: int) -> None:
         def done() -> bool:
             assert process.poll() is None, self.tail()
             self.send()
-            return self.committed() >= epochs
+            return self.committed() >= epoch
 
-        wait_until(f"{epochs} epochs are committed", done, 240, pause_s=0.3)
+        wait_until(f"epoch {epoch} is committed", done, 240, pause_s=0.3)
 
     def tail(self) -> str:
         return Path(self._log.name).read_text(errors="replace")[-4000:]
@@ -142,12 +143,7 @@ def rows(program: Program) -> list[tuple[str, str]]:
 
 
 def start_statement(columns: str, mode: str) -> str:
-    return (
-        EXACTLY_ONCE.replace("{rows}", f"wordCounts.selectExpr({columns})")
-        .replace("{topic!r}", "TOPIC")
-        .replace("{location!r}", "CHECKPOINT")
-        .replace("{mode!r}", repr(mode))
-    )
+    return EXACTLY_ONCE.replace("COLUMNS", columns).replace("MODE", repr(mode))
 
 
 @pytest.mark.timeout(1200)

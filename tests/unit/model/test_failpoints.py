@@ -36,6 +36,7 @@ def test_it_dies_at_the_nth_time(armed: str, printed: list[str]) -> None:
     done = run(PASS_THREE, armed)
     assert done.returncode == -signal.SIGKILL
     assert done.stdout.split() == printed
+    assert done.stderr.splitlines()[-1] == f"Seamark dies at failpoint {armed.partition(':')[0]}"
 
 
 @pytest.mark.parametrize("armed", [None, "", "nowhere", "here:4"])

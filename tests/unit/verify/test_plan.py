@@ -32,6 +32,12 @@ def test_a_driver_dies_at_random_or_at_a_failpoint() -> None:
     assert variants == {"", "SIGTERM", *POINTS}
 
 
+def test_a_recovery_reaches_its_failpoints_once() -> None:
+    made = islice(steps(1, ["driver"], ["recovered", "decided"]), 60)
+    found = {step.how for step in made} - {"", "SIGTERM"}
+    assert found == {"recovered:1", "decided:1", "decided:2", "decided:3"}
+
+
 def test_no_fault_is_an_endless_calm() -> None:
     assert plan(1, []) == []
 
