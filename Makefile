@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/setup-done
 DEMO_READY := $(VENV)/demo-done
 CLASSES := $(VENV)/spark-classes.jsa
-# A further requirement, such as another PySpark.
-PINNED :=
+# The PySpark that every test runs on; `make test-spark` takes another one.
+PINNED := 'pyspark==4.2.*'
 
 .PHONY: setup lint format test test-all test-spark test-on-this-spark chaos soak simulate demo demo-kafka bench bench-sinks bench-shared bench-dashboard clean
 

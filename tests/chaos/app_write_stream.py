@@ -22,6 +22,7 @@ logging.getLogger("kafka").setLevel(logging.WARNING)
 logging.getLogger("py4j").setLevel(logging.WARNING)
 spark = (
     SparkSession.builder.appName("StructuredKafkaWordCount")
+    .config("spark.jars", options["jars"])
     .config("spark.ui.enabled", "false")
     .config("spark.sql.shuffle.partitions", "2")
     .getOrCreate()
@@ -53,7 +54,8 @@ def windowed_count(lines: DataFrame) -> DataFrame:
     )
     counts = (
         words.withWatermark("timestamp", "2 seconds")
-        .groupBy(window(words.timestamp, "10 seconds"), words.word)
+        # By name: the guide's `words.timestamp` has no watermark, and append mode needs one.
+        .groupBy(window("timestamp", "10 seconds"), "word")
         .count()
     )
     start = "concat(unix_millis(window.start), ',', count) AS value"

@@ -46,8 +46,11 @@ def without(batch: pa.RecordBatch, refused: Sequence[RefusedRow]) -> pa.RecordBa
     """Return the batch without the refused rows."""
     if not refused:
         return batch
+    import pyarrow as pa
+
     bad = {row.index for row in refused}
-    return batch.take([index for index in range(batch.num_rows) if index not in bad])
+    kept = [index for index in range(batch.num_rows) if index not in bad]
+    return batch.take(pa.array(kept, pa.int64()))
 
 
 class SelectiveWriter(CommittingWriter[C_co], Protocol[C_co]):

@@ -225,8 +225,11 @@ class StreamRun(QueryRun):
     def _start_query(self, task: Any) -> StreamingQuery:
         """Start Spark's query. Spark reads and writes its checkpoint location meanwhile, so the
         start has a deadline (QUERY_START_S). Raises QueryHangsError after it."""
+        stream = self._plan.stream
+        if "realTime" in self._trigger:
+            stream, task = real_time.followed(stream, task)
         writer = (
-            self._plan.stream.mapInArrow(task, RESULT_SCHEMA)
+            stream.mapInArrow(task, RESULT_SCHEMA)
             .writeStream.option("checkpointLocation", self.spark_location)
             .trigger(**self._trigger)
         )

@@ -10,11 +10,14 @@ calls it at the same two moments: before the tasks, and between their end and th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.java_gateway import ensure_callback_server_started
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from seamark.api.config import CheckpointMode
@@ -25,15 +28,19 @@ from seamark.runtime.java_calls import items_of
 from seamark.runtime.job_plan import JobPlan
 from seamark.runtime.operator_uids import is_operator
 from seamark.runtime.plans import analysed, children, items, name_of, scala_class
-from seamark.runtime.pre_commit import ORDER, reports_of
+from seamark.runtime.pre_commit import ORDER, BatchFunction, reports_of
 from seamark.runtime.spark_versions import has_real_time_mode
+from seamark.runtime.state_backend import PROVIDER, ROCKSDB_PROVIDER
 
 REAL_TIME = "real-time"
 EXECUTIONS = ("micro-batch", REAL_TIME)
 LEAST_INTERVAL_S = 0.5
 _ALLOWLIST_CHECK = "spark.sql.streaming.realTimeMode.allowlistCheck"
 _CONNECTOR = "org.apache.spark.sql.connector.read.streaming"
-_ROW_BY_ROW = {
+_FILLER = "_seamark_filler"
+_SETTINGS = {
+    # Spark 4.3 wants it for this mode, whether or not the query has state.
+    PROVIDER: ROCKSDB_PROVIDER,
     # Spark hands rows to Python in batches, and waits for a batch to be full.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
     "spark.sql.execution.pandas.udf.buffer.size": "64",
@@ -60,7 +67,7 @@ _STATELESS = frozenset(
 def real_time_settings(interval_s: float) -> dict[str, str]:
     """Return Spark's settings for a query in this mode."""
     least_ms = str(round(interval_s * 1000))
-    return {**_ROW_BY_ROW, "spark.sql.streaming.realTimeMode.minBatchDuration": least_ms}
+    return {**_SETTINGS, "spark.sql.streaming.realTimeMode.minBatchDuration": least_ms}
 
 
 def is_real_time(execution: str, plan: JobPlan) -> bool:
@@ -187,6 +194,27 @@ def end_offsets(spark: SparkSession) -> list[Any]:
                 parts[place] = end.partitionOffset()
             ends.append(json.loads(leaf.stream().mergeOffsets(parts).json()))
     return ends
+
+
+def followed(stream: DataFrame, task: BatchFunction) -> tuple[DataFrame, BatchFunction]:
+    """Return the stream with a filler after each row, and the task's function without them.
+
+    Before Spark sends a batch to Python, it asks for the row behind the batch (PythonArrowInput).
+    Without a filler this is the next row from Kafka, and until then the last one would wait.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return task(_without_fillers(batches))
+
+    fillers = F.explode(F.array(F.lit(False), F.lit(True))).alias(_FILLER)
+    return stream.select("*", fillers), run
+
+
+def _without_fillers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = batch.filter(pc.invert(batch.column(_FILLER)))
+        if rows.num_rows:
+            yield rows.select(rows.schema.names[:-1])
 
 
 def start_query(

@@ -20,9 +20,10 @@ from seamark.model.errors import ConfigurationError
 
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 _PACKAGE = "org.apache.spark.sql.execution.streaming.state."
+ROCKSDB_PROVIDER = _PACKAGE + "RocksDBStateStoreProvider"
 _CLASSES = {
     StateBackend.HASHMAP: _PACKAGE + "HDFSBackedStateStoreProvider",
-    StateBackend.ROCKSDB: _PACKAGE + "RocksDBStateStoreProvider",
+    StateBackend.ROCKSDB: ROCKSDB_PROVIDER,
 }
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 _SNAPSHOT_INTERVAL = "spark.sql.streaming.stateStore.minDeltasForSnapshot"

@@ -118,7 +118,7 @@ def files(target: Target) -> Sink:
     if options.format == "csv":
         more["header"] = options.flag("header", default=False)
         more["delimiter"] = options.take("sep", "delimiter") or ","
-        more["null_value"] = options.take("nullValue") or ""
+        more["null_value"] = options.take("nullValue", "null_value") or ""
     return FileSink(
         options.need("path", "/data/clicks"),
         options.format,

@@ -31,24 +31,29 @@ from tests.servers.needed import needed
 VERSION = "4.4.0"
 
 
+def delta_jars() -> list[Path]:
+    """Return delta-spark's jars, for Spark 4.2."""
+    with needed("delta-spark"):
+        return resolve(
+            f"delta-spark-{VERSION}",
+            Request(
+                (
+                    f"io.delta:delta-spark_4.2_2.13:{VERSION}",
+                    f"io.delta:delta-storage:{VERSION}",
+                    f"io.delta:delta-kernel-api:{VERSION}",
+                    f"io.delta:delta-kernel-defaults:{VERSION}",
+                    f"io.delta:delta-kernel-unitycatalog:{VERSION}",
+                ),
+                transitive=False,
+            ),
+        )
+
+
 class Spark:
     """A Spark session with Delta, asked by SQL."""
 
     def __init__(self, log: Path) -> None:
-        with needed("delta-spark"):
-            jars = resolve(
-                f"delta-spark-{VERSION}",
-                Request(
-                    (
-                        f"io.delta:delta-spark_4.2_2.13:{VERSION}",
-                        f"io.delta:delta-storage:{VERSION}",
-                        f"io.delta:delta-kernel-api:{VERSION}",
-                        f"io.delta:delta-kernel-defaults:{VERSION}",
-                        f"io.delta:delta-kernel-unitycatalog:{VERSION}",
-                    ),
-                    transitive=False,
-                ),
-            )
+        jars = delta_jars()
         self._log = log
         with log.open("w") as errors:
             self._process = subprocess.Popen(

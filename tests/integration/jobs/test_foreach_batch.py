@@ -16,23 +16,16 @@ from typing import Any
 
 import pytest
 
-from seamark.model.errors import MissingDependencyError
 from seamark.runtime.jars import Request, resolve
-from tests.chaos import app_foreach_batch
 from tests.chaos.driver import Driver
+from tests.chaos.scenario import HERE
+from tests.integration.delta.test_sink_spark import delta_jars
+from tests.servers.needed import needed
 from tests.servers.postgres import PostgresServer
 
 EPOCHS = [list(range(n, n + 5)) for n in (0, 5, 10)]
 NUMBERS = [number for epoch in EPOCHS for number in epoch]
-PROGRAM = Path(app_foreach_batch.__file__)
-
-
-def jars(name: str, *requests: Request) -> str:
-    """Return jars for ``spark.jars``; skips the test if they cannot be had."""
-    try:
-        return ",".join(map(str, resolve(name, *requests)))
-    except MissingDependencyError as error:
-        pytest.skip(f"{name}: {error}")
+PROGRAM = HERE / "app_foreach_batch.py"
 
 
 @pytest.fixture
@@ -86,21 +79,25 @@ def test_sparks_jdbc_writer_with_a_stage_and_the_token(
     server = postgres.url().removeprefix("postgresql://")
     login, _, place = server.rpartition("@")
     user, _, password = login.partition(":")
-    driver = jars(
-        "postgresql-jdbc", Request(("org.postgresql:postgresql:42.7.8",), transitive=False),
-        Request(("org.postgresql:postgresql:42.7.4",), transitive=False),
-    )  # fmt: skip
+    with needed("PostgreSQL's JDBC driver"):
+        (driver,) = resolve(
+            "postgresql-jdbc",
+            Request(("org.postgresql:postgresql:42.7.8",), transitive=False),
+            Request(("org.postgresql:postgresql:42.7.4",), transitive=False),
+        )
     properties = {"user": user, "password": password, "driver": "org.postgresql.Driver"}
     more = {"jdbc": f"jdbc:postgresql://{place}", "login": properties}
-    killed_twice({**options, **more, "way": "by_jdbc", "spark": {"spark.jars": driver}}, tmp_path)
+    killed_twice(
+        {**options, **more, "way": "by_jdbc", "spark": {"spark.jars": str(driver)}}, tmp_path
+    )
     assert times(postgres) == Counter(NUMBERS)
 
 
 def test_deltas_merge_takes_each_epoch_once(options: dict[str, Any], tmp_path: Path) -> None:
     """A MERGE that adds up would count a repeated epoch again; Delta knows the token's version."""
-    found = jars("delta-spark-4.2", Request(("io.delta:delta-spark_4.2_2.13:4.4.1",)))
     spark = {
-        "spark.jars": found,
+        "spark.jars": ",".join(map(str, delta_jars())),
+        "spark.databricks.delta.snapshotPartitions": "1",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     }

@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql import functions as F
 
 import seamark as sm
 from seamark.dev.kafka import LocalKafka
@@ -48,6 +49,11 @@ KILLS = [
 ]
 
 
+def doubled(batch: pa.RecordBatch) -> pa.RecordBatch:
+    values = pc.binary_repeat(batch.column("value"), 2)
+    return pa.RecordBatch.from_arrays([batch.column("key"), values], ["key", "value"])
+
+
 def a_job(
     directory: Path, servers: str, topics: dict[str, str], name: str, **checkpoint: Any
 ) -> Any:
@@ -55,7 +61,9 @@ def a_job(
     exactly-once."""
     job = sm.Job(name, sm.CheckpointConfig(storage=str(directory / "store"), **checkpoint))
     rows = job.source(sm.KafkaSource(servers, topics["in"], starting_offsets="earliest"), uid="in")
-    doubled = F.udf(lambda value: value * 2, "binary")("value")
+    made = sm.process(
+        rows.select("key", "value"), doubled, "key BINARY, value BINARY", uid="double"
+    )
     for uid in ("at-least-once", "exactly-once"):
         sink = sm.KafkaSink(
             servers,
@@ -64,7 +72,7 @@ def a_job(
             transactional_id_prefix=topics[uid],
             transaction_timeout="12min",
         )
-        job.sink(rows.select("key", doubled.alias("value")), sink, uid=uid)
+        job.sink(made, sink, uid=uid)
     return job
 
 

@@ -1,9 +1,10 @@
 """Examples of Spark's own documentation, made exactly-once by one line, and killed three times.
 
-How: the word count is the file that PySpark brings, the windowed count the code of Spark's guide on
-watermarks; only the statement that starts the query is another one. A producer sends lines while
-the program is killed with SIGKILL, each time between two epochs of its own choice. Every running
-count, or window, must be in the topic once, and the last ones must be right.
+How: the word count is the file that PySpark brings. The windowed count is the code of Spark's
+guide, with its columns by name: output mode append wants that of Spark alone too. Only the
+statement that starts the query is another one. A producer sends lines while the program is killed
+with SIGKILL, in the middle of its epochs. Every running count, or window, must be in the topic
+once, and the last ones must be right.
 """
 
 from __future__ import annotations
@@ -37,9 +38,13 @@ STARTED = """    query = wordCounts\\
         .start()
 """
 EXACTLY_ONCE = """    import seamark as sm
-    query = sm.write_stream({rows}, sm.KafkaSink(
-        bootstrapServers, topic={topic!r}, transactional_id_prefix={topic!r}),
-        checkpoint_location={location!r}, output_mode={mode!r})
+    query = sm.write_stream(wordCounts.selectExpr(COLUMNS))\\
+        .outputMode(MODE)\\
+        .format('kafka')\\
+        .option('kafka.bootstrap.servers', bootstrapServers)\\
+        .option('topic', TOPIC)\\
+        .option('checkpointLocation', CHECKPOINT)\\
+        .start()
 """
 WINDOWED = """
     # https://spark.apache.org/docs/latest/streaming/apis-on-dataframes-and-datasets.html
@@ -52,8 +57,8 @@ WINDOWED = """
     wordCounts = words \\
         .withWatermark("timestamp", "1 second") \\
         .groupBy(
-            window(words.timestamp, "2 seconds", "1 second"),
-            words.word) \\
+            window("timestamp", "2 seconds", "1 second"),
+            "word") \\
         .count()
 """
 WORDS = ["cat", "dog", "owl"]
@@ -101,15 +106,17 @@ class Program:
         self._producer.flush(30)
 
     def committed(self) -> int:
-        return len(list((self.checkpoint / "seamark/epochs").glob("*/committed.json")))
+        """Return the last committed epoch, -1 before the first."""
+        records = (self.checkpoint / "epochs").glob("*/committed.json")
+        return max((int(record.parent.name) for record in records), default=-1)
 
-    def feed_until_committed(self, process: subprocess.Popen[bytes], epochs: int) -> None:
+    def feed_until_committed(self, process: subprocess.Popen[bytes], epoch: int) -> None:
         def done() -> bool:
             assert process.poll() is None, self.tail()
             self.send()
-            return self.committed() >= epochs
+            return self.committed() >= epoch
 
-        wait_until(f"{epochs} epochs are committed", done, 240, pause_s=0.3)
+        wait_until(f"epoch {epoch} is committed", done, 240, pause_s=0.3)
 
     def tail(self) -> str:
         return Path(self._log.name).read_text(errors="replace")[-4000:]
@@ -136,12 +143,7 @@ def rows(program: Program) -> list[tuple[str, str]]:
 
 
 def start_statement(columns: str, mode: str) -> str:
-    return (
-        EXACTLY_ONCE.replace("{rows}", f"wordCounts.selectExpr({columns})")
-        .replace("{topic!r}", "TOPIC")
-        .replace("{location!r}", "CHECKPOINT")
-        .replace("{mode!r}", repr(mode))
-    )
+    return EXACTLY_ONCE.replace("COLUMNS", columns).replace("MODE", repr(mode))
 
 
 @pytest.mark.timeout(1200)

@@ -21,6 +21,7 @@ from typing import Any
 import pytest
 
 from seamark.dev.kafka import LocalKafka
+from seamark.runtime.jars import spark_kafka_jars
 from tests.chaos import checker, workload
 from tests.chaos.driver import REPOSITORY, Driver, wait_until
 from tests.chaos.history import window_counts
@@ -37,7 +38,8 @@ class StreamScenario(KafkaScenario):
 
     def __init__(self, directory: Path, servers: str, query: str, **options: Any) -> None:
         self.query = query
-        options = {"query": query, "interval": "200 milliseconds", **options}
+        jars = ",".join(map(str, spark_kafka_jars()))
+        options = {"query": query, "jars": jars, "interval": "200 milliseconds", **options}
         super().__init__(directory, servers, **options)
 
     def expected(self) -> int:

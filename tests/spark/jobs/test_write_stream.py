@@ -8,16 +8,21 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyspark.sql.streaming
 import pytest
+from deltalake import DeltaTable, QueryBuilder
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import seamark as sm
+from seamark.api.settings import RESTORE_VARIABLE
 from seamark.model.errors import ConfigurationError
+from seamark.streaming.job import StreamJob
 from seamark.streaming.query import StreamQuery
 from seamark.streaming.writer import DataStreamWriter
+from tests.servers.postgres import PostgresServer
 
 FAST = sm.RestartStrategy.fixed_delay(attempts=3, delay="10ms")
 
@@ -54,10 +59,14 @@ def test_every_name_of_pysparks_writer_and_query_is_there() -> None:
 def test_a_plain_querys_location_goes_on_and_is_given_back(
     tmp_path: Path, spark: SparkSession, rows: DataFrame
 ) -> None:
+    """The plain query writes by itself: the log of Spark's own file sink must have every batch."""
     location = str(tmp_path / "store/out-location")
 
+    def append(frame: DataFrame, batch: int) -> None:
+        frame.write.mode("append").json(str(tmp_path / "plain"))
+
     def plain() -> None:
-        writer = rows.writeStream.format("json").option("path", str(tmp_path / "plain"))
+        writer = rows.writeStream.foreachBatch(append)
         writer = writer.option("checkpointLocation", location).trigger(availableNow=True)
         writer.start().awaitTermination()
 
@@ -74,7 +83,9 @@ def test_a_plain_querys_location_goes_on_and_is_given_back(
     assert ids(spark, tmp_path / "plain") == [*range(40), *range(100, 110)]
 
 
-def test_the_query_behaves_as_sparks(tmp_path: Path, spark: SparkSession, rows: DataFrame) -> None:
+def test_the_query_behaves_as_sparks_and_its_savepoint_begins_another(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
     query = (
         to_files(rows, tmp_path).queryName("clicks").trigger(processingTime="0.1 second").start()
     )
@@ -94,6 +105,13 @@ def test_the_query_behaves_as_sparks(tmp_path: Path, spark: SparkSession, rows: 
     assert query.awaitTermination() is None
     (started,) = (tmp_path / "store/out-location/executions").glob("*/ended.json")
     assert json.loads(started.read_text())["body"]["state"] == "FINISHED"
+    monkeypatch.setenv(RESTORE_VARIABLE, saved)  # as `seamark run -s` does
+    monkeypatch.setattr(StreamJob, "_restored", None)
+    add(tmp_path, range(40, 60))
+    to_files(rows, tmp_path, "second").trigger(availableNow=True).start().awaitTermination()
+    assert ids(spark, tmp_path / "second") == list(range(40, 60))
+    with pytest.raises(ConfigurationError, match="has begun query 'second-location'"):
+        to_files(rows, tmp_path, "third").start()
 
 
 def test_a_failed_query_is_started_again_and_raises_what_ended_it(
@@ -128,6 +146,50 @@ def test_once_and_start_with_arguments(
         "page=p1",
         "page=p2",
     }
+
+
+def run_once(writer: DataStreamWriter, location: Path) -> None:
+    writer = writer.option("checkpointLocation", str(location)).trigger(availableNow=True)
+    writer.start().awaitTermination()
+
+
+def test_csv_and_delta_with_partitions(
+    tmp_path: Path, spark: SparkSession, rows: DataFrame
+) -> None:
+    options = {"csv": {"header": True, "sep": ";", "nullValue": "NULL"}, "delta": {}}
+    for ends in (40, 60):
+        for format_, given in options.items():
+            writer = sm.write_stream(rows).format(format_).options(**given).partitionBy("page")
+            writer = writer.option("path", str(tmp_path / format_))
+            run_once(writer, tmp_path / f"store/{format_}")
+        csv = spark.read.csv(str(tmp_path / "csv"), header=True, sep=";")
+        assert sorted(int(row.id) for row in csv.collect()) == list(range(ends))
+        table = QueryBuilder().register("t", DeltaTable(str(tmp_path / "delta")))
+        found = pa.table(
+            table.execute("SELECT id FROM t WHERE page IN ('p0', 'p1', 'p2')").read_all()
+        )
+        assert sorted(found["id"].to_pylist()) == list(range(ends))
+        add(tmp_path, range(40, 60))
+
+
+def test_jdbc_writes_rows_and_counts(tmp_path: Path, rows: DataFrame) -> None:
+    with PostgresServer() as server:
+        login, _, place = server.url().removeprefix("postgresql://").rpartition("@")
+        user, _, password = login.partition(":")
+        given = {"url": f"jdbc:postgresql://{place}", "user": user, "password": password}
+        given["driver"] = "org.postgresql.Driver"
+        counts = rows.groupBy("page").count()
+        for ends in (40, 60):
+            writer = sm.write_stream(rows).format("jdbc").options(dbtable="clicks", **given)
+            run_once(writer, tmp_path / "store/clicks")
+            writer = sm.write_stream(counts).format("jdbc").options(dbtable="counts", **given)
+            run_once(writer.option("keys", "page").outputMode("update"), tmp_path / "store/counts")
+            assert server.execute("SELECT id FROM clicks ORDER BY id") == [
+                (n,) for n in range(ends)
+            ]
+            found = server.execute('SELECT page, "count" FROM counts ORDER BY page')
+            assert found == [(f"p{i}", len(range(i, ends, 3))) for i in range(3)]
+            add(tmp_path, range(40, 60))
 
 
 def test_to_table_makes_a_table_and_appends(

@@ -63,10 +63,10 @@ def test_every_line_gives_a_key_the_same_partition(tmp_path: Path, program: str)
 
 
 def expect_inputs(checkpoint: Path, inputs: Path) -> None:
-    """Write the inputs of all batches, and let the file source find the first ones here."""
+    """Write the inputs of all batches, and let the file sources find the first ones here."""
     for number in range(BATCHES + 1):
         write_input(inputs, number, overlap=True)
-    for log in (checkpoint / "sources/0").glob("[0-9]*"):
+    for log in (checkpoint / "sources").glob("*/[0-9]*"):
         log.write_text(re.sub(r'file:[^"]*/inputs/', f"{inputs.as_uri()}/", log.read_text()))
         log.with_name(f".{log.name}.crc").unlink(missing_ok=True)
 

@@ -34,7 +34,7 @@ from seamark.savepoints.record import (
     write_taking,
 )
 from seamark.savepoints.restore.options import NewJob
-from seamark.savepoints.state.layout import PARTITIONS, compact_json
+from seamark.savepoints.state.layout import OFFSET_LOG, PARTITIONS, compact_json
 from seamark.savepoints.state.planned import PlannedState, scratch
 
 State = Mapping[str, DataFrame | Mapping[str, DataFrame]]
@@ -99,8 +99,7 @@ def _require_known(job: str, what: str, given: Mapping[str, Any], known: Mapping
 
 def _settings(spark: SparkSession, job: NewJob) -> dict[str, str]:
     """Return the settings that Spark would put into the offset log of this job's query."""
-    name = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
-    metadata = spark_class(spark._jvm, name)
+    metadata = spark_class(spark._jvm, OFFSET_LOG)
     session = spark._jsparkSession.conf()
     found: dict[str, str] = json.loads(metadata.apply(0, 0, session).json())["conf"]
     found[PROVIDER] = provider_of(job.backend)

@@ -32,6 +32,8 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 JOIN_FORMAT = "spark.sql.streaming.join.stateFormatVersion"
 _FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _STATE = "org.apache.spark.sql.execution.streaming.state."
+OFFSET_LOG = "org.apache.spark.sql.execution.streaming.checkpointing.OffsetSeqMetadata"
+"""Spark's record of a query's settings, in its offset log."""
 _OPERATORS = "org.apache.spark.sql.execution.streaming.operators.stateful."
 _CONVERTERS = "scala.jdk.javaapi.CollectionConverters"
 _TRANSFORM_WITH_STATE = "transformWithState"
@@ -171,6 +173,11 @@ class StateLayout:
         session = spark._jsparkSession.sessionState()
         self._hadoop = session.newHadoopConf()
         conf = session.conf().clone()
+        # As a query does at its start: a setting that an older version did not record gets the
+        # value it had then.
+        recorded = {"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": dict(settings)}
+        log = self._class(OFFSET_LOG)
+        log.setSessionConf(log.apply(json.dumps(recorded)), conf)
         for key, value in {**settings, _FORMAT: str(format_version)}.items():
             conf.setConfString(key, value)
         self._conf = self._class(_STATE + "StateStoreConf").apply(conf)

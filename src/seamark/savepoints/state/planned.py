@@ -34,6 +34,7 @@ from seamark.runtime.plans import analysed
 from seamark.runtime.spark_versions import planned_execution, spark_class
 from seamark.savepoints.record import ColumnFamily, Operator, Store
 from seamark.savepoints.state.layout import (
+    OFFSET_LOG,
     PARTITIONS,
     StateLayout,
     read_operators,
@@ -213,7 +214,7 @@ class PlannedState:
     def _plan_once(self, location: str, epoch: int) -> None:
         jvm: Any = self._spark._jvm
         streaming = "org.apache.spark.sql.execution.streaming"
-        metadata = spark_class(jvm, f"{streaming}.checkpointing.OffsetSeqMetadata")
+        metadata = spark_class(jvm, OFFSET_LOG)
         session = self._spark._jsparkSession.cloneSession()
         body = {
             "batchWatermarkMs": self._watermark_ms,

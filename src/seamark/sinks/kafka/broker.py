@@ -174,13 +174,10 @@ class BrokerConnection:
         from kafka import TopicPartition
         from kafka.admin import OffsetSpec
 
-        admin = self.admin()
+        wire = self.wire()
         earliest = {TopicPartition(*at): OffsetSpec.EARLIEST for at in partitions}
-
-        async def ask() -> Any:
-            return await admin._async_list_partition_offsets(earliest, "read_uncommitted")
-
-        return {(at.topic, at.partition): found.offset for at, found in self._bounded(ask).items()}
+        starts = self._bounded(lambda: wire.offsets(earliest, "read_uncommitted"))
+        return {(at.topic, at.partition): found.offset for at, found in starts.items()}
 
     def ask_any(self, request: Any) -> Any:
         """Return any broker's answer to a request; raises UnreachableError. For a question to the
