@@ -29,8 +29,7 @@ _Faults = Annotated[
     str | None,
     typer.Option(
         metavar="LIST", show_default="all that can be had",
-        help="Some of driver,executor,python-worker,broker,database,connection,pause,disk-full,"
-        "clock.",
+        help="Some of driver,executor,python-worker,broker,database,connection,pause,disk-full.",
     ),
 ]  # fmt: skip
 _Id = Annotated[

@@ -16,7 +16,7 @@ from seamark.model import failpoints
 from seamark.protocol.points import Point
 from seamark.verify.driver import DriverProcess
 from seamark.verify.plan import SIGTERM, Step
-from seamark.verify.systems import Systems, faketime
+from seamark.verify.systems import Systems
 
 DIED_AT = "died at"
 """In what came of a step: a process has died by its own failpoint."""
@@ -76,7 +76,6 @@ class Nemesis:
             "connection": self._connection,
             "pause": self._pause,
             "disk-full": self._disk_full,
-            "clock": self._clock,
         }
 
     def do(self, step: Step) -> str:
@@ -208,19 +207,6 @@ class Nemesis:
         time.sleep(step.lasts_s)
         self._systems.disk.free()
         return "full, and free again"
-
-    def _clock(self, step: Step) -> str:
-        self._job.driver.kill_tree()
-        self._job.start(
-            environment={
-                "LD_PRELOAD": str(faketime()),
-                "FAKETIME": f"{step.amount:+d}s",
-                # A wrong clock, not a machine whose timers jump.
-                "FAKETIME_DONT_FAKE_MONOTONIC": "1",
-                "DONT_FAKE_MONOTONIC": "1",
-            }
-        )
-        return "a driver with a wrong clock"
 
     def _stop(self) -> None:
         driver = self._job.driver

@@ -18,7 +18,6 @@ FAULTS = {
     "connection": "a proxy cuts lines, cuts before a request or a reply, delays or drops replies",
     "pause": "SIGSTOP of all processes of the driver, alone or with a second driver",
     "disk-full": "the checkpoint storage is full for a while",
-    "clock": "the next driver's clock is wrong",
 }
 SIGTERM = "SIGTERM"
 """A driver's `how`: it is asked to end, and must end well."""
@@ -37,8 +36,8 @@ _HOW = ("cut", "cut a request", "cut a reply", "delay", "drop")
 class Step:
     """One fault. `pause_s` is the calm before it, `aim_s` the time after the next epoch's plan,
     `lasts_s` its length. `how` is a variant, for `driver` the failpoint of the next driver, or "".
-    `amount` is a number of its own: the nth reply, the milliseconds of a delay, the wrong clock's
-    seconds. `chance` picks among what is there."""
+    `amount` is a number of its own: the nth reply, the milliseconds of a delay. `chance` picks
+    among what is there."""
 
     number: int
     fault: str
@@ -58,7 +57,6 @@ class Step:
             "connection": f": {self.how}",
             "pause": f" for {self.lasts_s:.1f} s{', ' * bool(self.how)}{self.how}",
             "disk-full": f" for {self.lasts_s:.1f} s",
-            "clock": f": {self.amount:+d} s",
         }
         if self.fault == "connection" and self.how == "delay":
             told["connection"] = f": delay by {self.amount} ms for {self.lasts_s:.1f} s"
@@ -87,8 +85,6 @@ def steps(seed: int, faults: Sequence[str], failpoints: Sequence[str]) -> Iterat
                 amount = chance.randint(1, 8) if how.startswith("cut") else chance.randint(50, 400)
             elif fault == "pause" and chance.random() < 0.5:
                 how = "with a second driver"
-            elif fault == "clock":
-                amount = chance.choice([-1, 1]) * chance.choice([5, 60, 3600, 86_400])
             yield Step(
                 number, fault, chance.uniform(0, 3), chance.uniform(0, 0.35),
                 chance.uniform(0.5, 6), how, amount, chance.random(),

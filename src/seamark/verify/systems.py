@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 DISK_BYTES = 128_000_000
 _PROXIED = "PROXIED"
-_FAKETIME = "libfaketime.so.1"
-_LIBRARIES = ("usr/lib/*/faketime", "usr/lib*/faketime", "usr/local/lib/faketime")
 
 
 class LimitedDisk:
@@ -101,10 +99,6 @@ class Systems:
         except BaseException:
             self._stack.close()
             raise
-        if "clock" in self._faults and faketime() is None:
-            self.left_out["clock"] = (
-                f"{_FAKETIME} is not installed (Debian: apt-get install faketime)"
-            )
         if not self.proxies:
             self.left_out["connection"] = "no server was started here, so no proxy is before one"
         self.storage.mkdir(exist_ok=True)
@@ -173,9 +167,3 @@ class Systems:
             self._stack.callback(self.disk.close)
         except MissingDependencyError as error:
             self.left_out["disk-full"] = str(error)
-
-
-def faketime() -> Path | None:
-    """Return the library that gives a process another clock, if it is installed."""
-    found = (path for place in _LIBRARIES for path in Path("/").glob(f"{place}/{_FAKETIME}"))
-    return next(found, None)
