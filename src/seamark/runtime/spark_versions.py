@@ -15,7 +15,7 @@ from typing import Any
 
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -135,12 +135,22 @@ def has_several_values(jvm: Any, family: str, variable: Any) -> bool:
     return variable is not None and str(variable.stateVariableType().toString()) == "ListState"
 
 
-def schema_checker(jvm: Any, provider: Any, hadoop: Any, schemas: Any) -> Any:
+def schema_checker(spark: SparkSession, provider: Any, hadoop: Any, schemas: Any) -> Any:
     """Return Spark's reader of a store's schema files; `schemas` is a Scala list of their paths."""
+    jvm: Any = spark._jvm
     none = java_class(jvm, "scala.Option").empty()
     checker = java_class(jvm, f"{_STREAMING}.state.StateSchemaCompatibilityChecker")
     more = [False] if has_key_extractors(jvm) else []
-    return checker(provider, hadoop, schemas, none, *more)
+    sessions = java_class(jvm, "org.apache.spark.sql.SparkSession")
+    # Spark 4.0 asks the thread for its session; a savepoint is taken in a thread without one.
+    lent = sessions.getActiveSession().isEmpty()
+    if lent:
+        sessions.setActiveSession(spark._jsparkSession)
+    try:
+        return checker(provider, hadoop, schemas, none, *more)
+    finally:
+        if lent:
+            sessions.clearActiveSession()
 
 
 def writing_settings(jvm: Any) -> dict[str, str]:

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
@@ -165,7 +165,7 @@ class StateLayout:
         settings: Mapping[str, str],
         format_version: int,
     ) -> None:
-        self._jvm: Any = spark._jvm
+        self._spark, self._jvm = spark, cast(Any, spark._jvm)
         self._classes = classes
         self._described = described
         self._location = location
@@ -291,7 +291,7 @@ class StateLayout:
         provider = self._class(_STATE + "StateStoreProviderId")(
             store, self._class("java.util.UUID").randomUUID()
         )
-        checker = schema_checker(jvm, provider, self._hadoop, self._list(paths))
+        checker = schema_checker(self._spark, provider, self._hadoop, self._list(paths))
         found = []
         for schema in items_of(self._class(_CONVERTERS).asJava(checker.readSchemaFile())):
             if not schema.keyStateEncoderSpec().isDefined():
