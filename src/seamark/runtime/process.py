@@ -22,6 +22,7 @@ from seamark.api.declarations import DeclaredSink
 from seamark.model.errors import ConfigurationError
 from seamark.model.schema import quoted
 from seamark.runtime.session import spark_schema
+from seamark.runtime.spark_versions import arrow_schema
 
 _MODES = ("batch", "row")
 _MARK = "_seamark_process"
@@ -106,7 +107,8 @@ def process(
     if not callable(function):
         raise ConfigurationError(f"process {uid!r}: function is {function!r}; give a function")
     one_of(mode, _MODES, f"process {uid!r}: mode")
-    made = Process(uid, function, mode, _arrow_schema(schema, uid))
+    zone = str(dataframe.sparkSession.conf.get("spark.sql.session.timeZone"))
+    made = Process(uid, function, mode, _arrow_schema(schema, uid, zone))
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -150,16 +152,14 @@ def _direct(expressions: Sequence[str]) -> tuple[tuple[str, str, bool], ...] | N
     return tuple(found)
 
 
-def _arrow_schema(schema: str | StructType, uid: str) -> pa.Schema:
-    from pyspark.sql.pandas.types import to_arrow_schema
-
+def _arrow_schema(schema: str | StructType, uid: str, zone: str) -> pa.Schema:
     try:
         made = schema if isinstance(schema, StructType) else StructType.fromDDL(schema)
     except Exception as error:
         raise ConfigurationError(
             f"process {uid!r}: schema is {schema!r}, which Spark does not read: {error}"
         ) from None
-    return to_arrow_schema(made)
+    return arrow_schema(made, zone)
 
 
 def _listed(result: Any) -> list[dict[str, Any]]:

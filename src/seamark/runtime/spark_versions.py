@@ -13,11 +13,13 @@ import itertools
 import re
 from typing import Any
 
+import pyarrow as pa
 from py4j.java_gateway import JavaClass
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from seamark.runtime.java_calls import java_class
 
@@ -88,6 +90,13 @@ def has_zoned_arrow() -> bool:
     """Tell whether PySpark makes Arrow schemas in a given time zone, which rows kept for a later
     epoch need."""
     return "timezone" in inspect.signature(to_arrow_schema).parameters
+
+
+def arrow_schema(schema: StructType, zone: str) -> pa.Schema:
+    """Return the Arrow schema of Spark's columns, timestamps in this time zone; in UTC before Spark
+    4.2, the same moments."""
+    zoned = {"timezone": zone} if has_zoned_arrow() else {}
+    return to_arrow_schema(schema, **zoned)
 
 
 def mend_kafka_sources(stream: Any) -> None:

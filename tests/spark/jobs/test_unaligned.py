@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import threading
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 import seamark as sm
@@ -106,3 +108,23 @@ def test_a_slow_function_is_interrupted_where_a_sink_takes_its_result_as_it_is(
         assert len(checkpoints) > 2
     else:  # the first epoch calls the function for each row
         assert checkpoints[0].sync_duration >= ROWS * 4
+
+
+def test_a_function_gives_timestamps(tmp_path: Path) -> None:
+    moment = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    fill(tmp_path)
+    job = sm.Job("job", sm.CheckpointConfig(storage=str(tmp_path / "store")))
+    source = sm.FileSource(str(tmp_path / "in"), format="json", schema="id BIGINT", ending="latest")
+
+    def stamped(row: dict[str, int]) -> dict[str, object]:
+        return {"id": row["id"], "at": moment}
+
+    rows = job.source(source, "in")
+    made = sm.process(rows, stamped, "id BIGINT, at TIMESTAMP", uid="stamp", mode="row")
+    job.sink(made, sm.FileSink(str(tmp_path / "direct"), format="parquet"), "direct")
+    job.sink(made.where("id < 3"), sm.FileSink(str(tmp_path / "step"), format="parquet"), "step")
+    job.run()
+    for name, count in (("direct", ROWS), ("step", 3)):
+        files = (tmp_path / name).glob("*.parquet")
+        found = [row["at"] for path in files for row in pq.read_table(path).to_pylist()]
+        assert [at.astimezone(timezone.utc) for at in found] == [moment] * count

@@ -13,7 +13,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
 
 from seamark.api.declarations import DeclaredSink, JobDeclaration
 from seamark.checkpoint.accepted_losses import read_losses
@@ -25,6 +24,7 @@ from seamark.contracts.dead_letters import DEAD_LETTER_SCHEMA
 from seamark.model.errors import UserError
 from seamark.runtime.dead_letters import for_sink
 from seamark.runtime.hadoop_files import hadoop_settings, open_files
+from seamark.runtime.spark_versions import arrow_schema
 from seamark.verify.audit.cells import Ledgered
 from seamark.verify.audit.findings import Fault, Finding, FoundRow, SinkResult
 from seamark.verify.audit.one_sink import Question, SinkAudit
@@ -232,4 +232,4 @@ def _schema(declared: DeclaredSink) -> pa.Schema:
         ]
         return for_sink(declared.sink, empty[0]).schema
     rows = declared.dataframe.selectExpr(*declared.select_expressions)
-    return to_arrow_schema(rows.schema, timezone="UTC")
+    return arrow_schema(rows.schema, "UTC")
