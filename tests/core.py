@@ -62,6 +62,8 @@ EVERY_SPARK = {
     "integration/jobs/test_two_sinks.py": "kills between the commits of two sinks, with windows",
     "integration/jobs/test_restarts.py": "restarts after long, of bounded jobs, without a decision",
     "spark/savepoints/test_canonical_savepoints.py": "each kind of state through savepoints",
+    "spark/savepoints/test_savepoints.py": "a running job's savepoint, and its restore",
+    "spark/checkpoints/test_checkpoint_trigger.py": "a checkpoint on request",
     "spark/savepoints/test_engine_upgrade.py": "the savepoints of every other Spark",
     "spark/plans/test_branches.py": "one plan for several sinks",
     "spark/session/test_spark_versions.py": "what is refused, with the reason",

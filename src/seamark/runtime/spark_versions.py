@@ -187,11 +187,13 @@ def repartition_by_id(rows: DataFrame, partitions: int, number: str) -> DataFram
     if hasattr(DataFrame, "repartitionById"):
         return rows.repartitionById(partitions, F.expr(number))
     # Spark spreads rows by a hash: give it, for each partition, an integer with that hash.
-    hashes = java_class(rows.sparkSession._jvm, "org.apache.spark.unsafe.hash.Murmur3_x86_32")
+    # Of an instance: py4j finds a static method by chance where another has its name.
+    murmur3 = java_class(rows.sparkSession._jvm, "org.apache.spark.unsafe.hash.Murmur3_x86_32")
+    hashes = murmur3(_SEED)
     chosen: dict[int, int] = {}
     for integer in itertools.count():
         if len(chosen) == partitions:
             break
-        chosen.setdefault(int(hashes.hashInt(integer, _SEED)) % partitions, integer)
+        chosen.setdefault(int(hashes.hashInt(integer)) % partitions, integer)
     integers = ", ".join(str(chosen[partition]) for partition in range(partitions))
     return rows.repartition(partitions, F.expr(f"element_at(array({integers}), {number} + 1)"))
