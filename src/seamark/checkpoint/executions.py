@@ -215,8 +215,10 @@ def _start(body: Mapping[str, Any]) -> ExecutionStart:
     for part in start.graph:
         if not isinstance(part, dict) or not part.keys() >= _GRAPH_FIELDS:
             raise CorruptRecordError(f"{part!r} is no part of a graph")
-    if start.rest_url and not start.rest_url.startswith("http://"):
-        raise CorruptRecordError(f"rest_url is {start.rest_url!r}; a driver answers over http:")
+    if start.rest_url and not start.rest_url.startswith(("http://", "https://")):
+        raise CorruptRecordError(
+            f"rest_url is {start.rest_url!r}; a driver answers over http: or https:"
+        )
     return start
 
 

@@ -65,7 +65,7 @@ def verb(home: Path, *arguments: str, **environment: str) -> subprocess.Complete
 
 
 def listed(home: Path, **environment: str) -> dict[str, Any]:
-    found = verb(home, "list", "--json", **environment)
+    found = verb(home, "list", "-a", "--json", **environment)
     assert found.returncode == 0, found.stderr
     (job,) = json.loads(found.stdout)
     return dict(job)
