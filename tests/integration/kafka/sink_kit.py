@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.contracts.sink import AbortOutcome, SinkContext, WriterContext
+from seamark.contracts.sink import AbortOutcome, CommitOutcome, SinkContext, WriterContext
 from seamark.sinks.kafka import KafkaSink
 from seamark.sinks.kafka.committable import KafkaCommittable
 from seamark.sinks.kafka.committer import KafkaCommitter
@@ -138,3 +138,18 @@ def wait_for_markers(servers: str) -> None:
 
 def visible(servers: str, topic: str) -> list[int]:
     return sorted(int(message.value()) for message in records(servers, topic))
+
+
+def every_step_of_the_protocol(sink: KafkaSink, servers: str, topic: str) -> None:
+    """Prepare two transactions; commit one and abort the other in a second driver, after its
+    preflight. `servers` and `topic` are for the reader."""
+    job = new_job()
+    kept = prepare(sink, attempt(job), range(100))
+    dropped = prepare(sink, attempt(job), range(100, 200))
+    with committing(sink, driver(job, 2), preflight=True) as committer:
+        open_ones = {found.committable.handle for found in committer.list_lingering()}
+        assert open_ones == {kept.handle, dropped.handle}
+        assert until_proved(committer.commit, [kept]) == [CommitOutcome.COMMITTED]
+        assert until_proved(committer.abort, [dropped]) == [AbortOutcome.ABORTED]
+        assert list(committer.list_lingering()) == []
+    assert visible(servers, topic) == list(range(100))

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import PreflightError, SeamarkError
 from seamark.sinks.kafka import KafkaSink, native_library
 from tests.chaos.scenario import PassthroughScenario
@@ -52,16 +51,9 @@ def test_every_step_of_the_protocol(
 ) -> None:
     if by_row:
         monkeypatch.setattr(native_library, "load", lambda: None)
-    name, job = topic(broker), kit.new_job()
+    name = topic(broker)
     sink = sink_on(broker, name, getattr(broker, login)())
-    kept = kit.prepare(sink, kit.attempt(job), range(100))
-    dropped = kit.prepare(sink, kit.attempt(job), range(100, 200))
-    with kit.committing(sink, kit.driver(job, 2), preflight=True) as committer:
-        open_ones = {found.committable.handle for found in committer.list_lingering()}
-        assert open_ones == {kept.handle, dropped.handle}
-        assert kit.until_proved(committer.commit, [kept]) == [CommitOutcome.COMMITTED]
-        assert kit.until_proved(committer.abort, [dropped]) == [AbortOutcome.ABORTED]
-    assert kit.visible(broker.cluster.bootstrap_servers, name) == list(range(100))
+    kit.every_step_of_the_protocol(sink, broker.cluster.bootstrap_servers, name)
     assert login != "by_token" or broker.tokens.given >= 2
 
 

@@ -21,7 +21,6 @@ from typer.testing import CliRunner
 
 import seamark as sm
 from seamark.cli.main import app
-from seamark.contracts.sink import AbortOutcome, CommitOutcome
 from seamark.model.errors import PreflightError, WriteRefusedError
 from seamark.model.findings import errors
 from seamark.sinks.kafka import KafkaSink, native_library
@@ -70,17 +69,9 @@ def test_every_step_of_the_protocol_over_tls_with_a_password(
 ) -> None:
     if by_row:
         monkeypatch.setattr(native_library, "load", lambda: None)
-    name, job = topic(secure), kit.new_job()
+    name = topic(secure)
     sink = sink_on(secure, name, mechanism=mechanism)
-    kept = kit.prepare(sink, kit.attempt(job), range(100))
-    dropped = kit.prepare(sink, kit.attempt(job), range(100, 200))
-    with kit.committing(sink, kit.driver(job, 2), preflight=True) as committer:
-        open_ones = {found.committable.handle for found in committer.list_lingering()}
-        assert open_ones == {kept.handle, dropped.handle}
-        assert kit.until_proved(committer.commit, [kept]) == [CommitOutcome.COMMITTED]
-        assert kit.until_proved(committer.abort, [dropped]) == [AbortOutcome.ABORTED]
-        assert list(committer.list_lingering()) == []
-    assert kit.visible(secure.cluster.bootstrap_servers, name) == list(range(100))
+    kit.every_step_of_the_protocol(sink, secure.cluster.bootstrap_servers, name)
 
 
 def test_a_wrong_password_is_said_soon_and_not_shown(
