@@ -124,16 +124,14 @@ def main() -> None:
         "execution.checkpointing.timeout": "14 min",
         "execution.checkpointing.mode": "EXACTLY_ONCE",
         "execution.checkpointing.dir": Path(options["storage"]).as_uri(),
-        "execution.checkpointing.unaligned.enabled": unaligned,
+        "execution.checkpointing.unaligned.enabled": str(unaligned).lower(),
         "execution.checkpointing.aligned-checkpoint-timeout": f"{timeout_ms} ms",
         "python.fn-execution.bundle.size": BUNDLE_ROWS,
         "python.executable": options["python"],
     }
     configuration = Configuration()
     for key, value in settings.items():
-        configuration.set_string(
-            key, str(value).lower() if value is True or value is False else str(value)
-        )
+        configuration.set_string(key, str(value))
     stream = StreamExecutionEnvironment.get_execution_environment(configuration)
     source = (
         KafkaSource.builder()

@@ -16,7 +16,6 @@ from pyspark.errors import PySparkException
 from pyspark.serializers import CloudPickleSerializer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType, TimestampType
 
 from seamark.api.checks import one_of
@@ -27,7 +26,7 @@ from seamark.model.errors import ConfigurationError, MissingDependencyError
 from seamark.runtime.keyed_operator import InFlight, InFlightParam, KeyedOperator
 from seamark.runtime.plans import analysed, children, items, name_of
 from seamark.runtime.session import is_local
-from seamark.runtime.spark_versions import has_zoned_arrow
+from seamark.runtime.spark_versions import arrow_schema, has_zoned_arrow
 from seamark.runtime.state_backend import PROVIDER, backend_of
 
 TIME_MODES = ("ProcessingTime", "EventTime")
@@ -172,7 +171,7 @@ def _output(df: DataFrame, schema: Any, what: str) -> StructType:
 def _arrow(df: DataFrame, what: str) -> Any:
     zone = df.sparkSession.conf.get("spark.sql.session.timeZone")
     try:
-        return to_arrow_schema(df.schema, timezone=zone)
+        return arrow_schema(df.schema, zone)
     except PySparkException as error:
         raise ConfigurationError(
             f"{what}: the DataFrame has a column that Arrow cannot hold ({error}); leave it out "
