@@ -14,6 +14,7 @@ from seamark.contracts.write_ahead import EpochToken, Sender
 from seamark.model import failpoints
 from seamark.model.durations import Duration, seconds
 from seamark.model.errors import SendRefusedError, UserError
+from seamark.model.findings import Finding, FindingCode
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
 from seamark.sinks.internal.columns import check_columns
@@ -70,8 +71,23 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
         ...
 
     def check_target(self) -> None:
-        """Check the real target before anything is written. Called in the driver, at each start.
-        Raises PreflightError with the remedy. Does nothing here."""
+        """Check the real target, and change nothing there. Called in the driver at each start,
+        before anything is written, and by ``explain --preflight``. Raises PreflightError with the
+        remedy. Does nothing here."""
+
+    def inspect(self, context: SinkContext) -> Sequence[Finding]:
+        """See `InspectedSink`: what `check_target` finds."""
+        if type(self).check_target is WriteAheadSink.check_target:
+            return [
+                Finding(
+                    FindingCode.SK005,
+                    f"sink `{context.sink_uid}`",
+                    f"{self.describe()} has no check of its target",
+                    "give its class the method check_target",
+                )
+            ]
+        self.check_target()
+        return []
 
     # --- ready-made
 
