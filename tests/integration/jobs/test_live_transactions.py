@@ -13,6 +13,8 @@ import pyarrow as pa
 from playwright.sync_api import expect
 
 import seamark as sm
+from seamark.checkpoint.local_files import LocalFiles
+from seamark.checkpoint.store import CheckpointStore
 from seamark.contracts.sink import WriterContext
 from seamark.dev.kafka import LocalKafka
 from tests.chaos import checker
@@ -61,7 +63,7 @@ class Site:
 def write_late(output: Output, job_id: str) -> str:
     """Write as a task of the dead driver's generation; return the name of its transaction."""
     sink = getattr(sm, output.maker)(**output.arguments)
-    writer = sink.create_writer(WriterContext(job_id, output.uid, STARTED, 900, 0, 0))
+    writer = sink.create_writer(WriterContext(job_id, output.uid, STARTED, 900, 0, 0, -1))
     writer.write(pa.record_batch({"key": ["late"], "value": ["late"]}, output_schema(output)))
     (committable,) = writer.prepare_commit()
     return str(committable.handle)
@@ -83,7 +85,11 @@ def test_what_an_older_generation_left_is_ended_in_the_running_job(
         in_postgres = PostgresOutput(postgres, "prepared")
         scenario = stack.enter_context(SinksScenario(tmp_path, [in_kafka, in_postgres]))
         scenario.environment["SEAMARK_HOME"] = str(tmp_path / "home")
-        scenario.die_at("prepared:3")
+        # A driver has claimed the job, and died at once.
+        records = LocalFiles(scenario.job_directory)
+        store = CheckpointStore(records, LocalFiles(scenario.job_directory / "spark"))
+        store.open(scenario.job)
+        assert store.claim_generation(STARTED)
         driver = scenario.start()
         driver.wait_for_epochs(2)
 

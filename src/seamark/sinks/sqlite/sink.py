@@ -125,7 +125,7 @@ class SQLiteSink(TwoPhaseCommitSink[StagedFile]):
 
     def read_back(self, asked: ReadBack) -> Iterator[FoundRows]:
         """See `ReadableSink`: a table does not tell who has inserted a row."""
-        yield from read_back.read(self.path, self.table, asked)
+        yield from read_back.read(self._target, asked)
 
     def inspect(self, context: SinkContext) -> Sequence[Finding]:
         """See `InspectedSink`."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,7 +14,7 @@ from seamark.contracts.spool import SpoolWriter
 from seamark.contracts.write_ahead import EpochToken, Sender
 from seamark.model import failpoints
 from seamark.model.durations import Duration, seconds
-from seamark.model.errors import SendRefusedError, UserError
+from seamark.model.errors import PreflightError, SendRefusedError, UserError
 from seamark.model.findings import Finding, FindingCode
 from seamark.model.guarantee import SinkWay
 from seamark.model.schema import Schema, quoted
@@ -86,7 +87,13 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
                     "give its class the method check_target",
                 )
             ]
-        self.check_target()
+        try:
+            self.check_target()
+        except PreflightError as error:
+            if error.finding is None:
+                raise
+            subject = f"sink `{context.sink_uid}`: {error.finding.subject}"
+            return [replace(error.finding, subject=subject)]
         return []
 
     # --- ready-made
