@@ -95,6 +95,13 @@ class LocalDirectory:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def modified(self, path: str) -> float | None:
+        """Return when a file was last written."""
+        try:
+            return (self._root / path).stat().st_mtime
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
     def list(self, path: str = "") -> dict[str, int]:
         """Return all files below `path`."""
         found = {}

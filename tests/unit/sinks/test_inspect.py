@@ -1,10 +1,13 @@
-"""Sinks without a server, asked as ``explain --preflight`` asks: each fault gives its code, a sound
-target none, and nothing is made or changed by the question."""
+"""Sinks without a server, asked from outside of a job: by ``explain --preflight`` (each fault gives
+its code, a sound target none, and nothing is changed), by ``seamark txn`` for the age of what is
+open."""
 
 from __future__ import annotations
 
 import sqlite3
+import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ import pytest
 from deltalake import DeltaTable
 
 import seamark as sm
-from seamark.contracts.sink import InspectedSink, SinkContext
+from seamark.contracts.sink import InspectedSink, SinkContext, WriterContext
 from seamark.model.errors import PreflightError
 from seamark.model.findings import Finding
 from seamark.model.schema import Column
@@ -97,3 +100,26 @@ def test_write_ahead(tmp_path: Path) -> None:
     assert codes(asked(Sender(), tmp_path)) == ["SK005"]
     with pytest.raises(PreflightError, match="is off"):  # `explain` makes SV002 of it
         asked(CheckedSender(), tmp_path)
+
+
+@pytest.mark.parametrize("kind", ["files", "sqlite", "delta"])
+def test_the_age_of_what_is_open(tmp_path: Path, kind: str) -> None:
+    sink: Any = {
+        "files": lambda: sm.FileSink(tmp_path / "out"),
+        "sqlite": lambda: sm.SQLiteSink(tmp_path / "a.db", "t"),
+        "delta": lambda: sm.DeltaSink(str(tmp_path / "table"), create_table=True),
+    }[kind]()
+    context = replace(CONTEXT, job_id="job", generation=1)
+    committer = sink.create_committer(context)
+    committer.preflight()
+    before = time.time() - 1  # file systems may round down
+    writer = sink.create_writer(WriterContext("job", "out", 1, 0, 0, 0, -1))
+    writer.write(pa.record_batch({"id": [1], "text": ["a"]}))
+    writer.prepare_commit()
+    (found,) = [one.committable for one in committer.list_lingering()]
+    (facts,) = committer.describe_open([found])
+    assert before <= facts.started_at <= time.time()
+    assert facts.expires_at is None
+    committer.abort([found])
+    assert [one.started_at for one in committer.describe_open([found])] == [None]
+    committer.close()

@@ -11,8 +11,15 @@ from concurrent.futures import ThreadPoolExecutor
 from enum import Enum
 from typing import TypeVar
 
-from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    Lingering,
+    OpenFacts,
+    SinkContext,
+)
 from seamark.file_systems import Directory
+from seamark.model.errors import AbortFailedError
 from seamark.sinks.files import preflight
 from seamark.sinks.files.pending import Pending
 from seamark.sinks.files.pending_file import PendingFile
@@ -47,6 +54,16 @@ class FileCommitter:
         """Yield every pending file of this job and sink."""
         for found in self._pending.list(self._context.job_id, self._context.sink_uid):
             yield Lingering(found, found.generation)
+
+    def describe_open(self, committables: Sequence[PendingFile]) -> Sequence[OpenFacts]:
+        """See `DescribesTransactions`. No pending file times out."""
+        try:
+            return list(map(OpenFacts, self._pending.since(committables)))
+        except OSError as error:
+            raise AbortFailedError(
+                f"{self._name}: the age of its pending files is not told: {error}. Ask again when "
+                "the store answers"
+            ) from error
 
     def close(self) -> None:
         """End the threads."""

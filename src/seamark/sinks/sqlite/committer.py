@@ -16,7 +16,14 @@ from typing import Any
 
 import pyarrow as pa
 
-from seamark.contracts.sink import AbortOutcome, CommitOutcome, Lingering, SinkContext
+from seamark.contracts.sink import (
+    AbortOutcome,
+    CommitOutcome,
+    Lingering,
+    OpenFacts,
+    SinkContext,
+)
+from seamark.file_systems.local import LocalDirectory
 from seamark.model import failpoints
 from seamark.model.errors import AbortFailedError, CommitFailedError
 from seamark.sinks.internal.outcomes import Fate, may_have_forgotten
@@ -116,6 +123,11 @@ class SQLiteCommitter:
         for found in staged:
             if found.handle not in ended:
                 yield Lingering(found, found.generation)
+
+    def describe_open(self, committables: Sequence[StagedFile]) -> Sequence[OpenFacts]:
+        """See `DescribesTransactions`: when each file was written. None times out."""
+        root = LocalDirectory(str(self._root))
+        return [OpenFacts(root.modified(one.handle)) for one in committables]
 
     def close(self) -> None:
         """Wait for the deletion of committed files. Nothing is open between calls."""
