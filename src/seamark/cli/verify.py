@@ -71,6 +71,12 @@ def verify(
     seed: Annotated[
         int | None, typer.Option(show_default="a new one", help="Repeats a plan of faults.")
     ] = None,
+    brokers: Annotated[
+        int, typer.Option(metavar="1|3", help="Kafka brokers; one at a time is killed.")
+    ] = 1,
+    stop_at_first: Annotated[
+        bool, typer.Option("--stop-at-first", help="The first anomaly or failure ends the run.")
+    ] = False,
     report: Annotated[
         Path, typer.Option(metavar="FILE", dir_okay=False, help="The report, as HTML.")
     ] = Path("seamark-verify.html"),
@@ -102,7 +108,7 @@ def verify(
         )
     elif arguments or kafka or postgres or row or unordered:
         raise typer.BadParameter("ARGS, --kafka, --postgres, --row and --unordered go with --app")
-    asked = Verification(workload, under_test, faults, minutes, seed)
+    asked = Verification(workload, under_test, faults, minutes, seed, brokers, stop_at_first)
     outcome, directory = run(asked, say)
     report.write_text(page(outcome), encoding="utf-8")
     say(f"report  {report}")

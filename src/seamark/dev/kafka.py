@@ -22,7 +22,7 @@ import tempfile
 import time
 import uuid
 from base64 import urlsafe_b64encode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import FrameType
@@ -43,8 +43,8 @@ class LocalKafka(LocalServers):
     - `overrides`: broker settings that replace those below.
     - `listeners`: further listeners, each with a port of its own: name to security protocol, e.g.
       ``{"SECURE": "SASL_SSL"}``; `overrides` has their certificates and mechanisms.
-    - `advertised`: the port told to clients of a listener instead of its own, of a proxy in front
-      of a single broker: ``{"PROXIED": 23456}``.
+    - `advertised`: the ports told to clients of a listener instead of its own, of a proxy in front
+      of each broker: ``{"PROXIED": [23456]}``.
 
     Node numbers go from 1 to `brokers`.
 
@@ -58,7 +58,7 @@ class LocalKafka(LocalServers):
         heap: str | None = None,
         overrides: Mapping[str, str] | None = None,
         listeners: Mapping[str, str] | None = None,
-        advertised: Mapping[str, int] | None = None,
+        advertised: Mapping[str, Sequence[int]] | None = None,
     ) -> None:
         if brokers not in (1, 3):
             raise ConfigurationError(f"LocalKafka: brokers is {brokers!r}; give 1 or 3")
@@ -209,7 +209,7 @@ class LocalKafka(LocalServers):
         names = ["PLAINTEXT", *self._listeners]
         ports = dict(zip(names, [port, *further], strict=True))
         clients = [f"{name}://127.0.0.1:{at}" for name, at in ports.items()]
-        told = {**ports, **self._advertised}
+        told = ports | {name: at[number - 1] for name, at in self._advertised.items()}
         protocols = {"CONTROLLER": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", **self._listeners}
         replicas, in_sync = ("3", "2") if self.brokers == 3 else ("1", "1")
         return {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 import signal
 import sys
 import time
@@ -121,6 +122,7 @@ class Nemesis:
         """Executors are there on a cluster only, so the next driver gets one."""
         self._stop()
         home = spark_home(self._systems.storage.with_name("spark"))
+        shutil.rmtree(home / "work", ignore_errors=True)  # each executor has a copy of all jars
         self._job.start(environment={**EXECUTORS, "SPARK_HOME": str(home)})
         if not self._job.recovered(END_S):
             self._job.fail(f"no epoch of a driver with executors\n{self._job.driver.tail(15)}")
@@ -145,10 +147,11 @@ class Nemesis:
     def _broker(self, step: Step) -> str:
         assert self._systems.kafka is not None
         self._job.aim(step.aim_s)
-        self._systems.kafka.kill(1)
+        broker = 1 + int(step.chance * self._systems.kafka.brokers)
+        self._systems.kafka.kill(broker)
         time.sleep(step.lasts_s)
-        self._systems.kafka.restart(1)
-        return "killed and restarted"
+        self._systems.kafka.restart(broker)
+        return f"broker {broker} killed and restarted"
 
     def _database(self, step: Step) -> str:
         assert self._systems.postgres is not None
