@@ -101,6 +101,8 @@ def verify(
 
     if app is not None and workload is not None:
         raise typer.BadParameter("--app and --workload exclude each other")
+    if kafka is not None and brokers != 1:
+        raise typer.BadParameter("--brokers counts those started here, and --kafka names others")
     under_test = None
     if app is not None:
         under_test = AppUnderTest(

@@ -24,7 +24,7 @@ from seamark.verify.driver import DriverProcess
 from seamark.verify.epochs import EpochWatch
 from seamark.verify.generator import KEYS, ROW_MS, WINDOW_MS, Generator, TopicProducer
 from seamark.verify.history import UNKNOWN, Anomaly, Growing, Read
-from seamark.verify.nemesis import DIED_AT, Nemesis
+from seamark.verify.nemesis import DIED_AT, Nemesis, fatal_in
 from seamark.verify.outcome import Event, Outcome
 from seamark.verify.plan import Step
 from seamark.verify.readers import Sight
@@ -32,15 +32,14 @@ from seamark.verify.systems import Systems
 
 ROWS, COUNTS = "rows", "counts"
 """The streams of rows: the produced rows themselves, and their counts by key and window."""
-BACK_S = 240.0
-"""How long the job may take to commit an epoch after a fault."""
+START_S, BACK_S, SLOWER = 600.0, 240.0, 6
+"""How long the job may take to commit its first epoch; and one after a fault, unless the first one
+took more than a SLOWER-th of that: a slow machine is no fault of the job."""
 DRAIN_S, FINAL_S = 300.0, 180.0
 """How long the last rows may take to be visible, and the last read of a sink."""
 TRIES = 4
 """Drivers in a row that may end without an epoch."""
 TELL_S = 10.0
-FATAL = ("LostTransactionError", "DecisionMissingError", "CorruptRecordError")
-"""Forbidden to a job here: nobody has deleted a file or stayed away for long."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +94,7 @@ class Trial:
         self._producer = TopicProducer(workload.servers, workload.topic)
         self._generator = Generator(self._produce, workload.rate)
         self._numbers = itertools.count(1)
+        self.patience_s = START_S
         self._over = threading.Event()
         self._stop_at_first = stop_at_first
         self._cut = threading.Event()
@@ -110,7 +110,10 @@ class Trial:
             sight.follow(self._take)
         try:
             self.start()
-            if self._come_back("start") and self._harm(steps, time.monotonic() + minutes * 60):
+            begun = time.monotonic()
+            back = self._come_back("start")
+            self.patience_s = max(BACK_S, SLOWER * (time.monotonic() - begun))
+            if back and self._harm(steps, time.monotonic() + minutes * 60):
                 self._generator.close()
                 self._drain()
                 self._stop()
@@ -196,13 +199,14 @@ class Trial:
         """Wait until the job commits epochs again, with a new driver where the last one ended."""
         begun_s = time.time()
         for _ in range(TRIES):
-            if self.recovered(BACK_S):
+            if self.recovered(self.patience_s):
                 self._outcome.events.append(
                     Event("recovery", f"after {after}", begun_s, time.time())
                 )
                 return True
             if self.driver.returncode is None:
-                self.fail(f"no epoch for {BACK_S:g} s after {after}: {self.driver.tail(15)}")
+                waited = f"no epoch for {self.patience_s:.0f} s after {after}"
+                self.fail(f"{waited}: {self.driver.tail(15)}")
                 return False
             self.ended()
             self.start()
@@ -218,9 +222,8 @@ class Trial:
         self._outcome.events.append(
             Event("driver", f"{driver} ended with {driver.returncode}", now, now)
         )
-        for name in FATAL:
-            if name in driver.text():
-                self.fail(f"{driver}: {name}\n{driver.tail(15)}")
+        for name in fatal_in(driver):
+            self.fail(f"{driver}: {name}\n{driver.tail(15)}")
 
     # --- rows go in and come out
 
