@@ -143,10 +143,10 @@ class Poller(threading.Thread):
         """Read until the end."""
         pause_s = self._pause_s
         while not self._end.wait(pause_s):
+            begun = time.monotonic()
             with contextlib.suppress(OperationFailedError, AssertionError):
-                read = self._read()
-                pause_s = max(self._pause_s, 9 * (read.ended_s - read.begun_s))
-                self._take(read)
+                self._take(self._read())
+                pause_s = max(self._pause_s, 9 * (time.monotonic() - begun))
 
     def close(self) -> None:
         """Read no more."""
