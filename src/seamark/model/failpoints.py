@@ -12,8 +12,13 @@ import os
 import re
 import signal
 import threading
+from collections.abc import Generator
+from enum import Enum
+from typing import Any, TypeVar
 
 from seamark.model.errors import ConfigurationError
+
+T = TypeVar("T")
 
 VARIABLE = "SEAMARK_FAILPOINT"
 STOP = "@stop"
@@ -69,3 +74,13 @@ def reached(name: str) -> None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, _signal)
         os.kill(os.getpid(), _signal)
+
+
+def drive(steps: Generator[Enum, Any, T]) -> T:
+    """Drive a procedure of the protocol to its end, dying at an armed point; return its result."""
+    while True:
+        try:
+            reached(next(steps).value)
+        except StopIteration as end:
+            result: T = end.value
+            return result
