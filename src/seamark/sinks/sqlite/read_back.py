@@ -11,7 +11,7 @@ from seamark.model.errors import OperationFailedError
 from seamark.sinks.internal.columns import as_written
 from seamark.sinks.internal.epoch_column import by_epoch, require_comparable
 from seamark.sinks.sqlite import database
-from seamark.sinks.sqlite.database import Target
+from seamark.sinks.sqlite.database import Target, quoted
 
 _BATCH_ROWS = 65_536
 
@@ -19,19 +19,19 @@ _BATCH_ROWS = 65_536
 def read(target: Target, asked: ReadBack) -> Iterator[FoundRows]:
     """Yield the rows; by epoch if a column has it."""
     path, table, upserted = target.path, target.table, bool(target.keys)
-    name = f"sink {asked.context.sink_uid!r}: SQLite table {table} in {path}"
+    what = f"sink {asked.context.sink_uid!r}: SQLite table {table} in {path}"
     if upserted:
-        require_comparable(name, asked, target.op)
+        require_comparable(what, asked, target.op)
     parts = []
     for number, field in enumerate(asked.schema):
-        name = _quoted(field.name)
+        name = quoted(field.name)
         # The driver takes a column's type from its first rows, so none may be null.
         kind, instead = _stored(field.type)
         parts += [f"CAST(ifnull({name}, {instead}) AS {kind}) AS v{number}"]
         parts += [f"{name} IS NULL AS n{number}"]
     if asked.epoch_column:
-        parts.append(f"CAST(ifnull({_quoted(asked.epoch_column)}, -1) AS INTEGER) AS epoch")
-    query = f"SELECT rowid AS place, {', '.join(parts)} FROM {_quoted(table)}"
+        parts.append(f"CAST(ifnull({quoted(asked.epoch_column)}, -1) AS INTEGER) AS epoch")
+    query = f"SELECT rowid AS place, {', '.join(parts)} FROM {quoted(table)}"
     try:
         with database.connect(path) as cursor:
             cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(_BATCH_ROWS)})
@@ -44,7 +44,7 @@ def read(target: Target, asked: ReadBack) -> Iterator[FoundRows]:
                     place = f"table {table}, rowid"
                     yield from by_epoch(rows, epochs, place, places, upserted=upserted)
     except database.driver_errors() as error:
-        raise OperationFailedError(f"{name} cannot be read: {error}") from error
+        raise OperationFailedError(f"{what} cannot be read: {error}") from error
 
 
 def _nulls_back(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
@@ -69,7 +69,3 @@ def _stored(kind: pa.DataType) -> tuple[str, str]:
     if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
         return "BLOB", "x''"
     return "TEXT", "''"
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -69,7 +69,6 @@ class WriteAheadSink(TwoPhaseCommitSink[SpooledRows], Sender):
     @abstractmethod
     def send(self, batches: Iterator[pa.RecordBatch], token: EpochToken) -> None:
         """See `seamark.contracts.write_ahead.Sender`."""
-        ...
 
     def check_target(self) -> None:
         """Check the real target, and change nothing there. Called in the driver at each start,
