@@ -16,6 +16,7 @@ from seamark.file_systems import Directory, HadoopSettings, open_directory
 from seamark.model.errors import ConfigurationError, PreflightError
 from seamark.model.schema import Schema
 from seamark.sinks.delta import store, types
+from seamark.sinks.internal import changes
 from seamark.sinks.internal.servers import load_driver
 
 if TYPE_CHECKING:
@@ -33,6 +34,10 @@ _COLUMN_SETTINGS = {
     "delta.generationExpression": "a generation expression",
     "delta.identity.start": "an identity",
     "delta.columnMapping.physicalName": "a mapped name",
+}
+_NOT_MERGED = {
+    "delta.appendOnly": "appends alone",
+    "delta.enableDeletionVectors": "deletion vectors",
 }
 _NOT_NULL_WITHIN = re.compile(r'"(nullable|containsNull|valueContainsNull)": false')
 _BARE_SCHEMA = json.dumps({"type": "struct", "fields": [
@@ -78,7 +83,7 @@ def check(sink: DeltaSink, context: SinkContext, name: str) -> Any:
         try:
             table = load(sink, hadoop)
         except deltalake.exceptions.TableNotFoundError:
-            _create(sink, hadoop, context.schema, name)
+            _create(sink, hadoop, changes.target_columns(context.schema, sink.op), name)
             table = load(sink, hadoop)
         check_table(table, sink, context, name)
         _check_writable(open_directory(sink.path, hadoop))
@@ -94,13 +99,15 @@ def check(sink: DeltaSink, context: SinkContext, name: str) -> Any:
 def check_table(table: Any, sink: DeltaSink, context: SinkContext, name: str) -> None:
     """Raise PreflightError if the table does not take the DataFrame's columns as they are."""
     _check_settings(table, name)
+    if sink.keys:
+        _check_changeable(table, name)
     found = table.metadata().partition_columns
     if list(found) != list(sink.partition_by):
         raise PreflightError(
             f"{name}: the table is partitioned by {_listed(found)}, the sink says partition_by="
             f"{list(sink.partition_by)!r}; set partition_by={list(found)!r}"
         )
-    schema = context.schema
+    schema = changes.target_columns(context.schema, sink.op)
     if not schema:
         return
     fields = {field["name"]: field for field in json.loads(table.schema().to_json())["fields"]}
@@ -172,6 +179,22 @@ def _check_settings(table: Any, name: str) -> None:
                     f"{name}: column {field['name']!r} of the table has {what} ({key}), which this "
                     "sink does not make; give it a table without"
                 )
+
+
+def _check_changeable(table: Any, name: str) -> None:
+    """Refuse a table whose rows delta-rs may not or cannot change."""
+    configuration = table.metadata().configuration
+    for key, what in _NOT_MERGED.items():
+        if configuration.get(key, "").lower() == "true":
+            raise PreflightError(
+                f"{name}: the table has {what} ({key}), so its rows cannot be changed by key; "
+                "unset it, or give the sink a table without"
+            )
+    if "deletionVectors" in (table.protocol().reader_features or ()):
+        raise PreflightError(
+            f"{name}: the table has the feature deletionVectors, with which it was never merged; "
+            "drop the feature, or give the sink a table without"
+        )
 
 
 def _create(sink: DeltaSink, hadoop: HadoopSettings, schema: Schema, name: str) -> None:
