@@ -109,7 +109,7 @@ def test_targets_equal_the_origin(
         f"CREATE SCHEMA {schema}; CREATE TABLE {schema}.orders "
         "(id bigint PRIMARY KEY, name text, amount numeric(9,2) NOT NULL)"
     )
-    path = tmp_path / "target.db"
+    path, lake = tmp_path / "target.db", tmp_path / "lake"
 
     def in_sqlite() -> Table:
         with database.connect(str(path)) as cursor:
@@ -126,7 +126,6 @@ def test_targets_equal_the_origin(
         "to-postgres": ("PostgresSink", {"url": postgres.url(), **upsert}),
         "to-delta": ("DeltaSink", {"path": str(lake), "keys": ["id"], "create_table": True}),
     }
-    lake = tmp_path / "lake"
 
     def in_delta() -> Table:
         return {row["id"]: (row["name"], row["amount"]) for row in rows(DeltaSink(str(lake)))}
