@@ -83,8 +83,11 @@ class DeltaWriter:
         """Make the data files durable."""
         if self._data is None:
             return []
-        merged = {"keys": self._keys, "op": self._op or ""} if self._keys else {}
-        files = tuple(dump_file(replace(file, **merged)) for file in self._data.close())
+        op = self._op or ""
+        files = tuple(
+            dump_file(replace(file, keys=self._keys, op=op) if self._keys else file)
+            for file in self._data.close()
+        )
         failpoints.reached("data-files-written")
         return [self._committable(files)]
 
