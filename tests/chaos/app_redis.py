@@ -35,7 +35,7 @@ job = sm.Job("redis", checkpoint=sm.CheckpointConfig(storage=options["storage"],
 rows = job.source(sm.FileSource(options["input"], format="json", schema=schema), uid="input")
 slow = rows.mapInArrow(slowly, schema)
 for mode in ("upsert", "staged"):
-    sink = sm.RedisSink(options["url"], "key", "value", mode, key_prefix=f"{mode}:")
+    sink = sm.RedisSink(options["url"], "key", "value", mode=mode, key_prefix=f"{mode}:")
     job.sink(slow, sink, uid=mode)
 
 if __name__ == "__main__":

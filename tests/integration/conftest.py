@@ -6,6 +6,7 @@ A test may not kill or pause it: it starts its own.
 from __future__ import annotations
 
 import itertools
+import time
 import uuid
 from collections.abc import Callable, Iterator
 
@@ -32,8 +33,13 @@ def postgres() -> Iterator[PostgresServer]:
 
 @pytest.fixture
 def topic(kafka: LocalKafka) -> Callable[..., str]:
-    """Return a function to make an empty topic: `topic(partitions=1) -> name`."""
-    from confluent_kafka.admin import AdminClient, NewTopic
+    """Return a function to make an empty topic: `topic(partitions=1) -> name`.
+
+    It returns when the broker has every partition: markers of a transaction that ends before (some
+    milliseconds after the topic's creation) may wait for Kafka's `request.timeout.ms`, 30 seconds.
+    """
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
     prefix, numbers = f"t{uuid.uuid4().hex[:8]}", itertools.count(1)
     admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers})
@@ -41,6 +47,10 @@ def topic(kafka: LocalKafka) -> Callable[..., str]:
     def create(partitions: int = 1) -> str:
         name = f"{prefix}-{next(numbers)}"
         admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        ends = {TopicPartition(name, number): OffsetSpec.latest() for number in range(partitions)}
+        deadline = time.monotonic() + 30
+        while any(missing := [told.exception(30) for told in admin.list_offsets(ends).values()]):
+            assert time.monotonic() < deadline, missing
         return name
 
     return create

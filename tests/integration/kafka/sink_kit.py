@@ -131,8 +131,8 @@ def wait_for_markers(servers: str) -> None:
     being_marked = ["PrepareCommit", "PrepareAbort"]
     deadline = time.monotonic() + 30
     with contextlib.closing(KafkaAdminClient(bootstrap_servers=servers)) as admin:
-        while any(admin.list_transactions(state_filters=being_marked).values()):
-            assert time.monotonic() < deadline, "the brokers do not mark the partitions"
+        while any((found := admin.list_transactions(state_filters=being_marked)).values()):
+            assert time.monotonic() < deadline, f"the brokers do not mark the partitions: {found}"
             time.sleep(0.05)
 
 

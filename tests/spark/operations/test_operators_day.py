@@ -221,7 +221,7 @@ class ByCommandLine:
             assert paragraph.startswith("seamark: ") and says in paragraph, done.stderr
             assert done.stdout == "", done.stdout
 
-        wrong, none = {"SEAMARK_TOKEN": "wrong"}, {"SEAMARK_HOME": "elsewhere"}
+        wrong, none = {"SEAMARK_TOKEN": "wrong" * 10}, {"SEAMARK_HOME": "elsewhere"}
         # A token other than the signer of the driver's record is not even sent.
         not_sent = "the token was not sent there"
         refused(2, not_sent, "checkpoint", name, **wrong)

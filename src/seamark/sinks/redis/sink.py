@@ -42,8 +42,6 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     value: the column with the text or bytes of the string at the key; null deletes the key. None:
         all other columns become the fields of a hash; null deletes the field, and the hash's other
         fields stay as they are.
-    op: a string column that is not written, but says what its row does: ``insert`` and ``update``
-        write the row, ``delete`` deletes the key, a hash with all of its fields.
     mode:
         ``"upsert"``: tasks write as rows come. A reader sees an epoch's rows before its decision.
             While an epoch is repeated after a failure, a key's value may go back for a moment.
@@ -51,6 +49,8 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
         ``"staged"``: rows wait in Redis in a list of their own. After the decision they are
             applied, a block at a time. No value ever goes back, but every row is in memory twice
             until then, and writing takes two to three times as long.
+    op: a string column that is not written, but says what its row does: ``insert`` and ``update``
+        write the row, ``delete`` deletes the key, a hash with all of its fields.
     key_prefix: the beginning of all keys, e.g. ``"orders:"``.
     ttl: how long a key lives after its last write, e.g. ``"1 h"``; None is for ever.
     durability: ``"aof"``: the server must have its append-only file on, and must not evict keys.
@@ -69,8 +69,8 @@ class RedisSink(TwoPhaseCommitSink[RedisCommittable]):
     url: str
     key: str
     value: str | None = None
-    op: str | None = None
     mode: Literal["upsert", "staged"] = "upsert"
+    op: str | None = None
     key_prefix: str = ""
     ttl: Duration | None = None
     durability: Literal["aof", "none"] = "aof"
