@@ -31,7 +31,7 @@ from tests.integration.cluster.spark_cluster import HOSTS, SparkCluster
 from tests.integration.cluster.test_cluster import ClusterScenario
 
 TOKEN = "the-token-of-driver-and-operators-0123456789"
-PATIENCE_S = 120
+PATIENCE_S = 240
 ELSEWHERE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 """Spark gives a driver in cluster mode the environment of its spark-submit."""
 
