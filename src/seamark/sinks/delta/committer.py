@@ -305,32 +305,33 @@ class DeltaCommitter:
             return False
         merged = [c for c in committables if c not in appended]
         kinds = {(tuple(c.data_files[0].keys), c.data_files[0].op) for c in merged}
-        return all(self._merge(merged, *kind) for kind in sorted(kinds))
+        return all(self._merge(merged, kind) for kind in sorted(kinds))
 
     def _merge(
-        self, committables: Sequence[DeltaCommittable], keys: Sequence[str], op: str
+        self, committables: Sequence[DeltaCommittable], kind: tuple[tuple[str, ...], str]
     ) -> bool:
+        """Merge the rows staged with these keys and this op."""
         from deltalake.exceptions import CommitFailedError as RefusedError
 
         from seamark.sinks.delta import merging
 
         found = sorted(
-            (c.epoch, parse(c.handle).partition, c)
-            for c in committables
-            if (tuple(c.data_files[0].keys), c.data_files[0].op) == (keys, op)
+            (c for c in committables if (tuple(c.data_files[0].keys), c.data_files[0].op) == kind),
+            key=lambda c: (c.epoch, parse(c.handle).partition),
         )
-        staged = [file for _, _, c in found for file in c.data_files]
-        handles = [c.handle for _, _, c in found]
+        staged = [file for c in found for file in c.data_files]
+        handles = [c.handle for c in found]
+        epoch = found[-1].epoch
         failpoints.reached("delta-commit-checked")
         before = self._table.version()
         try:
-            properties = self._properties(COMMITTED, handles, found[-1][0])
+            properties = self._properties(COMMITTED, handles, epoch)
             merging.merge(self._table, self._files, staged, properties)
         except RefusedError as error:
             _log.info("%s: %s; reading the log again", self._name, error)
             return False
         if self._table.version() == before:  # nothing has changed, and nothing tells of it
-            return self._append(COMMITTED, handles, [], found[-1][0])
+            return self._append(COMMITTED, handles, [], epoch)
         failpoints.reached("delta-committed")
         self._table.update_incremental()
         self._sync_entries(range(before + 1, self._table.version() + 1))

@@ -55,10 +55,12 @@ class DeltaWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Append one batch. Raises WriteRefusedError if this machine does not see the table, and
         for a row that is no change."""
+        changes.require_fit(self._unfit(batch), f"Delta table {self._uri}")
+        self._take(batch)
+
+    def _take(self, batch: pa.RecordBatch) -> None:
         if batch.num_rows == 0:
             return
-        if self._keys:
-            changes.require_fit(self._unfit(batch), f"Delta table {self._uri}")
         if self._data is None:
             self._begin()
         assert self._data is not None
@@ -68,8 +70,8 @@ class DeltaWriter:
     def write_accepted(self, batch: pa.RecordBatch) -> Sequence[RefusedRow]:
         """See `SelectiveWriter`: a row that is no change is refused. A table without keys refuses
         no row."""
-        refused = self._unfit(batch) if self._keys else []
-        self.write(without(batch, refused))
+        refused = self._unfit(batch)
+        self._take(without(batch, refused))
         return refused
 
     def last_targets(self) -> None:
@@ -122,6 +124,8 @@ class DeltaWriter:
     def _unfit(self, batch: pa.RecordBatch) -> list[RefusedRow]:
         """Return the rows that are no changes. An empty text in a partition column is null there,
         so it is no key."""
+        if not self._keys or batch.num_rows == 0:
+            return []
         key_parts = [name for name in self._partition_by if name in self._keys]
         return changes.unfit(empty_as_null(batch, key_parts), self._keys, self._op)
 
